@@ -1,0 +1,88 @@
+//! A trace record: one request, as a machine made it. Formats live in the `trace` crate; the
+//! record itself is vocabulary, because profilers, replays and live recordings all speak it.
+
+use rustc_hash::FxHashMap;
+
+use crate::request::{Op, Origin};
+use crate::units::{Extent, Nanos};
+
+/// What a request asked for besides its operation. A set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// Somebody waits for it.
+    pub const SYNC: Flags = Flags(1);
+    /// File-system metadata.
+    pub const META: Flags = Flags(2);
+    /// Read ahead of need.
+    pub const AHEAD: Flags = Flags(4);
+    /// Durable when acknowledged (force unit access).
+    pub const FUA: Flags = Flags(8);
+    /// A flush comes before the data (a write with `REQ_PREFLUSH`).
+    pub const PREFLUSH: Flags = Flags(16);
+
+    /// Whether all bits of `other` are set.
+    pub fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets together.
+    pub fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// One request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it was queued, from the trace's own start of time. Never before its predecessor's.
+    pub time: Nanos,
+    /// The device it went to, as the trace numbers it (Linux: `major << 20 | minor`).
+    pub device: u32,
+    /// What was asked.
+    pub op: Op,
+    /// Where. Empty for a flush.
+    pub extent: Extent,
+    /// How.
+    pub flags: Flags,
+    /// Who asked: the process, and its name at that time.
+    pub origin: Origin,
+}
+
+/// A process name in a [`Names`] table. Zero is "unknown".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameId(pub u32);
+
+/// Process names, each stored once, numbered in the order of their first appearance.
+#[derive(Clone, Debug)]
+pub struct Names {
+    names: Vec<Box<str>>,
+    ids: FxHashMap<Box<str>, NameId>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let mut names = Names { names: Vec::new(), ids: FxHashMap::default() };
+        names.intern("?");
+        names
+    }
+}
+
+impl Names {
+    /// The number of `name`, given now if it is new.
+    pub fn intern(&mut self, name: &str) -> NameId {
+        if let Some(&id) = self.ids.get(name) {
+            return id;
+        }
+        let id = NameId(self.names.len() as u32);
+        self.names.push(name.into());
+        self.ids.insert(name.into(), id);
+        id
+    }
+
+    /// The name with this number; "?" for one that is not in the table.
+    pub fn get(&self, id: NameId) -> &str {
+        self.names.get(id.0 as usize).map_or("?", |name| name)
+    }
+}
