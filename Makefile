@@ -1,0 +1,50 @@
+# The only entry. `make` lists what there is.
+
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check format lint tidy bench soak toolchain toolchain-check
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
+		printf '  make %-8s %s\n' "$$name" "$$what"; done
+
+build: toolchain ## build the program
+	cargo build --release --locked -p seekless
+
+demo: build ## replay a real trace that ships with the project, without BORG and with it
+	"$(CARGO_TARGET_DIR)/release/seekless" demo
+
+test: toolchain ## run all tests
+	cargo test --workspace --locked
+
+# Sub-makes, so that they run in this order also under `make -j`. `test` holds `tidy`.
+check: toolchain-check ## all that must hold: format, lints, tests, house rules, licences, demo
+	@$(MAKE) --no-print-directory format
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory demo
+	@echo "check: all of it holds"
+
+format: ## is every file as rustfmt writes it?
+	cargo fmt --all --check
+
+lint: ## clippy, warnings as errors
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+tidy: toolchain ## the house rules and the licences of what is used
+	cargo test --locked -p seekless-tidy
+
+bench: toolchain ## measure speed
+	cargo run --release --locked -p seekless-lab --example bench
+
+soak: toolchain ## the property tests, 20,000 cases each
+	PROPTEST_CASES=20000 cargo test --workspace --locked
+
+toolchain:
+	@scripts/toolchain
+
+toolchain-check:
+	@scripts/toolchain --check

@@ -1,0 +1,178 @@
+//! Rules for text: clean lines, words that must not ship, links that lead somewhere, decisions in order.
+
+use std::collections::BTreeSet;
+
+use crate::{File, Finding};
+
+/// No tabs, no spaces at a line's end, one line feed at the file's end.
+pub fn no_stray_whitespace(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let ours = |file: &&File| !file.path.starts_with("third_party/");
+    for file in files.iter().filter(|file| file.is("rs") || file.is("md") || file.is("toml")).filter(ours) {
+        for (number, line) in file.text.split('\n').enumerate() {
+            if line.contains('\t') {
+                findings.push(file.finding(number + 1, "a tab", "spaces"));
+            }
+            if line.ends_with(|last: char| last.is_whitespace()) {
+                findings.push(file.finding(number + 1, "white space at the end of the line", "none"));
+            }
+        }
+        if !file.text.ends_with('\n') || file.text.ends_with("\n\n") {
+            findings.push(file.finding(0, "no line feed or several at the end", "one"));
+        }
+    }
+    findings
+}
+
+/// Spelled in halves, so that this file passes: hosts of package registries, which a mirror must be able
+/// to replace, and paths of the machine that a file was written on.
+const UNSHIPPABLE: [&str; 12] = [
+    concat!("crates", ".io"),
+    concat!("docs", ".rs/"),
+    concat!("lib", ".rs/"),
+    concat!("npmjs", ".com"),
+    concat!("npmjs", ".org"),
+    concat!("pypi", ".org"),
+    concat!("proxy.", "golang.org"),
+    concat!("static.", "rust-lang.org"),
+    concat!("deb.", "debian.org"),
+    concat!("/ro", "ot/"),
+    concat!("/wo", "rk/main"),
+    concat!("/wo", "rk/shared"),
+];
+
+/// None of these words. `Cargo.lock` is cargo's own and names the registry on every line.
+pub fn no_unshippable_words(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.path != "Cargo.lock") {
+        for (number, line) in file.text.lines().enumerate() {
+            for word in UNSHIPPABLE.iter().filter(|word| line.contains(**word)) {
+                findings.push(file.finding(number + 1, format!("`{word}`"), "nothing of the kind"));
+            }
+        }
+    }
+    findings
+}
+
+/// The targets of `[text](target)` and `![text](target)`, each with its line, outside of code.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
+        // Every other piece between back-ticks is code.
+        let prose: Vec<&str> = line.split('`').step_by(2).collect();
+        for after in prose.join("`").split("](").skip(1) {
+            let target = after.split([')', ' ']).next().unwrap_or_default();
+            found.push((number + 1, target.to_owned()));
+        }
+    }
+    found
+}
+
+/// `target` as seen from the file at `from`, without `.` and `..`. None if it leaves the checkout.
+fn resolve(from: &str, target: &str) -> Option<String> {
+    let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Every relative link in a document names a tracked file or folder.
+pub fn links_resolve(files: &[File]) -> Vec<Finding> {
+    let mut there: BTreeSet<&str> = BTreeSet::from([""]);
+    for file in files {
+        there.insert(&file.path);
+        there.extend(file.path.match_indices('/').map(|(at, _)| &file.path[..at]));
+    }
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is("md")) {
+        for (line, target) in links(&file.text) {
+            let path = target.split('#').next().unwrap_or_default();
+            if target.contains("://") || target.starts_with("mailto:") || path.is_empty() {
+                continue;
+            }
+            let resolved = resolve(&file.path, path);
+            if !resolved.is_some_and(|path| there.contains(path.as_str())) {
+                findings.push(file.finding(
+                    line,
+                    format!("a link to `{target}`"),
+                    "a tracked file or folder",
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// `docs/decisions/NNNN-name.md`, counted from 0001, each number once.
+pub fn decisions_are_numbered(files: &[File]) -> Vec<Finding> {
+    let decisions = files.iter().filter_map(|file| Some((file, file.path.strip_prefix("docs/decisions/")?)));
+    let mut named: Vec<(&File, &str)> = decisions.collect();
+    named.sort_by_key(|(_, name)| *name);
+    let mut findings = Vec::new();
+    for (at, (file, name)) in named.into_iter().enumerate() {
+        let expected = format!("{:04}-", at + 1);
+        if !name.starts_with(&expected) || !file.is("md") {
+            findings.push(file.finding(0, format!("`{name}`"), format!("`{expected}...md`")));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stray_whitespace_is_found() {
+        let found = no_stray_whitespace(&[File::of("a.md", "a \n\tb\nc")]);
+        assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [1, 2, 0]);
+        assert_eq!(no_stray_whitespace(&[File::of("a.toml", "a\n\n")]).len(), 1);
+        assert!(no_stray_whitespace(&[File::of("a.rs", "a\n\nb\n"), File::of("Makefile", "\ta")]).is_empty());
+    }
+
+    #[test]
+    fn unshippable_words_are_found() {
+        for word in UNSHIPPABLE {
+            let text = format!("a\nb {word} c\n");
+            let found = no_unshippable_words(&[File::of("a/b.html", &text), File::of("Cargo.lock", &text)]);
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].line, 2);
+        }
+    }
+
+    #[test]
+    fn dead_links_are_found_and_live_ones_are_not() {
+        let text = "[a](../b.md#c) [b](nowhere.md) [c](/docs)\n```\n[d](e)\n```\n`[f](g)` [h](mailto:i) [j](#k) ![l](x/m.svg)\n[n](../../out)\n";
+        let files = [File::of("docs/a.md", text), File::of("b.md", ""), File::of("docs/x/m.svg", "")];
+        let found: Vec<(usize, String)> =
+            links_resolve(&files).into_iter().map(|finding| (finding.line, finding.found)).collect();
+        let expected = [(1, "nowhere.md"), (1, "/docs"), (6, "../../out")];
+        assert_eq!(found, expected.map(|(line, target)| (line, format!("a link to `{target}`"))));
+    }
+
+    #[test]
+    fn a_gap_and_a_double_in_the_decisions_are_found() {
+        let named = |names: &[&str]| {
+            let files: Vec<File> =
+                names.iter().map(|name| File::of(&format!("docs/decisions/{name}"), "")).collect();
+            decisions_are_numbered(&files).into_iter().map(|finding| finding.found).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&["0002-b.md", "0001-a.md"]), [""; 0]);
+        assert_eq!(named(&["0001-a.md", "0003-c.md"]), ["`0003-c.md`"]);
+        assert_eq!(named(&["0001-a.md", "0001-b.md"]), ["`0001-b.md`"]);
+        assert_eq!(named(&["0001-a.txt"]), ["`0001-a.txt`"]);
+    }
+}
