@@ -3,12 +3,21 @@
 //!
 //! Nothing in here does I/O, reads a wall clock, starts a thread or draws an unseeded number.
 
+pub mod buffer;
+pub mod device;
 pub mod error;
+pub mod limit;
+pub mod lock;
 pub mod record;
 pub mod request;
+pub mod runtime;
 pub mod units;
 
+pub use buffer::Buffer;
+pub use device::{BlockDevice, Counters, Geometry, IoFuture, Layer, Zeroes};
 pub use error::{ErrorKind, IoError};
+pub use limit::{Limits, Top};
+pub use lock::{Mode, RangeLocks};
 pub use record::{Flags, Names, Record};
 pub use request::{Account, Class, Hints, NameId, Op, Origin, ProcessId, StreamId, Ticket};
 pub use units::{Extent, Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Size};

@@ -127,11 +127,7 @@ struct TicketState {
 
 impl Default for TicketState {
     fn default() -> Self {
-        TicketState {
-            class: Cell::new(Class::Free),
-            aborted: Cell::new(false),
-            holders: RefCell::default(),
-        }
+        TicketState { class: Cell::new(Class::Free), aborted: Cell::new(false), holders: RefCell::default() }
     }
 }
 

@@ -1,0 +1,227 @@
+//! Buffers: pieces of (owner, range), cut and joined without copying.
+//!
+//! An owner is heap memory or *hollow*: a length and no bytes, for runs that only measure time.
+//! Real and hollow pieces mix in one buffer, because metadata is always real. A live server adds
+//! owners of its own (a reactor's registered pool, guest memory).
+//!
+//! Invariants: a piece never reaches past its owner; a buffer's length is the sum of its pieces.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
+use crate::units::SECTOR_BYTES;
+
+/// Bytes, or the shape of bytes, on their way to or from a device.
+#[derive(Clone, Default)]
+pub struct Buffer {
+    pieces: Pieces,
+}
+
+/// Nearly every buffer is one piece; that one needs no allocation.
+#[derive(Clone)]
+enum Pieces {
+    One(Piece),
+    Many(Vec<Piece>),
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Pieces::One(Piece { owner: Owner::Hollow, start: 0, len: 0 })
+    }
+}
+
+#[derive(Clone)]
+struct Piece {
+    owner: Owner,
+    start: usize,
+    len: usize,
+}
+
+#[derive(Clone)]
+enum Owner {
+    Hollow,
+    Heap(Rc<RefCell<Box<[u8]>>>),
+}
+
+impl Buffer {
+    /// A length and no bytes.
+    pub fn hollow(bytes: u64) -> Buffer {
+        Buffer::of(Owner::Hollow, bytes as usize)
+    }
+
+    /// As many hollow bytes as `sectors` sectors hold.
+    pub fn hollow_sectors(sectors: u64) -> Buffer {
+        Buffer::hollow(sectors * SECTOR_BYTES)
+    }
+
+    /// Real bytes, all zero.
+    pub fn zeroed(bytes: u64) -> Buffer {
+        Buffer::from_vec(vec![0; bytes as usize])
+    }
+
+    /// Real bytes.
+    pub fn from_vec(bytes: Vec<u8>) -> Buffer {
+        let len = bytes.len();
+        Buffer::of(Owner::Heap(Rc::new(RefCell::new(bytes.into_boxed_slice()))), len)
+    }
+
+    fn of(owner: Owner, len: usize) -> Buffer {
+        Buffer { pieces: Pieces::One(Piece { owner, start: 0, len }) }
+    }
+
+    fn pieces(&self) -> &[Piece] {
+        match &self.pieces {
+            Pieces::One(piece) => std::slice::from_ref(piece),
+            Pieces::Many(pieces) => pieces,
+        }
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.pieces().iter().map(|piece| piece.len).sum()
+    }
+
+    /// Whether it has no length.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether no piece of it has bytes.
+    pub fn is_hollow(&self) -> bool {
+        self.pieces().iter().all(|piece| matches!(piece.owner, Owner::Hollow))
+    }
+
+    /// Whether every piece of it has bytes.
+    pub fn is_real(&self) -> bool {
+        self.pieces().iter().all(|piece| matches!(piece.owner, Owner::Heap(_)))
+    }
+
+    /// The part from `start`, `len` bytes long, sharing the owners' bytes.
+    ///
+    /// # Panics
+    /// When the part reaches past the end: the caller has mixed up two requests.
+    pub fn cut(&self, start: usize, len: usize) -> Buffer {
+        assert!(start + len <= self.len(), "cut {start}+{len} of a buffer of {} bytes", self.len());
+        let (mut skip, mut left, mut out) = (start, len, Vec::new());
+        for piece in self.pieces() {
+            if skip >= piece.len {
+                skip -= piece.len;
+                continue;
+            }
+            let take = left.min(piece.len - skip);
+            if take > 0 {
+                out.push(Piece { owner: piece.owner.clone(), start: piece.start + skip, len: take });
+            }
+            (skip, left) = (0, left - take);
+        }
+        Buffer::joined(out)
+    }
+
+    /// The part that holds sectors `first..first + sectors`.
+    pub fn cut_sectors(&self, first: u64, sectors: u64) -> Buffer {
+        self.cut((first * SECTOR_BYTES) as usize, (sectors * SECTOR_BYTES) as usize)
+    }
+
+    /// Several buffers one after the other, sharing the owners' bytes.
+    pub fn join(parts: impl IntoIterator<Item = Buffer>) -> Buffer {
+        let pieces = parts.into_iter().flat_map(|part| match part.pieces {
+            Pieces::One(piece) => vec![piece],
+            Pieces::Many(pieces) => pieces,
+        });
+        Buffer::joined(pieces.filter(|piece| piece.len > 0).collect())
+    }
+
+    fn joined(mut pieces: Vec<Piece>) -> Buffer {
+        match pieces.len() {
+            0 => Buffer::default(),
+            1 => Buffer { pieces: pieces.pop().map_or_else(Pieces::default, Pieces::One) },
+            _ => Buffer { pieces: Pieces::Many(pieces) },
+        }
+    }
+
+    /// Calls `each(offset, len, bytes)` for every piece, in order; `bytes` is `None` where hollow.
+    pub fn for_each(&self, mut each: impl FnMut(usize, usize, Option<&[u8]>)) {
+        let mut offset = 0;
+        for piece in self.pieces() {
+            match &piece.owner {
+                Owner::Hollow => each(offset, piece.len, None),
+                Owner::Heap(bytes) => {
+                    each(offset, piece.len, Some(&bytes.borrow()[piece.start..piece.start + piece.len]));
+                }
+            }
+            offset += piece.len;
+        }
+    }
+
+    /// Puts `bytes` at `offset`; hollow pieces stay hollow. The part past the end is dropped.
+    pub fn put(&self, offset: usize, bytes: &[u8]) {
+        let mut at = 0;
+        for piece in self.pieces() {
+            let (from, to) = (at.max(offset), (at + piece.len).min(offset + bytes.len()));
+            if let Owner::Heap(owner) = &piece.owner {
+                if from < to {
+                    let target = piece.start + from - at;
+                    owner.borrow_mut()[target..target + to - from]
+                        .copy_from_slice(&bytes[from - offset..to - offset]);
+                }
+            }
+            at += piece.len;
+        }
+    }
+
+    /// A copy of all bytes, zeroes where hollow.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len()];
+        self.for_each(|offset, len, bytes| {
+            if let Some(bytes) = bytes {
+                out[offset..offset + len].copy_from_slice(bytes);
+            }
+        });
+        out
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_hollow() {
+            "hollow"
+        } else if self.is_real() {
+            "real"
+        } else {
+            "mixed"
+        };
+        write!(f, "Buffer({} bytes, {kind})", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cutting_and_joining_share_bytes() {
+        let real = Buffer::from_vec((0..100).collect());
+        let mixed = Buffer::join([real.cut(10, 20), Buffer::hollow(5), real.cut(0, 10)]);
+        assert_eq!((mixed.len(), mixed.is_real(), mixed.is_hollow()), (35, false, false));
+        let across = mixed.cut(18, 9);
+        assert_eq!(across.to_vec(), [28, 29, 0, 0, 0, 0, 0, 0, 1]);
+        across.put(0, &[7; 9]);
+        assert_eq!(real.cut(28, 2).to_vec(), [7, 7], "a cut is a window, not a copy");
+        assert_eq!(real.cut(0, 2).to_vec(), [7, 7]);
+    }
+
+    #[test]
+    fn hollow_buffers_take_and_give_nothing() {
+        let hollow = Buffer::hollow(8);
+        hollow.put(2, &[1, 2, 3]);
+        assert_eq!(hollow.to_vec(), [0; 8]);
+        assert!(Buffer::default().is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "cut 4+5 of a buffer of 8 bytes")]
+    fn a_cut_past_the_end_is_a_broken_invariant() {
+        Buffer::hollow(8).cut(4, 5);
+    }
+}

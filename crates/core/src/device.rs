@@ -1,0 +1,196 @@
+//! The one idea: a layer is a block device made of block devices.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::rc::Rc;
+
+use crate::buffer::Buffer;
+use crate::error::{ErrorKind, IoError};
+use crate::request::Hints;
+use crate::units::{Extent, Lba, Nanos};
+
+/// An I/O under way; may borrow the device.
+pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, IoError>> + 'a>>;
+
+/// Wraps an `async` block as an [`IoFuture`].
+pub fn io<'a, T>(work: impl Future<Output = Result<T, IoError>> + 'a) -> IoFuture<'a, T> {
+    Box::pin(work)
+}
+
+/// What a device is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Its size.
+    pub sectors: u64,
+    /// Sectors in a logical block: the unit of addresses and of atomicity.
+    pub logical_sectors: u64,
+    /// Sectors in a physical block: smaller writes cost a read.
+    pub physical_sectors: u64,
+    /// Whether acknowledged writes may be lost until a flush.
+    pub volatile_cache: bool,
+    /// Whether it has an arm and turns.
+    pub rotational: bool,
+    /// Sectors that a discard is rounded to; 0 where discards do nothing.
+    pub discard_sectors: u64,
+    /// Sectors in the largest request.
+    pub largest_sectors: u64,
+}
+
+/// The largest request anywhere: 32 MiB.
+pub const LARGEST_REQUEST_SECTORS: u64 = (32 << 20) / crate::units::SECTOR_BYTES;
+
+/// How a write of zeroes may be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Zeroes {
+    /// The space may be given back.
+    pub may_unmap: bool,
+    /// Only if faster than writing zeroes; else `Unsupported`.
+    pub only_if_fast: bool,
+}
+
+/// What an extent holds, as far as a device knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes that were written.
+    Data,
+    /// Nothing was written, reads as zeroes.
+    Hole,
+    /// Written, and zero.
+    Zero,
+    /// The device cannot tell.
+    Unknown,
+}
+
+/// An extent and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentState {
+    /// Where.
+    pub extent: Extent,
+    /// What.
+    pub content: Content,
+}
+
+/// A named snapshot of a device.
+pub struct View {
+    /// Its name.
+    pub name: String,
+    /// What it shows.
+    pub device: Rc<dyn BlockDevice>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({})", self.name)
+    }
+}
+
+/// Anything that stores sectors: a component, or a layer over other devices.
+///
+/// Semantics: a read sees every write completed before it was issued; overlapping requests in
+/// flight are ordered by arrival. A flush covers the writes *completed* before it was issued. FUA
+/// covers its own request. Buffers are as long as their extent, and extents are valid: both are
+/// checked once, at the top of the volume ([`check`]).
+pub trait BlockDevice {
+    /// What the device is like; may change.
+    fn geometry(&self) -> Geometry;
+
+    /// Brings the sectors of `at` into the real pieces of `into`, and gives the buffer back.
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer>;
+
+    /// Takes the bytes of `from` into the sectors of `at`.
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()>;
+
+    /// Makes durable all writes completed before.
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()>;
+
+    /// Says that the sectors are not needed: they read as zeroes or as before, the same until written.
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()>;
+
+    /// The sectors read as zeroes afterwards; a write in every other respect.
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        if zeroes.only_if_fast {
+            let error = IoError::new(ErrorKind::Unsupported, "device", Some(at), "no fast zeroes here");
+            return Box::pin(ready(Err(error)));
+        }
+        self.write(at, Buffer::zeroed(at.bytes()), how)
+    }
+
+    /// What the sectors hold, in order, covering `at`.
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        Box::pin(ready(Ok(vec![ExtentState { extent: at, content: Content::Unknown }])))
+    }
+
+    /// Says that the sectors will be wanted soon.
+    fn prefetch(&self, _at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// What it would cost now to reach the first sector, where that can be told.
+    fn estimate(&self, _at: Extent, _how: &Hints) -> Option<Nanos> {
+        None
+    }
+
+    /// Named snapshots.
+    fn views(&self) -> Vec<View> {
+        Vec::new()
+    }
+}
+
+/// Numbers a layer keeps about itself: names in the order in which people should see them.
+pub type Counters = Vec<(&'static str, u64)>;
+
+/// A block device made of block devices; built from a volume file, watched, stopped, taken away.
+pub trait Layer: BlockDevice {
+    /// For metrics and reports.
+    fn counters(&self) -> Counters;
+
+    /// Everything acknowledged is durable; the layer can be restarted warm.
+    fn stop(&self) -> IoFuture<'_, ()>;
+
+    /// Writes home what is not home: afterwards the layer can be left out.
+    fn detach(&self) -> IoFuture<'_, ()>;
+}
+
+/// Refuses, once at the top of a volume, what no layer below needs to think of: empty requests,
+/// overflow, the past-the-end, and requests larger than the device takes.
+pub fn check(geometry: &Geometry, at: Extent, component: &'static str) -> Result<(), IoError> {
+    let refuse = |why| Err(IoError::new(ErrorKind::Invalid, component, Some(at), why));
+    let Lba(start) = at.start;
+    match start.checked_add(at.sectors) {
+        _ if at.sectors == 0 => refuse("expected at least one sector".to_owned()),
+        None => Err(IoError::new(ErrorKind::Invalid, component, None, "the end overflows 64 bits")),
+        Some(end) if end > geometry.sectors => {
+            refuse(format!("expected an end of at most sector {}", geometry.sectors))
+        }
+        Some(_) if at.sectors > geometry.largest_sectors => {
+            refuse(format!("expected at most {} sectors in one request", geometry.largest_sectors))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_top_refuses_what_makes_no_sense() {
+        let geometry = Geometry {
+            sectors: 1 << 20,
+            logical_sectors: 1,
+            physical_sectors: 8,
+            volatile_cache: false,
+            rotational: true,
+            discard_sectors: 0,
+            largest_sectors: LARGEST_REQUEST_SECTORS,
+        };
+        let kind =
+            |start, sectors| check(&geometry, Extent::new(start, sectors), "top").map_err(|e| e.kind());
+        assert_eq!(kind(0, 1), Ok(()));
+        assert_eq!(kind((1 << 20) - 1, 1), Ok(()));
+        for (start, sectors) in [(0, 0), (1 << 20, 1), (u64::MAX, 2), (0, LARGEST_REQUEST_SECTORS + 1)] {
+            assert_eq!(kind(start, sectors), Err(ErrorKind::Invalid));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Range locks: overlapping requests are ordered by arrival at the layer.
+//!
+//! Invariants: a lock is granted when no earlier overlapping one conflicts with it, held or
+//! waiting; so it is fair, and readers share. Locks are taken once a layer for the whole request;
+//! who needs several takes them in ascending order, so no circle of waiters can form. A waiter
+//! promotes everybody it waits for to its own class, with all that their tickets reach.
+//!
+//! Fault model: a waiter may be dropped at any time; it leaves as if it had been granted and released.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::request::{Class, Ticket};
+use crate::units::Extent;
+
+/// How a range is to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// With others that share: readers, and movers that only read their source.
+    Shared,
+    /// Alone: writers.
+    Exclusive,
+}
+
+/// The locks of one layer.
+#[derive(Clone, Default)]
+pub struct RangeLocks(Rc<RefCell<Table>>);
+
+#[derive(Default)]
+struct Table {
+    /// By start and arrival.
+    entries: BTreeMap<(u64, u64), Entry>,
+    arrivals: u64,
+    /// No entry is or was longer: how far before a range an overlapping one can start.
+    longest: u64,
+}
+
+struct Entry {
+    end: u64,
+    mode: Mode,
+    class: Class,
+    /// Earlier conflicting entries that are still there; granted at zero.
+    waits_for: u32,
+    waker: Option<Waker>,
+    ticket: Option<Ticket>,
+}
+
+impl Table {
+    /// The entries that overlap `start..end`, as keys.
+    fn overlapping(&mut self, start: u64, end: u64) -> impl Iterator<Item = ((u64, u64), &mut Entry)> {
+        let from = start.saturating_sub(self.longest);
+        self.entries
+            .range_mut((from, 0)..(end, 0))
+            .filter(move |(_, entry)| entry.end > start)
+            .map(|(key, entry)| (*key, entry))
+    }
+
+    fn enter(&mut self, at: Extent, mode: Mode, class: Class, ticket: Option<Ticket>) -> (u64, u64) {
+        let (start, end) = (at.start.0, at.end().0);
+        let conflicts = self.overlapping(start, end).filter(|(_, other)| conflict(mode, other.mode)).count();
+        self.longest = self.longest.max(at.sectors);
+        self.arrivals += 1;
+        let key = (start, self.arrivals);
+        self.entries
+            .insert(key, Entry { end, mode, class, waits_for: conflicts as u32, waker: None, ticket });
+        key
+    }
+
+    /// Raises all that `key` waits for to its class, and returns the tickets that are to follow.
+    fn promote(&mut self, key: (u64, u64)) -> Vec<(Ticket, Class)> {
+        let mut tickets = Vec::new();
+        let mut todo = vec![key];
+        while let Some(key) = todo.pop() {
+            let Some(waiter) = self.entries.get(&key) else { continue };
+            let (end, mode, class) = (waiter.end, waiter.mode, waiter.class);
+            for (other, entry) in self.overlapping(key.0, end) {
+                if other.1 < key.1 && conflict(mode, entry.mode) && entry.class > class {
+                    entry.class = class;
+                    tickets.extend(entry.ticket.clone().map(|ticket| (ticket, class)));
+                    if entry.waits_for > 0 {
+                        todo.push(other);
+                    }
+                }
+            }
+        }
+        tickets
+    }
+
+    fn leave(&mut self, key: (u64, u64)) {
+        let Some(gone) = self.entries.remove(&key) else { return };
+        for (other, entry) in self.overlapping(key.0, gone.end) {
+            if other.1 > key.1 && conflict(gone.mode, entry.mode) {
+                entry.waits_for -= 1;
+                if entry.waits_for == 0 {
+                    entry.waker.take().into_iter().for_each(Waker::wake);
+                }
+            }
+        }
+    }
+}
+
+fn conflict(one: Mode, other: Mode) -> bool {
+    one == Mode::Exclusive || other == Mode::Exclusive
+}
+
+impl RangeLocks {
+    /// No locks.
+    pub fn new() -> RangeLocks {
+        RangeLocks::default()
+    }
+
+    /// Takes its place in line for `at` now, and resolves when it is granted. `class` and `ticket`
+    /// are the holder's: a waiter that is more urgent raises both.
+    pub fn lock(&self, at: Extent, mode: Mode, class: Class, ticket: Option<Ticket>) -> Locking {
+        let key = self.0.borrow_mut().enter(at, mode, class, ticket);
+        Locking(Some(Guard { table: self.0.clone(), key }))
+    }
+
+    /// How many locks are held or waited for.
+    pub fn len(&self) -> usize {
+        self.0.borrow().entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A place in line.
+pub struct Locking(Option<Guard>);
+
+impl Future for Locking {
+    type Output = Guard;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Guard> {
+        let Some(guard) = self.0.as_ref() else { return Poll::Pending };
+        let mut table = guard.table.borrow_mut();
+        let entry = table.entries.get_mut(&guard.key);
+        match entry {
+            Some(entry) if entry.waits_for > 0 => {
+                let first = entry.waker.replace(context.waker().clone()).is_none();
+                let tickets = if first { table.promote(guard.key) } else { Vec::new() };
+                drop(table);
+                // Promotion reaches into queues, which may wake tasks: not under the table's borrow.
+                for (ticket, class) in tickets {
+                    ticket.promote(class);
+                }
+                Poll::Pending
+            }
+            _ => {
+                drop(table);
+                self.0.take().map_or(Poll::Pending, Poll::Ready)
+            }
+        }
+    }
+}
+
+/// A held range, let go when dropped.
+pub struct Guard {
+    table: Rc<RefCell<Table>>,
+    key: (u64, u64),
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.table.borrow_mut().leave(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::{Runtime, now, sleep, spawn};
+    use crate::units::Nanos;
+    use proptest::prelude::*;
+
+    /// Each request: when it arrives, its range, whether it writes, how long it holds.
+    type Asked = (u64, u64, u64, bool, u64);
+
+    /// Runs them all, and returns (arrival order, start, end) of each.
+    fn hold_all(asked: Vec<Asked>) -> Vec<(Nanos, Nanos)> {
+        let runtime = Runtime::new(1);
+        runtime
+            .run(async {
+                let locks = RangeLocks::new();
+                let mut tasks = Vec::new();
+                for (at, start, sectors, write, hold) in asked {
+                    let locks = locks.clone();
+                    tasks.push(spawn(async move {
+                        sleep(Nanos(at)).await;
+                        let mode = if write { Mode::Exclusive } else { Mode::Shared };
+                        let guard =
+                            locks.lock(Extent::new(start, sectors), mode, Class::Foreground, None).await;
+                        let granted = now();
+                        sleep(Nanos(hold)).await;
+                        drop(guard);
+                        (granted, now())
+                    }));
+                }
+                let mut held = Vec::new();
+                for task in tasks {
+                    held.push(task.await);
+                }
+                assert!(locks.is_empty());
+                held
+            })
+            .expect("no deadlock")
+    }
+
+    proptest! {
+        /// Exclusion, sharing, fairness and the absence of deadlock, on random loads.
+        #[test]
+        fn conflicting_holders_are_ordered_by_arrival(
+            mut asked in prop::collection::vec((0..50_u64, 0..40_u64, 1..20_u64, any::<bool>(), 0..30_u64), 1..60)
+        ) {
+            asked.sort_by_key(|a| a.0);
+            let held = hold_all(asked.clone());
+            for (later, a) in asked.iter().enumerate() {
+                // Granted exactly when the last earlier conflicting holder has let go, never before.
+                let free = (0..later)
+                    .filter(|&earlier| {
+                        let b = &asked[earlier];
+                        (a.3 || b.3) && Extent::new(a.1, a.2).overlaps(Extent::new(b.1, b.2))
+                    })
+                    .map(|earlier| held[earlier].1)
+                    .max();
+                prop_assert_eq!(held[later].0, free.unwrap_or_default().max(Nanos(a.0)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_waiter_promotes_holders_and_those_they_wait_for() {
+        let locks = RangeLocks::new();
+        let tickets = [Ticket::new(), Ticket::new(), Ticket::new()];
+        Runtime::new(1)
+            .run(async {
+                let lock = |start, sectors, i: usize| {
+                    locks.lock(
+                        Extent::new(start, sectors),
+                        Mode::Exclusive,
+                        Class::Background,
+                        Some(tickets[i].clone()),
+                    )
+                };
+                let first = lock(0, 8, 0).await;
+                let second = lock(4, 8, 1);
+                let _elsewhere = lock(100, 8, 2).await;
+                let second = spawn(second);
+                sleep(Nanos(1)).await;
+                let reader = spawn(locks.lock(Extent::new(8, 2), Mode::Shared, Class::Foreground, None));
+                sleep(Nanos(1)).await;
+                assert_eq!(
+                    tickets.each_ref().map(Ticket::class),
+                    [Class::Foreground, Class::Foreground, Class::Free]
+                );
+                drop(first);
+                drop(second.await);
+                reader.await;
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_waiter_that_is_dropped_leaves_the_line() {
+        let locks = RangeLocks::new();
+        Runtime::new(1)
+            .run(async {
+                let whole = Extent::new(0, 100);
+                let lock = |mode| locks.lock(whole, mode, Class::Foreground, None);
+                let reader = lock(Mode::Shared).await;
+                let writer = lock(Mode::Exclusive);
+                let after = spawn(lock(Mode::Shared));
+                sleep(Nanos(1)).await;
+                assert!(!after.is_finished(), "a reader does not overtake a waiting writer");
+                drop(writer);
+                after.await;
+                drop(reader);
+            })
+            .unwrap();
+    }
+}

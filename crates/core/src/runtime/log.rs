@@ -1,0 +1,111 @@
+//! The event log: everything that drives a run, in order. By default only its hash is kept.
+
+use crate::request::{Class, Op};
+use crate::units::{Extent, Nanos};
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A timer fired.
+    Timer {
+        /// The how-many-th timer it was to be set.
+        sequence: u64,
+    },
+    /// A device was asked for something.
+    Request {
+        /// The device.
+        device: u32,
+        /// The request's number there.
+        id: u64,
+        /// What.
+        op: Op,
+        /// Where.
+        extent: Extent,
+        /// How urgent.
+        class: Class,
+    },
+    /// A device answered.
+    Complete {
+        /// The device.
+        device: u32,
+        /// The request's number there.
+        id: u64,
+        /// Whether without an error.
+        ok: bool,
+    },
+    /// An offloaded job's result arrived.
+    Offloaded {
+        /// What it cost.
+        cost: Nanos,
+    },
+    /// A layer did something to a page or a range that is worth telling.
+    Did {
+        /// The layer.
+        layer: &'static str,
+        /// What, in the paper's words.
+        what: &'static str,
+        /// Where clients see it.
+        home: Extent,
+        /// The sector where it is, or goes to.
+        at: u64,
+    },
+}
+
+/// What is told of every event, when somebody listens.
+pub type Sink = Box<dyn FnMut(Nanos, &Event)>;
+
+/// The log of a run.
+#[derive(Default)]
+pub struct Log {
+    hash: u64,
+    events: u64,
+    sink: Option<Sink>,
+}
+
+impl Log {
+    /// Adds an event to the hash, and tells the listener.
+    pub fn add(&mut self, at: Nanos, event: &Event) {
+        self.events += 1;
+        self.mix(at.0);
+        match *event {
+            Event::Timer { sequence } => self.mix(sequence << 3 | 1),
+            Event::Request { device, id, op, extent, class } => {
+                self.mix(id << 3 | 2);
+                self.mix(u64::from(device) << 32 | (op as u64) << 8 | class as u64);
+                self.mix(extent.start.0);
+                self.mix(extent.sectors);
+            }
+            Event::Complete { device, id, ok } => {
+                self.mix(id << 3 | 3);
+                self.mix(u64::from(device) << 1 | u64::from(ok));
+            }
+            Event::Offloaded { cost } => self.mix(cost.0 << 3 | 4),
+            Event::Did { layer, what, home, at } => {
+                self.mix(at << 3 | 5);
+                layer.bytes().chain(what.bytes()).for_each(|byte| self.mix(u64::from(byte)));
+                self.mix(home.start.0);
+                self.mix(home.sectors);
+            }
+        }
+        if let Some(sink) = &mut self.sink {
+            sink(at, event);
+        }
+    }
+
+    /// Multiply and rotate: every bit of every event reaches the hash, at about a nanosecond each.
+    fn mix(&mut self, word: u64) {
+        self.hash = (self.hash.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    pub fn watch(&mut self, sink: Sink) {
+        self.sink = Some(sink);
+    }
+
+    pub fn hash(&self) -> u64 {
+        self.hash ^ self.hash >> 29
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+}

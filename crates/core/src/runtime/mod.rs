@@ -1,0 +1,283 @@
+//! The runtime: deterministic, single-threaded, on a virtual clock that jumps to the next event.
+//!
+//! A [`Runtime`] is a value and nests: a rehearsal runs inside a turn of another one. Inside
+//! [`Runtime::run`], code reads [`now`], sleeps, spawns, draws from named random streams and
+//! offloads work, and cannot tell which clock drives it.
+//!
+//! Invariants: time never goes back; events of one instant happen in the order in which they were
+//! asked for; [`quiet`] resolves only after every task of the instant has run. The same inputs and
+//! the same seed give the same events, byte for byte: [`Runtime::event_hash`] proves it.
+
+mod log;
+mod rng;
+mod timers;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use async_task::Runnable;
+
+pub use async_task::Task;
+pub use log::Event;
+pub use rng::Rng;
+
+use crate::units::Nanos;
+use log::Log;
+use timers::Timers;
+
+/// Tasks that can run now, first come first served. Wakers must be `Send`, hence the lock; it is
+/// never contended here, and lets a reactor's helper threads wake tasks live.
+type Ready = Arc<Mutex<VecDeque<Runnable>>>;
+
+/// A world with its own clock.
+pub struct Runtime {
+    world: Rc<World>,
+}
+
+struct World {
+    ready: Ready,
+    now: Cell<Nanos>,
+    timers: RefCell<Timers>,
+    quiet: RefCell<Vec<Waker>>,
+    log: RefCell<Log>,
+    seed: u64,
+    streams: RefCell<BTreeMap<String, u64>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// Puts the outer world back when a run ends, also by a panic.
+struct Entered(Option<Rc<World>>);
+
+impl Entered {
+    fn enter(world: &Rc<World>) -> Entered {
+        Entered(CURRENT.with(|current| current.replace(Some(world.clone()))))
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.replace(self.0.take()));
+    }
+}
+
+/// All tasks wait for each other, and no timer will wake one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalled {
+    /// When.
+    pub at: Nanos,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the run stalled at {}: every task waits and no timer is set", self.at)
+    }
+}
+
+impl std::error::Error for Stalled {}
+
+impl Runtime {
+    /// A world at time zero. All its random streams follow from `seed`.
+    pub fn new(seed: u64) -> Runtime {
+        Runtime {
+            world: Rc::new(World {
+                ready: Ready::default(),
+                now: Cell::new(Nanos::ZERO),
+                timers: RefCell::default(),
+                quiet: RefCell::default(),
+                log: RefCell::default(),
+                seed,
+                streams: RefCell::default(),
+            }),
+        }
+    }
+
+    /// Also hands every event to `sink`, as it happens.
+    pub fn watch_events(&self, sink: impl FnMut(Nanos, &Event) + 'static) {
+        self.world.log.borrow_mut().watch(Box::new(sink));
+    }
+
+    /// Runs `main` to its end. Other tasks stay where they are, and go on in the next run.
+    pub fn run<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
+        let _entered = Entered::enter(&self.world);
+        let mut main = pin!(main);
+        // `main` may borrow, so it is polled here and not spawned; its waker marks it ready.
+        let woken = Arc::new(MainWoken::default());
+        let waker = Waker::from(woken.clone());
+        let mut context = std::task::Context::from_waker(&waker);
+        woken.set(true);
+        loop {
+            if woken.set(false) {
+                if let Poll::Ready(result) = main.as_mut().poll(&mut context) {
+                    return Ok(result);
+                }
+            }
+            while let Some(task) = self.world.next_ready() {
+                task.run();
+            }
+            if !woken.get() && !self.world.advance() {
+                return Err(Stalled { at: self.world.now.get() });
+            }
+        }
+    }
+
+    /// The time in this world.
+    pub fn now(&self) -> Nanos {
+        self.world.now.get()
+    }
+
+    /// The hash of all events so far.
+    pub fn event_hash(&self) -> u64 {
+        self.world.log.borrow().hash()
+    }
+
+    /// How many events there were so far.
+    pub fn events(&self) -> u64 {
+        self.world.log.borrow().events()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // Tasks hold devices, and devices wake tasks: cut the circle.
+        let _entered = Entered::enter(&self.world);
+        self.world.timers.borrow_mut().clear();
+        self.world.quiet.borrow_mut().clear();
+        while let Some(task) = self.world.next_ready() {
+            drop(task);
+        }
+    }
+}
+
+/// Whether the main future was woken since it was last polled.
+#[derive(Default)]
+struct MainWoken(std::sync::atomic::AtomicBool);
+
+impl MainWoken {
+    fn set(&self, to: bool) -> bool {
+        self.0.swap(to, std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl std::task::Wake for MainWoken {
+    fn wake(self: Arc<Self>) {
+        self.set(true);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.set(true);
+    }
+}
+
+impl World {
+    fn next_ready(&self) -> Option<Runnable> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Wakes what comes next: a timer of this instant, else those that wait for quiet, else the
+    /// next instant's first timer. False if nothing ever will.
+    fn advance(&self) -> bool {
+        let now = self.now.get();
+        let next = self.timers.borrow().next_at();
+        if next.is_none_or(|at| at > now) {
+            let quiet = std::mem::take(&mut *self.quiet.borrow_mut());
+            if !quiet.is_empty() {
+                quiet.into_iter().for_each(Waker::wake);
+                return true;
+            }
+        }
+        let Some((at, sequence, waker)) = self.timers.borrow_mut().pop() else { return false };
+        assert!(at >= now, "time went back from {now} to {at}");
+        self.now.set(at);
+        self.log.borrow_mut().add(at, &Event::Timer { sequence });
+        waker.wake();
+        true
+    }
+}
+
+/// The world that the calling code runs in.
+fn current<T>(with: impl FnOnce(&Rc<World>) -> T) -> T {
+    CURRENT.with(|current| with(current.borrow().as_ref().expect("called outside of Runtime::run")))
+}
+
+/// The time. Virtual in the lab; live, read once a turn of the reactor.
+pub fn now() -> Nanos {
+    current(|world| world.now.get())
+}
+
+/// Adds an event to the log.
+pub fn event(event: &Event) {
+    current(|world| world.log.borrow_mut().add(world.now.get(), event));
+}
+
+/// Starts a task. Dropping the handle cancels it; `detach` lets it go on.
+pub fn spawn<T: 'static>(work: impl Future<Output = T> + 'static) -> Task<T> {
+    let ready = current(|world| world.ready.clone());
+    let schedule = move |task| ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
+    let (runnable, task) = async_task::spawn_local(work, schedule);
+    runnable.schedule();
+    task
+}
+
+/// Waits until `at`; not at all if that has passed.
+pub fn sleep_until(at: Nanos) -> impl Future<Output = ()> {
+    timers::Sleep::new(current(Rc::clone), at)
+}
+
+/// Waits for `time`.
+pub fn sleep(time: Nanos) -> impl Future<Output = ()> {
+    sleep_until(now() + time)
+}
+
+/// Waits until every task of this instant has run. A device picks its next request after this, so
+/// that requests issued together are seen together.
+pub fn quiet() -> impl Future<Output = ()> {
+    let mut asked = false;
+    poll_fn(move |context| {
+        if asked {
+            return Poll::Ready(());
+        }
+        asked = true;
+        current(|world| world.quiet.borrow_mut().push(context.waker().clone()));
+        Poll::Pending
+    })
+}
+
+/// The random stream of this name: one a purpose. Asking again gives the next stream of that name.
+pub fn rng(name: &str) -> Rng {
+    current(|world| {
+        let mut streams = world.streams.borrow_mut();
+        let turn = streams.entry(name.to_owned()).or_insert(0);
+        *turn += 1;
+        Rng::named(world.seed, name, *turn)
+    })
+}
+
+/// Runs a pure function of owned data beside the volume: live on a low-priority thread, in virtual
+/// time at once, its result arriving when `cost` says that it would.
+pub async fn offload<T, J>(job: J, cost: impl FnOnce(&T) -> Nanos) -> T
+where
+    T: Send + 'static,
+    J: FnOnce() -> T + Send + 'static,
+{
+    let result = job();
+    let cost = cost(&result);
+    sleep(cost).await;
+    event(&Event::Offloaded { cost });
+    result
+}
+
+#[cfg(test)]
+mod tests;

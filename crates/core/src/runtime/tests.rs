@@ -1,0 +1,140 @@
+//! What the runtime promises: order, quiet, nesting, streams, and the same bits every time.
+
+use super::*;
+use crate::request::{Class, Op};
+use crate::units::Extent;
+
+fn told() -> (Rc<RefCell<Vec<String>>>, impl Fn(&str) + Clone) {
+    let lines: Rc<RefCell<Vec<String>>> = Rc::default();
+    let tell = {
+        let lines = lines.clone();
+        move |line: &str| lines.borrow_mut().push(format!("{} {line}", now().0))
+    };
+    (lines, tell)
+}
+
+#[test]
+fn the_clock_jumps_and_one_instant_keeps_its_order() {
+    let (lines, tell) = told();
+    let runtime = Runtime::new(1);
+    let wait = |ns: u64, name: &'static str, tell: Rc<dyn Fn(&str)>| async move {
+        sleep(Nanos(ns)).await;
+        tell(name);
+    };
+    let tell: Rc<dyn Fn(&str)> = Rc::new(tell);
+    runtime
+        .run(async {
+            let tasks = [(50, "a"), (20, "b"), (50, "c"), (0, "d")]
+                .map(|(ns, name)| spawn(wait(ns, name, tell.clone())));
+            for task in tasks {
+                task.await;
+            }
+        })
+        .unwrap();
+    assert_eq!(*lines.borrow(), ["0 d", "20 b", "50 a", "50 c"]);
+    assert_eq!(runtime.now(), Nanos(50));
+}
+
+#[test]
+fn quiet_comes_after_every_task_of_the_instant() {
+    let (lines, tell) = told();
+    Runtime::new(1)
+        .run(async {
+            let device = spawn({
+                let tell = tell.clone();
+                async move {
+                    sleep(Nanos(10)).await;
+                    quiet().await;
+                    tell("device picks");
+                }
+            });
+            for _ in 0..3 {
+                let tell = tell.clone();
+                spawn(async move {
+                    sleep(Nanos(10)).await;
+                    tell("client asks");
+                    spawn(async move { tell("helper asks") }).detach();
+                })
+                .detach();
+            }
+            device.await;
+        })
+        .unwrap();
+    let lines = lines.borrow();
+    assert_eq!((lines.len(), lines[6].as_str()), (7, "10 device picks"), "{lines:?}");
+}
+
+#[test]
+fn a_world_nests_in_another_with_its_own_clock() {
+    let outer = Runtime::new(1);
+    outer
+        .run(async {
+            sleep(Nanos(5)).await;
+            let inner = Runtime::new(1);
+            inner.run(sleep(Nanos(1_000))).unwrap_err();
+            inner.run(async { sleep(Nanos(1_000)).await }).unwrap();
+            assert_eq!((inner.now(), now()), (Nanos(1_000), Nanos(5)));
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_stall_is_told_not_waited_for() {
+    let runtime = Runtime::new(1);
+    let stalled = runtime.run(async {
+        sleep(Nanos(7)).await;
+        std::future::pending::<()>().await;
+    });
+    assert_eq!(stalled, Err(Stalled { at: Nanos(7) }));
+}
+
+#[test]
+fn a_dropped_task_and_its_sleep_are_forgotten() {
+    let runtime = Runtime::new(1);
+    runtime
+        .run(async {
+            let held = Rc::new(());
+            let task = spawn({
+                let held = held.clone();
+                async move {
+                    sleep(Nanos(1_000_000)).await;
+                    drop(held);
+                }
+            });
+            sleep(Nanos(1)).await;
+            drop(task);
+            sleep(Nanos(1)).await;
+            assert_eq!(Rc::strong_count(&held), 1);
+        })
+        .unwrap();
+    assert_eq!(runtime.now(), Nanos(2));
+}
+
+#[test]
+fn offloaded_work_arrives_when_its_cost_says() {
+    let runtime = Runtime::new(1);
+    let sum = runtime.run(async { offload(|| (1..=100_u64).sum::<u64>(), |sum| Nanos(*sum)).await }).unwrap();
+    assert_eq!((sum, runtime.now()), (5050, Nanos(5050)));
+}
+
+/// Debug and release must agree: the number below was printed by a debug build, and this test runs in both.
+#[test]
+fn equal_inputs_give_equal_hashes_in_every_build() {
+    let run = |seed| {
+        let runtime = Runtime::new(seed);
+        runtime
+            .run(async {
+                let mut rng = rng("client");
+                for id in 0..100 {
+                    sleep(Nanos(rng.below(1_000))).await;
+                    let extent = Extent::new(rng.below(1 << 40), 8);
+                    event(&Event::Request { device: 1, id, op: Op::Read, extent, class: Class::Foreground });
+                }
+            })
+            .unwrap();
+        runtime.event_hash()
+    };
+    assert_eq!(run(42), run(42));
+    assert_ne!(run(42), run(43));
+    assert_eq!(run(42), 0x65fc_2a30_f589_4f82);
+}
