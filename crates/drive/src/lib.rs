@@ -1,1 +1,15 @@
-//! To be filled.
+//! Drives: described in TOML with the source of every figure, as arithmetic that can be asked what
+//! an access would take, and as simulated components that obey it.
+
+pub mod component;
+pub mod disk;
+pub mod queue;
+pub mod scheduler;
+pub mod spec;
+pub mod work;
+
+pub use component::Disk;
+pub use queue::QueueOptions;
+pub use scheduler::Policy;
+pub use spec::{Spec, SpecError};
+pub use work::Work;

@@ -1,0 +1,186 @@
+//! A simulated disk: a block device that answers when the drive's arithmetic says it would.
+//!
+//! It keeps the real bytes that are written to it, and gives zeroes where none were; hollow writes
+//! leave no bytes behind. Fault model: none of its own; faults are layers.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use seekless_core::device::{LARGEST_REQUEST_SECTORS, io};
+use seekless_core::request::TicketHolder;
+use seekless_core::runtime::{self, Task};
+use seekless_core::{
+    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, Op, SECTOR_BYTES, Zeroes,
+};
+
+use crate::disk::Drive;
+use crate::queue::{Command, Queue, QueueOptions};
+use crate::spec::Spec;
+use crate::work::{Ledger, Work};
+
+/// A simulated disk drive.
+pub struct Disk {
+    shared: Rc<Shared>,
+    /// Carries out commands until the disk is dropped.
+    _arm: Task<()>,
+}
+
+struct Shared {
+    queue: Queue,
+    drive: RefCell<Drive>,
+    ledger: RefCell<Ledger>,
+    content: RefCell<Content>,
+}
+
+/// Sectors that hold real bytes.
+type Content = BTreeMap<u64, [u8; SECTOR_BYTES as usize]>;
+
+impl TicketHolder for Shared {
+    fn promoted(&self, id: usize, class: Class) {
+        self.queue.promote(id, class);
+    }
+
+    fn aborted(&self, id: usize) {
+        self.queue.abort(id);
+    }
+}
+
+impl Disk {
+    /// A disk of this kind, at rest, in the world that the caller runs in; `device` is its number
+    /// in the event log.
+    pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
+        let shared = Rc::new_cyclic(|me: &Weak<Shared>| Shared {
+            queue: Queue::new(device, options, me.clone()),
+            drive: RefCell::new(Drive::new(spec)),
+            ledger: RefCell::default(),
+            content: RefCell::default(),
+        });
+        let arm = runtime::spawn({
+            let shared = shared.clone();
+            async move { shared.work().await }
+        });
+        Disk { shared, _arm: arm }
+    }
+
+    /// What was done for an account so far.
+    pub fn account(&self, account: Account) -> Work {
+        self.shared.ledger.borrow().account(account)
+    }
+
+    /// What was done for all.
+    pub fn all(&self) -> Work {
+        self.shared.ledger.borrow().all()
+    }
+
+    async fn ask(
+        &self,
+        op: Op,
+        at: Extent,
+        buffer: Buffer,
+        how: Hints,
+    ) -> Result<(), seekless_core::IoError> {
+        self.shared.queue.submit(op, at, buffer, how).await.map(drop)
+    }
+}
+
+impl Shared {
+    async fn work(&self) {
+        let mut command = Command::default();
+        loop {
+            self.queue.next(&mut command).await;
+            let took = self.drive.borrow_mut().serve(command.op, command.at, runtime::now());
+            self.ledger.borrow_mut().charge(command.op, &took, &command.sharers, command.waiting);
+            runtime::sleep(took.total()).await;
+            let mut content = self.content.borrow_mut();
+            self.queue.complete(&command, took.total(), &mut |at, buffer| {
+                match command.op {
+                    Op::Read => load(&content, at, buffer),
+                    Op::Write => store(&mut content, at, buffer),
+                    Op::WriteZeroes => content.retain(|sector, _| !(at.start.0..at.end().0).contains(sector)),
+                    Op::Flush | Op::Discard => {}
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+fn load(content: &Content, at: Extent, into: &Buffer) {
+    if into.is_hollow() {
+        return;
+    }
+    for sector in at.start.0..at.end().0 {
+        let bytes = content.get(&sector).unwrap_or(&[0; SECTOR_BYTES as usize]);
+        into.put(((sector - at.start.0) * SECTOR_BYTES) as usize, bytes);
+    }
+}
+
+fn store(content: &mut Content, at: Extent, from: &Buffer) {
+    if content.is_empty() && from.is_hollow() {
+        return;
+    }
+    for (index, sector) in (at.start.0..at.end().0).enumerate() {
+        let part = from.cut(index * SECTOR_BYTES as usize, SECTOR_BYTES as usize);
+        let mut bytes = [0; SECTOR_BYTES as usize];
+        bytes.copy_from_slice(&part.to_vec());
+        if part.is_hollow() {
+            content.remove(&sector);
+        } else {
+            content.insert(sector, bytes);
+        }
+    }
+}
+
+impl BlockDevice for Disk {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            sectors: self.shared.drive.borrow().layout().sectors(),
+            logical_sectors: 1,
+            physical_sectors: 1,
+            volatile_cache: false,
+            rotational: true,
+            discard_sectors: 0,
+            largest_sectors: LARGEST_REQUEST_SECTORS,
+        }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move { self.shared.queue.submit(Op::Read, at, into, how).await })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(self.ask(Op::Write, at, from, how))
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(self.ask(Op::Flush, Extent::default(), Buffer::default(), how))
+    }
+
+    /// A disk drive of this kind knows no discard: nothing changes, at no cost.
+    fn discard(&self, _at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        io(std::future::ready(Ok(())))
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            if zeroes.only_if_fast {
+                let why = "writing zeroes takes as long as writing";
+                return Err(seekless_core::IoError::new(
+                    seekless_core::ErrorKind::Unsupported,
+                    "disk",
+                    Some(at),
+                    why,
+                ));
+            }
+            self.ask(Op::WriteZeroes, at, Buffer::default(), how).await
+        })
+    }
+
+    fn estimate(&self, at: Extent, _how: &Hints) -> Option<Nanos> {
+        Some(self.shared.drive.borrow().estimate(at.start, runtime::now(), false))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The simulated disk: bytes, order, merging, classes, tickets.
+
+use seekless_core::runtime::{Runtime, now, sleep, spawn};
+use seekless_core::{ErrorKind, Ticket};
+
+use super::*;
+use crate::scheduler::Policy;
+use crate::spec;
+
+fn on_a_disk<T>(options: QueueOptions, work: impl AsyncFnOnce(Rc<Disk>) -> T) -> T {
+    let spec = spec::find("wd2500aaks").unwrap();
+    let runtime = Runtime::new(1);
+    runtime.run(async { work(Rc::new(Disk::new(0, &spec, options))).await }).unwrap()
+}
+
+fn hints(class: Class) -> Hints {
+    Hints { class, ..Hints::default() }
+}
+
+/// Issues reads of 8 sectors at once, and returns the order in which they are answered.
+async fn order_of(disk: &Rc<Disk>, starts: &[(u64, Class)]) -> Vec<u64> {
+    let done: Rc<RefCell<Vec<u64>>> = Rc::default();
+    let tasks: Vec<_> = starts
+        .iter()
+        .map(|&(start, class)| {
+            let (disk, done) = (disk.clone(), done.clone());
+            spawn(async move {
+                disk.read(Extent::new(start, 8), Buffer::hollow_sectors(8), hints(class)).await.unwrap();
+                done.borrow_mut().push(start);
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+    done.take()
+}
+
+#[test]
+fn bytes_come_back_as_written_and_zero_elsewhere() {
+    on_a_disk(QueueOptions::default(), async |disk| {
+        let bytes: Vec<u8> = (0..1024).map(|i| (i % 251) as u8).collect();
+        disk.write(Extent::new(100, 2), Buffer::from_vec(bytes.clone()), Hints::default()).await.unwrap();
+        let back =
+            disk.read(Extent::new(99, 4), Buffer::zeroed(2048), Hints::default()).await.unwrap().to_vec();
+        assert_eq!(
+            (&back[512..1536], &back[..512], &back[1536..]),
+            (&bytes[..], &[0; 512][..], &[0; 512][..])
+        );
+        disk.write_zeroes(Extent::new(100, 1), Hints::default(), Zeroes::default()).await.unwrap();
+        let back =
+            disk.read(Extent::new(100, 2), Buffer::zeroed(1024), Hints::default()).await.unwrap().to_vec();
+        assert_eq!((&back[..512], &back[512..]), (&[0; 512][..], &bytes[512..]));
+        disk.flush(Hints::default()).await.unwrap();
+    });
+}
+
+#[test]
+fn schedulers_order_what_waits() {
+    let asked = [(900_000, Class::Foreground), (100_000, Class::Foreground), (500_000, Class::Foreground)];
+    for (policy, order) in
+        [(Policy::Fcfs, [900_000, 100_000, 500_000]), (Policy::CLook, [100_000, 500_000, 900_000])]
+    {
+        let options = QueueOptions { policy, ..QueueOptions::default() };
+        assert_eq!(on_a_disk(options, async |disk| order_of(&disk, &asked).await), order);
+    }
+}
+
+#[test]
+fn adjacent_requests_go_together_unless_told_not_to() {
+    for (merge, commands) in [(true, 2), (false, 5)] {
+        let options = QueueOptions { merge, policy: Policy::Fcfs, ..QueueOptions::default() };
+        on_a_disk(options, async |disk| {
+            let foreground = |start| (start, Class::Foreground);
+            let starts =
+                [foreground(1016), foreground(1008), foreground(1024), foreground(2000), foreground(1000)];
+            order_of(&disk, &starts).await;
+            let work = disk.all();
+            assert_eq!((work.commands, work.requests, work.blocks_read), (commands, 5, 40));
+        });
+    }
+}
+
+#[test]
+fn urgent_comes_first_and_free_last() {
+    let asked = [
+        (1_000_000, Class::Free),
+        (2_000_000, Class::Background),
+        (3_000_000, Class::Foreground),
+        (4_000_000, Class::Urgent),
+    ];
+    let order = on_a_disk(QueueOptions::default(), async |disk| order_of(&disk, &asked).await);
+    assert_eq!(order, [4_000_000, 3_000_000, 2_000_000, 1_000_000]);
+}
+
+/// A foreground client that never pauses, and a background one: the latter gets its share.
+#[test]
+fn the_background_has_a_guaranteed_share() {
+    for share in [10, 20, 50] {
+        let options = QueueOptions { background_share_pct: share, ..QueueOptions::default() };
+        let work = on_a_disk(options, async |disk| {
+            let client = |class: Class, from: u64, account: u16| {
+                let disk = disk.clone();
+                spawn(async move {
+                    let how = Hints { account: Account(account), ..hints(class) };
+                    for i in 0.. {
+                        let at = Extent::new(from + i * 7_777_777 % 100_000_000, 8);
+                        disk.read(at, Buffer::hollow_sectors(8), how.clone()).await.unwrap();
+                    }
+                })
+            };
+            let clients = [
+                client(Class::Foreground, 0, 0),
+                client(Class::Foreground, 100_000_000, 0),
+                client(Class::Background, 200_000_000, 1),
+                client(Class::Background, 300_000_000, 1),
+            ];
+            sleep(Nanos(100_000_000_000)).await;
+            drop(clients);
+            [disk.account(Account(0)), disk.account(Account(1))]
+        });
+        let [foreground, background] = work.map(|work| work.busy().seconds());
+        let got = 100.0 * background / (foreground + background);
+        assert!((got - f64::from(share)).abs() < 2.0, "{got} for {share} per cent");
+    }
+}
+
+#[test]
+fn a_ticket_promotes_and_aborts_what_waits() {
+    on_a_disk(QueueOptions::default(), async |disk| {
+        let (promoted, aborted) = (Ticket::new(), Ticket::new());
+        let background = |start: u64, ticket: &Ticket| {
+            let (disk, how) =
+                (disk.clone(), Hints { ticket: Some(ticket.clone()), ..hints(Class::Background) });
+            spawn(async move {
+                let result = disk.read(Extent::new(start, 8), Buffer::hollow_sectors(8), how).await;
+                (result.map(drop).map_err(|error| error.kind()), now())
+            })
+        };
+        let first = background(1_000_000, &promoted);
+        let second = background(2_000_000, &aborted);
+        let foreground: Vec<_> = (0..20)
+            .map(|i| {
+                let disk = disk.clone();
+                spawn(async move {
+                    let at = Extent::new(100_000_000 + i * 100_000, 8);
+                    disk.read(at, Buffer::hollow_sectors(8), Hints::default()).await.unwrap();
+                })
+            })
+            .collect();
+        sleep(Nanos(1)).await;
+        promoted.promote(Class::Urgent);
+        aborted.abort();
+        assert_eq!(second.await, (Err(ErrorKind::Aborted), now()));
+        assert_eq!(first.await.0, Ok(()));
+        assert!(disk.all().commands <= 3, "the promoted read did not wait for the others");
+        for task in foreground {
+            task.await;
+        }
+    });
+}

@@ -1,0 +1,389 @@
+//! The queue of a component: what waits, what comes next, what goes together.
+//!
+//! Urgent comes before foreground before background before free. While foreground work never ends,
+//! background work still gets its guaranteed share of the head's time, in bursts, so that movers
+//! end. Adjacent requests of one kind and class go to the device as one, as a kernel does it. One
+//! command is in the device at a time.
+//!
+//! Invariants: a request is answered exactly once; a waiting one is in exactly one class's line. A
+//! client that goes away leaves its request to finish.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Weak;
+use std::task::{Context, Poll, Waker};
+
+use seekless_core::request::TicketHolder;
+use seekless_core::runtime::{self, Event};
+use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Lba, Nanos, Op};
+use slab::Slab;
+
+use crate::scheduler::{Policy, Scheduler, Slot, Waiting};
+use crate::work::Sharer;
+
+/// The largest command after merging: 1,280 KiB, Linux's limit for disks.
+const MERGED_SECTORS: u64 = 2_560;
+
+/// Background work goes in bursts of this much head time, so that its share is not eaten by seeks
+/// to and fro. A foreground request waits at most about this much longer.
+const BURST: i128 = 100_000_000;
+
+/// How a queue behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// Which request comes next.
+    pub policy: Policy,
+    /// Whether adjacent requests go together.
+    pub merge: bool,
+    /// The background's guaranteed share of the head's time, 1 to 99 per cent.
+    pub background_share_pct: u8,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        QueueOptions { policy: Policy::default(), merge: true, background_share_pct: 20 }
+    }
+}
+
+/// What waits at a component.
+pub struct Queue {
+    device: u32,
+    scheduler: Box<dyn Scheduler>,
+    options: QueueOptions,
+    inner: RefCell<Inner>,
+    holder: Weak<dyn TicketHolder>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: Slab<Entry>,
+    waiting: [Waiting; 4],
+    flushes: VecDeque<Slot>,
+    arrivals: u64,
+    in_line: usize,
+    /// Behind the last command.
+    head: Lba,
+    /// Head time that is owed to the background, in nanoseconds.
+    owed: i128,
+    bursting: bool,
+    device_waits: Option<Waker>,
+}
+
+struct Entry {
+    op: Op,
+    at: Extent,
+    how: Hints,
+    /// In force: the request's own or its ticket's.
+    class: Class,
+    buffer: Buffer,
+    arrival: u64,
+    state: State,
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+enum State {
+    Waiting,
+    Issued,
+    Done(Result<Buffer, IoError>),
+}
+
+/// A command: requests that go to the device as one.
+#[derive(Debug)]
+pub struct Command {
+    /// What.
+    pub op: Op,
+    /// Where, all together.
+    pub at: Extent,
+    /// The class in force.
+    pub class: Class,
+    /// Whom it is for, in order of address.
+    pub sharers: Vec<Sharer>,
+    /// How many requests wait besides.
+    pub waiting: usize,
+    slots: Vec<Slot>,
+}
+
+impl Default for Command {
+    fn default() -> Self {
+        Command {
+            op: Op::Flush,
+            at: Extent::default(),
+            class: Class::Foreground,
+            sharers: Vec::new(),
+            waiting: 0,
+            slots: Vec::new(),
+        }
+    }
+}
+
+impl Queue {
+    /// An empty queue of the device numbered `device` in the event log; `holder` is what tickets
+    /// are told to reach it by, and forwards to it.
+    pub fn new(device: u32, options: QueueOptions, holder: Weak<dyn TicketHolder>) -> Queue {
+        Queue { device, scheduler: options.policy.scheduler(), options, inner: RefCell::default(), holder }
+    }
+
+    /// Puts a request in line, and waits for its answer: the buffer it came with.
+    pub fn submit(&self, op: Op, at: Extent, buffer: Buffer, how: Hints) -> Answer<'_> {
+        let mut inner = self.inner.borrow_mut();
+        inner.arrivals += 1;
+        let arrival = inner.arrivals;
+        let class = how.effective_class();
+        let ticket = how.ticket.clone();
+        runtime::event(&Event::Request { device: self.device, id: arrival, op, extent: at, class });
+        let state = State::Waiting;
+        let entry = Entry { op, at, how, class, buffer, arrival, state, waker: None, abandoned: false };
+        let slot = inner.entries.insert(entry);
+        inner.in_line += 1;
+        if op == Op::Flush {
+            inner.flushes.push_back(slot);
+        } else {
+            inner.waiting[class as usize].add(at.start, arrival, slot);
+        }
+        if let Some(waker) = inner.device_waits.take() {
+            waker.wake();
+        }
+        drop(inner);
+        if let Some(ticket) = ticket {
+            ticket.held_by(self.holder.clone(), slot);
+            if ticket.is_aborted() {
+                self.abort(slot);
+            }
+        }
+        Answer { queue: self, slot }
+    }
+
+    /// Waits until a command is to be carried out, and describes it in `command`.
+    pub async fn next(&self, command: &mut Command) {
+        loop {
+            poll_fn(|context| {
+                let mut inner = self.inner.borrow_mut();
+                if inner.in_line > 0 {
+                    return Poll::Ready(());
+                }
+                inner.device_waits = Some(context.waker().clone());
+                Poll::Pending
+            })
+            .await;
+            runtime::quiet().await;
+            if self.pick(command) {
+                return;
+            }
+        }
+    }
+
+    fn pick(&self, command: &mut Command) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        command.slots.clear();
+        command.sharers.clear();
+        if inner.flushes.is_empty() {
+            let class = inner.next_class();
+            let head = inner.head;
+            let Some(slot) = self.scheduler.next(&inner.waiting[class as usize], head) else { return false };
+            command.slots.push(slot);
+            if self.options.merge {
+                inner.gather(class, &mut command.slots);
+            }
+        } else {
+            command.slots.extend(inner.flushes.drain(..));
+        }
+        inner.issue(command);
+        true
+    }
+
+    /// The command is done: `took` is what the background's share is reckoned with.
+    pub fn complete(
+        &self,
+        command: &Command,
+        took: Nanos,
+        results: &mut dyn FnMut(Extent, &Buffer) -> Result<(), IoError>,
+    ) {
+        let mut inner = self.inner.borrow_mut();
+        inner.reckon(command.class, took, self.options.background_share_pct);
+        for &slot in &command.slots {
+            let entry = &mut inner.entries[slot];
+            let result = results(entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
+            inner.answer(slot, result, self.device, &self.holder);
+        }
+    }
+
+    /// The request's ticket was promoted.
+    pub fn promote(&self, slot: Slot, class: Class) {
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        let Some(entry) = inner.entries.get_mut(slot) else { return };
+        if class >= entry.class {
+            return;
+        }
+        if matches!(entry.state, State::Waiting) && entry.op != Op::Flush {
+            inner.waiting[entry.class as usize].remove(entry.at.start, entry.arrival, slot);
+            inner.waiting[class as usize].add(entry.at.start, entry.arrival, slot);
+        }
+        entry.class = class;
+    }
+
+    /// The request's ticket was aborted: it is answered now unless the device has it.
+    pub fn abort(&self, slot: Slot) {
+        let mut inner = self.inner.borrow_mut();
+        let Some(entry) = inner.entries.get(slot) else { return };
+        if !matches!(entry.state, State::Waiting) {
+            return;
+        }
+        let (at, class, arrival) = (entry.at, entry.class, entry.arrival);
+        inner.waiting[class as usize].remove(at.start, arrival, slot);
+        inner.flushes.retain(|&flush| flush != slot);
+        inner.in_line -= 1;
+        let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "withdrawn by its ticket");
+        inner.answer(slot, Err(error), self.device, &self.holder);
+    }
+}
+
+impl Inner {
+    fn next_class(&self) -> Class {
+        let waits = |class: Class| !self.waiting[class as usize].is_empty();
+        let owed = self.bursting && waits(Class::Background);
+        match Class::ALL.into_iter().find(|&class| waits(class)) {
+            Some(Class::Foreground) if owed => Class::Background,
+            Some(class) => class,
+            None => Class::Free,
+        }
+    }
+
+    fn fits(&self, slot: Slot, like: &Entry, merged: u64) -> bool {
+        let entry = &self.entries[slot];
+        entry.op == like.op && entry.how.fua == like.how.fua && merged + entry.at.sectors <= MERGED_SECTORS
+    }
+
+    /// Adds what is adjacent to the one request in `slots`, behind it and before it.
+    fn gather(&self, class: Class, slots: &mut Vec<Slot>) {
+        let like = &self.entries[slots[0]];
+        if !matches!(like.op, Op::Read | Op::Write) {
+            return;
+        }
+        let (mut start, mut end) = (like.at.start, like.at.end());
+        for (next, slot) in self.waiting[class as usize].from(end) {
+            if next != end || !self.fits(slot, like, end.0 - start.0) {
+                break;
+            }
+            end = self.entries[slot].at.end();
+            slots.push(slot);
+        }
+        let behind = slots.len();
+        for (_, slot) in self.waiting[class as usize].below(start) {
+            let entry = &self.entries[slot];
+            if entry.at.end() != start || !self.fits(slot, like, end.0 - start.0) {
+                break;
+            }
+            start = entry.at.start;
+            slots.push(slot);
+        }
+        slots[behind..].reverse();
+        slots.rotate_left(behind);
+    }
+
+    /// Takes the command's requests out of line.
+    fn issue(&mut self, command: &mut Command) {
+        for &slot in &command.slots {
+            let entry = &mut self.entries[slot];
+            entry.state = State::Issued;
+            let sharer =
+                Sharer { account: entry.how.account, class: entry.how.class, sectors: entry.at.sectors };
+            command.sharers.push(sharer);
+            if entry.op != Op::Flush {
+                self.waiting[entry.class as usize].remove(entry.at.start, entry.arrival, slot);
+            }
+        }
+        self.in_line -= command.slots.len();
+        let (first, last) =
+            (&self.entries[command.slots[0]], &self.entries[command.slots[command.slots.len() - 1]]);
+        command.op = first.op;
+        command.class = first.class;
+        command.at = Extent { start: first.at.start, sectors: last.at.end().0 - first.at.start.0 };
+        command.waiting = self.in_line;
+        if command.op != Op::Flush {
+            self.head = command.at.end();
+        }
+    }
+
+    /// The background is owed its share of the time that the foreground took while it waited.
+    fn reckon(&mut self, class: Class, took: Nanos, share_pct: u8) {
+        let took = i128::from(took.0);
+        if class <= Class::Foreground && !self.waiting[Class::Background as usize].is_empty() {
+            let share = i128::from(share_pct);
+            self.owed += took * share / (100 - share);
+            self.bursting |= self.owed >= BURST;
+        } else if class == Class::Background && !self.waiting[Class::Foreground as usize].is_empty() {
+            self.owed -= took;
+            self.bursting &= self.owed > 0;
+        }
+    }
+
+    fn answer(
+        &mut self,
+        slot: Slot,
+        result: Result<Buffer, IoError>,
+        device: u32,
+        holder: &Weak<dyn TicketHolder>,
+    ) {
+        let entry = &mut self.entries[slot];
+        runtime::event(&Event::Complete { device, id: entry.arrival, ok: result.is_ok() });
+        if let Some(ticket) = entry.how.ticket.take() {
+            ticket.left(holder, slot);
+        }
+        if entry.abandoned {
+            self.entries.remove(slot);
+            return;
+        }
+        entry.state = State::Done(result);
+        if let Some(waker) = entry.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// An answer to come.
+pub struct Answer<'a> {
+    queue: &'a Queue,
+    slot: Slot,
+}
+
+/// The slot of an answer that was taken.
+const TAKEN: Slot = Slot::MAX;
+
+impl Future for Answer<'_> {
+    type Output = Result<Buffer, IoError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let queue = self.queue;
+        let mut inner = queue.inner.borrow_mut();
+        let entry = &mut inner.entries[self.slot];
+        if let State::Done(result) = &mut entry.state {
+            let result = std::mem::replace(result, Ok(Buffer::default()));
+            inner.entries.remove(self.slot);
+            self.slot = TAKEN;
+            return Poll::Ready(result);
+        }
+        match &mut entry.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            waker @ None => *waker = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        if self.slot == TAKEN {
+            return;
+        }
+        let Ok(mut inner) = self.queue.inner.try_borrow_mut() else { return };
+        if matches!(inner.entries[self.slot].state, State::Done(_)) {
+            inner.entries.remove(self.slot);
+        } else {
+            inner.entries[self.slot].abandoned = true;
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! First come, first served (freeblock paper, section 3.3).
+
+use seekless_core::Lba;
+
+use super::{Scheduler, Slot, Waiting};
+
+/// In order of arrival.
+pub struct Fcfs;
+
+impl Scheduler for Fcfs {
+    fn name(&self) -> &'static str {
+        "fcfs"
+    }
+
+    fn next(&self, waiting: &Waiting, _head: Lba) -> Option<Slot> {
+        waiting.oldest()
+    }
+}

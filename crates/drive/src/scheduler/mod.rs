@@ -1,0 +1,95 @@
+//! Which request comes next: one file a scheduler, behind one trait.
+
+mod c_look;
+mod fcfs;
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use seekless_core::Lba;
+
+pub use c_look::CLook;
+pub use fcfs::Fcfs;
+
+/// A request in line: its number in the queue.
+pub type Slot = usize;
+
+/// The requests of one class that wait, in both orders that schedulers ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    by_address: BTreeSet<(Lba, u64, Slot)>,
+    by_arrival: BTreeSet<(u64, Slot)>,
+}
+
+impl Waiting {
+    /// A request starts to wait.
+    pub fn add(&mut self, start: Lba, arrival: u64, slot: Slot) {
+        self.by_address.insert((start, arrival, slot));
+        self.by_arrival.insert((arrival, slot));
+    }
+
+    /// A request waits no more.
+    pub fn remove(&mut self, start: Lba, arrival: u64, slot: Slot) {
+        self.by_address.remove(&(start, arrival, slot));
+        self.by_arrival.remove(&(arrival, slot));
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.by_arrival.is_empty()
+    }
+
+    /// The one that waits longest.
+    pub fn oldest(&self) -> Option<Slot> {
+        self.by_arrival.first().map(|&(_, slot)| slot)
+    }
+
+    /// Those from `from` on, by address.
+    pub fn from(&self, from: Lba) -> impl Iterator<Item = (Lba, Slot)> {
+        self.by_address.range((from, 0, 0)..).map(|&(start, _, slot)| (start, slot))
+    }
+
+    /// Those below `to`, by descending address.
+    pub fn below(&self, to: Lba) -> impl Iterator<Item = (Lba, Slot)> {
+        self.by_address.range(..(to, 0, 0)).rev().map(|&(start, _, slot)| (start, slot))
+    }
+}
+
+/// Picks the next request of a class.
+pub trait Scheduler {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The next one, with the head behind sector `head`. `None` only if none waits.
+    fn next(&self, waiting: &Waiting, head: Lba) -> Option<Slot>;
+}
+
+/// The schedulers by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// In order of arrival.
+    Fcfs,
+    /// In ascending order of address, then from the lowest again.
+    #[default]
+    CLook,
+}
+
+impl Policy {
+    /// The scheduler of this name.
+    pub fn scheduler(self) -> Box<dyn Scheduler> {
+        match self {
+            Policy::Fcfs => Box::new(Fcfs),
+            Policy::CLook => Box::new(CLook),
+        }
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Policy::Fcfs, Policy::CLook];
+        all.into_iter()
+            .find(|policy| policy.scheduler().name() == text)
+            .ok_or_else(|| format!("found '{text}', expected fcfs or c-look"))
+    }
+}

@@ -1,0 +1,182 @@
+//! What a device did, added up per account: where the time went, how far the arm moved.
+
+use seekless_core::{Account, Class, Nanos, Op};
+
+use crate::disk::mechanics::Access;
+
+/// Work done on behalf of one account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Moving the arm, switching heads, settling.
+    pub seek: Nanos,
+    /// Waiting for the sector.
+    pub rotation: Nanos,
+    /// On the media or the bus.
+    pub transfer: Nanos,
+    /// Handling commands.
+    pub overhead: Nanos,
+    /// Of all this, for requests that came as foreground or urgent.
+    pub foreground: Nanos,
+    /// Requests, before merging.
+    pub requests: u64,
+    /// Commands, after merging.
+    pub commands: u64,
+    /// Commands that moved the arm.
+    pub seeks: u64,
+    /// How far in all, in cylinders.
+    pub cylinders: u64,
+    /// 512-byte blocks read.
+    pub blocks_read: u64,
+    /// 512-byte blocks written.
+    pub blocks_written: u64,
+    /// Requests waiting or in service, times the time they did: divide by the busy time.
+    pub queued: u128,
+    /// Seeks by distance: bin b counts those of 2^(b-1) < cylinders <= 2^b.
+    pub by_distance: [u64; 32],
+}
+
+impl Work {
+    /// All time.
+    pub fn busy(&self) -> Nanos {
+        self.seek + self.rotation + self.transfer + self.overhead
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Work) {
+        self.seek += other.seek;
+        self.rotation += other.rotation;
+        self.transfer += other.transfer;
+        self.overhead += other.overhead;
+        self.foreground += other.foreground;
+        self.requests += other.requests;
+        self.commands += other.commands;
+        self.seeks += other.seeks;
+        self.cylinders += other.cylinders;
+        self.blocks_read += other.blocks_read;
+        self.blocks_written += other.blocks_written;
+        self.queued += other.queued;
+        for (bin, more) in self.by_distance.iter_mut().zip(other.by_distance) {
+            *bin += more;
+        }
+    }
+}
+
+/// One of the requests that shared a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharer {
+    /// Who pays.
+    pub account: Account,
+    /// As what it came.
+    pub class: Class,
+    /// Its part.
+    pub sectors: u64,
+}
+
+/// The accounts of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(Vec<Work>);
+
+impl Ledger {
+    /// What was done for an account.
+    pub fn account(&self, account: Account) -> Work {
+        self.0.get(usize::from(account.0)).cloned().unwrap_or_default()
+    }
+
+    /// What was done for all.
+    pub fn all(&self) -> Work {
+        self.0.iter().fold(Work::default(), |mut sum, work| {
+            sum.add(work);
+            sum
+        })
+    }
+
+    fn entry(&mut self, account: Account) -> &mut Work {
+        let index = usize::from(account.0);
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, Work::default);
+        }
+        &mut self.0[index]
+    }
+
+    /// A command for `sharers` took `took`, with `waiting` requests waiting besides. Each sharer
+    /// pays by its sectors; the first pays the arm's move and the remainder.
+    pub fn charge(&mut self, op: Op, took: &Access, sharers: &[Sharer], waiting: usize) {
+        let Some(first) = sharers.first() else { return };
+        let whole: u64 = sharers.iter().map(|sharer| sharer.sectors).sum::<u64>().max(1);
+        let mut left = *took;
+        for sharer in sharers.iter().skip(1) {
+            let part = |time: Nanos| {
+                Nanos((u128::from(time.0) * u128::from(sharer.sectors) / u128::from(whole)) as u64)
+            };
+            let share = Access {
+                seek: part(took.seek),
+                rotation: part(took.rotation),
+                transfer: part(took.transfer),
+                overhead: part(took.overhead),
+                distance: 0,
+            };
+            left.seek = left.seek - share.seek;
+            left.rotation = left.rotation - share.rotation;
+            left.transfer = left.transfer - share.transfer;
+            left.overhead = left.overhead - share.overhead;
+            self.pay(op, &share, sharer);
+        }
+        self.pay(op, &left, first);
+        let work = self.entry(first.account);
+        work.commands += 1;
+        work.queued += u128::from(took.total().0) * (waiting + sharers.len()) as u128;
+        if took.distance > 0 {
+            work.seeks += 1;
+            work.cylinders += took.distance;
+            work.by_distance[took.distance.next_power_of_two().trailing_zeros().min(31) as usize] += 1;
+        }
+    }
+
+    fn pay(&mut self, op: Op, share: &Access, sharer: &Sharer) {
+        let work = self.entry(sharer.account);
+        work.seek += share.seek;
+        work.rotation += share.rotation;
+        work.transfer += share.transfer;
+        work.overhead += share.overhead;
+        if sharer.class <= Class::Foreground {
+            work.foreground += share.total();
+        }
+        work.requests += 1;
+        match op {
+            Op::Read => work.blocks_read += sharer.sectors,
+            Op::Write | Op::WriteZeroes => work.blocks_written += sharer.sectors,
+            Op::Flush | Op::Discard => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sharers_pay_adds_up_to_the_nanosecond() {
+        let took = Access {
+            seek: Nanos(1_000_001),
+            rotation: Nanos(7),
+            transfer: Nanos(333),
+            overhead: Nanos(100),
+            distance: 5,
+        };
+        let sharer = |account, class, sectors| Sharer { account: Account(account), class, sectors };
+        let sharers = [
+            sharer(0, Class::Foreground, 3),
+            sharer(1, Class::Background, 5),
+            sharer(0, Class::Foreground, 9),
+        ];
+        let mut ledger = Ledger::default();
+        ledger.charge(Op::Read, &took, &sharers, 4);
+        let all = ledger.all();
+        assert_eq!((all.busy(), all.requests, all.commands), (took.total(), 3, 1));
+        assert_eq!((all.seeks, all.cylinders, all.by_distance[3], all.blocks_read), (1, 5, 1, 17));
+        let second = ledger.account(Account(1));
+        assert_eq!((second.foreground, second.seeks), (Nanos(0), 0));
+        assert_eq!(second.seek, Nanos(1_000_001 * 5 / 17));
+        assert_eq!(all.foreground, took.total() - second.busy());
+    }
+}
