@@ -1,1 +1,23 @@
-//! To be filled.
+//! Block traces: formats in.
+//!
+//! [`load`] reads a recording whole, [`Reader`] as a stream.
+//! Formats are in [`mod@format`], one file each.
+//!
+//! Malformed input of any kind gets an error or a warning that says where, what was found and what
+//! was expected. Nothing here panics on it, and nothing depends on a hash map's order.
+
+#![forbid(unsafe_code)]
+
+pub mod compressed;
+pub mod error;
+pub mod format;
+mod layering;
+pub mod loaded;
+mod merge;
+mod paths;
+pub mod reader;
+
+pub use error::TraceError;
+pub use loaded::{DeviceUse, Trace, device_name, load};
+pub use paths::expand;
+pub use reader::Reader;

@@ -1,0 +1,140 @@
+//! Opens a file as a stream of bytes, decompressed on the way if it is gzip, xz or zstd.
+//!
+//! The first bytes decide, never the name: a renamed file reads the same. Several members or
+//! streams one after another are one stream, as the tools that write them have it.
+//!
+//! Faults: a compressed stream that stops early gives what it holds, then
+//! [`io::ErrorKind::UnexpectedEof`]; a damaged one gives another error. Memory is bounded: xz may
+//! ask for [`XZ_MEMORY_BYTES`] at most, zstd refuses windows above 128 MiB by itself.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use liblzma::bufread::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
+
+use crate::error::TraceError;
+
+/// Four times what `xz -9` needs; more is a mistake or an attack.
+pub const XZ_MEMORY_BYTES: u64 = 256 << 20;
+
+/// Large enough that system calls vanish beside decoding.
+const BUFFER_BYTES: usize = 128 << 10;
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Opens `path` for reading its uncompressed content.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
+    File::open(path).and_then(decompress).map_err(|source| TraceError::Io { file: path.to_owned(), source })
+}
+
+/// The uncompressed content of `source`.
+pub fn decompress(source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
+    let (head, rest) = peek(source, XZ.len())?;
+    let is = |magic| head.starts_with(magic);
+    let (gzip, xz, zstd) = (is(GZIP), is(XZ), is(ZSTD));
+    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(rest));
+    if gzip {
+        return Ok(buffered(MultiGzDecoder::new(whole)));
+    }
+    if xz {
+        let stream = Stream::new_stream_decoder(XZ_MEMORY_BYTES, CONCATENATED)?;
+        return Ok(buffered(XzDecoder::new_stream(whole, stream)));
+    }
+    if zstd {
+        return Ok(buffered(zstd::stream::read::Decoder::with_buffer(whole)?));
+    }
+    Ok(Box::new(whole))
+}
+
+/// The first `bytes` bytes (fewer if there are no more), and the stream after them.
+pub(crate) fn peek<R: Read>(mut source: R, bytes: usize) -> io::Result<(Vec<u8>, R)> {
+    let mut head = vec![0; bytes];
+    let (filled, stopped) = fill(&mut source, &mut head);
+    head.truncate(filled);
+    match stopped {
+        Some(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok((head, source)),
+    }
+}
+
+/// Reads until `into` is full: how many bytes came, and the error that stopped it if one did. The
+/// plain end of the stream is no error.
+pub(crate) fn fill(source: &mut impl Read, into: &mut [u8]) -> (usize, Option<io::Error>) {
+    let mut filled = 0;
+    while filled < into.len() {
+        match source.read(&mut into[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (filled, Some(error)),
+        }
+    }
+    (filled, None)
+}
+
+fn buffered(source: impl Read + 'static) -> Box<dyn BufRead> {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn read_all(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        decompress(Cursor::new(bytes))?.read_to_end(&mut all)?;
+        Ok(all)
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn members_one_after_another_are_one_stream() {
+        for compress in [gzip, xz, |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap()] {
+            let two = [compress(b"seek"), compress(b"less")].concat();
+            assert_eq!(read_all(two).unwrap(), b"seekless");
+        }
+        assert_eq!(read_all(b"plain".to_vec()).unwrap(), b"plain");
+        assert_eq!(read_all(Vec::new()).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_stream_that_stops_early_says_so_after_giving_what_it_holds() {
+        let content: Vec<u8> =
+            (0..40_000_u32).flat_map(|n| (n.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
+        for compress in [gzip, xz, |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap()] {
+            let mut cut = compress(&content);
+            cut.truncate(cut.len() / 2);
+            let mut stream = decompress(Cursor::new(cut)).unwrap();
+            let mut into = vec![0; content.len()];
+            let (filled, stopped) = fill(&mut stream, &mut into);
+            assert!(stopped.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof));
+            assert_eq!(into[..filled], content[..filled]);
+        }
+    }
+
+    #[test]
+    fn damage_is_not_taken_for_an_early_end() {
+        let content: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
+        let mut damaged = xz(&content);
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 0xff;
+        assert_ne!(read_all(damaged).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,410 @@
+//! The binary format of `blktrace` and of the kernel's `blk` tracer, version 7, of either byte order.
+//!
+//! A file is records back to back, each 48 bytes and a payload of up to 64 KiB; `blktrace` writes a
+//! file per CPU, `blkparse -d` and the raw kernel stream one for all. A record is a [`Queued`]
+//! request only at its queue event (Q): later events are the same request, merged, dispatched or
+//! completed, and a completion carries the process that happened to run.
+//!
+//! What the format cannot say: a write of zeroes is a write in it, a secure erase a discard. An
+//! ordinary queue event of no bytes is a flush.
+//!
+//! Invariant: [`exact`] looks at no byte beyond the slice it is given. Faults: any bytes at all. A
+//! file that ends inside a record has been cut short: a warning. Bytes that cannot be a record are
+//! an error that says where: after them, nothing can be trusted.
+
+use std::fmt::Write;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use seekless_core::{Extent, Nanos, Op, ProcessId, SECTOR_BYTES, record::Flags};
+
+use super::{Decoder, Event, EventKind, Queued, Remapped};
+use crate::compressed::fill;
+use crate::error::TraceError;
+
+/// How many bytes tell whether a file is of this format.
+pub const MAGIC_BYTES: usize = 4;
+/// Bytes in a record before its payload.
+pub const HEADER_BYTES: usize = 48;
+/// The version that is read here.
+pub const VERSION: u8 = 7;
+/// The magic number, its lowest byte for the version.
+const MAGIC: u32 = 0x6561_7400;
+const EXPECTED: &str = "a blktrace record (magic 0x65617407, in either byte order)";
+
+/// An address past this would not fit a u64 in bytes.
+const MAX_SECTORS: u64 = u64::MAX / SECTOR_BYTES;
+
+/// What happened: the low byte of the action.
+mod what {
+    pub const QUEUED: u32 = 1;
+    pub const REMAPPED: u32 = 15;
+    /// Among notes: the name of a process.
+    pub const PROCESS: u32 = 0;
+    /// A cgroup's number stands before the payload.
+    pub const CGROUP: u32 = 1 << 8;
+}
+
+/// Of which kind: the high half of the action.
+mod category {
+    pub const READ: u32 = 1;
+    pub const WRITE: u32 = 1 << 1;
+    pub const FLUSH: u32 = 1 << 2;
+    pub const SYNC: u32 = 1 << 3;
+    /// Commands passed through to the device; their sector is no address.
+    pub const PASSTHROUGH: u32 = 1 << 9;
+    pub const NOTE: u32 = 1 << 10;
+    pub const AHEAD: u32 = 1 << 11;
+    pub const META: u32 = 1 << 12;
+    pub const DISCARD: u32 = 1 << 13;
+    pub const FUA: u32 = 1 << 15;
+}
+
+/// The byte order of the machine that wrote a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// Lowest byte first.
+    Little,
+    /// Highest byte first.
+    Big,
+}
+
+/// A record as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawRecord<'a> {
+    /// How its numbers are written.
+    pub order: ByteOrder,
+    /// Its number on its CPU; zero throughout in a raw kernel stream.
+    pub sequence: u32,
+    /// When, in nanoseconds of the machine's monotonic clock.
+    pub time_ns: u64,
+    /// Its first sector.
+    pub sector: u64,
+    /// Its length.
+    pub bytes: u32,
+    /// What happened (low half), of which kind (high half).
+    pub action: u32,
+    /// The process that ran; at a queue event, the one that asked.
+    pub pid: u32,
+    /// The device: `major << 20 | minor`.
+    pub device: u32,
+    /// The CPU it was recorded on.
+    pub cpu: u32,
+    /// The request's error, at its completion.
+    pub error: u16,
+    /// What follows the header.
+    pub payload: &'a [u8],
+}
+
+/// Why some bytes are not a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// They stop before the record does.
+    Short {
+        /// So many bytes are there.
+        have: usize,
+        /// So many would be a header, or a record once its header is there.
+        need: usize,
+    },
+    /// They say what no record says.
+    Malformed {
+        /// What they say.
+        found: String,
+        /// What a record would say.
+        expected: String,
+    },
+}
+
+impl Flaw {
+    /// The error for this flaw at byte `offset` of `file`.
+    pub fn at(self, file: &Path, offset: u64) -> TraceError {
+        let (found, expected) = match self {
+            Flaw::Short { have, need } => (format!("{have} bytes"), format!("{need} bytes or more")),
+            Flaw::Malformed { found, expected } => (found, expected),
+        };
+        TraceError::Malformed { file: file.to_owned(), offset, found, expected }
+    }
+}
+
+/// The byte order that the first bytes of a record tell.
+pub fn check_magic(bytes: &[u8]) -> Result<ByteOrder, Flaw> {
+    let Some(&head) = bytes.first_chunk::<MAGIC_BYTES>() else {
+        let found = format!("only {} bytes ({})", bytes.len(), hex(bytes));
+        return Err(Flaw::Malformed { found, expected: EXPECTED.into() });
+    };
+    let (little, big) = (u32::from_le_bytes(head), u32::from_be_bytes(head));
+    let (order, magic) = if little & !0xff == MAGIC {
+        (ByteOrder::Little, little)
+    } else if big & !0xff == MAGIC {
+        (ByteOrder::Big, big)
+    } else {
+        let found = format!("bytes {}", hex(&head));
+        return Err(Flaw::Malformed { found, expected: EXPECTED.into() });
+    };
+    let version = magic & 0xff;
+    if version == u32::from(VERSION) {
+        return Ok(order);
+    }
+    let found = format!("blktrace version {version} (magic {magic:#010x})");
+    Err(Flaw::Malformed { found, expected: format!("blktrace version {VERSION}") })
+}
+
+/// The record that `bytes` starts with. Pure: nothing but the slice is looked at.
+pub fn exact(bytes: &[u8]) -> Result<RawRecord<'_>, Flaw> {
+    let short = |need| Flaw::Short { have: bytes.len(), need };
+    if bytes.len() < MAGIC_BYTES {
+        return Err(short(HEADER_BYTES));
+    }
+    let order = check_magic(bytes)?;
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Err(short(HEADER_BYTES));
+    };
+    let fields = Fields { header, order };
+    let length = HEADER_BYTES + usize::from(fields.u16(46));
+    let payload = bytes.get(HEADER_BYTES..length).ok_or_else(|| short(length))?;
+    Ok(RawRecord {
+        order,
+        sequence: fields.u32(4),
+        time_ns: fields.u64(8),
+        sector: fields.u64(16),
+        bytes: fields.u32(24),
+        action: fields.u32(28),
+        pid: fields.u32(32),
+        device: fields.u32(36),
+        cpu: fields.u32(40),
+        error: fields.u16(44),
+        payload,
+    })
+}
+
+/// Numbers in a header; every offset below is a constant inside it.
+struct Fields<'a> {
+    header: &'a [u8; HEADER_BYTES],
+    order: ByteOrder,
+}
+
+impl Fields<'_> {
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.header[at..at + N]);
+        if self.order == ByteOrder::Big {
+            bytes.reverse();
+        }
+        bytes
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_le_bytes(self.bytes(at))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.bytes(at))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.bytes(at))
+    }
+}
+
+impl RawRecord<'_> {
+    /// What the record means to a reader of requests; `None` if nothing.
+    pub fn meaning(&self) -> Result<Option<EventKind>, Flaw> {
+        let what = self.action & 0xff;
+        if self.is(category::NOTE) {
+            let named = what == what::PROCESS && !self.payload.is_empty();
+            return Ok(named.then(|| EventKind::Named(ProcessId(self.pid), name(self.payload))));
+        }
+        match what {
+            what::QUEUED => Ok(self.queued()?.map(EventKind::Queued)),
+            what::REMAPPED => self.remapped().map(EventKind::Remapped).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The length of the whole record.
+    pub fn length_bytes(&self) -> usize {
+        HEADER_BYTES + self.payload.len()
+    }
+
+    fn is(&self, category: u32) -> bool {
+        (self.action >> 16) & category != 0
+    }
+
+    fn queued(&self) -> Result<Option<Queued>, Flaw> {
+        if self.is(category::PASSTHROUGH) {
+            return Ok(None);
+        }
+        let op = if self.bytes == 0 {
+            Op::Flush
+        } else if self.is(category::DISCARD) {
+            Op::Discard
+        } else if self.is(category::WRITE) {
+            Op::Write
+        } else if self.is(category::READ) {
+            Op::Read
+        } else {
+            return Ok(None);
+        };
+        let extent = self.extent()?;
+        Ok(Some(Queued {
+            device: self.device,
+            op,
+            extent,
+            flags: self.flags(),
+            process: ProcessId(self.pid),
+        }))
+    }
+
+    fn flags(&self) -> Flags {
+        let preflush = if self.bytes > 0 { category::FLUSH } else { 0 };
+        let flags = [
+            (category::SYNC, Flags::SYNC),
+            (category::META, Flags::META),
+            (category::AHEAD, Flags::AHEAD),
+            (category::FUA, Flags::FUA),
+            (preflush, Flags::PREFLUSH),
+        ];
+        flags
+            .iter()
+            .filter(|(category, _)| self.is(*category))
+            .fold(Flags::default(), |all, (_, flag)| all.with(*flag))
+    }
+
+    fn remapped(&self) -> Result<Remapped, Flaw> {
+        let skipped = if self.action & what::CGROUP == 0 { 0 } else { 8 };
+        // Big-endian whatever the machine, the kernel writes it so: two devices and a sector.
+        let payload = self.payload.get(skipped..).and_then(<[u8]>::first_chunk::<16>);
+        let Some(payload) = payload else {
+            let found = format!("a remap record with a payload of {} bytes", self.payload.len());
+            return Err(Flaw::Malformed { found, expected: format!("{} bytes", skipped + 16) });
+        };
+        let number = u128::from_be_bytes(*payload);
+        Ok(Remapped {
+            device: self.device,
+            to_device: (number >> 64) as u32,
+            extent: self.extent()?,
+            from_device: (number >> 96) as u32,
+            from_start: number as u64,
+        })
+    }
+
+    /// The sectors; none of them for a flush, whose sector field means nothing.
+    fn extent(&self) -> Result<Extent, Flaw> {
+        let sectors = u64::from(self.bytes).div_ceil(SECTOR_BYTES);
+        if sectors == 0 {
+            return Ok(Extent::default());
+        }
+        if self.sector > MAX_SECTORS - sectors {
+            let found = format!("a request at sector {} of {} bytes", self.sector, self.bytes);
+            return Err(Flaw::Malformed { found, expected: format!("an end below sector {MAX_SECTORS}") });
+        }
+        Ok(Extent::new(self.sector, sectors))
+    }
+}
+
+/// A process name out of a note. Control characters would reach a person's terminal.
+fn name(payload: &[u8]) -> Box<str> {
+    let end = payload.iter().position(|&byte| byte == 0).unwrap_or(payload.len());
+    let text = String::from_utf8_lossy(&payload[..end]);
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::from("0x"), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The events of a blktrace file.
+pub struct Blktrace<R> {
+    input: R,
+    file: PathBuf,
+    /// Of the next record.
+    offset: u64,
+    /// As the first record has it; a file is written by one machine.
+    order: Option<ByteOrder>,
+    record: Vec<u8>,
+    /// The latest time so far: the time of a note that has none.
+    newest: Nanos,
+    warnings: Vec<String>,
+}
+
+impl<R: Read> Blktrace<R> {
+    /// Reads `input`, the uncompressed content of `file`.
+    pub fn new(input: R, file: PathBuf) -> Blktrace<R> {
+        let record = vec![0; HEADER_BYTES];
+        Blktrace { input, file, offset: 0, order: None, record, newest: Nanos::ZERO, warnings: Vec::new() }
+    }
+
+    /// Brings the next record into `self.record`; `false` at the end, clean or not.
+    fn fetch(&mut self) -> Result<bool, TraceError> {
+        let mut have = 0;
+        let mut need = HEADER_BYTES;
+        // Twice at most: the header says how long the whole is.
+        while have < need {
+            self.record.resize(need, 0);
+            let (filled, stopped) = fill(&mut self.input, &mut self.record[have..]);
+            have += filled;
+            let cut = stopped.is_some();
+            match stopped {
+                Some(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Err(TraceError::Io { file: self.file.clone(), source: error });
+                }
+                _ => {}
+            }
+            match exact(&self.record[..have]) {
+                Ok(_) => return Ok(true),
+                Err(Flaw::Short { need: more, .. }) if have == need => need = more,
+                Err(Flaw::Short { need, .. }) => {
+                    self.note_end(have, need, cut);
+                    return Ok(false);
+                }
+                Err(flaw) => return Err(flaw.at(&self.file, self.offset)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn note_end(&mut self, have: usize, need: usize, cut: bool) {
+        if have == 0 && !cut {
+            return;
+        }
+        let why = if cut { "the compressed stream stops early" } else { "the file is cut short" };
+        let (file, offset) = (self.file.display(), self.offset);
+        self.warnings.push(format!(
+            "{file}, byte {offset}: {why}: found {have} bytes of a record, expected {need}; what comes before was read"
+        ));
+    }
+}
+
+impl<R: Read> Decoder for Blktrace<R> {
+    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+        while self.fetch()? {
+            let offset = self.offset;
+            let flawed = |flaw: Flaw| flaw.at(&self.file, offset);
+            let record = exact(&self.record).map_err(flawed)?;
+            if *self.order.get_or_insert(record.order) != record.order {
+                let found = format!("a record of {:?}-endian byte order", record.order);
+                let expected = "the byte order of the file's first record".into();
+                return Err(flawed(Flaw::Malformed { found, expected }));
+            }
+            let meaning = record.meaning().map_err(flawed)?;
+            let mut time = Nanos(record.time_ns);
+            if record.time_ns == 0 && record.is(category::NOTE) {
+                time = self.newest;
+            }
+            self.newest = self.newest.max(time);
+            self.offset += record.length_bytes() as u64;
+            if let Some(kind) = meaning {
+                return Ok(Some(Event { time, offset, kind }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+}

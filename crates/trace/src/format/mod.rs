@@ -1,0 +1,92 @@
+//! Trace formats, one file each. A format turns bytes into [`Event`]s; everything after that (order
+//! in time, names, layered devices) is common to all and lives in the reader.
+//!
+//! The first bytes of a file decide its format, never its name. To add a format: a file here with a
+//! type that implements [`Decoder`], and a line in [`open`] that knows its first bytes.
+
+pub mod blktrace;
+
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
+
+use crate::compressed;
+use crate::error::TraceError;
+
+/// Something a trace says, at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, by the clock of the trace.
+    pub time: Nanos,
+    /// Where in the uncompressed file it stands, for messages.
+    pub offset: u64,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// From here on the process has this name.
+    Named(ProcessId, Box<str>),
+    /// A request was queued at a device.
+    Queued(Queued),
+    /// A request was passed from one device to another below it.
+    Remapped(Remapped),
+}
+
+/// A request, before its process has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The device.
+    pub device: u32,
+    /// What was asked.
+    pub op: Op,
+    /// Where; empty for a flush.
+    pub extent: Extent,
+    /// How.
+    pub flags: Flags,
+    /// Who asked.
+    pub process: ProcessId,
+}
+
+/// A request that was passed on: from a volume or partition to what it lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remapped {
+    /// The traced device at which this was seen.
+    pub device: u32,
+    /// The device it now goes to; differs from `device` where that is a partition of it.
+    pub to_device: u32,
+    /// Where it lies there; empty for a flush.
+    pub extent: Extent,
+    /// The device it comes from.
+    pub from_device: u32,
+    /// The sector at which it started there.
+    pub from_start: u64,
+}
+
+/// Reads the events of one file, in the order in which they stand there.
+pub trait Decoder {
+    /// The next event; `None` at the end. Not called again after an error or the end.
+    fn next_event(&mut self) -> Result<Option<Event>, TraceError>;
+
+    /// What a person should know about the file though it could be read; asked for at the end.
+    fn warnings(&mut self) -> Vec<String>;
+}
+
+/// The decoder for a file, or `None` if the file is empty.
+pub fn open(path: &Path) -> Result<Option<Box<dyn Decoder>>, TraceError> {
+    let input = compressed::open(path)?;
+    let io = |source| TraceError::Io { file: path.to_owned(), source };
+    let (head, rest) = compressed::peek(input, blktrace::MAGIC_BYTES).map_err(io)?;
+    if head.is_empty() {
+        return Ok(None);
+    }
+    let whole = Cursor::new(head.clone()).chain(rest);
+    // The only format so far; with a second one, the one whose magic `head` is.
+    match blktrace::check_magic(&head) {
+        Ok(_) => Ok(Some(Box::new(blktrace::Blktrace::new(whole, PathBuf::from(path))))),
+        Err(flaw) => Err(flaw.at(path, 0)),
+    }
+}

@@ -1,0 +1,177 @@
+//! Puts the events of several files (one a CPU) into one order in time, with bounded memory.
+//!
+//! Order: time; at the same time names before requests, so that a name counts for whatever happens
+//! at its instant, whichever CPU noted it; then the order of the files; then the place in the file.
+//! The same files give the same order.
+//!
+//! Fault: a file that goes back in time. A few records do so in real traces (a request recorded
+//! inside an interrupt while another was being recorded; notes of what was running when tracing
+//! began): a record is put back in its place if it is at most [`WINDOW_EVENTS`] events late. One that is
+//! later is an error, but for a name: a name comes into force late instead.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+
+use seekless_core::Nanos;
+
+use crate::error::TraceError;
+use crate::format::{Decoder, Event, EventKind};
+
+/// Real traces need four; this many are 100 KiB a file.
+pub const WINDOW_EVENTS: usize = 1024;
+
+/// Where an event belongs: its time, names first, then its file (or its place in one file).
+type Key = (Nanos, bool, u64);
+
+fn key(event: &Event, tie_break: u64) -> Key {
+    (event.time, !matches!(event.kind, EventKind::Named(..)), tie_break)
+}
+
+/// An event in a heap, compared by its key alone.
+struct Slot {
+    key: Key,
+    event: Event,
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Slot) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Slot {}
+
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Slot) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slot {
+    fn cmp(&self, other: &Slot) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+/// One file's events, put in order within a window.
+struct Source {
+    decoder: Box<dyn Decoder>,
+    file: PathBuf,
+    window: BinaryHeap<Reverse<Slot>>,
+    /// Events read so far.
+    read: u64,
+    /// The time of the last event given out: nothing earlier can be placed any more.
+    released: Nanos,
+    ended: bool,
+    /// What ended it; told once the events before it have been given out.
+    failure: Option<TraceError>,
+}
+
+impl Source {
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        while !self.ended && self.window.len() <= WINDOW_EVENTS {
+            match self.decoder.next_event().and_then(|event| self.place(event)) {
+                Ok(()) => {}
+                Err(error) => {
+                    self.ended = true;
+                    self.failure = Some(error);
+                }
+            }
+        }
+        match self.window.pop() {
+            Some(Reverse(slot)) => {
+                self.released = slot.event.time;
+                Ok(Some(slot.event))
+            }
+            None => self.failure.take().map_or(Ok(None), Err),
+        }
+    }
+
+    fn place(&mut self, event: Option<Event>) -> Result<(), TraceError> {
+        let Some(mut event) = event else {
+            self.ended = true;
+            return Ok(());
+        };
+        if event.time < self.released {
+            if !matches!(event.kind, EventKind::Named(..)) {
+                return Err(self.too_late(&event));
+            }
+            event.time = self.released;
+        }
+        self.read += 1;
+        self.window.push(Reverse(Slot { key: key(&event, self.read), event }));
+        Ok(())
+    }
+
+    fn too_late(&self, event: &Event) -> TraceError {
+        let (found, released) = (event.time.0, self.released.0);
+        TraceError::Malformed {
+            file: self.file.clone(),
+            offset: event.offset,
+            found: format!("time {found} ns"),
+            expected: format!(
+                "{released} ns or later (a record may be {WINDOW_EVENTS} events late, no more)"
+            ),
+        }
+    }
+}
+
+/// The events of all files, in one order.
+pub struct Merge {
+    sources: Vec<Source>,
+    /// The next event of each file that has one, keyed by the file's number.
+    heads: BinaryHeap<Reverse<Slot>>,
+    started: bool,
+    /// What ended it; told once the event before it has been given out.
+    failure: Option<TraceError>,
+    warnings: Vec<String>,
+}
+
+impl Merge {
+    /// Merges these files; their order here breaks ties.
+    pub fn new(files: Vec<(PathBuf, Box<dyn Decoder>)>) -> Merge {
+        let source = |(file, decoder)| Source {
+            decoder,
+            file,
+            window: BinaryHeap::new(),
+            read: 0,
+            released: Nanos::ZERO,
+            ended: false,
+            failure: None,
+        };
+        let sources = files.into_iter().map(source).collect();
+        Merge { sources, heads: BinaryHeap::new(), started: false, failure: None, warnings: Vec::new() }
+    }
+
+    /// The next event in time; after an error, nothing more.
+    pub fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        if !self.started {
+            self.started = true;
+            for number in 0..self.sources.len() {
+                self.advance(number);
+            }
+        }
+        if let Some(error) = self.failure.take() {
+            self.heads.clear();
+            return Err(error);
+        }
+        let Some(Reverse(slot)) = self.heads.pop() else { return Ok(None) };
+        self.advance(slot.key.2 as usize);
+        Ok(Some(slot.event))
+    }
+
+    /// What the files that have ended had to say.
+    pub fn warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn advance(&mut self, number: usize) {
+        let source = &mut self.sources[number];
+        match source.next() {
+            Ok(Some(event)) => self.heads.push(Reverse(Slot { key: key(&event, number as u64), event })),
+            Ok(None) => self.warnings.extend(source.decoder.warnings()),
+            Err(error) => self.failure = Some(error),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Which files a recording consists of: `blktrace` writes one a CPU, `NAME.blktrace.0`,
+//! `NAME.blktrace.1` and so on, which people compress one by one.
+//!
+//! Faults: names that are no files, file names that are not UTF-8 (never part of a recording).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::TraceError;
+
+/// Of two forms of the same file, the earlier one here is read.
+const ENDINGS: [&str; 4] = ["", ".xz", ".gz", ".zst"];
+
+/// The files that `paths` mean. A file means itself, and no more. The name of a recording
+/// (`data/mail` or `data/mail.blktrace` for `data/mail.blktrace.0.xz` and its like) means the files
+/// of all its CPUs, in the order of their numbers. A file that is named twice is read once.
+pub fn expand(paths: &[impl AsRef<Path>]) -> Result<Vec<PathBuf>, TraceError> {
+    if paths.is_empty() {
+        let expected = "a file or the name of a recording".to_owned();
+        return Err(TraceError::Missing { file: PathBuf::from("(nothing named)"), expected });
+    }
+    let mut all: Vec<PathBuf> = Vec::new();
+    for path in paths.iter().map(AsRef::as_ref) {
+        let found = if path.is_dir() || !path.exists() { recording(path)? } else { vec![path.to_owned()] };
+        for file in found {
+            if !all.contains(&file) {
+                all.push(file);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn recording(base: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let missing = || {
+        let name = base.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_suffix(".blktrace").unwrap_or(&name);
+        let expected = format!("a file, or the files {name}.blktrace.0, {name}.blktrace.1 ... beside it");
+        TraceError::Missing { file: base.to_owned(), expected }
+    };
+    let name = base.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?;
+    let name = name.strip_suffix(".blktrace").unwrap_or(name);
+    let folder = match base.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let entries = fs::read_dir(folder).map_err(|_| missing())?;
+    let mut by_cpu: BTreeMap<u32, (usize, PathBuf)> = BTreeMap::new();
+    for entry in entries {
+        let entry = entry.map_err(|source| TraceError::Io { file: folder.to_owned(), source })?;
+        let file_name = entry.file_name();
+        let Some((cpu, ending)) = file_name.to_str().and_then(|file| cpu_of(file, name)) else { continue };
+        let found = (ending, base.with_file_name(&file_name));
+        by_cpu.entry(cpu).and_modify(|best| *best = found.clone().min(best.clone())).or_insert(found);
+    }
+    if by_cpu.is_empty() {
+        return Err(missing());
+    }
+    Ok(by_cpu.into_values().map(|(_, file)| file).collect())
+}
+
+/// The CPU of `file` if it is one of the recording `name`, and which ending it has.
+fn cpu_of(file: &str, name: &str) -> Option<(u32, usize)> {
+    let number = file.strip_prefix(name)?.strip_prefix(".blktrace.")?;
+    let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+    let (cpu, ending) = number.split_at(digits);
+    let ending = ENDINGS.iter().position(|known| *known == ending)?;
+    Some((cpu.parse().ok()?, ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_the_recording_are_its_files() {
+        assert_eq!(cpu_of("mail.blktrace.0", "mail"), Some((0, 0)));
+        assert_eq!(cpu_of("mail.blktrace.12.xz", "mail"), Some((12, 1)));
+        for other in
+            ["mail.blktrace.x", "mail.blktrace.", "mail2.blktrace.0", "mail.blktrace.0.txt", "mail.json"]
+        {
+            assert_eq!(cpu_of(other, "mail"), None, "{other}");
+        }
+        assert_eq!(cpu_of("mail.blktrace.99999999999", "mail"), None);
+    }
+
+    #[test]
+    fn a_name_that_is_nothing_says_what_would_be() {
+        let error = expand(&["/nonexistent/mail"]).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/mail") && error.contains("mail.blktrace.0"), "{error}");
+    }
+}
