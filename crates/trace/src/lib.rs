@@ -1,7 +1,7 @@
-//! Block traces: formats in.
+//! Block traces: formats in, and what a workload is like.
 //!
-//! [`load`] reads a recording whole, [`Reader`] as a stream.
-//! Formats are in [`mod@format`], one file each.
+//! [`load`] reads a recording whole, [`Reader`] as a stream; [`characterise`] counts what the papers'
+//! tables and figures show. Formats are in [`mod@format`], one file each.
 //!
 //! Malformed input of any kind gets an error or a warning that says where, what was found and what
 //! was expected. Nothing here panics on it, and nothing depends on a hash map's order.
@@ -16,8 +16,10 @@ pub mod loaded;
 mod merge;
 mod paths;
 pub mod reader;
+pub mod stats;
 
 pub use error::TraceError;
 pub use loaded::{DeviceUse, Trace, device_name, load};
 pub use paths::expand;
 pub use reader::Reader;
+pub use stats::{Stats, StatsOptions, characterise};
