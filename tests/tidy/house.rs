@@ -120,5 +120,10 @@ fn documents_lead_somewhere() {
 
 #[test]
 fn the_tree_is_complete() {
-    hold(&[tree::drives_name_their_sources, tree::layers_have_a_readme, tree::data_is_small]);
+    hold(&[
+        tree::dependencies_are_decided,
+        tree::drives_name_their_sources,
+        tree::layers_have_a_readme,
+        tree::data_is_small,
+    ]);
 }

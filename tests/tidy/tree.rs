@@ -6,22 +6,28 @@ use crate::{File, Finding};
 
 /// All of `data/` together, in bytes: a clone stays quick.
 const DATA_BYTES: u64 = 4 << 20;
+/// Where it says why each dependency is one.
+const DEPENDENCIES: &str = "docs/decisions/0003-dependencies.md";
 
-/// A drive's figures come from somewhere: a `source` that is not empty.
+/// A drive's figures come from somewhere: a table `[source]` with a text for each figure, none empty.
 pub fn drives_name_their_sources(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.path.starts_with("drives/") && file.is("toml")) {
+        let mut inside = false;
         let mut sources = 0;
         for (number, line) in file.text.lines().enumerate() {
-            let Some(value) = line.trim_start().strip_prefix("source") else { continue };
-            let Some(value) = value.trim_start().strip_prefix('=') else { continue };
+            if line.starts_with('[') {
+                inside = line.trim_end() == "[source]";
+            }
+            let Some((figure, value)) = line.split_once('=').filter(|_| inside) else { continue };
             sources += 1;
             if matches!(value.trim(), "\"\"" | "''" | "[]") {
-                findings.push(file.finding(number + 1, "an empty source", "where the figures come from"));
+                let found = format!("no source for `{}`", figure.trim());
+                findings.push(file.finding(number + 1, found, "where the figure comes from"));
             }
         }
         if sources == 0 {
-            findings.push(file.finding(0, "no `source`", "`source = \"where the figures come from\"`"));
+            findings.push(file.finding(0, "no `[source]`", "that table, with where each figure comes from"));
         }
     }
     findings
@@ -44,6 +50,27 @@ pub fn layers_have_a_readme(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// Every crate from elsewhere has its line in the decision on dependencies.
+pub fn dependencies_are_decided(files: &[File]) -> Vec<Finding> {
+    let text = |path: &str| files.iter().find(|file| file.path == path);
+    let Some(manifest) = text("Cargo.toml") else { return Vec::new() };
+    let decided = text(DEPENDENCIES).map_or("", |file| &file.text);
+    let mut findings = Vec::new();
+    let mut inside = false;
+    for (number, line) in manifest.text.lines().enumerate() {
+        if line.starts_with('[') {
+            inside = line == "[workspace.dependencies]";
+        }
+        let Some((name, value)) = line.split_once('=').filter(|_| inside) else { continue };
+        let name = name.trim();
+        if !value.contains("path =") && !decided.contains(&format!("`{name}`")) {
+            let expected = format!("a line in {DEPENDENCIES} that says why");
+            findings.push(manifest.finding(number + 1, format!("the dependency `{name}`"), expected));
+        }
+    }
+    findings
+}
+
 /// Under 4 MB of traces.
 pub fn data_is_small(files: &[File]) -> Vec<Finding> {
     let data: Vec<&File> = files.iter().filter(|file| file.path.starts_with("data/")).collect();
@@ -61,9 +88,10 @@ mod tests {
     #[test]
     fn a_drive_without_a_source_is_found() {
         let rule = |text: &str| drives_name_their_sources(&[File::of("drives/a.toml", text)]).len();
-        assert_eq!(rule("rpm = 7200\nsource_of_power = \"a plug\"\n"), 1);
-        assert_eq!(rule("source = \"\"\n"), 1);
-        assert_eq!(rule("[seek]\nsource = \"the data sheet, page 3\"\n"), 0);
+        assert_eq!(rule("rpm = 7200\nsource = \"hearsay\"\n"), 1);
+        assert_eq!(rule("[source]\n[seek]\nkind = \"curve\"\n"), 1);
+        assert_eq!(rule("[source]\nrpm = \"\"\n"), 1);
+        assert_eq!(rule("[source]\nrpm = \"the data sheet, page 3\"\n[seek]\nname = \"\"\n"), 0);
     }
 
     #[test]
@@ -73,6 +101,15 @@ mod tests {
         assert_eq!(layers_have_a_readme(&files).len(), 1);
         files.push(File::of("crates/layers/src/borg/README.md", ""));
         assert!(layers_have_a_readme(&files).is_empty());
+    }
+
+    #[test]
+    fn an_undecided_dependency_is_found() {
+        let manifest =
+            "[package]\nname = \"a\"\n[workspace.dependencies]\nb = { path = \"b\" }\nc = \"1\"\nd = \"1\"\n";
+        let files = [File::of("Cargo.toml", manifest), File::of(DEPENDENCIES, "| `c` | it counts |\n")];
+        let found = dependencies_are_decided(&files);
+        assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [6]);
     }
 
     #[test]

@@ -1,1 +1,4 @@
-//! To be filled.
+//! The laboratory: what a layer saves on a trace and a drive, measured in virtual time.
+
+pub mod outcome;
+pub mod report;

@@ -1,0 +1,115 @@
+// Replaces the still line and bar charts by ones that show the values under the pointer and zoom.
+// Without it, or on paper, the still ones remain.
+(function () {
+  "use strict";
+  // As many as the style has colours.
+  const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [14, 4]];
+  const plots = JSON.parse(document.getElementById("plots").textContent);
+  const live = [];
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const short = (value) => value == null ? "\u2013" : value.toLocaleString("en", { maximumSignificantDigits: 4 });
+
+  // As in the still charts: short enough to stand below a tick.
+  function mark(value) {
+    for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
+      if (Math.abs(value) >= size) return short(value / (unit === "k" ? 1e3 : size)) + unit;
+    }
+    return short(value);
+  }
+  const marks = (u, ticks) => ticks.map((tick) => tick == null ? "" : mark(tick));
+  const decades = (u, ticks) => ticks.map((tick) => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9 ? tick : null);
+
+  function hatch(ctx, stroke) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const pen = tile.getContext("2d");
+    pen.strokeStyle = stroke;
+    pen.lineWidth = 3;
+    for (const shift of [-8, 0, 8]) {
+      pen.beginPath();
+      pen.moveTo(shift, 8);
+      pen.lineTo(shift + 8, 0);
+      pen.stroke();
+    }
+    return ctx.createPattern(tile, "repeat");
+  }
+
+  function shade(u, shaded) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.fillStyle = colour("--shade");
+    shaded.forEach((on, at) => {
+      if (!on) return;
+      const from = Math.max(u.valToPos(at - 0.5, "x", true), bbox.left);
+      const to = Math.min(u.valToPos(at + 0.5, "x", true), bbox.left + bbox.width);
+      if (to > from) ctx.fillRect(from, bbox.top, to - from, bbox.height);
+    });
+    ctx.restore();
+  }
+
+  function options(plot, box) {
+    const ink = colour("--soft"), grid = colour("--line");
+    const axis = (label) => ({ label, stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, labelSize: 22, font: "12px system-ui", labelFont: "12px system-ui" });
+    const x = axis(plot.xLabel), y = axis(plot.yLabel);
+    y.size = 58;
+    y.values = x.values = marks;
+    if (plot.yLog) y.filter = y.grid.filter = y.ticks.filter = decades;
+    if (plot.names) {
+      const longest = Math.max(...plot.names.map((name) => name.length));
+      x.space = longest * 6 + 8;
+      x.incrs = [1, 2, 5, 10, 20, 50, 100];
+      x.values = (u, ticks) => ticks.map((tick) => plot.names[tick] ?? "");
+      x.grid.show = false;
+    } else {
+      x.filter = x.grid.filter = x.ticks.filter = decades;
+    }
+    const last = plot.xs.length - 1;
+    const series = plot.series.map((label, at) => {
+      const stroke = colour("--c" + at % DASHES.length);
+      const one = { label, stroke, width: 2, dash: DASHES[at % DASHES.length], spanGaps: true, value: (u, value) => short(value) };
+      if (plot.bars) {
+        one.dash = [];
+        one.width = 1;
+        one.paths = uPlot.paths.bars({ size: [0.8 / plot.series.length, 60], align: plot.series.length === 1 ? 0 : at === 0 ? -1 : 1 });
+        one.fill = at === 0 ? stroke : (u) => hatch(u.ctx, stroke);
+        one.points = { show: false };
+      } else {
+        one.points = { show: plot.xs.length <= 40, size: 6, fill: stroke };
+      }
+      return one;
+    });
+    return {
+      width: box.clientWidth,
+      height: 300,
+      scales: {
+        x: { time: false, distr: plot.names ? 1 : 3, range: plot.names ? (u, from, to) => [Math.max(from, 0) - 0.5, Math.min(to, last) + 0.5] : undefined },
+        y: plot.yLog ? { distr: 3 } : { range: (u, from, to) => [0, (to || 1) * 1.05] },
+      },
+      axes: [x, y],
+      series: [{ label: plot.xLabel, value: (u, value) => value == null ? "\u2013" : plot.names ? plot.names[value] : short(value) }, ...series],
+      hooks: plot.shaded.some(Boolean) ? { drawClear: [(u) => shade(u, plot.shaded)] } : {},
+      legend: { markers: { show: false } },
+      cursor: { drag: { x: true, y: false } },
+    };
+  }
+
+  function draw() {
+    live.splice(0).forEach((chart) => chart.destroy());
+    for (const plot of plots) {
+      const box = document.querySelector("#" + plot.id + " .plot");
+      box.parentElement.classList.add("live");
+      live.push(new uPlot(options(plot, box), [plot.xs, ...plot.values], box));
+    }
+  }
+
+  draw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  let waiting = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => live.forEach((chart) => {
+      chart.setSize({ width: chart.root.parentElement.clientWidth, height: 300 });
+    }));
+  });
+})();

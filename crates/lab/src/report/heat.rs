@@ -1,0 +1,75 @@
+//! The disk's heat map: Figure 1 of the BORG paper, middle row. Each cell is a region of the disk.
+
+use std::fmt::Write;
+
+use seekless_core::PAGE_BYTES;
+use seekless_trace::stats::HeatMap;
+
+use super::table::Table;
+use super::text::{bytes, escape, whole};
+
+/// What a level means, for the legend.
+const LEVELS: [&str; 6] = ["untouched", "1: cold", "2", "3", "4", "5: hot"];
+
+/// Which part of the disk the regions of a map cover. A drawing of it and a table.
+pub struct Heat<'a>(pub &'a HeatMap);
+
+impl Heat<'_> {
+    /// Whether every region has a level and a count.
+    pub fn is_whole(&self) -> bool {
+        let regions = self.0.columns as usize * self.0.rows as usize;
+        regions > 0 && self.0.levels.len() == regions && self.0.accesses.len() == regions
+    }
+
+    /// Where a region starts on the device.
+    fn starts_at(&self, region: usize) -> u64 {
+        let regions = u128::from(self.0.columns) * u128::from(self.0.rows);
+        let page = u128::from(self.0.device_pages) * region as u128 / regions;
+        page as u64 * PAGE_BYTES
+    }
+
+    /// The picture: a group a level, a square a region, with its place and its accesses as the tooltip.
+    pub fn svg(&self, title: &str) -> String {
+        let (columns, rows) = (self.0.columns as usize, self.0.rows as usize);
+        let mut out = format!(
+            "<svg class=\"heat\" role=\"img\" viewBox=\"0 0 {columns} {rows}\" aria-label=\"{}\"><rect class=\"h0\" width=\"{columns}\" height=\"{rows}\"/>",
+            escape(title)
+        );
+        for level in 1..=5 {
+            let _ = write!(out, "<g class=\"h{level}\">");
+            for region in (0..self.0.levels.len()).filter(|&region| self.0.levels[region] == level) {
+                let (x, y) = (region % columns, region / columns);
+                let says = format!("{}: {}", bytes(self.starts_at(region)), whole(self.0.accesses[region]));
+                let _ = write!(out, "<path d=\"M{x} {y}h1v1h-1z\"><title>{says}</title></path>");
+            }
+            out.push_str("</g>");
+        }
+        out.push_str("</svg>");
+        out
+    }
+
+    /// The accesses of every region, a row of the map a row; empty cells are untouched.
+    pub fn table(&self, title: &str) -> Table {
+        let columns = self.0.columns as usize;
+        let mut table = Table::new(title, &["from"]);
+        table.head.extend((1..=columns).map(|column| column.to_string()));
+        for (row, accesses) in self.0.accesses.chunks(columns).enumerate() {
+            let cells = accesses.iter().map(|&count| if count == 0 { String::new() } else { whole(count) });
+            table.row(std::iter::once(bytes(self.starts_at(row * columns))).chain(cells));
+        }
+        table
+    }
+
+    /// The six levels.
+    pub fn legend() -> String {
+        let mut out = String::from("<ul class=\"legend\">");
+        for (level, name) in LEVELS.iter().enumerate() {
+            let _ = write!(
+                out,
+                "<li><svg class=\"key\" viewBox=\"0 0 32 14\" aria-hidden=\"true\"><rect class=\"h{level} edge\" width=\"32\" height=\"14\"/></svg>{name}</li>"
+            );
+        }
+        out.push_str("</ul>");
+        out
+    }
+}

@@ -1,0 +1,275 @@
+//! Charts with two axes, lines or bars. One value, [`Plot`], gives all three forms of a chart: the
+//! SVG that is printed, the data for the interactive chart, and the table. So none can be missing,
+//! and none can say something else than the others.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::scale::Scale;
+use super::table::Table;
+use super::text::{escape, mark, number};
+
+/// The picture's size, and where the axes are in it; in SVG units, of which a phone shows about 350.
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 508.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 248.0;
+/// Lines with no more points than this get a mark at each.
+const MARKED_POINTS: usize = 40;
+
+/// What is along the bottom.
+pub enum Along {
+    /// Values above 0, rising, by powers of ten.
+    Log(Vec<f64>),
+    /// Names, evenly spaced.
+    Names(Vec<String>),
+}
+
+/// How the values are drawn.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Form {
+    /// Points, joined.
+    Lines,
+    /// Bars beside each other.
+    Bars,
+}
+
+/// As many colours, dashes and patterns as the style has; then they come again.
+pub const STYLES: usize = 5;
+
+/// One line, or the bars of one colour.
+pub struct Series {
+    /// For the legend.
+    pub name: String,
+    /// One for each place along the bottom; none where nothing was measured.
+    pub values: Vec<Option<f64>>,
+}
+
+/// A chart.
+pub struct Plot {
+    /// Its name in the page.
+    pub id: &'static str,
+    /// Above it.
+    pub title: &'static str,
+    /// What to see in it.
+    pub caption: String,
+    /// Along the bottom.
+    pub along: Along,
+    /// What is along the bottom, and its unit.
+    pub along_label: &'static str,
+    /// What the values are, and their unit.
+    pub value_label: &'static str,
+    /// Whether the values go by powers of ten.
+    pub value_log: bool,
+    /// Lines or bars.
+    pub form: Form,
+    /// At least one.
+    pub series: Vec<Series>,
+    /// Places along the bottom that are shaded; empty for none.
+    pub shaded: Vec<bool>,
+}
+
+impl Plot {
+    fn places(&self) -> usize {
+        match &self.along {
+            Along::Log(values) => values.len(),
+            Along::Names(names) => names.len(),
+        }
+    }
+
+    fn place_name(&self, at: usize) -> String {
+        match &self.along {
+            Along::Log(values) => number(values[at]),
+            Along::Names(names) => names[at].clone(),
+        }
+    }
+
+    fn scale(&self) -> Scale {
+        let values = self.series.iter().flat_map(|series| series.values.iter().flatten().copied());
+        if self.value_log { Scale::log(values) } else { Scale::linear(values) }
+    }
+
+    /// The middle of a place, from the left.
+    fn x(&self, at: usize) -> f64 {
+        let part = match &self.along {
+            Along::Log(values) => Scale::log(values.iter().copied()).at(values[at]),
+            Along::Names(names) => (at as f64 + 0.5) / names.len() as f64,
+        };
+        LEFT + part * (RIGHT - LEFT)
+    }
+
+    /// The static picture.
+    pub fn svg(&self) -> String {
+        let mut out = format!(
+            "<svg class=\"still\" role=\"img\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-label=\"{}\">",
+            escape(&format!("{}. {}", self.title, self.caption)),
+        );
+        self.draw_shades(&mut out);
+        self.draw_axes(&mut out);
+        let scale = self.scale();
+        for (index, series) in self.series.iter().enumerate() {
+            match self.form {
+                Form::Lines => self.draw_line(&mut out, scale, index, series),
+                Form::Bars => self.draw_bars(&mut out, scale, index, series),
+            }
+        }
+        out.push_str("</svg>");
+        out
+    }
+
+    fn draw_shades(&self, out: &mut String) {
+        let width = (RIGHT - LEFT) / self.places().max(1) as f64;
+        for at in (0..self.shaded.len()).filter(|&at| self.shaded[at]) {
+            let left = self.x(at) - width / 2.0;
+            let high = BOTTOM - TOP;
+            let _ = write!(
+                out,
+                "<rect class=\"shade\" x=\"{left:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{high}\"/>"
+            );
+        }
+    }
+
+    fn draw_axes(&self, out: &mut String) {
+        let scale = self.scale();
+        for tick in scale.ticks() {
+            let y = BOTTOM - scale.at(tick) * (BOTTOM - TOP);
+            let _ = write!(out, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
+            let (x, y) = (LEFT - 6.0, y + 4.5);
+            let _ = write!(out, "<text class=\"end\" x=\"{x}\" y=\"{y:.1}\">{}</text>", mark(tick));
+        }
+        match &self.along {
+            Along::Log(values) => {
+                let along = Scale::log(values.iter().copied());
+                for tick in along.ticks() {
+                    let x = LEFT + along.at(tick) * (RIGHT - LEFT);
+                    let _ = write!(out, "<path class=\"grid\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>");
+                    tick_text(out, x, &mark(tick));
+                }
+            }
+            Along::Names(names) => {
+                // About seven units a letter: as many names as fit.
+                let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(1);
+                let each =
+                    (names.len() as f64 * (longest as f64 * 7.5 + 8.0) / (RIGHT - LEFT)).ceil() as usize;
+                for at in (0..names.len()).step_by(each.max(1)) {
+                    tick_text(out, self.x(at), &names[at]);
+                }
+            }
+        }
+        let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>");
+        let _ = write!(out, "<text x=\"4\" y=\"16\">{}</text>", escape(self.value_label));
+        let _ =
+            write!(out, "<text class=\"end\" x=\"{RIGHT}\" y=\"290\">{}</text>", escape(self.along_label));
+    }
+
+    fn draw_line(&self, out: &mut String, scale: Scale, index: usize, series: &Series) {
+        let known = series.values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
+        let drawn = known.filter(|(_, value)| !self.value_log || *value > 0.0);
+        let points: Vec<(usize, f64, f64, f64)> = drawn
+            .map(|(at, value)| (at, value, self.x(at), BOTTOM - scale.at(value) * (BOTTOM - TOP)))
+            .collect();
+        let style = index % STYLES;
+        let path: Vec<String> = points.iter().map(|(_, _, x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = write!(out, "<polyline class=\"line s{style}\" points=\"{}\"/>", path.join(" "));
+        if points.len() <= MARKED_POINTS {
+            for (at, value, x, y) in points {
+                let says = self.says(at, series, value);
+                let _ = write!(
+                    out,
+                    "<circle class=\"f{style}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\">{says}</circle>"
+                );
+            }
+        }
+    }
+
+    fn draw_bars(&self, out: &mut String, scale: Scale, index: usize, series: &Series) {
+        let style = index % STYLES;
+        let slot = (RIGHT - LEFT) / self.places().max(1) as f64;
+        let width = slot * 0.8 / self.series.len() as f64;
+        for (at, value) in series.values.iter().enumerate() {
+            let Some(value) = *value else { continue };
+            let high = scale.at(value) * (BOTTOM - TOP);
+            let x = self.x(at) - slot * 0.4 + width * index as f64;
+            let y = BOTTOM - high;
+            let says = self.says(at, series, value);
+            let _ = write!(
+                out,
+                "<rect class=\"p{style}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{high:.1}\">{says}</rect>"
+            );
+        }
+    }
+
+    /// The tooltip of a value.
+    fn says(&self, at: usize, series: &Series, value: f64) -> String {
+        let text = format!("{}, {}: {}", self.place_name(at), series.name, number(value));
+        format!("<title>{}</title>", escape(&text))
+    }
+
+    /// The same numbers.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(self.title, &[self.along_label]);
+        table.head.extend(self.series.iter().map(|series| format!("{} ({})", series.name, self.value_label)));
+        for at in 0..self.places() {
+            let values = self.series.iter().map(|series| series.values[at].map_or_else(String::new, number));
+            table.row(std::iter::once(self.place_name(at)).chain(values));
+        }
+        table
+    }
+
+    /// What the script needs to draw it again.
+    pub fn data(&self) -> Value {
+        let (xs, names) = match &self.along {
+            Along::Log(values) => (json!(values), Value::Null),
+            Along::Names(names) => (json!((0..names.len()).collect::<Vec<_>>()), json!(names)),
+        };
+        let finite = |series: &Series| -> Vec<Option<f64>> {
+            let drawn = |value: &f64| value.is_finite() && (!self.value_log || *value > 0.0);
+            series.values.iter().map(|value| value.filter(drawn)).collect()
+        };
+        json!({
+            "id": self.id,
+            "xs": xs,
+            "names": names,
+            "xLabel": self.along_label,
+            "yLabel": self.value_label,
+            "yLog": self.value_log,
+            "bars": self.form == Form::Bars,
+            "series": self.series.iter().map(|series| &series.name).collect::<Vec<_>>(),
+            "values": self.series.iter().map(finite).collect::<Vec<_>>(),
+            "shaded": self.shaded,
+        })
+    }
+
+    /// Names and marks of the series.
+    pub fn legend(&self) -> String {
+        let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
+        legend(&names, self.form)
+    }
+}
+
+fn tick_text(out: &mut String, x: f64, text: &str) {
+    let y = BOTTOM + 18.0;
+    let _ = write!(out, "<text class=\"mid\" x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(text));
+}
+
+/// A legend whose marks differ in more than their colour: dashes for lines, patterns for areas.
+pub fn legend(names: &[&str], form: Form) -> String {
+    let mut out = String::from("<ul class=\"legend\">");
+    for (index, name) in names.iter().enumerate() {
+        let style = index % STYLES;
+        let mark = match form {
+            Form::Lines => format!("<path class=\"line s{style}\" d=\"M0 7H32\"/>"),
+            Form::Bars => format!("<rect class=\"p{style}\" width=\"32\" height=\"14\"/>"),
+        };
+        let _ = write!(
+            out,
+            "<li><svg class=\"key\" viewBox=\"0 0 32 14\" aria-hidden=\"true\">{mark}</svg>{}</li>",
+            escape(name)
+        );
+    }
+    out.push_str("</ul>");
+    out
+}

@@ -1,0 +1,218 @@
+//! The report in words and tables: what was saved, by which command, with which settings, on which workload.
+
+use std::fmt::Write;
+
+use seekless_trace::Stats;
+
+use super::table::Table;
+use super::text::{bytes, escape, number, percent, seconds, whole};
+use crate::outcome::{Comparison, Phase, Variant};
+
+/// A figure's name, and how it is read from what it is of.
+type Figure<T> = (&'static str, fn(&T) -> String);
+
+/// A variant's name as a reader knows it.
+pub fn display_name(name: &str) -> String {
+    if name == "borg" { "BORG".to_owned() } else { name.to_owned() }
+}
+
+/// The first sentence: what the paper counts, and what it comes to with all of the layer's own work.
+fn verdict(layer: &str, reduction_pct: f64, net_pct: f64) -> String {
+    if reduction_pct < 0.0 {
+        return format!("{layer} costs {} more disk time", percent(-reduction_pct));
+    }
+    let saves = format!("{layer} saves {} of the disk\u{2019}s time", percent(reduction_pct));
+    if net_pct < 0.0 {
+        format!("{saves}, but costs {} more with its own work counted", percent(-net_pct))
+    } else {
+        format!("{saves}, {} with its own work counted", percent(net_pct))
+    }
+}
+
+/// The headline: three figures, what each means, and what to know before believing them.
+pub fn headline(comparison: &Comparison) -> String {
+    let layer =
+        comparison.variants.get(1).map_or_else(|| "The layer".to_owned(), |each| display_name(&each.name));
+    let verdict = verdict(&layer, comparison.reduction_pct, comparison.net_reduction_pct);
+    let mut out = String::from("<header><p class=\"brand\">seekless: a comparison in virtual time</p>");
+    let _ = write!(out, "<h1>{}</h1>", escape(&verdict));
+    let tiles = [
+        (
+            "between reconfigurations",
+            comparison.reduction_pct,
+            "Disk busy time saved against the bare drive with the same requests, in the phases without a \
+             reconfiguration, from the first one on. This is the BORG paper\u{2019}s figure.",
+        ),
+        (
+            "net",
+            comparison.net_reduction_pct,
+            "The same from the start of the first reconfiguration to the end, with every copy and the final \
+             write-back counted as a cost. This is what an owner of the disk gets.",
+        ),
+        (
+            "foreground",
+            comparison.foreground_reduction_pct,
+            "The same stretch, but only the head\u{2019}s time for the clients\u{2019} own requests: what they \
+             feel while background work stays out of their way.",
+        ),
+    ];
+    out.push_str("<dl class=\"tiles\">");
+    for (name, value, meaning) in tiles {
+        let _ = write!(
+            out,
+            "<div><dt>{name}</dt><dd class=\"figure\">{}</dd><dd>{}</dd></div>",
+            escape(&percent(value)),
+            escape(meaning)
+        );
+    }
+    let _ = write!(
+        out,
+        "</dl><p>Per cent of disk busy time saved; below zero is a loss. {} of all requests arrived while a reconfiguration ran.</p>",
+        escape(&percent(comparison.reconfiguring_requests_pct))
+    );
+    if !comparison.notes.is_empty() {
+        out.push_str("<aside aria-label=\"Notes\"><h2>Before you believe it</h2><ul>");
+        for note in &comparison.notes {
+            let _ = write!(out, "<li>{}</li>", escape(note));
+        }
+        out.push_str("</ul></aside>");
+    }
+    out.push_str("</header>");
+    out
+}
+
+/// The exact command.
+pub fn command(command: &str) -> String {
+    format!("<section><h2>Made by</h2><pre tabindex=\"0\"><code>{}</code></pre></section>", escape(command))
+}
+
+/// How the trace was played.
+pub fn settings(comparison: &Comparison) -> Table {
+    let settings = &comparison.settings;
+    let mut table = Table::new("Settings", &["setting", "value"]);
+    table.wordy = true;
+    table.pair("trace", settings.trace.join("\n"));
+    table.pair("drive", &settings.drive);
+    let pace = match settings.pace.as_str() {
+        "closed" => format!("closed: at most {} requests outstanding", whole(settings.outstanding)),
+        "open" => format!("open: at the recorded times, {} times as fast", number(settings.speed)),
+        other => other.to_owned(),
+    };
+    table.pair("pace", pace);
+    table.pair("scheduler", &settings.scheduler);
+    table.pair("adjacent requests merged", if settings.merge { "yes" } else { "no" });
+    table.pair("what clients see", bytes(settings.over_bytes));
+    let at = whole(settings.bopt_at_sector);
+    table.pair("BOPT", format!("{}, from sector {at}", bytes(settings.bopt_bytes)));
+    table.pair("of it for writes", percent(settings.write_buffer * 100.0));
+    table.pair("reconfigurations", whole(settings.reconfigure));
+    table.pair("background\u{2019}s guaranteed share", percent(settings.background_share_pct));
+    let clock = match settings.reconfigure_clock.as_str() {
+        "run" => "the trace goes on",
+        "stop" => "the trace is held",
+        other => other,
+    };
+    table.pair("while a reconfiguration runs", clock);
+    table
+}
+
+/// What the workload is like.
+pub fn workload(stats: &Stats) -> Table {
+    let mut table = Table::new("The workload", &["figure", "value"]);
+    table.pair("requests", whole(stats.requests));
+    table.pair("of them reads", whole(stats.reads));
+    table.pair("of them writes", whole(stats.writes));
+    table.pair("of them discards", whole(stats.discards));
+    table.pair("flushes", whole(stats.flushes));
+    table.pair("time from first to last", seconds(stats.seconds));
+    table.pair("processes", whole(stats.processes));
+    let gib = |value: f64| format!("{}\u{a0}GiB", number(value));
+    table.pair("read", gib(stats.read_gib_total));
+    table.pair("read, each page once", gib(stats.read_gib_unique));
+    table.pair("written", gib(stats.write_gib_total));
+    table.pair("written, each page once", gib(stats.write_gib_unique));
+    table.pair("accessed, each page once", gib(stats.total_gib_unique));
+    table.pair("pages accessed", whole(stats.accessed_pages));
+    table.pair("accesses to the busiest fifth of the pages", percent(stats.top20_share_pct));
+    table.pair("reads to the busiest fifth of those read", percent(stats.top20_read_share_pct));
+    table.pair("writes to the busiest fifth of those written", percent(stats.top20_write_share_pct));
+    table.pair("requests that do not follow the one before on disk", percent(stats.nonsequential_pct));
+    table.pair("of them, in a pair that occurs again", percent(stats.partial_determinism_pct));
+    table.pair("the same, pairs of one process", percent(stats.partial_determinism_per_process_pct));
+    table
+}
+
+/// Who makes the requests.
+pub fn processes(stats: &Stats) -> Table {
+    let head = ["process", "requests", "share", "reads", "writes", "read, GiB", "written, GiB"];
+    let mut table = Table::new("The busiest processes", &head);
+    for each in &stats.top_processes {
+        let (requests, share) = (whole(each.requests), percent(each.share_pct));
+        let counts = [each.reads, each.writes].map(whole);
+        let sizes = [each.read_gib, each.write_gib].map(number);
+        table.row([each.name.clone(), requests, share].into_iter().chain(counts).chain(sizes));
+    }
+    table
+}
+
+/// Every figure of every variant, side by side.
+pub fn variants(comparison: &Comparison) -> Table {
+    let figures: [Figure<Variant>; 22] = [
+        ("busy", |each| seconds(each.work.head.busy_s)),
+        ("seeking", |each| seconds(each.work.head.seek_s)),
+        ("waiting for the sector", |each| seconds(each.work.head.rotation_s)),
+        ("transferring", |each| seconds(each.work.head.transfer_s)),
+        ("commands", |each| seconds(each.work.head.overhead_s)),
+        ("for the foreground", |each| seconds(each.work.foreground_s)),
+        ("for the background", |each| seconds(each.work.background_s)),
+        ("seeks", |each| whole(each.work.seeks)),
+        ("mean seek, cylinders", |each| number(each.work.mean_seek_cylinders)),
+        ("seeks per block read", |each| percent(each.work.nonsequential_pct)),
+        ("blocks read", |each| whole(each.work.blocks_read)),
+        ("blocks written", |each| whole(each.work.blocks_written)),
+        ("pages served from the BOPT", |each| percent(each.served_from_bopt_pct)),
+        ("saved between reconfigurations", |each| percent(each.reduction_pct)),
+        ("saved, net", |each| percent(each.net_reduction_pct)),
+        ("saved, foreground", |each| percent(each.foreground_reduction_pct)),
+        ("requests during reconfigurations", |each| percent(each.reconfiguring_requests_pct)),
+        ("mean queue at the drive", |each| number(each.mean_queue)),
+        ("requests per media access", |each| number(each.merge_ratio)),
+        ("elapsed", |each| seconds(each.elapsed_s)),
+        ("memory of the map", |each| bytes(each.map_bytes)),
+        ("hash of the event log", |each| each.event_hash.clone()),
+    ];
+    let mut table = Table::new("All figures, variant by variant", &["figure"]);
+    table.head.extend(comparison.variants.iter().map(|each| display_name(&each.name)));
+    for (name, value) in figures {
+        table.row(std::iter::once(name.to_owned()).chain(comparison.variants.iter().map(value)));
+    }
+    table
+}
+
+/// Every figure of every phase.
+pub fn phases(variant: &Variant) -> Table {
+    let figures: [Figure<Phase>; 15] = [
+        ("first request", |each| whole(each.first_request)),
+        ("requests", |each| whole(each.requests)),
+        ("busy, s", |each| number(each.work.head.busy_s)),
+        ("vanilla busy, s", |each| number(each.vanilla_busy_s)),
+        ("saved", |each| percent(each.reduction_pct)),
+        ("from the BOPT", |each| percent(each.served_from_bopt_pct)),
+        ("foreground, s", |each| number(each.work.foreground_s)),
+        ("background, s", |each| number(each.work.background_s)),
+        ("seek, s", |each| number(each.work.head.seek_s)),
+        ("rotation, s", |each| number(each.work.head.rotation_s)),
+        ("seeks", |each| whole(each.work.seeks)),
+        ("mean seek, cylinders", |each| number(each.work.mean_seek_cylinders)),
+        ("seeks per block read", |each| percent(each.work.nonsequential_pct)),
+        ("blocks read", |each| whole(each.work.blocks_read)),
+        ("blocks written", |each| whole(each.work.blocks_written)),
+    ];
+    let mut table =
+        Table::new(&format!("All figures of {}, phase by phase", display_name(&variant.name)), &["phase"]);
+    table.head.extend(figures.iter().map(|(name, _)| (*name).to_owned()));
+    for phase in &variant.phases {
+        table.row(std::iter::once(phase.name.clone()).chain(figures.iter().map(|(_, value)| value(phase))));
+    }
+    table
+}
