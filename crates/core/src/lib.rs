@@ -11,6 +11,7 @@ pub mod lock;
 pub mod record;
 pub mod request;
 pub mod runtime;
+pub mod slice;
 pub mod units;
 
 pub use buffer::Buffer;
@@ -20,4 +21,5 @@ pub use limit::{Limits, Top};
 pub use lock::{Mode, RangeLocks};
 pub use record::{Flags, Names, Record};
 pub use request::{Account, Class, Hints, NameId, Op, Origin, ProcessId, StreamId, Ticket};
+pub use slice::Slice;
 pub use units::{Extent, Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Size};

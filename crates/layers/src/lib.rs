@@ -1,1 +1,6 @@
-//! To be filled.
+//! Layers: block devices made of block devices, one folder each.
+
+pub mod borg;
+pub mod registry;
+
+pub use borg::Borg;

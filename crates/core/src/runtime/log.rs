@@ -82,7 +82,8 @@ impl Log {
             Event::Offloaded { cost } => self.mix(cost.0 << 3 | 4),
             Event::Did { layer, what, home, at } => {
                 self.mix(at << 3 | 5);
-                layer.bytes().chain(what.bytes()).for_each(|byte| self.mix(u64::from(byte)));
+                self.mix_text(layer);
+                self.mix_text(what);
                 self.mix(home.start.0);
                 self.mix(home.sectors);
             }
@@ -95,6 +96,14 @@ impl Log {
     /// Multiply and rotate: every bit of every event reaches the hash, at about a nanosecond each.
     fn mix(&mut self, word: u64) {
         self.hash = (self.hash.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn mix_text(&mut self, text: &str) {
+        for eight in text.as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word[..eight.len()].copy_from_slice(eight);
+            self.mix(u64::from_le_bytes(word));
+        }
     }
 
     pub fn watch(&mut self, sink: Sink) {

@@ -1,0 +1,70 @@
+//! A window on a device. Slices of one component share its queue.
+
+use std::rc::Rc;
+
+use crate::buffer::Buffer;
+use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Zeroes};
+use crate::request::Hints;
+use crate::units::{Extent, Lba, Nanos};
+
+/// The sectors of `below` from `at` on, as a device of its own.
+pub struct Slice {
+    below: Rc<dyn BlockDevice>,
+    window: Extent,
+}
+
+impl Slice {
+    /// A window; `None` if it reaches past the device's end.
+    pub fn new(below: Rc<dyn BlockDevice>, window: Extent) -> Option<Slice> {
+        let end = window.start.0.checked_add(window.sectors)?;
+        (end <= below.geometry().sectors).then_some(Slice { below, window })
+    }
+
+    /// Where an extent of the slice lies on the device.
+    fn place(&self, at: Extent) -> Extent {
+        Extent { start: at.start + self.window.start.0, sectors: at.sectors }
+    }
+}
+
+impl BlockDevice for Slice {
+    fn geometry(&self) -> Geometry {
+        Geometry { sectors: self.window.sectors, ..self.below.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        self.below.read(self.place(at), into, how)
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        self.below.write(self.place(at), from, how)
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.below.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below.discard(self.place(at), how)
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.below.write_zeroes(self.place(at), how, zeroes)
+    }
+
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        let moved = self.below.extents(self.place(at));
+        let from = self.window.start.0;
+        Box::pin(async move {
+            let home = |e: ExtentState| Extent { start: Lba(e.extent.start.0 - from), ..e.extent };
+            Ok(moved.await?.into_iter().map(|e| ExtentState { extent: home(e), ..e }).collect())
+        })
+    }
+
+    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below.prefetch(self.place(at), how)
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.below.estimate(self.place(at), how)
+    }
+}

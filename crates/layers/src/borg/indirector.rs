@@ -1,0 +1,298 @@
+//! The indirector (section 4.5): where each request goes.
+//!
+//! Top to bottom, a request: its pages are locked; it is split by where its pages are; the parts go
+//! out together; the answer is put together.
+//!
+//! The rules: all pages mapped, to the BOPT. None mapped, a read goes home unchanged. Some mapped
+//! and these all clean, the whole read goes home. Writes: mapped pages in place, the others into
+//! the write buffer as far as there is room, else home. Part of an unmapped page goes home, part of
+//! a mapped page to its copy in place.
+//!
+//! Faults: a part that fails fails its request, not the volume. A dirty copy that cannot be read is
+//! an error, never stale data from home. A copy is marked dirty before it is overwritten, so that a
+//! write which failed half way cannot bring the old data from home back.
+
+use futures_util::future::{join, join_all};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS};
+
+use super::bopt::MAP_ENTRIES;
+use super::map::Slot;
+use super::{Borg, did};
+
+/// Where a part of a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Home,
+    Bopt,
+}
+
+/// A part of a request: sectors that are contiguous where they go.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    side: Side,
+    /// Where they go.
+    at: Extent,
+    /// How far into the request they start, in sectors.
+    from: u64,
+}
+
+/// What a request found in the map.
+#[derive(Default)]
+struct Found {
+    mapped: u64,
+    dirty: u64,
+}
+
+impl Borg {
+    /// Reads `at`: lock, look up, split, ask, join.
+    pub(super) async fn read_indirected(
+        &self,
+        at: Extent,
+        into: Buffer,
+        how: Hints,
+    ) -> Result<Buffer, IoError> {
+        let _guard = self.locks.lock(whole_pages(at), Mode::Shared, how.class, None).await;
+        self.note(at, &how, false);
+        let found = self.look_up(at);
+        let pages = at.pages().end - at.pages().start;
+        let all = found.mapped == pages;
+        self.count(&how, pages, if all { pages } else { found.dirty });
+        if found.mapped == 0 || (!all && found.dirty == 0) {
+            did("read at home", at, at.start.0);
+            return self.home.read(at, into, how).await;
+        }
+        let parts = self.split(at, |map, slot| all || map.is_dirty(slot));
+        if let [part] = parts[..] {
+            did("read from the BOPT", at, part.at.start.0);
+            return self.device(part.side).read(part.at, into, how).await;
+        }
+        let reads = parts.iter().map(|part| {
+            did(
+                "read in part",
+                Extent { start: at.start + part.from, sectors: part.at.sectors },
+                part.at.start.0,
+            );
+            self.device(part.side).read(part.at, into.cut_sectors(part.from, part.at.sectors), how.clone())
+        });
+        join_all(reads).await.into_iter().collect::<Result<Vec<Buffer>, _>>().map(Buffer::join)
+    }
+
+    /// Writes `at`: lock, absorb, split, write; then what was absorbed is mapped.
+    pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
+        let _guard = self.locks.lock(whole_pages(at), Mode::Exclusive, how.class, None).await;
+        self.note(at, &how, true);
+        let found = self.look_up(at);
+        let absorbed = self.absorb(at);
+        let pages = at.pages().end - at.pages().start;
+        self.count(&how, pages, found.mapped + absorbed.len() as u64);
+        let parts = self.split_write(at, &absorbed);
+        let written = self.write_parts(&parts, &from, &how).await;
+        self.touch(at);
+        if written.is_err() {
+            // Nothing maps the new copies yet: those pages are as they were before.
+            let mut state = self.state.borrow_mut();
+            state.maps_to_come -= absorbed.len().div_ceil(MAP_ENTRIES);
+            for (_, slot) in absorbed {
+                state.log.give_back(slot);
+            }
+            return written;
+        }
+        self.map_absorbed(&absorbed);
+        if how.fua { self.flush_map(&how).await } else { Ok(()) }
+    }
+
+    async fn write_parts(&self, parts: &[Part], from: &Buffer, how: &Hints) -> Result<(), IoError> {
+        if let [part] = parts {
+            return self.device(part.side).write(part.at, from.clone(), how.clone()).await;
+        }
+        let writes = parts.iter().map(|part| {
+            let piece = from.cut_sectors(part.from, part.at.sectors);
+            self.device(part.side).write(part.at, piece, how.clone())
+        });
+        join_all(writes).await.into_iter().collect()
+    }
+
+    /// Makes everything durable that was completed: the map entries of absorbed writes, then the
+    /// devices themselves.
+    pub(super) async fn flush_indirected(&self, how: Hints) -> Result<(), IoError> {
+        self.flush_map(&how).await?;
+        let (home, bopt) = join(self.home.flush(how.clone()), self.bopt.flush(how)).await;
+        home.and(bopt)
+    }
+
+    /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
+    pub(super) async fn discard_indirected(&self, at: Extent, how: Hints) -> Result<(), IoError> {
+        let _guard = self.locks.lock(whole_pages(at), Mode::Exclusive, how.class, None).await;
+        let unmapped = self.split(at, |_, _| true).into_iter().filter(|part| part.side == Side::Home);
+        let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
+        self.touch(at);
+        discarded.into_iter().collect()
+    }
+
+    fn look_up(&self, at: Extent) -> Found {
+        let state = self.state.borrow();
+        let mut found = Found::default();
+        for slot in at.pages().filter_map(|page| state.map.slot_of(page)) {
+            found.mapped += 1;
+            found.dirty += u64::from(state.map.is_dirty(slot));
+        }
+        found
+    }
+
+    /// Splits a read or discard: pages whose slot `use_copy` accepts go to the BOPT, the others home.
+    fn split(&self, at: Extent, use_copy: impl Fn(&super::BorgMap, Slot) -> bool) -> Vec<Part> {
+        let state = self.state.borrow();
+        split_by(at, |page| {
+            let slot = state.map.slot_of(page).filter(|&slot| use_copy(&state.map, slot))?;
+            Some(self.division.page(slot))
+        })
+    }
+
+    /// Splits a write: to the mapped copy, to the page just taken in the write buffer, or home.
+    fn split_write(&self, at: Extent, absorbed: &[(u64, Slot)]) -> Vec<Part> {
+        let mut state = self.state.borrow_mut();
+        let mut absorbed = absorbed.iter().peekable();
+        split_by(at, |page| {
+            if let Some(slot) = state.map.slot_of(page) {
+                state.map.set_dirty(slot, true);
+                did(
+                    "overwritten in place",
+                    Extent::of_pages(page, 1),
+                    self.division.page(slot) * PAGE_SECTORS,
+                );
+                return Some(self.division.page(slot));
+            }
+            let (_, slot) = absorbed.next_if(|(absorbed, _)| *absorbed == page)?;
+            did("absorbed", Extent::of_pages(page, 1), self.division.page(*slot) * PAGE_SECTORS);
+            Some(self.division.page(*slot))
+        })
+    }
+
+    /// Takes pages of the write buffer for the whole unmapped pages of a write, leaving room for the
+    /// map pages that will describe them.
+    fn absorb(&self, at: Extent) -> Vec<(u64, Slot)> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let first = at.start.0.div_ceil(PAGE_SECTORS);
+        let whole = (first..at.end().page().max(first)).filter(|&page| state.map.slot_of(page).is_none());
+        let pages: Vec<u64> = whole.collect();
+        let room = state.room().saturating_sub(pages.len().div_ceil(MAP_ENTRIES));
+        let mut left = &pages[..pages.len().min(room)];
+        let mut absorbed = Vec::with_capacity(left.len());
+        while let Some((slot, got)) = state.log.take(left.len()) {
+            absorbed.extend(left[..got].iter().copied().zip(slot..));
+            left = &left[got..];
+        }
+        state.maps_to_come += absorbed.len().div_ceil(MAP_ENTRIES);
+        absorbed
+    }
+
+    fn map_absorbed(&self, absorbed: &[(u64, Slot)]) {
+        let mut state = self.state.borrow_mut();
+        for &(page, slot) in absorbed {
+            state.map.insert(page, slot, true);
+        }
+        state.maps_to_come -= absorbed.len().div_ceil(MAP_ENTRIES);
+        state.unflushed.extend(absorbed.iter().map(|(_, slot)| *slot));
+    }
+
+    /// Writes the map pages of the runs absorbed since the last flush, right behind them in the log.
+    pub(super) async fn flush_map(&self, how: &Hints) -> Result<(), IoError> {
+        let (entries, maps) = {
+            let mut state = self.state.borrow_mut();
+            let entries = std::mem::take(&mut state.unflushed);
+            let pages = entries.len().div_ceil(MAP_ENTRIES);
+            let maps: Vec<Slot> = (0..pages).map_while(|_| state.log.take_map()).collect();
+            assert_eq!(maps.len(), pages, "absorbing leaves room for map pages");
+            (entries, maps)
+        };
+        if maps.is_empty() {
+            return Ok(());
+        }
+        if self.bopt.geometry().volatile_cache {
+            self.bopt.flush(how.clone()).await?;
+        }
+        let places: Vec<Extent> =
+            maps.iter().map(|slot| Extent::of_pages(self.division.page(*slot), 1)).collect();
+        let written = self.write_map_pages(&places, &Hints { fua: true, ..how.clone() }).await;
+        if written.is_err() {
+            // They stay to be written: a later flush must not succeed without them.
+            self.state.borrow_mut().unflushed.extend(entries);
+        }
+        written
+    }
+
+    /// Writes map pages, all at once.
+    pub(super) async fn write_map_pages(&self, places: &[Extent], how: &Hints) -> Result<(), IoError> {
+        let writes = places.iter().map(|place| {
+            did("map page", *place, place.start.0);
+            self.bopt.write(*place, Buffer::hollow_sectors(PAGE_SECTORS), how.clone())
+        });
+        let written: Result<Vec<()>, IoError> = join_all(writes).await.into_iter().collect();
+        self.state.borrow_mut().map_pages += places.len() as u64;
+        written.map(drop)
+    }
+
+    fn device(&self, side: Side) -> &dyn BlockDevice {
+        match side {
+            Side::Home => &*self.home,
+            Side::Bopt => &*self.bopt,
+        }
+    }
+}
+
+/// The pages that a request touches, as an extent.
+fn whole_pages(at: Extent) -> Extent {
+    let pages = at.pages();
+    Extent::of_pages(pages.start, pages.end - pages.start)
+}
+
+/// Splits `at` at page boundaries by where each page goes (`None` is home), and joins neighbours that
+/// stay neighbours.
+fn split_by(at: Extent, mut bopt_page: impl FnMut(u64) -> Option<u64>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::with_capacity(1);
+    let mut next = at.start;
+    while next < at.end() {
+        let page = next.page();
+        let within = next.0 - page * PAGE_SECTORS;
+        let sectors = (PAGE_SECTORS - within).min(at.end().0 - next.0);
+        let (side, start) = match bopt_page(page) {
+            Some(copy) => (Side::Bopt, copy * PAGE_SECTORS + within),
+            None => (Side::Home, next.0),
+        };
+        match parts.last_mut() {
+            Some(last) if last.side == side && last.at.end().0 == start => last.at.sectors += sectors,
+            _ => {
+                let at_part = Extent { start: Lba(start), sectors };
+                parts.push(Part { side, at: at_part, from: next.0 - at.start.0 });
+            }
+        }
+        next = next + sectors;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_split_at_page_boundaries_and_join_when_contiguous() {
+        // Pages 1 and 2 are copied to 101 and 102, page 4 to 50; the request is 4 sectors of page 0 to 2 of page 4.
+        let copies = |page| match page {
+            1 => Some(101),
+            2 => Some(102),
+            4 => Some(50),
+            _ => None,
+        };
+        let parts = split_by(Extent::new(4, 30), copies);
+        let told: Vec<_> = parts.iter().map(|p| (p.side, p.at.start.0, p.at.sectors, p.from)).collect();
+        let expected = [
+            (Side::Home, 4, 4, 0),
+            (Side::Bopt, 808, 16, 4),
+            (Side::Home, 24, 8, 20),
+            (Side::Bopt, 400, 2, 28),
+        ];
+        assert_eq!(told, expected);
+    }
+}

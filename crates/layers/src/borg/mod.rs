@@ -1,0 +1,231 @@
+//! BORG: blocks that are used together are copied next to each other into a small optimised
+//! partition, the BOPT, and writes are absorbed there (Bhadkamkar et al., FAST 2009).
+//!
+//! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
+//! `indirector` on the path of every request; `bopt` is what lies where, `map` is `borg_map`.
+//!
+//! Invariants: a page has at most one copy; a copy that is not dirty equals home; a slot is used
+//! again only after what said that it was in use is durably gone. In this version the map pages
+//! are written when and where they will be, but hold no entries yet: it runs in virtual time only.
+
+mod analyzer;
+mod bopt;
+mod indirector;
+mod map;
+mod options;
+mod planner;
+mod profiler;
+mod reconfigurator;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use seekless_core::device::io;
+use seekless_core::runtime::Event;
+use seekless_core::{
+    Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
+    Nanos, RangeLocks, runtime,
+};
+
+use bopt::{Division, Log};
+use map::{BorgMap, Slot};
+pub use options::Options;
+use profiler::Profiler;
+pub use reconfigurator::{Reconfigured, Stage};
+
+/// The BORG layer.
+pub struct Borg {
+    home: Rc<dyn BlockDevice>,
+    bopt: Rc<dyn BlockDevice>,
+    options: Options,
+    division: Division,
+    locks: RangeLocks,
+    /// Copies carry no bytes.
+    timing_only: bool,
+    state: RefCell<State>,
+}
+
+struct State {
+    map: BorgMap,
+    log: Log,
+    profiler: Profiler,
+    /// Slots of the log whose map entry is not durable.
+    unflushed: BTreeSet<Slot>,
+    /// Map pages that writes under way will need when they are flushed.
+    maps_to_come: usize,
+    /// Pages that a copy under way was taken from, and whether they were written meanwhile.
+    watched: FxHashMap<u64, bool>,
+    served: Vec<Served>,
+    /// Whether a mover is at work.
+    moving: bool,
+    map_pages: u64,
+}
+
+/// Pages asked for, and of them those served from the BOPT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Asked for, reads and writes.
+    pub pages: u64,
+    /// From or into the BOPT.
+    pub from_bopt: u64,
+}
+
+impl Borg {
+    /// BORG over `home`, with its copies in `bopt`.
+    pub fn new(
+        home: Rc<dyn BlockDevice>,
+        bopt: Rc<dyn BlockDevice>,
+        options: Options,
+    ) -> Result<Borg, IoError> {
+        let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
+        let pages = Extent { start: seekless_core::Lba(0), sectors: home.geometry().sectors }.pages().end;
+        if pages >= u64::from(u32::MAX) {
+            return Err(invalid(format!(
+                "found a volume of {pages} pages of 4 KiB, expected less than 16 TiB"
+            )));
+        }
+        if !(0.0..=1.0).contains(&options.write_buffer) {
+            return Err(invalid(format!("write_buffer: found {}, expected 0 to 1", options.write_buffer)));
+        }
+        let bopt_pages = bopt.geometry().sectors / seekless_core::PAGE_SECTORS;
+        let division = Division::new(bopt_pages, options.write_buffer)
+            .ok_or_else(|| invalid(format!("found a BOPT of {bopt_pages} pages, expected 3 to 2^32")))?;
+        let state = State {
+            map: BorgMap::new(pages, division.slots()),
+            log: Log::new(division.read_cache, division.write_buffer),
+            profiler: Profiler::default(),
+            unflushed: BTreeSet::new(),
+            maps_to_come: 0,
+            watched: FxHashMap::default(),
+            served: Vec::new(),
+            moving: false,
+            map_pages: 0,
+        };
+        let (locks, state) = (RangeLocks::new(), RefCell::new(state));
+        Ok(Borg { home, bopt, options, division, locks, timing_only: false, state })
+    }
+
+    /// For runs that only measure time: pages move without their bytes.
+    pub fn timing_only(self) -> Borg {
+        Borg { timing_only: true, ..self }
+    }
+
+    /// What was served for an account.
+    pub fn served(&self, account: Account) -> Served {
+        self.state.borrow().served.get(usize::from(account.0)).copied().unwrap_or_default()
+    }
+
+    /// Memory of the map, in bytes.
+    pub fn map_bytes(&self) -> u64 {
+        self.state.borrow().map.bytes()
+    }
+
+    /// The profiler sees a request.
+    fn note(&self, at: Extent, how: &Hints, write: bool) {
+        self.state.borrow_mut().profiler.note(runtime::now(), how.origin, at, write);
+    }
+
+    fn count(&self, how: &Hints, pages: u64, from_bopt: u64) {
+        let mut state = self.state.borrow_mut();
+        let account = usize::from(how.account.0);
+        if account >= state.served.len() {
+            state.served.resize_with(account + 1, Served::default);
+        }
+        state.served[account].pages += pages;
+        state.served[account].from_bopt += from_bopt;
+    }
+
+    /// A write ended, still under its lock: copies of its pages that are under way are stale.
+    fn touch(&self, at: Extent) {
+        let mut state = self.state.borrow_mut();
+        if !state.watched.is_empty() {
+            for page in at.pages() {
+                state.watched.entry(page).and_modify(|touched| *touched = true);
+            }
+        }
+    }
+}
+
+/// Tells the event log what was done to a page or range.
+fn did(what: &'static str, home: Extent, at: u64) {
+    runtime::event(&Event::Did { layer: "borg", what, home, at });
+}
+
+impl State {
+    /// A slot holds no copy any more.
+    fn release(&mut self, slot: Slot) {
+        self.unflushed.remove(&slot);
+        if self.log.holds(slot) {
+            self.log.give_back(slot);
+        }
+    }
+
+    /// Free pages of the log that are not needed for the map pages of what it holds.
+    fn room(&self) -> usize {
+        let maps = self.unflushed.len().div_ceil(bopt::MAP_ENTRIES) + self.maps_to_come;
+        self.log.free().saturating_sub(maps)
+    }
+
+    /// A page of the log for a map page that nobody reckoned with, if there is one.
+    fn spare_map_slot(&mut self) -> Option<Slot> {
+        if self.room() > 0 { self.log.take_map() } else { None }
+    }
+}
+
+impl BlockDevice for Borg {
+    fn geometry(&self) -> Geometry {
+        Geometry { volatile_cache: true, ..self.home.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(self.read_indirected(at, into, how))
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(self.write_indirected(at, from, how))
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(self.flush_indirected(how))
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(self.discard_indirected(at, how))
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        let slot = self.state.borrow().map.slot_of(at.start.page());
+        match slot {
+            Some(slot) => self.bopt.estimate(Extent::of_pages(self.division.page(slot), 1), how),
+            None => self.home.estimate(at, how),
+        }
+    }
+}
+
+impl Layer for Borg {
+    fn counters(&self) -> Counters {
+        let state = self.state.borrow();
+        let dirty = state.map.iter().filter(|(_, _, dirty)| *dirty).count();
+        vec![
+            ("pages_mapped", state.map.mapped() as u64),
+            ("pages_dirty", dirty as u64),
+            ("write_buffer_free", state.log.free() as u64),
+            ("map_pages_written", state.map_pages),
+            ("requests_profiled", state.profiler.requests() as u64),
+            ("map_bytes", state.map.bytes()),
+        ]
+    }
+
+    fn stop(&self) -> IoFuture<'_, ()> {
+        self.flush(Hints::default())
+    }
+
+    fn detach(&self) -> IoFuture<'_, ()> {
+        io(self.write_home(Account::default()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
