@@ -36,11 +36,16 @@ impl Heat<'_> {
             escape(title)
         );
         for level in 1..=5 {
-            let _ = write!(out, "<g class=\"h{level}\">");
+            // A cell is a stroke as wide as it is long: the shortest form, of which there may be thousands.
+            let _ = write!(out, "<g class=\"cells t{level}\" transform=\"translate(0 .5)\">");
             for region in (0..self.0.levels.len()).filter(|&region| self.0.levels[region] == level) {
                 let (x, y) = (region % columns, region / columns);
-                let says = format!("{}: {}", bytes(self.starts_at(region)), whole(self.0.accesses[region]));
-                let _ = write!(out, "<path d=\"M{x} {y}h1v1h-1z\"><title>{says}</title></path>");
+                let says = format!(
+                    "{}: {}",
+                    bytes(self.starts_at(region)).replace('\u{a0}', " "),
+                    self.0.accesses[region]
+                );
+                let _ = write!(out, "<path d=\"M{x} {y}h1\"><title>{says}</title></path>");
             }
             out.push_str("</g>");
         }

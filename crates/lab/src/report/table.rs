@@ -55,11 +55,10 @@ impl Table {
         for row in &self.rows {
             out.push_str("<tr>");
             for (column, cell) in row.iter().enumerate() {
-                let (open, close) =
-                    if column == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
+                let (open, close) = if column == 0 { ("<th scope=row>", "</th>") } else { ("<td>", "</td>") };
                 out.extend([open, &escape(cell), close]);
             }
-            out.push_str("</tr>\n");
+            out.push_str("</tr>");
         }
         out.push_str("</tbody></table></div>");
         out
