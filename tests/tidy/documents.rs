@@ -116,6 +116,27 @@ pub fn links_resolve(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// What a document calls by its path, in code: `` `crates/...` `` and the like are tracked files or folders.
+pub fn named_paths_exist(files: &[File]) -> Vec<Finding> {
+    const ROOTS: [&str; 5] = ["crates/", "docs/", "scripts/", "tests/", "third_party/"];
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is("md")) {
+        for (number, line) in file.text.lines().enumerate() {
+            for code in line.split('`').skip(1).step_by(2) {
+                let pattern = code.contains(|each: char| each.is_whitespace() || "*<".contains(each));
+                if pattern || !ROOTS.iter().any(|root| code.starts_with(root)) {
+                    continue;
+                }
+                let folder = format!("{}/", code.trim_end_matches('/'));
+                if !files.iter().any(|file| file.path == code || file.path.starts_with(&folder)) {
+                    findings.push(file.finding(number + 1, format!("`{code}`"), "a tracked file or folder"));
+                }
+            }
+        }
+    }
+    findings
+}
+
 /// `docs/decisions/NNNN-name.md`, counted from 0001, each number once.
 pub fn decisions_are_numbered(files: &[File]) -> Vec<Finding> {
     let decisions = files.iter().filter_map(|file| Some((file, file.path.strip_prefix("docs/decisions/")?)));
@@ -161,6 +182,14 @@ mod tests {
             links_resolve(&files).into_iter().map(|finding| (finding.line, finding.found)).collect();
         let expected = [(1, "nowhere.md"), (1, "/docs"), (6, "../../out")];
         assert_eq!(found, expected.map(|(line, target)| (line, format!("a link to `{target}`"))));
+    }
+
+    #[test]
+    fn a_path_that_is_gone_is_found() {
+        let text = "`crates/a.rs` `crates/b/` `crates/*/c` `data/d`\n`crates/gone.rs`\n";
+        let files = [File::of("a.md", text), File::of("crates/a.rs", ""), File::of("crates/b/c.rs", "")];
+        let found = named_paths_exist(&files);
+        assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn text_is_clean() {
 
 #[test]
 fn documents_lead_somewhere() {
-    hold(&[documents::links_resolve, documents::decisions_are_numbered]);
+    hold(&[documents::links_resolve, documents::named_paths_exist, documents::decisions_are_numbered]);
 }
 
 #[test]
