@@ -89,7 +89,7 @@ impl Shared {
         let mut command = Command::default();
         loop {
             self.queue.next(&mut command).await;
-            let took = self.drive.borrow_mut().serve(command.op, command.at, runtime::now());
+            let took = self.drive.borrow_mut().serve(command.op, command.at, runtime::now(), command.queued);
             self.ledger.borrow_mut().charge(command.op, &took, &command.sharers, command.waiting);
             runtime::sleep(took.total()).await;
             let mut content = self.content.borrow_mut();

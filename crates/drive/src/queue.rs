@@ -63,6 +63,8 @@ struct Inner {
     flushes: VecDeque<Slot>,
     arrivals: u64,
     in_line: usize,
+    /// The newest request when the last command was done: older ones were queued behind it.
+    arrived_before: u64,
     /// Behind the last command.
     head: Lba,
     /// Head time that is owed to the background, in nanoseconds.
@@ -103,6 +105,8 @@ pub struct Command {
     pub sharers: Vec<Sharer>,
     /// How many requests wait besides.
     pub waiting: usize,
+    /// Whether its first request was in line while the command before was carried out.
+    pub queued: bool,
     slots: Vec<Slot>,
 }
 
@@ -114,6 +118,7 @@ impl Default for Command {
             class: Class::Foreground,
             sharers: Vec::new(),
             waiting: 0,
+            queued: false,
             slots: Vec::new(),
         }
     }
@@ -202,6 +207,7 @@ impl Queue {
         results: &mut dyn FnMut(Extent, &Buffer) -> Result<(), IoError>,
     ) {
         let mut inner = self.inner.borrow_mut();
+        inner.arrived_before = inner.arrivals;
         inner.reckon(command.class, took, self.options.background_share_pct);
         for &slot in &command.slots {
             let entry = &mut inner.entries[slot];
@@ -303,6 +309,7 @@ impl Inner {
         command.class = first.class;
         command.at = Extent { start: first.at.start, sectors: last.at.end().0 - first.at.start.0 };
         command.waiting = self.in_line;
+        command.queued = command.slots.iter().any(|&slot| self.entries[slot].arrival <= self.arrived_before);
         if command.op != Op::Flush {
             self.head = command.at.end();
         }

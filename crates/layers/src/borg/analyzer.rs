@@ -19,6 +19,8 @@ pub struct Vertex {
     pub start: u32,
     /// How many.
     pub pages: u32,
+    /// Whether it was ever read.
+    pub read: bool,
 }
 
 /// An edge of the graph, seen from one of its ends.
@@ -82,7 +84,7 @@ impl Graph {
 
 /// Builds the master access graph of a training window.
 pub fn analyze(window: &[Access]) -> Graph {
-    let vertices = split(window);
+    let mut vertices = split(window);
     let mut last: FxHashMap<ProcessId, u32> = FxHashMap::default();
     let mut weights: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     for access in window.iter().filter(|access| access.pages > 0) {
@@ -94,6 +96,7 @@ pub fn analyze(window: &[Access]) -> Graph {
                 *weights.entry((from, vertex as u32)).or_default() += 1;
             }
             from = Some(vertex as u32);
+            vertices[vertex].read |= !access.write;
             vertex += 1;
         }
         if let Some(from) = from {
@@ -115,7 +118,7 @@ fn split(window: &[Access]) -> Vec<Vertex> {
     let (mut vertices, mut covering, mut start) = (Vec::new(), 0, 0);
     for (page, change) in bounds {
         if covering > 0 && page > start {
-            vertices.push(Vertex { start, pages: page - start });
+            vertices.push(Vertex { start, pages: page - start, read: false });
         }
         covering += change;
         start = page;

@@ -118,6 +118,14 @@ impl Log {
         std::mem::take(&mut self.maps)
     }
 
+    /// Slots of the log in the order in which they were taken.
+    pub fn oldest_first(&self, slots: impl Iterator<Item = Slot>) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = slots.collect();
+        let next = self.first + self.next as Slot;
+        slots.sort_unstable_by_key(|&slot| (slot < next, slot));
+        slots
+    }
+
     /// These map pages are still needed after all.
     pub fn keep_maps(&mut self, maps: Vec<Slot>) {
         self.maps.extend(maps);

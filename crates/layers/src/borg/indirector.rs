@@ -15,7 +15,6 @@
 use futures_util::future::{join, join_all};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS};
 
-use super::bopt::MAP_ENTRIES;
 use super::map::Slot;
 use super::{Borg, did};
 
@@ -84,21 +83,18 @@ impl Borg {
         let found = self.look_up(at);
         let absorbed = self.absorb(at);
         let pages = at.pages().end - at.pages().start;
-        self.count(&how, pages, found.mapped + absorbed.len() as u64);
-        let parts = self.split_write(at, &absorbed);
-        let written = self.write_parts(&parts, &from, &how).await;
+        self.count(&how, pages, found.mapped + absorbed.pages.len() as u64);
+        let parts = self.split_write(at, &absorbed.pages);
+        let data = self.write_parts(&parts, &from, &how);
+        let written = if absorbed.pages.is_empty() {
+            data.await
+        } else {
+            let (data, described) = join(data, self.describe(&absorbed.run, &how)).await;
+            data.and(described)
+        };
         self.touch(at);
-        if written.is_err() {
-            // Nothing maps the new copies yet: those pages are as they were before.
-            let mut state = self.state.borrow_mut();
-            state.maps_to_come -= absorbed.len().div_ceil(MAP_ENTRIES);
-            for (_, slot) in absorbed {
-                state.log.give_back(slot);
-            }
-            return written;
-        }
-        self.map_absorbed(&absorbed);
-        if how.fua { self.flush_map(&how).await } else { Ok(()) }
+        self.settle(absorbed, written.is_ok());
+        written
     }
 
     async fn write_parts(&self, parts: &[Part], from: &Buffer, how: &Hints) -> Result<(), IoError> {
@@ -112,10 +108,9 @@ impl Borg {
         join_all(writes).await.into_iter().collect()
     }
 
-    /// Makes everything durable that was completed: the map entries of absorbed writes, then the
-    /// devices themselves.
+    /// Makes everything durable that was completed. Absorbed writes were completed with their map
+    /// pages, so the devices' own flushes are all there is to do.
     pub(super) async fn flush_indirected(&self, how: Hints) -> Result<(), IoError> {
-        self.flush_map(&how).await?;
         let (home, bopt) = join(self.home.flush(how.clone()), self.bopt.flush(how)).await;
         home.and(bopt)
     }
@@ -166,71 +161,6 @@ impl Borg {
             did("absorbed", Extent::of_pages(page, 1), self.division.page(*slot) * PAGE_SECTORS);
             Some(self.division.page(*slot))
         })
-    }
-
-    /// Takes pages of the write buffer for the whole unmapped pages of a write, leaving room for the
-    /// map pages that will describe them.
-    fn absorb(&self, at: Extent) -> Vec<(u64, Slot)> {
-        let mut state = self.state.borrow_mut();
-        let state = &mut *state;
-        let first = at.start.0.div_ceil(PAGE_SECTORS);
-        let whole = (first..at.end().page().max(first)).filter(|&page| state.map.slot_of(page).is_none());
-        let pages: Vec<u64> = whole.collect();
-        let room = state.room().saturating_sub(pages.len().div_ceil(MAP_ENTRIES));
-        let mut left = &pages[..pages.len().min(room)];
-        let mut absorbed = Vec::with_capacity(left.len());
-        while let Some((slot, got)) = state.log.take(left.len()) {
-            absorbed.extend(left[..got].iter().copied().zip(slot..));
-            left = &left[got..];
-        }
-        state.maps_to_come += absorbed.len().div_ceil(MAP_ENTRIES);
-        absorbed
-    }
-
-    fn map_absorbed(&self, absorbed: &[(u64, Slot)]) {
-        let mut state = self.state.borrow_mut();
-        for &(page, slot) in absorbed {
-            state.map.insert(page, slot, true);
-        }
-        state.maps_to_come -= absorbed.len().div_ceil(MAP_ENTRIES);
-        state.unflushed.extend(absorbed.iter().map(|(_, slot)| *slot));
-    }
-
-    /// Writes the map pages of the runs absorbed since the last flush, right behind them in the log.
-    pub(super) async fn flush_map(&self, how: &Hints) -> Result<(), IoError> {
-        let (entries, maps) = {
-            let mut state = self.state.borrow_mut();
-            let entries = std::mem::take(&mut state.unflushed);
-            let pages = entries.len().div_ceil(MAP_ENTRIES);
-            let maps: Vec<Slot> = (0..pages).map_while(|_| state.log.take_map()).collect();
-            assert_eq!(maps.len(), pages, "absorbing leaves room for map pages");
-            (entries, maps)
-        };
-        if maps.is_empty() {
-            return Ok(());
-        }
-        if self.bopt.geometry().volatile_cache {
-            self.bopt.flush(how.clone()).await?;
-        }
-        let places: Vec<Extent> =
-            maps.iter().map(|slot| Extent::of_pages(self.division.page(*slot), 1)).collect();
-        let written = self.write_map_pages(&places, &Hints { fua: true, ..how.clone() }).await;
-        if written.is_err() {
-            // They stay to be written: a later flush must not succeed without them.
-            self.state.borrow_mut().unflushed.extend(entries);
-        }
-        written
-    }
-
-    /// Writes map pages, all at once.
-    pub(super) async fn write_map_pages(&self, places: &[Extent], how: &Hints) -> Result<(), IoError> {
-        let writes = places.iter().map(|place| {
-            did("map page", *place, place.start.0);
-            self.bopt.write(*place, Buffer::hollow_sectors(PAGE_SECTORS), how.clone())
-        });
-        let written: Result<Vec<()>, IoError> = join_all(writes).await.into_iter().collect();
-        self.state.borrow_mut().map_pages += places.len() as u64;
-        written.map(drop)
     }
 
     fn device(&self, side: Side) -> &dyn BlockDevice {

@@ -8,6 +8,7 @@
 //! again only after what said that it was in use is durably gone. In this version the map pages
 //! are written when and where they will be, but hold no entries yet: it runs in virtual time only.
 
+mod absorber;
 mod analyzer;
 mod bopt;
 mod indirector;
@@ -18,7 +19,6 @@ mod profiler;
 mod reconfigurator;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -51,10 +51,8 @@ struct State {
     map: BorgMap,
     log: Log,
     profiler: Profiler,
-    /// Slots of the log whose map entry is not durable.
-    unflushed: BTreeSet<Slot>,
-    /// Map pages that writes under way will need when they are flushed.
-    maps_to_come: usize,
+    /// The run that writes of this instant join.
+    run: Option<Rc<absorber::Run>>,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
     served: Vec<Served>,
@@ -96,8 +94,7 @@ impl Borg {
             map: BorgMap::new(pages, division.slots()),
             log: Log::new(division.read_cache, division.write_buffer),
             profiler: Profiler::default(),
-            unflushed: BTreeSet::new(),
-            maps_to_come: 0,
+            run: None,
             watched: FxHashMap::default(),
             served: Vec::new(),
             moving: false,
@@ -156,21 +153,9 @@ fn did(what: &'static str, home: Extent, at: u64) {
 impl State {
     /// A slot holds no copy any more.
     fn release(&mut self, slot: Slot) {
-        self.unflushed.remove(&slot);
         if self.log.holds(slot) {
             self.log.give_back(slot);
         }
-    }
-
-    /// Free pages of the log that are not needed for the map pages of what it holds.
-    fn room(&self) -> usize {
-        let maps = self.unflushed.len().div_ceil(bopt::MAP_ENTRIES) + self.maps_to_come;
-        self.log.free().saturating_sub(maps)
-    }
-
-    /// A page of the log for a map page that nobody reckoned with, if there is one.
-    fn spare_map_slot(&mut self) -> Option<Slot> {
-        if self.room() > 0 { self.log.take_map() } else { None }
     }
 }
 

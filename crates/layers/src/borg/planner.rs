@@ -67,7 +67,8 @@ pub fn plan(graph: &Graph, threshold: u32, capacity: u64) -> Plan {
             continue;
         }
         let (group, full) = growth.group(seed, &mut left);
-        plan.ranges.extend(group.into_iter().map(|vertex| graph.vertices()[vertex as usize]));
+        let ranges = group.into_iter().map(|vertex| graph.vertices()[vertex as usize]);
+        plan.ranges.extend(ranges.filter(|range| range.read));
         if full {
             break;
         }
@@ -83,9 +84,10 @@ impl Growth<'_> {
         for vertex in self.pulled.drain(..) {
             self.pull[vertex as usize] = Pull::default();
         }
-        let mut vertex = Some((seed, true));
-        while let Some((placing, behind)) = vertex {
-            let pages = u64::from(self.graph.vertices()[placing as usize].pages);
+        let mut next = Some((seed, true));
+        while let Some((placing, behind)) = next {
+            let vertex = self.graph.vertices()[placing as usize];
+            let pages = if vertex.read { u64::from(vertex.pages) } else { 0 };
             if pages > *left {
                 return (group, true);
             }
@@ -96,7 +98,7 @@ impl Growth<'_> {
                 group.push_front(placing);
             }
             self.place(placing);
-            vertex = self.strongest();
+            next = self.strongest();
         }
         (group, false)
     }
@@ -136,7 +138,7 @@ mod tests {
 
     /// One-page vertices 0..count, far apart.
     fn graph(count: u32, edges: &[(u32, u32, u32)]) -> Graph {
-        Graph::new((0..count).map(|v| Vertex { start: v * 10, pages: 1 }).collect(), edges.to_vec())
+        Graph::new((0..count).map(|v| Vertex { start: v * 10, pages: 1, read: true }).collect(), edges.to_vec())
     }
 
     fn order(graph: &Graph, threshold: u32, capacity: u64) -> Vec<u32> {

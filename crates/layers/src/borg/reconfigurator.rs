@@ -9,12 +9,10 @@
 //! the others' map pages are written, then the map is changed. A slot that other pages are to move
 //! into is emptied in the same way before. This differs from the paper, which holds such writes;
 //! and chains and cycles (section 5.2) need no case of their own, since a page whose slot is needed
-//! goes home and comes in again.
+//! goes home and comes in again. What is in the read cache and still planned stays where it is.
 //!
 //! Faults: a batch that fails ends the reconfiguration with its error; what was moved stays moved,
 //! what was not stays where it was, and nothing is mapped to a slot that was not written.
-
-use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -33,6 +31,9 @@ use super::{Borg, did};
 /// Pages that move together: enough that a batch's reads cross the disk in one sweep, little
 /// enough to keep in memory (32 MiB).
 const BATCH: usize = 8_192;
+
+/// Pages that are copied by one request (4 MiB): a foreground request may have to wait for it.
+const LARGEST_COPY: u64 = 1_024;
 
 /// What analysis costs in virtual time, a request: about ten times what the bench measures, since
 /// it runs on a low-priority thread.
@@ -78,10 +79,10 @@ impl Borg {
         let mover = Mover::start(self, account)?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let plan = self.make_plan(&mut report).await;
-        let targets = targets(&plan);
+        let targets = self.targets(&plan);
         let old_maps = self.state.borrow_mut().log.maps();
         report
-            .stage("outgoing", mover.outgoing(&self.pages_where(|page, _| !targets.contains_key(&page))))
+            .stage("outgoing", mover.outgoing(&self.leaving(&targets)))
             .await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
@@ -100,6 +101,35 @@ impl Borg {
     fn pages_where(&self, wanted: impl Fn(u64, bool) -> bool) -> Vec<u64> {
         let state = self.state.borrow();
         state.map.iter().filter(|(_, page, dirty)| wanted(*page, *dirty)).map(|(_, page, _)| page).collect()
+    }
+
+    /// The pages that are not in the plan: all of the read cache's, and of the write buffer's the
+    /// oldest, until half of it is free. The rest may stay: it is written again where it is.
+    fn leaving(&self, targets: &FxHashMap<u64, Slot>) -> Vec<u64> {
+        let state = self.state.borrow();
+        let unplanned = state.map.iter().filter(|(_, page, _)| !targets.contains_key(page));
+        let (logged, cached): (Vec<_>, Vec<_>) = unplanned.partition(|(slot, _, _)| state.log.holds(*slot));
+        let relocated = state.map.iter().filter(|(slot, page, _)| state.log.holds(*slot) && targets.contains_key(page));
+        let free = state.log.free() + relocated.count();
+        let surplus = (self.division.write_buffer as usize / 2).saturating_sub(free);
+        let oldest = state.log.oldest_first(logged.iter().map(|(slot, _, _)| *slot)).into_iter().take(surplus);
+        cached.iter().map(|(_, page, _)| *page).chain(oldest.filter_map(|slot| state.map.page_at(slot))).collect()
+    }
+
+    /// The slot that each planned page is to have. What is in the read cache stays where it is; the
+    /// others fill what is free, in the plan's order.
+    fn targets(&self, plan: &Plan) -> FxHashMap<u64, Slot> {
+        let pages =
+            || plan.ranges.iter().flat_map(|range| range.start..range.start + range.pages).map(u64::from);
+        let state = self.state.borrow();
+        let stays = |page: u64| state.map.slot_of(page).filter(|slot| *slot < self.division.read_cache);
+        let mut targets: FxHashMap<u64, Slot> =
+            pages().filter_map(|page| Some((page, stays(page)?))).collect();
+        let keeps = |slot: Slot| state.map.page_at(slot).is_some_and(|page| targets.contains_key(&page));
+        let free: Vec<Slot> = (0..self.division.read_cache).filter(|&slot| !keeps(slot)).collect();
+        let coming: Vec<u64> = pages().filter(|page| !targets.contains_key(page)).collect();
+        targets.extend(coming.into_iter().zip(free));
+        targets
     }
 
     /// The moves that are left to do, in order of slots: of pages that are in the BOPT, or of those
@@ -132,20 +162,19 @@ impl Borg {
 
     /// What is still in the log is described by new map pages; then the pages of the old ones are free.
     async fn redescribe(&self, old_maps: Vec<Slot>, how: &Hints) -> Result<(), IoError> {
-        {
+        let maps: Option<Vec<Slot>> = {
             let mut state = self.state.borrow_mut();
-            let state = &mut *state;
-            let stayed: BTreeSet<Slot> =
-                state.map.iter().map(|(slot, _, _)| slot).filter(|&slot| state.log.holds(slot)).collect();
-            if old_maps.is_empty()
-                || stayed.len().div_ceil(MAP_ENTRIES) + state.maps_to_come > state.log.free()
-            {
-                state.log.keep_maps(old_maps);
-                return Ok(());
-            }
-            state.unflushed = stayed;
-        }
-        self.flush_map(how).await?;
+            let stayed = state.map.iter().filter(|(slot, _, _)| state.log.holds(*slot)).count();
+            (0..stayed.div_ceil(MAP_ENTRIES)).map(|_| state.spare_map_slot()).collect()
+        };
+        let Some(maps) = maps else {
+            self.state.borrow_mut().log.keep_maps(old_maps);
+            return Ok(());
+        };
+        let places: Vec<Extent> =
+            maps.iter().map(|slot| Extent::of_pages(self.division.page(*slot), 1)).collect();
+        self.write_map_pages(&places, how).await?;
+        self.bopt.flush(how.clone()).await?;
         let mut state = self.state.borrow_mut();
         for slot in old_maps {
             state.log.give_back(slot);
@@ -165,12 +194,6 @@ impl Reconfigured {
         self.stages.push(Stage { name, took: runtime::now() - begin, pages });
         Ok(())
     }
-}
-
-/// The slot that each planned page is to have.
-fn targets(plan: &Plan) -> FxHashMap<u64, Slot> {
-    let pages = plan.ranges.iter().flat_map(|range| range.start..range.start + range.pages);
-    pages.map(u64::from).zip(0..).collect()
 }
 
 /// Moves pages in the background. There is one at a time.
@@ -242,12 +265,12 @@ impl<'a> Mover<'a> {
             pages.iter().filter_map(copy).filter(|(_, slot)| state.map.is_dirty(*slot)).collect()
         };
         self.watch(pages);
-        let runs = runs(dirty.iter().map(|&(page, slot)| (borg.division.page(slot), page)));
-        for run in &runs {
-            did("drained", run.to, run.from.start.0);
+        for &(page, slot) in &dirty {
+            did("drained", Extent::of_pages(page, 1), borg.division.page(slot) * PAGE_SECTORS);
         }
-        self.transfer(&runs, &*borg.bopt, &*borg.home).await?;
-        if borg.home.geometry().volatile_cache && !runs.is_empty() {
+        let pairs: Vec<Pair> = dirty.iter().map(|&(page, slot)| (borg.division.page(slot), page)).collect();
+        self.transfer(pairs, &*borg.bopt, &*borg.home).await?;
+        if borg.home.geometry().volatile_cache && !dirty.is_empty() {
             borg.home.flush(self.how.clone()).await?;
         }
         let locked = self.lock_untouched(pages).await;
@@ -282,12 +305,11 @@ impl<'a> Mover<'a> {
                 None => incoming.push((page, borg.division.page(slot))),
             }
         }
-        let (within, incoming) = (runs(within.into_iter()), runs(incoming.into_iter()));
-        for run in &incoming {
-            did("copied", run.from, run.to.start.0);
+        for &(page, copy) in &incoming {
+            did("copied", Extent::of_pages(page, 1), copy * PAGE_SECTORS);
         }
-        self.transfer(&within, &*borg.bopt, &*borg.bopt).await?;
-        self.transfer(&incoming, &*borg.home, &*borg.bopt).await?;
+        self.transfer(within, &*borg.bopt, &*borg.bopt).await?;
+        self.transfer(incoming, &*borg.home, &*borg.bopt).await?;
         if borg.bopt.geometry().volatile_cache && !moves.is_empty() {
             borg.bopt.flush(self.how.clone()).await?;
         }
@@ -321,11 +343,9 @@ impl<'a> Mover<'a> {
 
     /// Locks the watched pages, in ascending order as everybody does.
     async fn lock_untouched(&self, pages: &[u64]) -> Locked {
-        let mut sorted: Vec<(u64, u64)> = pages.iter().map(|page| (*page, *page)).collect();
-        sorted.sort_unstable();
         let (ticket, mut guards) = (Ticket::new(), Vec::new());
-        for run in runs(sorted.into_iter()) {
-            let lock = self.borg.locks.lock(run.from, Mode::Exclusive, self.how.class, Some(ticket.clone()));
+        for run in contiguous(pages.iter().copied(), u64::MAX) {
+            let lock = self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
             guards.push(lock.await);
         }
         let watched = std::mem::take(&mut self.borg.state.borrow_mut().watched);
@@ -333,24 +353,36 @@ impl<'a> Mover<'a> {
         Locked { untouched, ticket, _guards: guards }
     }
 
-    /// All reads, then all writes.
+    /// Copies pages: all reads, then all writes, each as large as what is contiguous there.
     async fn transfer(
         &self,
-        runs: &[Run],
+        pairs: Vec<Pair>,
         from: &dyn BlockDevice,
         to: &dyn BlockDevice,
     ) -> Result<(), IoError> {
-        let reads = runs.iter().map(|run| {
-            let into = if self.borg.timing_only {
-                Buffer::hollow_sectors(run.from.sectors)
+        let sources = contiguous(pairs.iter().map(|(source, _)| *source), LARGEST_COPY);
+        let reads = sources.iter().map(|at| from.read(*at, self.buffer(*at), self.how.clone()));
+        let read: Vec<Buffer> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
+        let page_of = |page: u64| {
+            let run = sources.partition_point(|at| at.start.page() <= page) - 1;
+            read[run].cut_sectors((page - sources[run].start.page()) * PAGE_SECTORS, PAGE_SECTORS)
+        };
+        let source_of: FxHashMap<u64, u64> =
+            pairs.iter().map(|(source, target)| (*target, *source)).collect();
+        let targets = contiguous(pairs.iter().map(|(_, target)| *target), LARGEST_COPY);
+        let writes = targets.iter().map(|at| {
+            let data = if self.borg.timing_only {
+                self.buffer(*at)
             } else {
-                Buffer::zeroed(run.from.bytes())
+                Buffer::join(at.pages().map(|page| page_of(source_of[&page])))
             };
-            from.read(run.from, into, self.how.clone())
+            to.write(*at, data, self.how.clone())
         });
-        let buffers: Vec<Buffer> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
-        let writes = runs.iter().zip(buffers).map(|(run, buffer)| to.write(run.to, buffer, self.how.clone()));
         join_all(writes).await.into_iter().collect()
+    }
+
+    fn buffer(&self, at: Extent) -> Buffer {
+        if self.borg.timing_only { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) }
     }
 
     /// Writes the map pages that describe these slots: of each read-cache segment its own, and for
@@ -376,22 +408,20 @@ impl<'a> Mover<'a> {
     }
 }
 
-/// Pages that are contiguous where they are and where they go.
-struct Run {
-    from: Extent,
-    to: Extent,
-}
+/// A page's place on the device it is copied from, and on the one it is copied to.
+type Pair = (u64, u64);
 
-/// Joins (from page, to page) pairs that follow each other on both sides.
-fn runs(pairs: impl Iterator<Item = (u64, u64)>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for (from, to) in pairs {
+/// The extents that pages form, in ascending order, none longer than `longest` pages.
+fn contiguous(pages: impl Iterator<Item = u64>, longest: u64) -> Vec<Extent> {
+    let mut sorted: Vec<u64> = pages.collect();
+    sorted.sort_unstable();
+    let mut runs: Vec<Extent> = Vec::new();
+    for page in sorted {
         match runs.last_mut() {
-            Some(run) if run.from.end().page() == from && run.to.end().page() == to => {
-                run.from.sectors += PAGE_SECTORS;
-                run.to.sectors += PAGE_SECTORS;
+            Some(run) if run.end().page() == page && run.sectors / PAGE_SECTORS < longest => {
+                run.sectors += PAGE_SECTORS;
             }
-            _ => runs.push(Run { from: Extent::of_pages(from, 1), to: Extent::of_pages(to, 1) }),
+            _ => runs.push(Extent::of_pages(page, 1)),
         }
     }
     runs

@@ -1,0 +1,261 @@
+//! What is to be tried: a drive, a layer or none, how the trace is played.
+
+use seekless_core::{IoError, PAGE_SECTORS, Size};
+use seekless_drive::{QueueOptions, Spec};
+use seekless_trace::{Trace, TraceError};
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The drive under everything.
+    pub drive: Spec,
+    /// What clients see: the first sectors of the drive. By default as many as the recorded device
+    /// has: up to the trace's last sector, rounded up to 1 GiB.
+    pub over_sectors: Option<u64>,
+    /// The layer, if any.
+    pub layer: Option<LayerSetup>,
+    /// The drive's queue.
+    pub queue: QueueOptions,
+    /// How the trace is played.
+    pub pace: Pace,
+    /// How often the layout is reconfigured, after equal numbers of requests.
+    pub reconfigure: u32,
+    /// Whether the trace goes on meanwhile.
+    pub clock: Clock,
+    /// All random streams follow from it.
+    pub seed: u64,
+}
+
+/// A layer and where it keeps its copies.
+#[derive(Clone, Debug)]
+pub struct LayerSetup {
+    /// Its name in the registry.
+    pub name: String,
+    /// Its options.
+    pub options: seekless_layers::borg::Options,
+    /// The size of the BOPT.
+    pub bopt_sectors: u64,
+    /// Its first sector on the drive; by default right behind what clients see.
+    pub bopt_at_sector: Option<u64>,
+}
+
+/// How a trace is played.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// In the recorded order; a process's next read waits for its previous one.
+    Closed {
+        /// Requests outstanding at most, in all.
+        outstanding: usize,
+    },
+    /// At the recorded times.
+    Open {
+        /// How much faster than recorded.
+        speed: f64,
+    },
+}
+
+/// What the trace does while a reconfiguration runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Goes on.
+    Run,
+    /// Waits, as in some of the paper's figures.
+    Stop,
+}
+
+/// How far long work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Which part of the work.
+    pub what: &'static str,
+    /// Requests done.
+    pub done: u64,
+    /// Of so many.
+    pub of: u64,
+}
+
+/// Why an experiment cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The trace does not fit the experiment.
+    #[error("{trace}: found {found}, expected {expected}")]
+    Unfit {
+        /// The trace's files.
+        trace: String,
+        /// What is wrong.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A size or number that does not fit.
+    #[error("{setting}: found {found}, expected {expected}")]
+    Setting {
+        /// The option.
+        setting: &'static str,
+        /// What was given.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// The simulated devices reported an error.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The simulation came to a stand: a mistake of ours.
+    #[error(transparent)]
+    Stalled(#[from] seekless_core::runtime::Stalled),
+}
+
+/// Where things lie on the drive, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// What clients see, from sector 0.
+    pub over_sectors: u64,
+    /// The BOPT's first sector.
+    pub bopt_at: u64,
+    /// Its size; 0 without a layer.
+    pub bopt_sectors: u64,
+}
+
+impl Experiment {
+    /// The same without its layer.
+    pub fn vanilla(&self) -> Experiment {
+        Experiment { layer: None, reconfigure: 0, ..self.clone() }
+    }
+
+    /// Where things lie for a trace that ends at `end_sector`; `trace` is for messages.
+    pub fn places(&self, trace: &str, end_sector: u64) -> Result<Places, LabError> {
+        const GIB_SECTORS: u64 = (1 << 30) / 512;
+        let drive = self.drive.sectors;
+        let setting = |setting, found: u64, expected| LabError::Setting {
+            setting,
+            found: format!("{} ({found} sectors)", Size(found.saturating_mul(512))),
+            expected,
+        };
+        if end_sector > drive {
+            let found =
+                format!("requests up to sector {end_sector} ({})", Size(end_sector.saturating_mul(512)));
+            let expected =
+                format!("at most sector {drive}, the end of {} ({})", self.drive.name, Size(drive * 512));
+            return Err(LabError::Unfit { trace: trace.to_owned(), found, expected });
+        }
+        let rounded = end_sector.div_ceil(GIB_SECTORS) * GIB_SECTORS;
+        let over_sectors = self.over_sectors.unwrap_or(rounded.min(drive));
+        if over_sectors < end_sector {
+            let expected = format!("at least {end_sector} sectors, which the trace reaches");
+            return Err(setting("over", over_sectors, expected));
+        }
+        if over_sectors > drive || over_sectors == 0 {
+            let expected = format!("1 to {drive} sectors, the size of {}", self.drive.name);
+            return Err(setting("over", over_sectors, expected));
+        }
+        let Some(layer) = &self.layer else {
+            return Ok(Places { over_sectors, bopt_at: over_sectors, bopt_sectors: 0 });
+        };
+        let bopt_at = layer.bopt_at_sector.unwrap_or(over_sectors.next_multiple_of(PAGE_SECTORS));
+        let room = drive.saturating_sub(bopt_at);
+        if layer.bopt_sectors > room || layer.bopt_sectors == 0 {
+            let expected = format!(
+                "1 to {room} sectors, the room from sector {bopt_at} to the end of {}",
+                self.drive.name
+            );
+            return Err(setting("bopt", layer.bopt_sectors, expected));
+        }
+        if bopt_at < over_sectors {
+            let expected = format!("at least sector {over_sectors}, behind what clients see");
+            return Err(setting("bopt-at", bopt_at, expected));
+        }
+        Ok(Places { over_sectors, bopt_at, bopt_sectors: layer.bopt_sectors })
+    }
+
+    /// Checks what no type can hold.
+    pub fn check(&self, trace: Option<&Trace>) -> Result<(), LabError> {
+        let setting = |setting, found: String, expected: &str| {
+            Err(LabError::Setting { setting, found, expected: expected.to_owned() })
+        };
+        match self.pace {
+            Pace::Closed { outstanding: 0 } => return setting("outstanding", "0".to_owned(), "at least 1"),
+            Pace::Open { speed } if !(speed.is_finite() && speed > 0.0) => {
+                return setting("speed", speed.to_string(), "a number above 0");
+            }
+            _ => {}
+        }
+        if !(1..=99).contains(&self.queue.background_share_pct) {
+            return setting("background-share", self.queue.background_share_pct.to_string(), "1 to 99");
+        }
+        if self.reconfigure > 10_000 {
+            return setting("reconfigure", self.reconfigure.to_string(), "at most 10000");
+        }
+        if let Some(layer) = &self.layer {
+            if seekless_layers::registry::find(&layer.name).is_none() {
+                let known: Vec<&str> =
+                    seekless_layers::registry::LAYERS.iter().map(|layer| layer.name).collect();
+                return setting("layer", layer.name.clone(), &known.join(" or "));
+            }
+        }
+        if let Some(trace) = trace.filter(|trace| trace.reads() == 0) {
+            let found = format!("no reads in {} records", trace.records.len());
+            return Err(LabError::Unfit {
+                trace: sources(trace),
+                found,
+                expected: "at least one read".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The trace's files in a line, for messages.
+pub fn sources(trace: &Trace) -> String {
+    let names: Vec<String> = trace.sources.iter().map(|path| path.display().to_string()).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment() -> Experiment {
+        Experiment {
+            drive: seekless_drive::spec::find("wd2500aaks").unwrap(),
+            over_sectors: None,
+            layer: Some(LayerSetup {
+                name: "borg".to_owned(),
+                options: seekless_layers::borg::Options::default(),
+                bopt_sectors: 1 << 21,
+                bopt_at_sector: None,
+            }),
+            queue: QueueOptions::default(),
+            pace: Pace::Closed { outstanding: 8 },
+            reconfigure: 4,
+            clock: Clock::Run,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn the_bopt_lies_behind_what_clients_see() {
+        let places = experiment().places("t", 3_000_000).unwrap();
+        assert_eq!(places, Places { over_sectors: 2 << 21, bopt_at: 2 << 21, bopt_sectors: 1 << 21 });
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_what_would() {
+        let told = |change: &dyn Fn(&mut Experiment), end| {
+            let mut experiment = experiment();
+            change(&mut experiment);
+            experiment.places("t.blktrace", end).unwrap_err().to_string()
+        };
+        let beyond = told(&|_| (), 500_000_000);
+        assert!(beyond.contains("t.blktrace: found requests up to sector 500000000"), "{beyond}");
+        assert!(beyond.contains("at most sector 488397168"), "{beyond}");
+        let small = told(&|e| e.over_sectors = Some(100), 3_000_000);
+        assert!(small.contains("over: found") && small.contains("at least 3000000"), "{small}");
+        let bopt = told(&|e| e.over_sectors = Some(488_000_000), 3_000_000);
+        assert!(bopt.contains("bopt: found 1 GiB") && bopt.contains("1 to 397168"), "{bopt}");
+        let within = told(&|e| e.layer.as_mut().unwrap().bopt_at_sector = Some(8), 3_000_000);
+        assert!(within.contains("bopt-at") && within.contains("behind"), "{within}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Replay: a trace as an async client of a block device.
+//!
+//! Closed pace: requests are issued in the recorded order; a process's next read waits for its
+//! previous read, and at most N are outstanding in all. Open pace: at the recorded times, whatever
+//! the device does.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use rustc_hash::FxHashMap;
+use seekless_core::{
+    Account, BlockDevice, Buffer, Class, Flags, Hints, IoError, Nanos, Op, ProcessId, Record, Zeroes, runtime,
+};
+
+use crate::experiment::{Pace, Progress};
+use crate::phases::Director;
+
+/// What a replay saw of its own load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// The last answer.
+    pub end: Nanos,
+    /// Outstanding requests when each quarter of the requests had been issued.
+    pub at_quarters: [u64; 4],
+}
+
+impl Load {
+    /// Whether an open replay fell ever further behind: a growing queue measures a backlog.
+    pub fn only_grows(&self) -> bool {
+        let [first, second, third, last] = self.at_quarters;
+        first < second && second < third && third < last && last >= 64
+    }
+}
+
+/// The requests under way.
+#[derive(Default)]
+struct UnderWay {
+    count: usize,
+    /// Reads under way, by process.
+    reading: FxHashMap<ProcessId, u32>,
+    failed: Option<IoError>,
+    waker: Option<Waker>,
+}
+
+/// Plays `records` on `device`; `director` says who pays, and may hold a request.
+pub async fn replay(
+    records: &[Record],
+    device: Rc<dyn BlockDevice>,
+    pace: Pace,
+    director: &mut impl Director,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Load, IoError> {
+    let under_way: Rc<RefCell<UnderWay>> = Rc::default();
+    let (begin, mut load, total) = (runtime::now(), Load::default(), records.len() as u64);
+    for (index, record) in (0..total).zip(records) {
+        match pace {
+            Pace::Open { speed } => {
+                let due = if (speed - 1.0).abs() < f64::EPSILON {
+                    record.time
+                } else {
+                    Nanos((record.time.0 as f64 / speed) as u64)
+                };
+                runtime::sleep_until(begin + due).await;
+            }
+            Pace::Closed { outstanding } => turn(&under_way, record, outstanding).await,
+        }
+        let account = director.before(index).await?;
+        if let Some(error) = under_way.borrow_mut().failed.take() {
+            return Err(error);
+        }
+        issue(&under_way, &device, *record, account);
+        if (index + 1) * 4 % total < 4 {
+            let quarter = ((index + 1) * 4 / total).clamp(1, 4) as usize - 1;
+            load.at_quarters[quarter] = under_way.borrow().count as u64;
+        }
+        if index % 4096 == 0 {
+            progress(Progress { what: "requests", done: index, of: total });
+        }
+    }
+    until(&under_way, |under_way| under_way.count == 0).await;
+    load.end = runtime::now();
+    let failed = under_way.borrow_mut().failed.take();
+    failed.map_or(Ok(load), Err)
+}
+
+/// Waits until a closed replay may issue a request.
+async fn turn(under_way: &Rc<RefCell<UnderWay>>, record: &Record, outstanding: usize) {
+    let waits = record.op == Op::Read;
+    until(under_way, |now| {
+        now.count < outstanding && !(waits && now.reading.contains_key(&record.origin.process))
+    })
+    .await;
+}
+
+async fn until(under_way: &Rc<RefCell<UnderWay>>, holds: impl Fn(&UnderWay) -> bool) {
+    poll_fn(|context| {
+        let mut under_way = under_way.borrow_mut();
+        if holds(&under_way) || under_way.failed.is_some() {
+            return Poll::Ready(());
+        }
+        under_way.waker = Some(context.waker().clone());
+        Poll::Pending
+    })
+    .await;
+}
+
+fn issue(under_way: &Rc<RefCell<UnderWay>>, device: &Rc<dyn BlockDevice>, record: Record, account: Account) {
+    let mut now = under_way.borrow_mut();
+    now.count += 1;
+    if record.op == Op::Read {
+        *now.reading.entry(record.origin.process).or_default() += 1;
+    }
+    drop(now);
+    let (under_way, device) = (under_way.clone(), device.clone());
+    runtime::spawn(async move {
+        let result = carry_out(&*device, &record, account).await;
+        let mut now = under_way.borrow_mut();
+        now.count -= 1;
+        if record.op == Op::Read {
+            if let Some(reads) = now.reading.get_mut(&record.origin.process) {
+                *reads -= 1;
+                if *reads == 0 {
+                    now.reading.remove(&record.origin.process);
+                }
+            }
+        }
+        if let Err(error) = result {
+            now.failed.get_or_insert(error);
+        }
+        if let Some(waker) = now.waker.take() {
+            waker.wake();
+        }
+    })
+    .detach();
+}
+
+/// One record as a request.
+async fn carry_out(device: &dyn BlockDevice, record: &Record, account: Account) -> Result<(), IoError> {
+    let how = Hints {
+        class: Class::Foreground,
+        fua: record.flags.has(Flags::FUA),
+        origin: record.origin,
+        account,
+        ticket: None,
+    };
+    let at = record.extent;
+    match record.op {
+        Op::Read => device.read(at, Buffer::hollow_sectors(at.sectors), how).await.map(drop),
+        Op::Write => {
+            if record.flags.has(Flags::PREFLUSH) {
+                device.flush(how.clone()).await?;
+            }
+            device.write(at, Buffer::hollow_sectors(at.sectors), how).await
+        }
+        Op::Flush => device.flush(how).await,
+        Op::Discard => device.discard(at, how).await,
+        Op::WriteZeroes => device.write_zeroes(at, how, Zeroes::default()).await,
+    }
+}
