@@ -1,0 +1,229 @@
+//! What the lab found, as text: a comparison, one variant, a random load.
+
+use std::fmt::Write;
+
+use seekless_lab::outcome::{Comparison, Reconfiguration, Settings, Variant};
+use seekless_lab::{RandomLoad, RandomOutcome};
+
+use crate::table::Table;
+use crate::text::{count, counted, factor, number, percent, seconds, size};
+
+/// A figure's name, how it is read from a variant, and what it is where the name does not say so.
+type Figure = (&'static str, fn(&Variant) -> String, &'static str);
+
+/// The figures that are shown side by side.
+const FIGURES: [Figure; 15] = [
+    ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
+    ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
+    ("  rotation", |one| seconds(one.work.head.rotation_s), "waiting for the sector"),
+    ("  transfer", |one| seconds(one.work.head.transfer_s), "sectors under the head"),
+    ("  overhead", |one| seconds(one.work.head.overhead_s), "handling commands"),
+    ("foreground", |one| seconds(one.work.foreground_s), "of it, for clients' requests"),
+    ("background", |one| seconds(one.work.background_s), "of it, for the layer's copies"),
+    ("seeks", |one| count(one.work.seeks), ""),
+    ("mean seek", |one| number(one.work.mean_seek_cylinders, 0), "cylinders"),
+    ("non-sequential", |one| number(one.work.nonsequential_pct, 2) + " %", "seeks per 512-byte block read"),
+    ("from the BOPT", |one| percent(one.served_from_bopt_pct), "of the pages asked for"),
+    ("mean queue", |one| number(one.mean_queue, 2), "waiting or in service, while the disk is busy"),
+    ("merge ratio", |one| number(one.merge_ratio, 2), "requests per media access; 1 is no merging"),
+    ("elapsed", |one| seconds(one.elapsed_s), "from the first request to the last answer"),
+    (
+        "map memory",
+        |one| if one.map_bytes == 0 { "none".to_owned() } else { size(one.map_bytes) },
+        "to know where copies are",
+    ),
+];
+
+/// A whole comparison.
+pub fn text(comparison: &Comparison) -> String {
+    let mut out = settings(&comparison.settings);
+    out.extend(["\n", &figures(&comparison.variants)]);
+    out.extend(["\nDisk busy time saved (below zero is a loss)\n", &reductions(comparison)]);
+    let _ = writeln!(
+        out,
+        "  {} of all requests came while a reconfiguration ran.",
+        percent(comparison.reconfiguring_requests_pct)
+    );
+    for variant in comparison.variants.iter().skip(1) {
+        out.push_str(&course(variant, true));
+    }
+    out.push_str(&notes(&comparison.notes));
+    out
+}
+
+/// One variant; `setup` says what it is.
+pub fn variant_text(setup: &str, variant: &Variant) -> String {
+    let figures = figures(std::slice::from_ref(variant));
+    let course = if variant.reconfigurations.is_empty() { String::new() } else { course(variant, false) };
+    format!("{setup}\n\n{figures}{course}\n  event log: hash {}\n", variant.event_hash)
+}
+
+/// A random load.
+pub fn random_text(setup: &str, load: &RandomLoad, outcome: &RandomOutcome) -> String {
+    let mut table = Table::new(&["", ">"]);
+    let per_request = &outcome.head_ms_per_request;
+    let ms = |value: f64| number(value, 3) + " ms";
+    table.row(["requests".to_owned(), count(outcome.requests)]);
+    table.row(["elapsed".to_owned(), seconds(outcome.elapsed_s)]);
+    table.row(["requests a second".to_owned(), number(outcome.requests_per_s, 1)]);
+    table.row(["mean response".to_owned(), ms(outcome.mean_response_ms)]);
+    table.row(["longest response".to_owned(), ms(outcome.max_response_ms)]);
+    table.row(["disk busy".to_owned(), seconds(outcome.head.busy_s)]);
+    table.row(["seek, per request".to_owned(), ms(per_request.seek)]);
+    table.row(["rotation, per request".to_owned(), ms(per_request.rotation)]);
+    table.row(["transfer, per request".to_owned(), ms(per_request.transfer)]);
+    table.row(["overhead, per request".to_owned(), ms(per_request.overhead)]);
+    table.row(["seeks".to_owned(), count(outcome.seeks)]);
+    let each = size(load.sectors * seekless_core::SECTOR_BYTES);
+    format!(
+        "{setup}\nrandom: {} of {each}, {} % reads\n\n{}\n  event log: hash {}\n",
+        counted(load.requests, "request"),
+        load.reads_pct,
+        table.text(),
+        outcome.event_hash
+    )
+}
+
+fn settings(settings: &Settings) -> String {
+    let merge = if settings.merge { "adjacent requests merged" } else { "no merging" };
+    let pace = match settings.pace.as_str() {
+        "open" => format!("open, at {} times the recorded speed", factor(settings.speed)),
+        other => format!("{other}, {} outstanding at most", counted(settings.outstanding, "request")),
+    };
+    let clock = match settings.reconfigure_clock.as_str() {
+        "stop" => "the trace waits meanwhile",
+        _ => "the trace goes on meanwhile",
+    };
+    let mut table = Table::new(&["", ""]);
+    table.row(["trace", &settings.trace.join(" ")]);
+    table.row(["drive", &format!("{}, {}, {merge}", settings.drive, settings.scheduler)]);
+    table.row(["pace", &pace]);
+    table.row([
+        "BOPT",
+        &format!(
+            "{} from sector {}, behind {} for clients; {} of it for writes",
+            size(settings.bopt_bytes),
+            count(settings.bopt_at_sector),
+            size(settings.over_bytes),
+            share(settings.write_buffer * 100.0)
+        ),
+    ]);
+    table.row([
+        "reconfigured",
+        &format!(
+            "{}, with {} of the head's time at least; {clock}",
+            counted(settings.reconfigure, "time"),
+            share(settings.background_share_pct)
+        ),
+    ]);
+    table.text()
+}
+
+/// A percentage that somebody chose: `40 %`, `12.5 %`. Rounded where binary fractions are not exact.
+fn share(value: f64) -> String {
+    factor((value * 1e6).round() / 1e6) + " %"
+}
+
+fn figures(variants: &[Variant]) -> String {
+    let columns: Vec<&'static str> =
+        std::iter::once("").chain(variants.iter().map(|_| ">")).chain([""]).collect();
+    let mut table = Table::new(&columns);
+    let names = variants.iter().map(|one| one.name.clone());
+    table.row(std::iter::once(String::new()).chain(names));
+    for (name, value, meaning) in FIGURES {
+        let values = variants.iter().map(value);
+        table.row(std::iter::once(name.to_owned()).chain(values).chain([meaning.to_owned()]));
+    }
+    table.text()
+}
+
+fn reductions(comparison: &Comparison) -> String {
+    let mut table = Table::new(&["", ">", ""]);
+    let rows = [
+        (
+            "between reconfigurations",
+            comparison.reduction_pct,
+            "in the phases without one, from the first one on: the BORG paper's figure",
+        ),
+        (
+            "net",
+            comparison.net_reduction_pct,
+            "from the first one's start to the end, all copies and the final write-back counted",
+        ),
+        (
+            "foreground",
+            comparison.foreground_reduction_pct,
+            "the same stretch, but only the head's time for clients' own requests",
+        ),
+    ];
+    for (name, value, meaning) in rows {
+        table.row([name, &percent(value), meaning]);
+    }
+    table.text()
+}
+
+/// Phases and reconfigurations; against vanilla only where there is one.
+fn course(variant: &Variant, compared: bool) -> String {
+    let mut columns = vec!["phase", ">requests", ">busy", ">from BOPT", ">seeks", ">mean seek"];
+    if compared {
+        columns.extend([">vanilla busy", ">saved"]);
+    }
+    let mut phases = Table::new(&columns);
+    for phase in &variant.phases {
+        let mut row = vec![
+            phase.name.clone(),
+            count(phase.requests),
+            seconds(phase.work.head.busy_s),
+            percent(phase.served_from_bopt_pct),
+            count(phase.work.seeks),
+            number(phase.work.mean_seek_cylinders, 0) + " cyl",
+        ];
+        if compared {
+            let saved =
+                if phase.vanilla_busy_s > 0.0 { percent(phase.reduction_pct) } else { "-".to_owned() };
+            row.extend([seconds(phase.vanilla_busy_s), saved]);
+        }
+        phases.row(row);
+    }
+    let mut out = format!(
+        "\n{} by phase (N: between reconfigurations, R: during one; final: what is dirty is written home)\n{}",
+        variant.name,
+        phases.text()
+    );
+    if !variant.reconfigurations.is_empty() {
+        let table = reconfigurations(&variant.reconfigurations);
+        out.extend(["\nReconfigurations: time in each stage, and pages looked at or moved\n", &table]);
+    }
+    out
+}
+
+fn reconfigurations(all: &[Reconfiguration]) -> String {
+    let mut table =
+        Table::new(&["", ">start", ">vertices", ">edges", ">planned", "stage", ">time", ">pages"]);
+    for one in all {
+        let mut start = vec![
+            one.name.clone(),
+            seconds(one.start_s),
+            count(one.vertices),
+            count(one.edges),
+            counted(one.planned_pages, "page"),
+        ];
+        for stage in &one.stages {
+            let stage = [stage.name.clone(), seconds(stage.seconds), count(stage.pages)];
+            table.row(start.iter().cloned().chain(stage));
+            start = vec![String::new(); start.len()];
+        }
+    }
+    table.text()
+}
+
+fn notes(notes: &[String]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["", ""]);
+    for note in notes {
+        table.row(["-", note]);
+    }
+    format!("\nBefore you believe it\n{}", table.text())
+}

@@ -1,0 +1,246 @@
+//! `seekless drive`: the drives that are known, and what is known of each.
+
+use clap::{Args, Subcommand};
+use seekless_core::{Nanos, SECTOR_BYTES};
+use seekless_drive::Spec;
+use seekless_drive::disk::Drive;
+use seekless_drive::spec::{find, shipped};
+use serde::Serialize;
+
+use crate::output;
+use crate::table::Table;
+use crate::text::{count, number, size};
+
+/// Points of a seek curve that are told, at most.
+const CURVE_POINTS: u64 = 20;
+/// The longest bar of a seek curve, in characters.
+const BAR: u64 = 50;
+
+/// What can be asked about drives.
+#[derive(Subcommand)]
+pub enum Command {
+    /// All of them, a line each
+    #[command(after_help = "Example:\n  seekless drive list")]
+    List(List),
+    /// One of them: its figures with their sources, its zones, its seek curve
+    #[command(after_help = "\
+Example:
+  seekless drive show wd2500aaks
+  seekless drive show drives/my-drive.toml --json | jq .zone")]
+    Show(Show),
+}
+
+/// How the list is told.
+#[derive(Args)]
+pub struct List {
+    /// Print one JSON array instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which drive, and how it is told.
+#[derive(Args)]
+pub struct Show {
+    /// A drive of `seekless drive list`, or a file that ends in .toml
+    name: String,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what `command` says.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::List(list) => {
+            let all =
+                shipped().map(|name| Ok(Summary::of(&find(name)?))).collect::<anyhow::Result<Vec<_>>>()?;
+            if list.json { output::json(&all) } else { output::print(&list_text(&all)) }
+        }
+        Command::Show(show) => {
+            let spec = find(&show.name)?;
+            let shown = Shown { seek_curve: curve(&spec), summary: Summary::of(&spec), spec: &spec };
+            if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
+        }
+    }
+}
+
+/// A drive in a line.
+#[derive(Serialize)]
+struct Summary {
+    name: String,
+    title: String,
+    capacity_bytes: u64,
+    rpm: u32,
+    cylinders: u64,
+    heads: u32,
+    /// To the next cylinder.
+    seek_one_us: f64,
+    /// Over a third of all: about the average of random seeks.
+    seek_third_us: f64,
+    /// Over all.
+    seek_full_us: f64,
+    revolution_us: f64,
+}
+
+impl Summary {
+    fn of(spec: &Spec) -> Summary {
+        let drive = Drive::new(spec);
+        let mechanics = drive.mechanics();
+        let cylinders = spec.cylinders();
+        let farthest = cylinders.saturating_sub(1);
+        Summary {
+            name: spec.name.clone(),
+            title: spec.title.clone(),
+            capacity_bytes: spec.sectors * SECTOR_BYTES,
+            rpm: spec.rpm,
+            cylinders,
+            heads: spec.heads,
+            seek_one_us: micros(mechanics.seek(farthest.min(1))),
+            seek_third_us: micros(mechanics.seek((cylinders / 3).min(farthest))),
+            seek_full_us: micros(mechanics.seek(farthest)),
+            revolution_us: micros(mechanics.revolution()),
+        }
+    }
+}
+
+/// A drive in full.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    spec: &'a Spec,
+    #[serde(rename = "computed")]
+    summary: Summary,
+    /// (cylinders, microseconds).
+    seek_curve: Vec<(u64, f64)>,
+}
+
+/// The curve that the drive obeys, at distances that are evenly apart.
+fn curve(spec: &Spec) -> Vec<(u64, f64)> {
+    let drive = Drive::new(spec);
+    let farthest = spec.cylinders().saturating_sub(1);
+    let mut points: Vec<(u64, f64)> = Vec::new();
+    for step in 0..=CURVE_POINTS {
+        let distance = (farthest * step / CURVE_POINTS).max(1).min(farthest);
+        if points.last().is_none_or(|last| last.0 < distance) {
+            points.push((distance, micros(drive.mechanics().seek(distance))));
+        }
+    }
+    points
+}
+
+fn micros(time: Nanos) -> f64 {
+    time.0 as f64 / 1e3
+}
+
+/// `8.90 ms`.
+fn millis(us: f64) -> String {
+    number(us / 1e3, 2) + " ms"
+}
+
+/// Manufacturers count in powers of ten.
+fn capacity(bytes: u64) -> String {
+    number(bytes as f64 / 1e9, 2) + " GB"
+}
+
+fn list_text(drives: &[Summary]) -> String {
+    let mut table = Table::new(&[
+        "name",
+        ">capacity",
+        ">rpm",
+        ">cylinders",
+        ">heads",
+        ">seek: next",
+        ">a third",
+        ">full",
+        "title",
+    ]);
+    for drive in drives {
+        table.row([
+            drive.name.clone(),
+            capacity(drive.capacity_bytes),
+            count(u64::from(drive.rpm)),
+            count(drive.cylinders),
+            drive.heads.to_string(),
+            millis(drive.seek_one_us),
+            millis(drive.seek_third_us),
+            millis(drive.seek_full_us),
+            drive.title.clone(),
+        ]);
+    }
+    table.text()
+}
+
+fn show_text(shown: &Shown) -> String {
+    let mut out = format!("{}: {}\n\n", output::plain(&shown.spec.name), output::plain(&shown.spec.title));
+    out.push_str(&figures(shown));
+    out.extend(["\nZones, from the outer edge to the inner\n", &zones(shown.spec)]);
+    out.extend(["\nSeek curve: how far, how long\n", &curve_text(&shown.seek_curve)]);
+    out
+}
+
+fn figures(shown: &Shown) -> String {
+    let (spec, summary) = (shown.spec, &shown.summary);
+    let us = |value: u32| number(f64::from(value) / 1e3, 3) + " ms";
+    let in_sectors = |value: u32| size(u64::from(value) * SECTOR_BYTES);
+    let seeks = [summary.seek_one_us, summary.seek_third_us, summary.seek_full_us].map(millis);
+    let rows = [
+        ("title", "model", String::new()),
+        ("sectors", "capacity", capacity(summary.capacity_bytes)),
+        ("rpm", "revolution", format!("{} ({} rpm)", millis(summary.revolution_us), count(spec.rpm.into()))),
+        ("heads", "heads", spec.heads.to_string()),
+        ("zone", "cylinders", count(summary.cylinders)),
+        ("seek", "seek, next", seeks[0].clone()),
+        ("", "seek, a third", seeks[1].clone()),
+        ("", "seek, full", seeks[2].clone()),
+        ("head_switch_us", "head switch", us(spec.head_switch_us)),
+        ("write_settle_us", "write settle", us(spec.write_settle_us)),
+        ("command_us", "command", us(spec.command_us)),
+        ("bus_mb_s", "interface", format!("{} MB/s", count(spec.bus_mb_s.into()))),
+        ("cache_segments", "cache segments", spec.cache_segments.to_string()),
+        ("cache_segment_sectors", "each", in_sectors(spec.cache_segment_sectors)),
+        ("read_ahead_sectors", "read ahead", in_sectors(spec.read_ahead_sectors)),
+    ];
+    let mut table = Table::new(&["figure", ">value", "source"]);
+    for (key, name, value) in rows {
+        table.row([name, &value, spec.source.get(key).map_or("", String::as_str)]);
+    }
+    table.text()
+}
+
+fn zones(spec: &Spec) -> String {
+    let mut table = Table::new(&[
+        ">cylinders from",
+        ">to",
+        ">sectors a track",
+        ">MB/s",
+        ">size",
+        ">track skew",
+        ">cylinder skew",
+    ]);
+    let mut first = 0;
+    for zone in &spec.zone {
+        let (cylinders, per_track) = (u64::from(zone.cylinders), u64::from(zone.sectors_per_track));
+        let mb_s = (per_track * SECTOR_BYTES) as f64 * f64::from(spec.rpm) / 60.0 / 1e6;
+        table.row([
+            count(first),
+            count(first + cylinders - 1),
+            count(per_track),
+            number(mb_s, 1),
+            capacity(cylinders * u64::from(spec.heads) * per_track * SECTOR_BYTES),
+            zone.track_skew.to_string(),
+            zone.cylinder_skew.to_string(),
+        ]);
+        first += cylinders;
+    }
+    table.text()
+}
+
+fn curve_text(curve: &[(u64, f64)]) -> String {
+    let longest = curve.iter().map(|point| point.1).fold(0.0, f64::max).max(1.0);
+    let mut table = Table::new(&[">cylinders", ">time", ""]);
+    for &(distance, us) in curve {
+        let bar = "#".repeat((us / longest * BAR as f64).round() as usize);
+        table.row([count(distance), millis(us), bar]);
+    }
+    table.text()
+}

@@ -1,0 +1,180 @@
+//! The options of an experiment: which drive, which layer, which queue, at what pace.
+
+use clap::{Args, ValueEnum};
+use seekless_core::{SECTOR_BYTES, Size};
+use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_lab::{Clock, Experiment, LayerSetup, Pace};
+use seekless_layers::{borg, registry};
+
+use crate::Usage;
+use crate::text::{counted, factor, size};
+
+/// At most this many outstanding, if nobody says how many.
+const OUTSTANDING: usize = 8;
+
+/// The options, with their defaults.
+#[derive(Args)]
+pub struct Setup {
+    /// A drive of `seekless drive list`, or a file that ends in .toml
+    #[arg(long, value_name = "NAME", default_value = "wd2500aaks")]
+    drive: String,
+    /// What to put over the drive: borg; alone also none
+    #[arg(long, value_name = "NAME", default_value = "borg")]
+    layer: String,
+    /// The size of BORG's optimised partition (BOPT)
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = whole_sectors)]
+    bopt: u64,
+    /// The part of the BOPT that absorbs writes, 0 to 1
+    #[arg(long, value_name = "PART", default_value_t = 0.4)]
+    write_buffer: f64,
+    /// How often the layout is reconfigured, after equal numbers of requests
+    #[arg(long, value_name = "TIMES", default_value_t = 4)]
+    reconfigure: u32,
+    /// What clients see, from the start of the drive [default: what the trace reaches, in whole GiB]
+    #[arg(long, value_name = "SIZE", value_parser = whole_sectors)]
+    over: Option<u64>,
+    /// Where on the drive the BOPT starts: a size with its unit, or a sector [default: behind what clients see]
+    #[arg(long, value_name = "SIZE|SECTOR", value_parser = place)]
+    bopt_at: Option<u64>,
+    /// Which request comes next: fcfs or c-look
+    #[arg(long, value_name = "NAME", default_value = "c-look")]
+    scheduler: Policy,
+    /// closed: in the recorded order, a process's next read waits for its previous one; open: at the
+    /// recorded times
+    #[arg(long, default_value = "closed")]
+    pace: PaceName,
+    /// Open pace: how much faster than recorded [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    speed: Option<f64>,
+    /// Closed pace and random load: requests outstanding, at most [default: 8]
+    #[arg(long, value_name = "N")]
+    outstanding: Option<usize>,
+    /// Keep adjacent requests apart in the queue
+    #[arg(long)]
+    no_merge: bool,
+    /// The background's guaranteed share of the head's time, 1 to 99 per cent
+    #[arg(long, value_name = "PCT", default_value_t = 20)]
+    background_share: u8,
+    /// While the layout is reconfigured, the trace goes on (run) or waits (stop)
+    #[arg(long, value_name = "CLOCK", default_value = "run")]
+    reconfigure_clock: ClockName,
+    /// All randomness follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// How a trace is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PaceName {
+    Closed,
+    Open,
+}
+
+/// What the trace does while a reconfiguration runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClockName {
+    Run,
+    Stop,
+}
+
+/// A size in whole sectors.
+pub fn whole_sectors(text: &str) -> Result<u64, String> {
+    let bytes = text.parse::<Size>().map_err(|error| error.to_string())?;
+    if bytes.0 % SECTOR_BYTES == 0 {
+        Ok(bytes.sectors())
+    } else {
+        Err(format!("found {} bytes, expected a multiple of {SECTOR_BYTES}", bytes.0))
+    }
+}
+
+/// A sector: a plain number is one, a size says how far from the start.
+fn place(text: &str) -> Result<u64, String> {
+    text.trim().parse::<u64>().or_else(|_| whole_sectors(text))
+}
+
+impl Setup {
+    /// The experiment, as far as it can be known without a trace.
+    pub fn experiment(&self) -> anyhow::Result<Experiment> {
+        let pace = match (self.pace, self.speed, self.outstanding) {
+            (PaceName::Closed, None, _) => {
+                Pace::Closed { outstanding: self.outstanding.unwrap_or(OUTSTANDING) }
+            }
+            (PaceName::Open, speed, None) => Pace::Open { speed: speed.unwrap_or(1.0) },
+            (PaceName::Closed, Some(_), _) => {
+                return Err(Usage("--speed: found with --pace closed, expected --pace open".into()).into());
+            }
+            (PaceName::Open, _, Some(_)) => {
+                return Err(
+                    Usage("--outstanding: found with --pace open, expected --pace closed".into()).into()
+                );
+            }
+        };
+        let experiment = Experiment {
+            drive: spec::find(&self.drive)?,
+            over_sectors: self.over,
+            layer: self.layer()?,
+            queue: QueueOptions {
+                policy: self.scheduler,
+                merge: !self.no_merge,
+                background_share_pct: self.background_share,
+            },
+            pace,
+            reconfigure: self.reconfigure,
+            clock: if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop },
+            seed: self.seed,
+        };
+        experiment.check(None)?;
+        Ok(experiment)
+    }
+
+    fn layer(&self) -> anyhow::Result<Option<LayerSetup>> {
+        if self.layer == "none" {
+            return Ok(None);
+        }
+        if registry::find(&self.layer).is_none() {
+            let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
+            let wrong = format!("--layer: found '{}', expected {} or none", self.layer, known.join(", "));
+            return Err(Usage(wrong).into());
+        }
+        let options = borg::Options { write_buffer: self.write_buffer, ..borg::Options::default() };
+        Ok(Some(LayerSetup {
+            name: self.layer.clone(),
+            options,
+            bopt_sectors: self.bopt,
+            bopt_at_sector: self.bopt_at,
+        }))
+    }
+
+    /// For a comparison there must be something to compare.
+    pub fn needs_layer(&self) -> anyhow::Result<()> {
+        if self.layer == "none" {
+            return Err(
+                Usage("--layer: found none, expected a layer to compare the bare drive with".into()).into()
+            );
+        }
+        Ok(())
+    }
+
+    /// Clients of a random load.
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding.unwrap_or(OUTSTANDING) as u64
+    }
+}
+
+/// The experiment in a line.
+pub fn line(experiment: &Experiment) -> String {
+    let layer = match &experiment.layer {
+        Some(layer) => format!(
+            "{} with a BOPT of {}, {} times reconfigured",
+            layer.name,
+            size(layer.bopt_sectors * SECTOR_BYTES),
+            experiment.reconfigure
+        ),
+        None => "no layer".to_owned(),
+    };
+    let pace = match experiment.pace {
+        Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
+        Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
+    };
+    format!("{}, {}, {layer}; {pace}", experiment.drive.name, experiment.queue.policy.scheduler().name())
+}

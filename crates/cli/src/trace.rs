@@ -1,0 +1,165 @@
+//! `seekless trace`: what a trace is, and what its workload is like.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use seekless_trace::{Stats, StatsOptions, Trace, characterise, device_name};
+use serde::Serialize;
+
+use crate::output;
+use crate::progress::Progress;
+use crate::stats;
+use crate::table::Table;
+use crate::text::{count, counted, sectors, size, span};
+
+/// What can be asked of a trace.
+#[derive(Subcommand)]
+pub enum Command {
+    /// What the files are, and what is in them
+    #[command(after_help = "\
+Example:
+  seekless trace info data/mail
+
+A recording is given by its name (data/mail), or by its files (data/mail.blktrace.*.xz).")]
+    Info(Files),
+    /// What the workload is like: reuse, working sets, partial determinism
+    #[command(after_help = "\
+Example:
+  seekless trace stats data/svnserver2
+  seekless trace stats data/svnserver2 --json | jq .partial_determinism_pct
+
+The figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009).")]
+    Stats(Files),
+}
+
+/// A recording.
+#[derive(Args)]
+pub struct Files {
+    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on)
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what `command` says.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Info(files) => info(&files),
+        Command::Stats(files) => {
+            let trace = load(&files.files)?;
+            output::warn(&trace.warnings);
+            let stats = characterised(&trace, &StatsOptions::default());
+            if files.json { output::json(&stats) } else { output::print(&stats::text(&stats)) }
+        }
+    }
+}
+
+/// Reads a recording.
+pub fn load(files: &[PathBuf]) -> anyhow::Result<Trace> {
+    let _progress = Progress::spinner("reading the trace");
+    Ok(seekless_trace::load(files)?)
+}
+
+/// What the workload of `trace` is like.
+pub fn characterised(trace: &Trace, options: &StatsOptions) -> Stats {
+    let _progress = Progress::spinner("characterising the workload");
+    characterise(&trace.records, &trace.names, options)
+}
+
+/// What `trace info` tells.
+#[derive(Serialize)]
+struct Info<'a> {
+    format: &'static str,
+    files: Vec<File>,
+    records: u64,
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+    discards: u64,
+    seconds: f64,
+    processes: u64,
+    /// The sector after the last one that was accessed.
+    end_sector: u64,
+    devices: Vec<Device>,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct File {
+    path: String,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Device {
+    number: String,
+    records: u64,
+    end_sector: u64,
+}
+
+fn info(files: &Files) -> anyhow::Result<()> {
+    let trace = load(&files.files)?;
+    // No pictures, hence neither a heat map nor working sets.
+    let few = StatsOptions { device_sectors: None, heat_columns: 0, heat_rows: 0, intervals: 0 };
+    let stats = characterised(&trace, &few);
+    let file = |path: &PathBuf| {
+        let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        File { path: path.display().to_string(), bytes }
+    };
+    let device = |used: seekless_trace::DeviceUse| Device {
+        number: device_name(used.device),
+        records: used.records,
+        end_sector: used.end_sector,
+    };
+    let info = Info {
+        // The only one that is read so far.
+        format: "blktrace",
+        files: trace.sources.iter().map(file).collect(),
+        records: trace.records.len() as u64,
+        reads: trace.reads() as u64,
+        writes: trace.writes() as u64,
+        flushes: trace.flushes() as u64,
+        discards: trace.discards() as u64,
+        seconds: stats.seconds,
+        processes: stats.processes,
+        end_sector: trace.end_sector(),
+        devices: trace.devices().into_iter().map(device).collect(),
+        warnings: &trace.warnings,
+    };
+    if files.json { output::json(&info) } else { output::print(&info_text(&info)) }
+}
+
+fn info_text(info: &Info) -> String {
+    let mut files = Table::new(&["file", ">size"]);
+    for file in &info.files {
+        files.row([file.path.clone(), size(file.bytes)]);
+    }
+    let mut table = Table::new(&["", ""]);
+    table.row([
+        "format".to_owned(),
+        format!("{} ({})", info.format, counted(info.files.len() as u64, "file")),
+    ]);
+    let kinds = [
+        counted(info.reads, "read"),
+        counted(info.writes, "write"),
+        counted(info.flushes, "flush"),
+        counted(info.discards, "discard"),
+    ];
+    table.row(["records".to_owned(), format!("{}: {}", count(info.records), kinds.join(", "))]);
+    table.row(["time span".to_owned(), span(info.seconds)]);
+    table.row(["processes".to_owned(), count(info.processes)]);
+    table.row(["up to sector".to_owned(), sectors(info.end_sector)]);
+    let mut devices = Table::new(&["device", ">records", ">up to sector"]);
+    for device in &info.devices {
+        devices.row([device.number.clone(), count(device.records), sectors(device.end_sector)]);
+    }
+    let mut out = format!("{}\n{}\n{}", table.text(), files.text(), devices.text());
+    if !info.warnings.is_empty() {
+        let mut warnings = Table::new(&[""]);
+        info.warnings.iter().for_each(|warning| warnings.row([warning.as_str()]));
+        out.extend(["\nWarnings\n", &warnings.text()]);
+    }
+    out
+}

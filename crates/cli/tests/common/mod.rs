@@ -1,0 +1,56 @@
+//! The real program, run as a user runs it, and files to run it on.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// The smallest recording that ships.
+pub const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/svnserver2");
+
+/// What a run left behind.
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The program with these arguments, in an empty folder of this test process.
+pub fn seekless(arguments: &[&str]) -> Ran {
+    told(Command::new(env!("CARGO_BIN_EXE_seekless")).args(arguments).current_dir(folder()).output())
+}
+
+fn told(output: std::io::Result<Output>) -> Ran {
+    let output = output.expect("the program starts");
+    Ran {
+        code: output.status.code().expect("no signal ends it"),
+        stdout: String::from_utf8(output.stdout).expect("text"),
+        stderr: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// The same, when all has to go well and stderr to stay empty, as in a pipe.
+pub fn quietly(arguments: &[&str]) -> String {
+    let ran = seekless(arguments);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{arguments:?}");
+    ran.stdout
+}
+
+/// The same, as JSON.
+pub fn json(arguments: &[&str]) -> serde_json::Value {
+    let text = quietly(&[arguments, &["--json"]].concat());
+    assert!(text.ends_with('\n'), "{arguments:?}");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+}
+
+/// A folder of this test process.
+pub fn folder() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    folder
+}
+
+/// A file there.
+pub fn file(name: &str, bytes: &[u8]) -> String {
+    let path = folder().join(name);
+    std::fs::write(&path, bytes).expect("a file for the test");
+    path.to_str().expect("a path in UTF-8").to_owned()
+}

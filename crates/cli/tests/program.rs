@@ -1,0 +1,144 @@
+//! What every command owes its user: help with an example, errors that say where, what and what was
+//! expected, exit codes, quiet in a pipe, the same bytes for the same command.
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::{SMALL, file, folder, json, quietly, seekless};
+
+const GROUPS: [&[&str]; 4] = [&[], &["trace"], &["drive"], &["lab"]];
+const COMMANDS: [&[&str]; 7] = [
+    &["demo"],
+    &["trace", "info"],
+    &["trace", "stats"],
+    &["drive", "list"],
+    &["drive", "show"],
+    &["lab", "compare"],
+    &["lab", "run"],
+];
+
+#[test]
+fn every_help_has_an_example_and_every_command_speaks_json() {
+    for command in GROUPS.iter().chain(&COMMANDS) {
+        let help = quietly(&[command, &["--help"][..]].concat());
+        let example = help.split("Example").nth(1).unwrap_or_default();
+        let called = format!("  seekless {}", command.join(" "));
+        assert!(example.contains(called.trim_end()), "{command:?}: {help}");
+        assert!(GROUPS.contains(command) || help.contains("--json"), "{command:?}: {help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 120), "{command:?}: {help}");
+    }
+}
+
+/// `arguments` end with `code` and a message that has all of `words`.
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let ran = seekless(arguments);
+    assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: "), "{arguments:?}: {}", ran.stderr);
+    for word in words {
+        assert!(ran.stderr.contains(word), "{arguments:?}: {word:?} is not in: {}", ran.stderr);
+    }
+    assert_eq!(ran.stdout, "", "{arguments:?}");
+}
+
+#[test]
+fn bad_traces_are_told_with_place_find_and_expectation() {
+    let foreign = file("foreign", b"not a trace at all, but long enough to be taken for a record of one");
+    let empty = file("empty", b"");
+    for command in [&["trace", "info"][..], &["trace", "stats"], &["lab", "run", "--trace"]] {
+        let on = |trace| [command, &[trace]].concat();
+        refused(&on(&foreign), 1, &["foreign, byte 0", "found", "expected a blktrace record"]);
+        refused(&on(&empty), 1, &["empty, byte 0", "found an empty file", "expected a trace"]);
+        refused(&on("/nonexistent/mail"), 1, &["/nonexistent/mail", "mail.blktrace.0"]);
+        refused(&on("."), 1, &["expected a file"]);
+    }
+    refused(&["trace", "info"], 2, &["FILES"]);
+}
+
+#[test]
+fn a_trace_that_is_cut_short_is_read_with_a_warning() {
+    let whole = std::fs::read(format!("{SMALL}.blktrace.0.xz")).unwrap();
+    let cut = file("cut.blktrace.0.xz", &whole[..20_000]);
+    let ran = seekless(&["trace", "stats", &cut, "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with("warning: ") && ran.stderr.contains("cut.blktrace.0.xz"),
+        "{}",
+        ran.stderr
+    );
+    assert!(serde_json::from_str::<serde_json::Value>(&ran.stdout).is_ok());
+    let info = json(&["trace", "info", &cut]);
+    assert_eq!(info["warnings"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn bad_drives_are_told_with_what_would_do() {
+    let bad = file("bad.toml", b"name = \"bad\"\nrpm = \"fast\"\n");
+    refused(&["drive", "show", "wd2501aaks"], 1, &["wd2501aaks", "wd2500aaks", "quantum-atlas-10k"]);
+    refused(&["drive", "show", &bad], 1, &["bad.toml", "line 2", "fast", "expected u32"]);
+    refused(&["drive", "show", "/nonexistent.toml"], 1, &["/nonexistent.toml", "No such file"]);
+    refused(&["drive", "show"], 2, &["NAME"]);
+    refused(&["lab", "compare", "--trace", SMALL, "--drive", "floppy"], 1, &["floppy", "wd2500aaks"]);
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_what_would() {
+    let wrong = |code, options: &[&str], words: &[&str]| {
+        refused(&[&["lab", "compare", "--trace", SMALL], options].concat(), code, words);
+    };
+    wrong(1, &["--bopt", "1TiB"], &["bopt: found 1 TiB", "expected 1 to", "wd2500aaks"]);
+    wrong(2, &["--bopt", "4 parsecs"], &["--bopt", "4 parsecs", "4GiB"]);
+    wrong(2, &["--bopt", "1000"], &["--bopt", "1000 bytes", "multiple of 512"]);
+    wrong(1, &["--over", "1GiB"], &["over: found 1 GiB", "at least", "the trace reaches"]);
+    wrong(1, &["--bopt-at", "99"], &["bopt-at", "99 sectors", "behind what clients see"]);
+    wrong(1, &["--drive", "quantum-atlas-10k"], &["svnserver2", "found requests up to", "at most sector"]);
+    wrong(1, &["--write-buffer", "1.5"], &["found 1.5", "0 to 1"]);
+    wrong(1, &["--background-share", "0"], &["background-share: found 0", "1 to 99"]);
+    wrong(1, &["--pace", "open", "--speed", "0"], &["speed: found 0", "above 0"]);
+    wrong(2, &["--speed", "2"], &["--speed", "expected --pace open"]);
+    wrong(2, &["--pace", "open", "--outstanding", "2"], &["--outstanding", "expected --pace closed"]);
+    wrong(2, &["--pace", "brisk"], &["brisk", "closed", "open"]);
+    wrong(2, &["--scheduler", "elevator"], &["elevator", "c-look"]);
+    wrong(2, &["--layer", "flash"], &["--layer", "flash", "borg"]);
+    wrong(2, &["--layer", "none"], &["--layer", "found none"]);
+    wrong(1, &["--report", "/nonexistent/a.html"], &["/nonexistent/a.html", "expected one"]);
+    refused(&["lab", "compare"], 2, &["--trace"]);
+    refused(&["lab", "run"], 2, &["--workload", "--trace"]);
+    refused(&["lab", "run", "--workload", "random", "--trace", SMALL], 2, &["cannot be used with"]);
+    refused(&["lab", "run", "--workload", "random", "--size", "1GiB"], 1, &["size: found", "32 MiB"]);
+    refused(&["lab", "run", "--trace", SMALL, "--page", "7"], 2, &["--events"]);
+    refused(&["lab", "run", "--trace", SMALL, "--events", "/nonexistent/e"], 1, &["/nonexistent/e"]);
+}
+
+#[test]
+fn the_same_command_gives_the_same_bytes() {
+    for arguments in [
+        &["trace", "info", SMALL][..],
+        &["trace", "stats", SMALL],
+        &["trace", "stats", SMALL, "--json"],
+        &["lab", "compare", "--trace", SMALL],
+        &["lab", "compare", "--trace", SMALL, "--json"],
+        &["lab", "run", "--workload", "random", "--requests", "500", "--reads", "50", "--json"],
+    ] {
+        assert_eq!(quietly(arguments), quietly(arguments), "{arguments:?}");
+    }
+    let seeded = |seed| quietly(&["lab", "run", "--workload", "random", "--requests", "500", "--seed", seed]);
+    assert_ne!(seeded("1"), seeded("2"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for arguments in [&["drive", "list"][..], &["trace", "stats", SMALL, "--json"], &["--help"]] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_seekless"))
+            .args(arguments)
+            .current_dir(folder())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(program.stdout.take());
+        let ended = program.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{arguments:?}");
+        assert!(ended.status.success(), "{arguments:?}: {}", ended.status);
+    }
+}

@@ -1,0 +1,150 @@
+//! What each command tells when all is well: the drives, the traces, the comparisons, the files it writes.
+
+mod common;
+
+use common::{SMALL, file, folder, json, quietly};
+
+#[test]
+fn both_drives_are_listed_and_shown() {
+    let list = quietly(&["drive", "list"]);
+    let all = json(&["drive", "list"]);
+    for (name, index) in [("quantum-atlas-10k", 0), ("wd2500aaks", 1)] {
+        assert!(list.contains(name), "{list}");
+        assert_eq!(all[index]["name"], name);
+        let shown = quietly(&["drive", "show", name]);
+        for word in ["source", "rpm", "sectors a track", "Seek curve", "head switch", "####"] {
+            assert!(shown.contains(word), "{word:?} is not in: {shown}");
+        }
+        assert!(json(&["drive", "show", name])["source"]["seek"].is_string());
+    }
+    assert_eq!(all[1]["capacity_bytes"], 250_059_350_016_u64);
+}
+
+#[test]
+fn a_drive_may_be_a_file() {
+    let text =
+        include_str!("../../../drives/wd2500aaks.toml").replace("name = \"wd2500aaks\"", "name = \"mine\"");
+    let mine = file("mine.toml", text.as_bytes());
+    assert!(quietly(&["drive", "show", &mine]).starts_with("mine: "));
+    let compared = json(&["lab", "compare", "--trace", SMALL, "--drive", &mine]);
+    assert_eq!(compared["settings"]["drive"], "mine");
+}
+
+#[test]
+fn a_trace_is_described() {
+    let text = quietly(&["trace", "info", SMALL]);
+    for word in ["blktrace", "records", "time span", "processes", "up to sector", "svnserver2.blktrace.1.xz"]
+    {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    let info = json(&["trace", "info", SMALL]);
+    let sum: u64 =
+        ["reads", "writes", "flushes", "discards"].iter().filter_map(|key| info[*key].as_u64()).sum();
+    assert_eq!(info["records"].as_u64(), Some(sum));
+    assert_eq!(info["files"].as_array().map(Vec::len), Some(2));
+    let files = [format!("{SMALL}.blktrace.0.xz"), format!("{SMALL}.blktrace.1.xz")];
+    assert_eq!(json(&["trace", "info", &files[0], &files[1]]), info);
+}
+
+#[test]
+fn a_workload_is_characterised_with_units() {
+    let text = quietly(&["trace", "stats", SMALL]);
+    for word in
+        ["GiB", "partial determinism", "top 20 %", "Processes", "Working sets", "Request sizes", "KiB"]
+    {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    let stats = json(&["trace", "stats", SMALL]);
+    for key in [
+        "requests",
+        "reads",
+        "writes",
+        "flushes",
+        "read_gib_total",
+        "read_gib_unique",
+        "write_gib_total",
+        "write_gib_unique",
+        "total_gib_unique",
+        "top20_share_pct",
+        "nonsequential_pct",
+        "partial_determinism_pct",
+        "partial_determinism_per_process_pct",
+        "seconds",
+        "accessed_pages",
+        "processes",
+    ] {
+        assert!(stats[key].is_number(), "{key}");
+    }
+}
+
+#[test]
+fn a_comparison_is_told_and_reported() {
+    let compare = ["lab", "compare", "--trace", SMALL, "--reconfigure", "2", "--bopt", "256MiB"];
+    let text = quietly(&compare);
+    for word in
+        ["vanilla", "borg", "rotation", "between reconfigurations", "net", "foreground", "N1", "incoming"]
+    {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    let compared = json(&compare);
+    assert_eq!(compared["variants"][0]["name"], "vanilla");
+    assert_eq!(compared["settings"]["bopt_bytes"], 256 << 20);
+    assert!(compared["net_reduction_pct"].is_number());
+    let report = folder().join("a comparison.report.html");
+    let ran = common::seekless(&[&compare[..], &["--report", report.to_str().unwrap()]].concat());
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, text.as_str()), "{}", ran.stderr);
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.contains("seekless lab compare --trace") && html.contains("--bopt 256MiB"));
+}
+
+#[test]
+fn a_place_is_a_sector_or_a_size() {
+    let at = |place: &str| {
+        let options = ["lab", "compare", "--trace", SMALL, "--bopt-at", place, "--bopt", "64MiB"];
+        json(&options)["settings"]["bopt_at_sector"].clone()
+    };
+    assert_eq!(at("20GiB"), 41_943_040);
+    assert_eq!(at("41943040"), 41_943_040);
+}
+
+#[test]
+fn one_variant_runs_and_tells_its_events() {
+    let events = folder().join("events");
+    let run = ["lab", "run", "--trace", SMALL, "--events", events.to_str().unwrap()];
+    let variant = json(&run);
+    assert_eq!(variant["name"], "borg");
+    let all = std::fs::read_to_string(&events).unwrap();
+    let absorbed = all.lines().find(|line| line.contains(" borg absorbed: sectors ")).expect("a write");
+    let sector = absorbed.split("sectors ").nth(1).unwrap().split("..").next().unwrap();
+    let page = sector.parse::<u64>().unwrap() / 8;
+    assert_eq!(
+        json(&[&run[..], &["--page", &page.to_string()]].concat()),
+        variant,
+        "listening changes nothing"
+    );
+    let some = std::fs::read_to_string(&events).unwrap();
+    assert!(some.lines().any(|line| line == absorbed), "{absorbed}");
+    assert!(some.lines().count() < all.lines().count() / 10);
+    let bare = json(&["lab", "run", "--trace", SMALL, "--layer", "none"]);
+    assert_eq!(bare["served_from_bopt_pct"], 0.0);
+}
+
+#[test]
+fn a_random_load_runs() {
+    let run =
+        ["lab", "run", "--workload", "random", "--layer", "none", "--outstanding", "1", "--requests", "400"];
+    let text = quietly(&run);
+    assert!(text.contains("mean response") && text.contains("400 requests of 4 KiB, 100 % reads"), "{text}");
+    let outcome = json(&run);
+    assert_eq!(outcome["requests"], 400);
+    assert!(outcome["requests_per_s"].is_number());
+}
+
+#[test]
+fn the_demo_finds_its_trace_and_writes_its_report() {
+    let text = quietly(&["demo", "--report", "demo.report.html"]);
+    for word in ["requests", "partial determinism", "vanilla", "net", "Report: demo.report.html"] {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    assert!(std::fs::read_to_string(folder().join("demo.report.html")).unwrap().contains("seekless demo"));
+}
