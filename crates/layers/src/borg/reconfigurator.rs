@@ -28,9 +28,9 @@ use super::map::Slot;
 use super::planner::{Plan, plan};
 use super::{Borg, did};
 
-/// Pages that move together: enough that a batch's reads cross the disk in one sweep, little
-/// enough to keep in memory (32 MiB).
-const BATCH: usize = 8_192;
+/// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer
+/// together on the disk is what a batch reads: with a quarter of it copying took a fifth longer.
+const BATCH: usize = 16_384;
 
 /// Pages that are copied by one request (4 MiB): a foreground request may have to wait for it.
 const LARGEST_COPY: u64 = 1_024;
