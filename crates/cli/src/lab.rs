@@ -9,9 +9,10 @@ use std::rc::Rc;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use seekless_lab::outcome::Comparison;
-use seekless_lab::{EventSink, RandomLoad, compare, event_lines, run_random, run_trace};
+use seekless_lab::{EventSink, Pace, RandomLoad, compare, event_lines, run_random, run_trace};
 use seekless_trace::{Stats, StatsOptions, Trace};
 
+use crate::Usage;
 use crate::comparison;
 use crate::output;
 use crate::progress::Progress;
@@ -147,7 +148,14 @@ fn command_line() -> String {
 }
 
 fn run_one(arguments: &Run) -> anyhow::Result<()> {
-    let experiment = arguments.setup.experiment()?;
+    let mut experiment = arguments.setup.experiment()?;
+    if arguments.load.trace.is_empty() {
+        if !matches!(experiment.pace, Pace::Closed { .. }) {
+            return Err(Usage("--pace: found open with a random load, expected closed".into()).into());
+        }
+        // A random load has nothing to learn from.
+        experiment.reconfigure = 0;
+    }
     let trace = if arguments.load.trace.is_empty() { None } else { Some(load(&arguments.load.trace)?) };
     let events = arguments.events.as_deref().map(EventFile::create).transpose()?;
     let sink = events.as_ref().map(|events| events.sink(arguments.page));

@@ -16,7 +16,7 @@ pub fn text(stats: &Stats) -> String {
         out.extend(["\nProcesses, by requests\n", &processes(stats, usize::MAX)]);
     }
     if !stats.working_sets.is_empty() {
-        out.extend(["\nWorking sets: pages of an interval that were also in the first one, and in the last one before\n", &working_sets(stats)]);
+        out.extend(["\nWorking sets of intervals of equally many requests: pages, and those that the first and the\nprevious interval had too; the same of the 20 % accessed most\n", &working_sets(stats)]);
     }
     if !stats.request_sizes.is_empty() {
         out.extend(["\nRequest sizes\n", &request_sizes(stats)]);
@@ -127,11 +127,11 @@ fn working_sets(stats: &Stats) -> String {
     let mut table = Table::new(&[
         ">from request",
         ">pages",
-        ">in the first",
-        ">in the last",
+        ">in first",
+        ">in previous",
         ">top 20 %",
-        ">in the first",
-        ">in the last",
+        ">in first",
+        ">in previous",
     ]);
     for set in &stats.working_sets {
         table.row([

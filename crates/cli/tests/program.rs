@@ -94,7 +94,7 @@ fn what_does_not_fit_is_told_with_what_would() {
     wrong(1, &["--drive", "quantum-atlas-10k"], &["svnserver2", "found requests up to", "at most sector"]);
     wrong(1, &["--write-buffer", "1.5"], &["found 1.5", "0 to 1"]);
     wrong(1, &["--background-share", "0"], &["background-share: found 0", "1 to 99"]);
-    wrong(1, &["--pace", "open", "--speed", "0"], &["speed: found 0", "above 0"]);
+    wrong(2, &["--pace", "open", "--speed", "0"], &["--speed", "found '0'", "0.001 to"]);
     wrong(2, &["--speed", "2"], &["--speed", "expected --pace open"]);
     wrong(2, &["--pace", "open", "--outstanding", "2"], &["--outstanding", "expected --pace closed"]);
     wrong(2, &["--pace", "brisk"], &["brisk", "closed", "open"]);
@@ -106,6 +106,7 @@ fn what_does_not_fit_is_told_with_what_would() {
     refused(&["lab", "run"], 2, &["--workload", "--trace"]);
     refused(&["lab", "run", "--workload", "random", "--trace", SMALL], 2, &["cannot be used with"]);
     refused(&["lab", "run", "--workload", "random", "--size", "1GiB"], 1, &["size: found", "32 MiB"]);
+    refused(&["lab", "run", "--workload", "random", "--pace", "open"], 2, &["--pace", "expected closed"]);
     refused(&["lab", "run", "--trace", SMALL, "--page", "7"], 2, &["--events"]);
     refused(&["lab", "run", "--trace", SMALL, "--events", "/nonexistent/e"], 1, &["/nonexistent/e"]);
 }
