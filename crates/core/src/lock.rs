@@ -2,8 +2,10 @@
 //!
 //! Invariants: a lock is granted when no earlier overlapping one conflicts with it, held or
 //! waiting; so it is fair, and readers share. Locks are taken once a layer for the whole request;
-//! who needs several takes them in ascending order, so no circle of waiters can form. A waiter
-//! promotes everybody it waits for to its own class, with all that their tickets reach.
+//! who needs several takes its places in all lines at once ([`lock_all`]). So everybody waits for
+//! earlier arrivals only, and no circle of waiters can form. (Taking several one after the other, in
+//! ascending order, is not enough where a request locks a range: it may stand in line for both ends.)
+//! A waiter promotes everybody it waits for to its own class, with all that their tickets reach.
 //!
 //! Fault model: a waiter may be dropped at any time; it leaves as if it had been granted and released.
 
@@ -35,6 +37,8 @@ struct Table {
     /// By start and arrival.
     entries: BTreeMap<(u64, u64), Entry>,
     arrivals: u64,
+    /// Entries that are not granted: without any, nobody needs to be told that one leaves.
+    waiting: usize,
     /// No entry is or was longer: how far before a range an overlapping one can start.
     longest: u64,
 }
@@ -63,6 +67,7 @@ impl Table {
         let (start, end) = (at.start.0, at.end().0);
         let conflicts = self.overlapping(start, end).filter(|(_, other)| conflict(mode, other.mode)).count();
         self.longest = self.longest.max(at.sectors);
+        self.waiting += usize::from(conflicts > 0);
         self.arrivals += 1;
         let key = (start, self.arrivals);
         self.entries
@@ -92,14 +97,21 @@ impl Table {
 
     fn leave(&mut self, key: (u64, u64)) {
         let Some(gone) = self.entries.remove(&key) else { return };
+        self.waiting -= usize::from(gone.waits_for > 0);
+        if self.waiting == 0 {
+            return;
+        }
+        let mut granted = 0;
         for (other, entry) in self.overlapping(key.0, gone.end) {
             if other.1 > key.1 && conflict(gone.mode, entry.mode) {
                 entry.waits_for -= 1;
                 if entry.waits_for == 0 {
+                    granted += 1;
                     entry.waker.take().into_iter().for_each(Waker::wake);
                 }
             }
         }
+        self.waiting -= granted;
     }
 }
 
@@ -158,6 +170,17 @@ impl Future for Locking {
             }
         }
     }
+}
+
+/// Waits for several locks, whose places in line were taken with nothing in between.
+pub async fn lock_all(places: impl Iterator<Item = Locking>) -> Vec<Guard> {
+    // All places are taken before the first wait.
+    let places: Vec<Locking> = places.collect();
+    let mut guards = Vec::with_capacity(places.len());
+    for place in places {
+        guards.push(place.await);
+    }
+    guards
 }
 
 /// A held range, let go when dropped.
@@ -262,6 +285,27 @@ mod tests {
                 drop(first);
                 drop(second.await);
                 reader.await;
+            })
+            .unwrap();
+    }
+
+    /// A range over both of a pair's ends arrives while the pair waits for its second one.
+    #[test]
+    fn several_locks_and_a_range_over_them_do_not_deadlock() {
+        let locks = RangeLocks::new();
+        Runtime::new(1)
+            .run(async {
+                let lock = |start, sectors| {
+                    locks.lock(Extent::new(start, sectors), Mode::Exclusive, Class::Foreground, None)
+                };
+                let first = lock(35, 10).await;
+                let pair = spawn(lock_all([lock(10, 10), lock(30, 10)].into_iter()));
+                sleep(Nanos(1)).await;
+                let over = spawn(lock(15, 20));
+                sleep(Nanos(1)).await;
+                drop(first);
+                drop(pair.await);
+                drop(over.await);
             })
             .unwrap();
     }

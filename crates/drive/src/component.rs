@@ -146,7 +146,7 @@ impl BlockDevice for Disk {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(async move { self.shared.queue.submit(Op::Read, at, into, how).await })
+        Box::pin(self.shared.queue.submit(Op::Read, at, into, how))
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {

@@ -103,7 +103,7 @@ pub struct Command {
     pub class: Class,
     /// Whom it is for, in order of address.
     pub sharers: Vec<Sharer>,
-    /// How many requests wait besides.
+    /// How many foreground requests wait besides.
     pub waiting: usize,
     /// Whether its first request was in line while the command before was carried out.
     pub queued: bool,
@@ -128,11 +128,19 @@ impl Queue {
     /// An empty queue of the device numbered `device` in the event log; `holder` is what tickets
     /// are told to reach it by, and forwards to it.
     pub fn new(device: u32, options: QueueOptions, holder: Weak<dyn TicketHolder>) -> Queue {
-        Queue { device, scheduler: options.policy.scheduler(), options, inner: RefCell::default(), holder }
+        let scheduler = options.policy.scheduler();
+        let waiting = std::array::from_fn(|_| Waiting::new(&*scheduler));
+        let inner = RefCell::new(Inner { waiting, ..Inner::default() });
+        Queue { device, scheduler, options, inner, holder }
     }
 
-    /// Puts a request in line, and waits for its answer: the buffer it came with.
+    /// A request, and its answer to come: the buffer it came with. It is put in line when it is
+    /// first polled.
     pub fn submit(&self, op: Op, at: Extent, buffer: Buffer, how: Hints) -> Answer<'_> {
+        Answer { queue: self, state: AnswerState::Unsent(op, at, buffer, how) }
+    }
+
+    fn enter(&self, op: Op, at: Extent, buffer: Buffer, how: Hints, waker: Waker) -> Slot {
         let mut inner = self.inner.borrow_mut();
         inner.arrivals += 1;
         let arrival = inner.arrivals;
@@ -140,7 +148,8 @@ impl Queue {
         let ticket = how.ticket.clone();
         runtime::event(&Event::Request { device: self.device, id: arrival, op, extent: at, class });
         let state = State::Waiting;
-        let entry = Entry { op, at, how, class, buffer, arrival, state, waker: None, abandoned: false };
+        let waker = Some(waker);
+        let entry = Entry { op, at, how, class, buffer, arrival, state, waker, abandoned: false };
         let slot = inner.entries.insert(entry);
         inner.in_line += 1;
         if op == Op::Flush {
@@ -158,7 +167,7 @@ impl Queue {
                 self.abort(slot);
             }
         }
-        Answer { queue: self, slot }
+        slot
     }
 
     /// Waits until a command is to be carried out, and describes it in `command`.
@@ -308,7 +317,7 @@ impl Inner {
         command.op = first.op;
         command.class = first.class;
         command.at = Extent { start: first.at.start, sectors: last.at.end().0 - first.at.start.0 };
-        command.waiting = self.in_line;
+        command.waiting = self.waiting[..=Class::Foreground as usize].iter().map(Waiting::len).sum();
         command.queued = command.slots.iter().any(|&slot| self.entries[slot].arrival <= self.arrived_before);
         if command.op != Op::Flush {
             self.head = command.at.end();
@@ -354,23 +363,38 @@ impl Inner {
 /// An answer to come.
 pub struct Answer<'a> {
     queue: &'a Queue,
-    slot: Slot,
+    state: AnswerState,
 }
 
-/// The slot of an answer that was taken.
-const TAKEN: Slot = Slot::MAX;
+enum AnswerState {
+    Unsent(Op, Extent, Buffer, Hints),
+    InLine(Slot),
+    Taken,
+}
 
 impl Future for Answer<'_> {
     type Output = Result<Buffer, IoError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let queue = self.queue;
+        let slot = match self.state {
+            AnswerState::InLine(slot) => slot,
+            AnswerState::Taken => return Poll::Pending,
+            AnswerState::Unsent(..) => {
+                let unsent = std::mem::replace(&mut self.state, AnswerState::Taken);
+                if let AnswerState::Unsent(op, at, buffer, how) = unsent {
+                    let slot = queue.enter(op, at, buffer, how, context.waker().clone());
+                    self.state = AnswerState::InLine(slot);
+                }
+                return Poll::Pending;
+            }
+        };
         let mut inner = queue.inner.borrow_mut();
-        let entry = &mut inner.entries[self.slot];
+        let entry = &mut inner.entries[slot];
         if let State::Done(result) = &mut entry.state {
             let result = std::mem::replace(result, Ok(Buffer::default()));
-            inner.entries.remove(self.slot);
-            self.slot = TAKEN;
+            inner.entries.remove(slot);
+            self.state = AnswerState::Taken;
             return Poll::Ready(result);
         }
         match &mut entry.waker {
@@ -383,14 +407,12 @@ impl Future for Answer<'_> {
 
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
-        if self.slot == TAKEN {
-            return;
-        }
+        let AnswerState::InLine(slot) = self.state else { return };
         let Ok(mut inner) = self.queue.inner.try_borrow_mut() else { return };
-        if matches!(inner.entries[self.slot].state, State::Done(_)) {
-            inner.entries.remove(self.slot);
+        if matches!(inner.entries[slot].state, State::Done(_)) {
+            inner.entries.remove(slot);
         } else {
-            inner.entries[self.slot].abandoned = true;
+            inner.entries[slot].abandoned = true;
         }
     }
 }

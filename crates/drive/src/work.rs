@@ -29,7 +29,7 @@ pub struct Work {
     pub blocks_read: u64,
     /// 512-byte blocks written.
     pub blocks_written: u64,
-    /// Requests waiting or in service, times the time they did: divide by the busy time.
+    /// Foreground requests waiting or in service, times the time they did: divide by the busy time.
     pub queued: u128,
     /// Seeks by distance: bin b counts those of 2^(b-1) < cylinders <= 2^b.
     pub by_distance: [u64; 32],
@@ -98,7 +98,7 @@ impl Ledger {
         &mut self.0[index]
     }
 
-    /// A command for `sharers` took `took`, with `waiting` requests waiting besides. Each sharer
+    /// A command for `sharers` took `took`, with `waiting` foreground requests waiting besides. Each sharer
     /// pays by its sectors; the first pays the arm's move and the remainder.
     pub fn charge(&mut self, op: Op, took: &Access, sharers: &[Sharer], waiting: usize) {
         let Some(first) = sharers.first() else { return };
@@ -124,7 +124,8 @@ impl Ledger {
         self.pay(op, &left, first);
         let work = self.entry(first.account);
         work.commands += 1;
-        work.queued += u128::from(took.total().0) * (waiting + sharers.len()) as u128;
+        let served = sharers.iter().filter(|sharer| sharer.class <= Class::Foreground).count();
+        work.queued += u128::from(took.total().0) * (waiting + served) as u128;
         if took.distance > 0 {
             work.seeks += 1;
             work.cylinders += took.distance;

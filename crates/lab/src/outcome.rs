@@ -106,7 +106,7 @@ pub struct Variant {
     pub foreground_reduction_pct: f64,
     /// Requests that arrived while a reconfiguration ran, in per cent of all.
     pub reconfiguring_requests_pct: f64,
-    /// Requests waiting or in service at the drive, averaged over its busy time.
+    /// Foreground requests waiting or in service at the drive, averaged over its busy time.
     pub mean_queue: f64,
     /// Requests per media access: 1 is no merging.
     pub merge_ratio: f64,

@@ -114,14 +114,17 @@ impl Runtime {
         let waker = Waker::from(woken.clone());
         let mut context = std::task::Context::from_waker(&waker);
         woken.set(true);
+        let mut batch = VecDeque::new();
         loop {
             if woken.set(false) {
                 if let Poll::Ready(result) = main.as_mut().poll(&mut context) {
                     return Ok(result);
                 }
             }
-            while let Some(task) = self.world.next_ready() {
-                task.run();
+            while self.world.take_ready(&mut batch) {
+                for task in batch.drain(..) {
+                    task.run();
+                }
             }
             if !woken.get() && !self.world.advance() {
                 return Err(Stalled { at: self.world.now.get() });
@@ -151,8 +154,9 @@ impl Drop for Runtime {
         let _entered = Entered::enter(&self.world);
         self.world.timers.borrow_mut().clear();
         self.world.quiet.borrow_mut().clear();
-        while let Some(task) = self.world.next_ready() {
-            drop(task);
+        let mut batch = VecDeque::new();
+        while self.world.take_ready(&mut batch) {
+            batch.clear();
         }
     }
 }
@@ -182,19 +186,22 @@ impl std::task::Wake for MainWoken {
 }
 
 impl World {
-    fn next_ready(&self) -> Option<Runnable> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    /// Swaps all tasks that can run for an empty `batch`; false if there is none.
+    fn take_ready(&self, batch: &mut VecDeque<Runnable>) -> bool {
+        std::mem::swap(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner), batch);
+        !batch.is_empty()
     }
 
     /// Wakes what comes next: a timer of this instant, else those that wait for quiet, else the
     /// next instant's first timer. False if nothing ever will.
     fn advance(&self) -> bool {
         let now = self.now.get();
-        let next = self.timers.borrow().next_at();
+        let next = self.timers.borrow_mut().next_at();
         if next.is_none_or(|at| at > now) {
-            let quiet = std::mem::take(&mut *self.quiet.borrow_mut());
+            // Waking only puts tasks in line, so that the list can stay borrowed and keep its memory.
+            let mut quiet = self.quiet.borrow_mut();
             if !quiet.is_empty() {
-                quiet.into_iter().for_each(Waker::wake);
+                quiet.drain(..).for_each(Waker::wake);
                 return true;
             }
         }

@@ -111,6 +111,23 @@ fn a_dropped_task_and_its_sleep_are_forgotten() {
 }
 
 #[test]
+fn a_dropped_sleep_does_not_come_before_quiet() {
+    let runtime = Runtime::new(1);
+    runtime
+        .run(async {
+            let task = spawn(sleep(Nanos(10)));
+            spawn(async { sleep(Nanos(20)).await }).detach();
+            sleep(Nanos(10)).await;
+            let other = spawn(sleep(Nanos(0)));
+            drop(task);
+            drop(other);
+            quiet().await;
+            assert_eq!(now(), Nanos(10));
+        })
+        .unwrap();
+}
+
+#[test]
 fn offloaded_work_arrives_when_its_cost_says() {
     let runtime = Runtime::new(1);
     let sum = runtime.run(async { offload(|| (1..=100_u64).sum::<u64>(), |sum| Nanos(*sum)).await }).unwrap();

@@ -34,19 +34,22 @@ impl Timers {
         self.waiting.get(slot).is_some_and(|(waiting, _)| *waiting == sequence)
     }
 
-    /// When the next timer is due.
-    pub fn next_at(&self) -> Option<Nanos> {
-        self.heap.peek().map(|Reverse((at, ..))| *at)
+    /// When the next timer that somebody still waits for is due.
+    pub fn next_at(&mut self) -> Option<Nanos> {
+        while let Some(&Reverse((at, sequence, slot))) = self.heap.peek() {
+            if self.is_set(sequence, slot) {
+                return Some(at);
+            }
+            self.heap.pop();
+        }
+        None
     }
 
     /// Takes the next timer that somebody still waits for.
     pub fn pop(&mut self) -> Option<(Nanos, u64, Waker)> {
-        while let Some(Reverse((at, sequence, slot))) = self.heap.pop() {
-            if self.is_set(sequence, slot) {
-                return Some((at, sequence, self.waiting.remove(slot).1));
-            }
-        }
-        None
+        self.next_at()?;
+        let Reverse((at, sequence, slot)) = self.heap.pop()?;
+        Some((at, sequence, self.waiting.remove(slot).1))
     }
 
     /// Forgets all of them.

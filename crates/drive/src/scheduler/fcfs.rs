@@ -12,6 +12,10 @@ impl Scheduler for Fcfs {
         "fcfs"
     }
 
+    fn by_arrival(&self) -> bool {
+        true
+    }
+
     fn next(&self, waiting: &Waiting, _head: Lba) -> Option<Slot> {
         waiting.oldest()
     }

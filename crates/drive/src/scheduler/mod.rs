@@ -14,34 +14,50 @@ pub use fcfs::Fcfs;
 /// A request in line: its number in the queue.
 pub type Slot = usize;
 
-/// The requests of one class that wait, in both orders that schedulers ask for.
+/// The requests of one class that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
     by_address: BTreeSet<(Lba, u64, Slot)>,
-    by_arrival: BTreeSet<(u64, Slot)>,
+    /// Kept only for a scheduler that asks for it.
+    by_arrival: Option<BTreeSet<(u64, Slot)>>,
 }
 
 impl Waiting {
+    /// None, for this scheduler.
+    pub fn new(scheduler: &dyn Scheduler) -> Waiting {
+        let by_arrival = scheduler.by_arrival().then(BTreeSet::new);
+        Waiting { by_address: BTreeSet::new(), by_arrival }
+    }
+
     /// A request starts to wait.
     pub fn add(&mut self, start: Lba, arrival: u64, slot: Slot) {
         self.by_address.insert((start, arrival, slot));
-        self.by_arrival.insert((arrival, slot));
+        if let Some(by_arrival) = &mut self.by_arrival {
+            by_arrival.insert((arrival, slot));
+        }
     }
 
     /// A request waits no more.
     pub fn remove(&mut self, start: Lba, arrival: u64, slot: Slot) {
         self.by_address.remove(&(start, arrival, slot));
-        self.by_arrival.remove(&(arrival, slot));
+        if let Some(by_arrival) = &mut self.by_arrival {
+            by_arrival.remove(&(arrival, slot));
+        }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.by_address.len()
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
-        self.by_arrival.is_empty()
+        self.by_address.is_empty()
     }
 
     /// The one that waits longest.
     pub fn oldest(&self) -> Option<Slot> {
-        self.by_arrival.first().map(|&(_, slot)| slot)
+        self.by_arrival.as_ref()?.first().map(|&(_, slot)| slot)
     }
 
     /// Those from `from` on, by address.
@@ -59,6 +75,11 @@ impl Waiting {
 pub trait Scheduler {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
+
+    /// Whether it asks for the order of arrival.
+    fn by_arrival(&self) -> bool {
+        false
+    }
 
     /// The next one, with the head behind sector `head`. `None` only if none waits.
     fn next(&self, waiting: &Waiting, head: Lba) -> Option<Slot>;

@@ -138,7 +138,10 @@ mod tests {
 
     /// One-page vertices 0..count, far apart.
     fn graph(count: u32, edges: &[(u32, u32, u32)]) -> Graph {
-        Graph::new((0..count).map(|v| Vertex { start: v * 10, pages: 1, read: true }).collect(), edges.to_vec())
+        Graph::new(
+            (0..count).map(|v| Vertex { start: v * 10, pages: 1, read: true }).collect(),
+            edges.to_vec(),
+        )
     }
 
     fn order(graph: &Graph, threshold: u32, capacity: u64) -> Vec<u32> {

@@ -16,7 +16,7 @@
 
 use futures_util::future::join_all;
 use rustc_hash::{FxHashMap, FxHashSet};
-use seekless_core::lock::Guard;
+use seekless_core::lock::{Guard, lock_all};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, Nanos, PAGE_SECTORS,
     Ticket, runtime,
@@ -81,9 +81,7 @@ impl Borg {
         let plan = self.make_plan(&mut report).await;
         let targets = self.targets(&plan);
         let old_maps = self.state.borrow_mut().log.maps();
-        report
-            .stage("outgoing", mover.outgoing(&self.leaving(&targets)))
-            .await?;
+        report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
         self.redescribe(old_maps, &mover.how).await?;
@@ -109,11 +107,17 @@ impl Borg {
         let state = self.state.borrow();
         let unplanned = state.map.iter().filter(|(_, page, _)| !targets.contains_key(page));
         let (logged, cached): (Vec<_>, Vec<_>) = unplanned.partition(|(slot, _, _)| state.log.holds(*slot));
-        let relocated = state.map.iter().filter(|(slot, page, _)| state.log.holds(*slot) && targets.contains_key(page));
+        let relocated =
+            state.map.iter().filter(|(slot, page, _)| state.log.holds(*slot) && targets.contains_key(page));
         let free = state.log.free() + relocated.count();
         let surplus = (self.division.write_buffer as usize / 2).saturating_sub(free);
-        let oldest = state.log.oldest_first(logged.iter().map(|(slot, _, _)| *slot)).into_iter().take(surplus);
-        cached.iter().map(|(_, page, _)| *page).chain(oldest.filter_map(|slot| state.map.page_at(slot))).collect()
+        let oldest =
+            state.log.oldest_first(logged.iter().map(|(slot, _, _)| *slot)).into_iter().take(surplus);
+        cached
+            .iter()
+            .map(|(_, page, _)| *page)
+            .chain(oldest.filter_map(|slot| state.map.page_at(slot)))
+            .collect()
     }
 
     /// The slot that each planned page is to have. What is in the read cache stays where it is; the
@@ -341,13 +345,11 @@ impl<'a> Mover<'a> {
         self.borg.state.borrow_mut().watched = pages.iter().map(|page| (*page, false)).collect();
     }
 
-    /// Locks the watched pages, in ascending order as everybody does.
+    /// Locks the watched pages.
     async fn lock_untouched(&self, pages: &[u64]) -> Locked {
-        let (ticket, mut guards) = (Ticket::new(), Vec::new());
-        for run in contiguous(pages.iter().copied(), u64::MAX) {
-            let lock = self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
-            guards.push(lock.await);
-        }
+        let ticket = Ticket::new();
+        let lock = |run| self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
+        let guards = lock_all(contiguous(pages.iter().copied(), u64::MAX).into_iter().map(lock)).await;
         let watched = std::mem::take(&mut self.borg.state.borrow_mut().watched);
         let untouched = pages.iter().copied().filter(|page| watched.get(page) == Some(&false)).collect();
         Locked { untouched, ticket, _guards: guards }

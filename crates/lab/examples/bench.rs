@@ -1,0 +1,129 @@
+//! Speed of the path that every request takes: CPU seconds and allocations, each against a bound
+//! from the same run. Rounds are interleaved, the figures are medians; run it by `make bench`.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::{self, Rng, Runtime};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, Nanos, Op, Slice};
+use seekless_drive::disk::Drive;
+use seekless_drive::{Disk, QueueOptions, Spec, spec};
+use seekless_layers::Borg;
+use seekless_layers::borg::Options;
+
+const REQUESTS: u64 = 400_000;
+const OUTSTANDING: u64 = 8;
+const ROUNDS: usize = 7;
+const OVER: u64 = 100 << 21;
+
+/// What is measured: a name, and a run of so many requests.
+type Case = (&'static str, fn(&Spec, u64));
+
+const CASES: [Case; 4] = [
+    ("drive arithmetic alone (the bound)", arithmetic),
+    ("one component: a simulated disk", component),
+    ("one component and one layer: BORG, nothing mapped", layer),
+    ("the same with half of the pages mapped", mapped),
+];
+
+fn main() {
+    let spec = spec::find("wd2500aaks").expect("the drive ships");
+    let mut seconds = vec![Vec::new(); CASES.len()];
+    for _ in 0..ROUNDS {
+        for (case, (_, run)) in CASES.iter().enumerate() {
+            let before = cpu_seconds();
+            run(&spec, REQUESTS);
+            seconds[case].push(cpu_seconds() - before);
+        }
+    }
+    println!(
+        "{REQUESTS} random 4 KiB reads, {OUTSTANDING} outstanding; medians of {ROUNDS} interleaved rounds"
+    );
+    println!("{:<52} {:>12} {:>8} {:>12}", "", "requests/s", "ratio", "allocations");
+    let median = |times: &[f64]| {
+        let mut times = times.to_vec();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let bound = median(&seconds[0]);
+    for (times, (name, run)) in seconds.iter().zip(CASES) {
+        let time = median(times);
+        // What building the world costs cancels out between two runs of different length.
+        let allocations = |requests| allocation_counter::measure(|| run(&spec, requests)).count_total as f64;
+        let each = (allocations(40_000) - allocations(20_000)) / 20_000.0;
+        println!("{name:<52} {:>12.0} {:>8.2} {each:>12.2}", REQUESTS as f64 / time, time / bound);
+    }
+}
+
+/// Time that this thread was on a processor.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+}
+
+fn somewhere(rng: &mut Rng) -> Extent {
+    Extent::of_pages(rng.below(OVER / 8), 1)
+}
+
+fn arithmetic(spec: &Spec, requests: u64) {
+    let (mut drive, mut rng, mut now) = (Drive::new(spec), Rng::seeded(1), Nanos(0));
+    for _ in 0..requests {
+        now += drive.serve(Op::Read, somewhere(&mut rng), now, true).total();
+    }
+    assert!(now > Nanos(0));
+}
+
+fn component(spec: &Spec, requests: u64) {
+    Runtime::new(1)
+        .run(async {
+            let disk = Rc::new(Disk::new(0, spec, QueueOptions::default()));
+            clients(disk, requests).await;
+        })
+        .expect("it does not stall");
+}
+
+fn layer(spec: &Spec, requests: u64) {
+    borg(spec, requests, 0);
+}
+
+fn mapped(spec: &Spec, requests: u64) {
+    borg(spec, requests, 20_000);
+}
+
+fn borg(spec: &Spec, requests: u64, written: u64) {
+    Runtime::new(1)
+        .run(async {
+            let disk = Rc::new(Disk::new(0, spec, QueueOptions::default()));
+            let slice = |start, sectors| {
+                Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).expect("it fits"))
+            };
+            let borg = Borg::new(slice(0, OVER), slice(OVER, 1 << 21), Options::default()).expect("it fits");
+            let borg = Rc::new(borg.timing_only());
+            for page in 0..written {
+                let at = Extent::of_pages(page * (OVER / 8 / written.max(1)), 1);
+                borg.write(at, Buffer::hollow_sectors(8), Hints::default()).await.expect("written");
+            }
+            clients(borg, requests - written).await;
+        })
+        .expect("it does not stall");
+}
+
+async fn clients(device: Rc<dyn BlockDevice>, requests: u64) {
+    let tasks: Vec<_> = (0..OUTSTANDING)
+        .map(|_| {
+            let device = device.clone();
+            runtime::spawn(async move {
+                let mut rng = runtime::rng("client");
+                for _ in 0..requests / OUTSTANDING {
+                    let at = somewhere(&mut rng);
+                    device
+                        .read(at, Buffer::hollow_sectors(at.sectors), Hints::default())
+                        .await
+                        .expect("read");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+}
