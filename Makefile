@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check format lint tidy bench soak toolchain toolchain-check
+.PHONY: help build demo test check format lint tidy agree bench soak toolchain toolchain-check
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -26,6 +26,7 @@ check: toolchain-check ## all that must hold: format, lints, tests, house rules,
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory demo
+	@$(MAKE) --no-print-directory agree
 	@echo "check: all of it holds"
 
 format: ## is every file as rustfmt writes it?
@@ -37,8 +38,16 @@ lint: ## clippy, warnings as errors
 tidy: toolchain ## the house rules and the licences of what is used
 	cargo test --locked -p seekless-tidy
 
+agree: build ## do a debug and a release build give the same bytes?
+	cargo build --locked -p seekless
+	@for build in debug release; do \
+		"$(CARGO_TARGET_DIR)/$$build/seekless" lab compare --trace data/svnserver2 --json > "$(CARGO_TARGET_DIR)/$$build.json" || exit 1; \
+	done
+	cmp "$(CARGO_TARGET_DIR)/debug.json" "$(CARGO_TARGET_DIR)/release.json"
+
 bench: toolchain ## measure speed
-	cargo run --release --locked -p seekless-lab --example bench
+	cargo build --release --locked -p seekless-lab --example bench
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
 
 soak: toolchain ## the property tests, 20,000 cases each
 	PROPTEST_CASES=20000 cargo test --workspace --locked

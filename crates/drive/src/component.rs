@@ -3,27 +3,25 @@
 //! It keeps the real bytes that are written to it, and gives zeroes where none were; hollow writes
 //! leave no bytes behind. Fault model: none of its own; faults are layers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use seekless_core::device::{LARGEST_REQUEST_SECTORS, io};
 use seekless_core::request::TicketHolder;
-use seekless_core::runtime::{self, Task};
+use seekless_core::runtime::{self, Agent};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, Op, SECTOR_BYTES, Zeroes,
 };
 
 use crate::disk::Drive;
-use crate::queue::{Command, Queue, QueueOptions};
+use crate::queue::{Command, Device, Queue, QueueOptions};
 use crate::spec::Spec;
 use crate::work::{Ledger, Work};
 
 /// A simulated disk drive.
 pub struct Disk {
     shared: Rc<Shared>,
-    /// Carries out commands until the disk is dropped.
-    _arm: Task<()>,
 }
 
 struct Shared {
@@ -31,6 +29,9 @@ struct Shared {
     drive: RefCell<Drive>,
     ledger: RefCell<Ledger>,
     content: RefCell<Content>,
+    command: RefCell<Command>,
+    /// What the command under way takes; `None` between commands.
+    busy: Cell<Option<Nanos>>,
 }
 
 /// Sectors that hold real bytes.
@@ -47,20 +48,17 @@ impl TicketHolder for Shared {
 }
 
 impl Disk {
-    /// A disk of this kind, at rest, in the world that the caller runs in; `device` is its number
-    /// in the event log.
+    /// A disk of this kind, at rest; `device` is its number in the event log.
     pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
         let shared = Rc::new_cyclic(|me: &Weak<Shared>| Shared {
             queue: Queue::new(device, options, me.clone()),
             drive: RefCell::new(Drive::new(spec)),
             ledger: RefCell::default(),
             content: RefCell::default(),
+            command: RefCell::default(),
+            busy: Cell::new(None),
         });
-        let arm = runtime::spawn({
-            let shared = shared.clone();
-            async move { shared.work().await }
-        });
-        Disk { shared, _arm: arm }
+        Disk { shared }
     }
 
     /// What was done for an account so far.
@@ -84,25 +82,46 @@ impl Disk {
     }
 }
 
-impl Shared {
-    async fn work(&self) {
-        let mut command = Command::default();
-        loop {
-            self.queue.next(&mut command).await;
-            let took = self.drive.borrow_mut().serve(command.op, command.at, runtime::now(), command.queued);
-            self.ledger.borrow_mut().charge(command.op, &took, &command.sharers, command.waiting);
-            runtime::sleep(took.total()).await;
-            let mut content = self.content.borrow_mut();
-            self.queue.complete(&command, took.total(), &mut |at, buffer| {
-                match command.op {
-                    Op::Read => load(&content, at, buffer),
-                    Op::Write => store(&mut content, at, buffer),
-                    Op::WriteZeroes => content.retain(|sector, _| !(at.start.0..at.end().0).contains(sector)),
-                    Op::Flush | Op::Discard => {}
-                }
-                Ok(())
-            });
+impl Device for Shared {}
+
+impl Agent for Shared {
+    /// Between commands: carries out the next one, and asks for a turn when it is done. At the end
+    /// of one: answers, and asks for a turn when its clients have asked for more.
+    fn turn(self: Rc<Self>) {
+        if let Some(took) = self.busy.take() {
+            self.finish(took);
+            runtime::turn_when_quiet(self);
+        } else if let Some(took) = self.begin() {
+            self.busy.set(Some(took));
+            runtime::turn_at(runtime::now() + took, self);
         }
+    }
+}
+
+impl Shared {
+    /// Begins the next command, and says what it takes.
+    fn begin(&self) -> Option<Nanos> {
+        let mut command = self.command.borrow_mut();
+        if !self.queue.pick(&mut command) {
+            return None;
+        }
+        let took = self.drive.borrow_mut().serve(command.op, command.at, runtime::now(), command.queued);
+        self.ledger.borrow_mut().charge(command.op, &took, &command.sharers, command.waiting);
+        Some(took.total())
+    }
+
+    fn finish(&self, took: Nanos) {
+        let command = self.command.borrow();
+        let mut content = self.content.borrow_mut();
+        self.queue.complete(&command, took, &mut |at, buffer| {
+            match command.op {
+                Op::Read => load(&content, at, buffer),
+                Op::Write => store(&mut content, at, buffer),
+                Op::WriteZeroes => content.retain(|sector, _| !(at.start.0..at.end().0).contains(sector)),
+                Op::Flush | Op::Discard => {}
+            }
+            Ok(())
+        });
     }
 }
 

@@ -10,13 +10,13 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::rc::Weak;
 use std::task::{Context, Poll, Waker};
 
 use seekless_core::request::TicketHolder;
-use seekless_core::runtime::{self, Event};
+use seekless_core::runtime::{self, Agent, Event};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Lba, Nanos, Op};
 use slab::Slab;
 
@@ -47,13 +47,17 @@ impl Default for QueueOptions {
     }
 }
 
+/// The component that a queue belongs to: it is given a turn when requests arrive at rest, and
+/// tickets reach the queue through it.
+pub trait Device: TicketHolder + Agent {}
+
 /// What waits at a component.
 pub struct Queue {
     device: u32,
     scheduler: Box<dyn Scheduler>,
     options: QueueOptions,
     inner: RefCell<Inner>,
-    holder: Weak<dyn TicketHolder>,
+    component: Weak<dyn Device>,
 }
 
 #[derive(Default)]
@@ -70,7 +74,8 @@ struct Inner {
     /// Head time that is owed to the background, in nanoseconds.
     owed: i128,
     bursting: bool,
-    device_waits: Option<Waker>,
+    /// Whether the component is at work, or will look when it is quiet.
+    awake: bool,
 }
 
 struct Entry {
@@ -125,13 +130,12 @@ impl Default for Command {
 }
 
 impl Queue {
-    /// An empty queue of the device numbered `device` in the event log; `holder` is what tickets
-    /// are told to reach it by, and forwards to it.
-    pub fn new(device: u32, options: QueueOptions, holder: Weak<dyn TicketHolder>) -> Queue {
+    /// An empty queue of `component`, which is numbered `device` in the event log.
+    pub fn new(device: u32, options: QueueOptions, component: Weak<dyn Device>) -> Queue {
         let scheduler = options.policy.scheduler();
         let waiting = std::array::from_fn(|_| Waiting::new(&*scheduler));
         let inner = RefCell::new(Inner { waiting, ..Inner::default() });
-        Queue { device, scheduler, options, inner, holder }
+        Queue { device, scheduler, options, inner, component }
     }
 
     /// A request, and its answer to come: the buffer it came with. It is put in line when it is
@@ -157,12 +161,14 @@ impl Queue {
         } else {
             inner.waiting[class as usize].add(at.start, arrival, slot);
         }
-        if let Some(waker) = inner.device_waits.take() {
-            waker.wake();
+        if !std::mem::replace(&mut inner.awake, true) {
+            if let Some(component) = self.component.upgrade() {
+                runtime::turn_when_quiet(component);
+            }
         }
         drop(inner);
         if let Some(ticket) = ticket {
-            ticket.held_by(self.holder.clone(), slot);
+            ticket.held_by(self.component.clone(), slot);
             if ticket.is_aborted() {
                 self.abort(slot);
             }
@@ -170,29 +176,16 @@ impl Queue {
         slot
     }
 
-    /// Waits until a command is to be carried out, and describes it in `command`.
-    pub async fn next(&self, command: &mut Command) {
-        loop {
-            poll_fn(|context| {
-                let mut inner = self.inner.borrow_mut();
-                if inner.in_line > 0 {
-                    return Poll::Ready(());
-                }
-                inner.device_waits = Some(context.waker().clone());
-                Poll::Pending
-            })
-            .await;
-            runtime::quiet().await;
-            if self.pick(command) {
-                return;
-            }
-        }
-    }
-
-    fn pick(&self, command: &mut Command) -> bool {
+    /// Describes the next command in `command`; false if there is none, and the component may rest.
+    /// To be called when it is quiet.
+    pub fn pick(&self, command: &mut Command) -> bool {
         let mut inner = self.inner.borrow_mut();
         command.slots.clear();
         command.sharers.clear();
+        inner.awake = inner.in_line > 0;
+        if !inner.awake {
+            return false;
+        }
         if inner.flushes.is_empty() {
             let class = inner.next_class();
             let head = inner.head;
@@ -221,7 +214,7 @@ impl Queue {
         for &slot in &command.slots {
             let entry = &mut inner.entries[slot];
             let result = results(entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
-            inner.answer(slot, result, self.device, &self.holder);
+            inner.answer(slot, result, self.device, &self.component);
         }
     }
 
@@ -252,7 +245,7 @@ impl Queue {
         inner.flushes.retain(|&flush| flush != slot);
         inner.in_line -= 1;
         let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "withdrawn by its ticket");
-        inner.answer(slot, Err(error), self.device, &self.holder);
+        inner.answer(slot, Err(error), self.device, &self.component);
     }
 }
 
@@ -342,12 +335,13 @@ impl Inner {
         slot: Slot,
         result: Result<Buffer, IoError>,
         device: u32,
-        holder: &Weak<dyn TicketHolder>,
+        component: &Weak<dyn Device>,
     ) {
         let entry = &mut self.entries[slot];
         runtime::event(&Event::Complete { device, id: entry.arrival, ok: result.is_ok() });
         if let Some(ticket) = entry.how.ticket.take() {
-            ticket.left(holder, slot);
+            let holder: Weak<dyn TicketHolder> = component.clone();
+            ticket.left(&holder, slot);
         }
         if entry.abandoned {
             self.entries.remove(slot);

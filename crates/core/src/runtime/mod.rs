@@ -44,10 +44,32 @@ struct World {
     ready: Ready,
     now: Cell<Nanos>,
     timers: RefCell<Timers>,
-    quiet: RefCell<Vec<Waker>>,
+    quiet: RefCell<Vec<Wake>>,
     log: RefCell<Log>,
     seed: u64,
     streams: RefCell<BTreeMap<String, u64>>,
+}
+
+/// Something that acts when it is called, and is no task: a device. A task's turn costs several
+/// times as much, and a device has two for each request.
+pub trait Agent {
+    /// It is time, or quiet, as the agent asked.
+    fn turn(self: Rc<Self>);
+}
+
+/// Who is told that it is time, or quiet.
+enum Wake {
+    Task(Waker),
+    Agent(Rc<dyn Agent>),
+}
+
+impl Wake {
+    fn call(self) {
+        match self {
+            Wake::Task(waker) => waker.wake(),
+            Wake::Agent(agent) => agent.turn(),
+        }
+    }
 }
 
 thread_local! {
@@ -197,19 +219,19 @@ impl World {
     fn advance(&self) -> bool {
         let now = self.now.get();
         let next = self.timers.borrow_mut().next_at();
-        if next.is_none_or(|at| at > now) {
-            // Waking only puts tasks in line, so that the list can stay borrowed and keep its memory.
-            let mut quiet = self.quiet.borrow_mut();
-            if !quiet.is_empty() {
-                quiet.drain(..).for_each(Waker::wake);
-                return true;
-            }
+        if next.is_none_or(|at| at > now) && !self.quiet.borrow().is_empty() {
+            let mut quiet = self.quiet.take();
+            quiet.drain(..).for_each(Wake::call);
+            // The list keeps its memory, and what was asked for meanwhile.
+            quiet.append(&mut self.quiet.borrow_mut());
+            self.quiet.replace(quiet);
+            return true;
         }
-        let Some((at, sequence, waker)) = self.timers.borrow_mut().pop() else { return false };
+        let Some((at, sequence, wake)) = self.timers.borrow_mut().pop() else { return false };
         assert!(at >= now, "time went back from {now} to {at}");
         self.now.set(at);
         self.log.borrow_mut().add(at, &Event::Timer { sequence });
-        waker.wake();
+        wake.call();
         true
     }
 }
@@ -257,9 +279,19 @@ pub fn quiet() -> impl Future<Output = ()> {
             return Poll::Ready(());
         }
         asked = true;
-        current(|world| world.quiet.borrow_mut().push(context.waker().clone()));
+        current(|world| world.quiet.borrow_mut().push(Wake::Task(context.waker().clone())));
         Poll::Pending
     })
+}
+
+/// Gives an agent its turn when every task of this instant has run.
+pub fn turn_when_quiet(agent: Rc<dyn Agent>) {
+    current(|world| world.quiet.borrow_mut().push(Wake::Agent(agent)));
+}
+
+/// Gives an agent its turn at `at`, or at once in its order if that has passed.
+pub fn turn_at(at: Nanos, agent: Rc<dyn Agent>) {
+    current(|world| world.timers.borrow_mut().set(at.max(world.now.get()), Wake::Agent(agent)));
 }
 
 /// The random stream of this name: one a purpose. Asking again gives the next stream of that name.

@@ -1,4 +1,4 @@
-//! Timers: a heap of (time, sequence), with the wakers in a table so that a dropped sleep costs
+//! Timers: a heap of (time, sequence), with whom to wake in a table so that a dropped sleep costs
 //! nothing and an entry in the heap stays three words.
 
 use std::cmp::Reverse;
@@ -6,25 +6,25 @@ use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use slab::Slab;
 
-use super::World;
+use super::{Wake, World};
 use crate::units::Nanos;
 
 /// The timers of a world.
 #[derive(Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
-    waiting: Slab<(u64, Waker)>,
+    waiting: Slab<(u64, Wake)>,
     set: u64,
 }
 
 impl Timers {
-    fn set(&mut self, at: Nanos, waker: Waker) -> usize {
+    pub fn set(&mut self, at: Nanos, wake: Wake) -> usize {
         self.set += 1;
-        let slot = self.waiting.insert((self.set, waker));
+        let slot = self.waiting.insert((self.set, wake));
         self.heap.push(Reverse((at, self.set, slot)));
         slot
     }
@@ -46,7 +46,7 @@ impl Timers {
     }
 
     /// Takes the next timer that somebody still waits for.
-    pub fn pop(&mut self) -> Option<(Nanos, u64, Waker)> {
+    pub fn pop(&mut self) -> Option<(Nanos, u64, Wake)> {
         self.next_at()?;
         let Reverse((at, sequence, slot)) = self.heap.pop()?;
         Some((at, sequence, self.waiting.remove(slot).1))
@@ -84,10 +84,10 @@ impl Future for Sleep {
         let mut timers = world.timers.borrow_mut();
         match self.slot {
             Some((sequence, slot)) if timers.is_set(sequence, slot) => {
-                timers.waiting[slot].1.clone_from(context.waker());
+                timers.waiting[slot].1 = Wake::Task(context.waker().clone());
             }
             _ => {
-                let slot = timers.set(self.at, context.waker().clone());
+                let slot = timers.set(self.at, Wake::Task(context.waker().clone()));
                 self.slot = Some((timers.set, slot));
             }
         }

@@ -1,26 +1,33 @@
 //! The drive's on-board cache: segments, and reading ahead while nothing else is to be done.
 //!
-//! One segment at a time is *active*: the head went on reading behind the last read, and how far it
-//! came is worked out when somebody asks. Invariants: segments do not overlap what was written after
-//! they were filled; the active segment is the first.
+//! After a read the head goes on reading behind it, into the *active* segment, until it has to go
+//! elsewhere. How far it came is worked out only when a request asks for that place. Invariants:
+//! segments hold nothing that was written after they were filled; the active segment is the first.
+
+use std::collections::VecDeque;
 
 use seekless_core::{Extent, Lba, Nanos};
 
 use super::layout::Layout;
 use super::mechanics::{Head, Mechanics};
 
-/// A run of sectors that the cache holds.
+/// A run of sectors that the cache holds, and more if the head was reading on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     start: Lba,
+    /// How far it is known to reach.
     end: Lba,
+    ahead: Option<Ahead>,
 }
 
-/// Reading on: from where, since when, how far at most.
+/// Reading on behind a segment's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ahead {
-    from: Lba,
+    /// When the head was at the segment's end.
     since: Nanos,
+    /// When the head left, if it did.
+    left: Option<Nanos>,
+    /// How far it reads at most.
     until: Lba,
     head: Head,
 }
@@ -42,19 +49,56 @@ pub enum Found {
 #[derive(Clone, Debug)]
 pub struct Cache {
     /// Most recently used first.
-    segments: Vec<Segment>,
-    ahead: Option<Ahead>,
+    segments: VecDeque<Segment>,
     most_segments: usize,
     segment_sectors: u64,
     read_ahead: u64,
+}
+
+impl Segment {
+    /// How far it may reach.
+    fn reach(&self) -> Lba {
+        self.ahead.map_or(self.end, |ahead| ahead.until)
+    }
+
+    /// Whether the head is still reading on.
+    fn runs(&self) -> bool {
+        self.ahead.is_some_and(|ahead| ahead.left.is_none() && self.end < ahead.until)
+    }
+
+    /// Adds what the head has passed over by `now`, or until it left.
+    fn catch_up(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) {
+        let Some(mut ahead) = self.ahead else { return };
+        let now = ahead.left.map_or(now, |left| left.min(now));
+        while self.end < ahead.until && ahead.since < now {
+            let track = layout.track(self.end);
+            let sectors = (ahead.until.0 - self.end.0).min(track.first.0 + track.sectors - self.end.0);
+            let rest = Extent { start: self.end, sectors };
+            let (took, head) = mechanics.access(layout, ahead.head, ahead.since, rest, false);
+            if ahead.since + took.total() <= now {
+                ahead = Ahead { since: ahead.since + took.total(), head, ..ahead };
+                self.end = rest.end();
+                continue;
+            }
+            // In the middle of this track: whole sectors only, and the clock stays in step with them.
+            let begin = ahead.since + took.seek + took.rotation;
+            let passed = (now.since(begin).0 * track.sectors / mechanics.revolution().0).min(sectors);
+            if passed > 0 {
+                let since = begin + Nanos(passed * mechanics.revolution().0 / track.sectors);
+                ahead = Ahead { since, head, ..ahead };
+                self.end = self.end + passed;
+            }
+            break;
+        }
+        self.ahead = ahead.left.is_none().then_some(ahead);
+    }
 }
 
 impl Cache {
     /// An empty cache of so many segments and sectors each, reading ahead so many.
     pub fn new(segments: u32, segment_sectors: u32, read_ahead: u32) -> Cache {
         Cache {
-            segments: Vec::new(),
-            ahead: None,
+            segments: VecDeque::with_capacity(segments as usize),
             most_segments: segments as usize,
             segment_sectors: u64::from(segment_sectors),
             read_ahead: u64::from(read_ahead),
@@ -63,28 +107,38 @@ impl Cache {
 
     /// What the cache has of `at` at time `now`.
     pub fn look_up(&mut self, layout: &Layout, mechanics: &Mechanics, at: Extent, now: Nanos) -> Found {
-        self.catch_up(layout, mechanics, now);
-        let holds = |segment: &Segment| segment.start <= at.start && at.start < segment.end;
-        let passing = |segment: &Segment| segment.start <= at.start && at.start == segment.end;
-        let running = self.ahead.is_some_and(|ahead| ahead.from < ahead.until);
-        let found = self.segments.iter().position(holds);
-        let Some(index) =
-            found.or_else(|| (running && self.segments.first().is_some_and(passing)).then_some(0))
-        else {
-            return Found::Nothing;
-        };
-        let segment = self.segments[index];
-        if at.end() <= segment.end {
-            if index == 0 {
-                self.extend_ahead(layout, at.end());
-            } else if self.ahead.is_none() {
-                self.segments[..=index].rotate_right(1);
+        for index in 0..self.segments.len() {
+            let segment = &mut self.segments[index];
+            if at.start < segment.start || segment.reach() < at.start {
+                continue;
             }
-            return Found::All;
+            segment.catch_up(layout, mechanics, now);
+            trim(segment, self.segment_sectors);
+            let passing = index == 0 && segment.runs() && at.start == segment.end;
+            if segment.start <= at.start && (at.start < segment.end || passing) {
+                return self.found(index, layout, mechanics, at);
+            }
         }
-        match self.ahead {
-            Some(ahead) if index == 0 && running => {
-                let rest = Extent { start: ahead.from, sectors: at.end().0 - ahead.from.0 };
+        Found::Nothing
+    }
+
+    /// What a segment gives that has the start of a read.
+    fn found(&mut self, index: usize, layout: &Layout, mechanics: &Mechanics, at: Extent) -> Found {
+        let read_ahead = self.read_ahead;
+        let segment = &mut self.segments[index];
+        match segment.ahead {
+            _ if at.end() <= segment.end => {
+                if segment.runs() {
+                    extend(segment, layout, at.end(), read_ahead);
+                } else if index > 0 && !self.segments[0].runs() {
+                    let used = self.segments.remove(index);
+                    self.segments.extend(used);
+                    self.segments.rotate_right(1);
+                }
+                Found::All
+            }
+            Some(ahead) if index == 0 && segment.runs() => {
+                let rest = Extent { start: segment.end, sectors: at.end().0 - segment.end.0 };
                 let (took, head) = mechanics.access(layout, ahead.head, ahead.since, rest, false);
                 Found::Passing(ahead.since + took.total(), head)
             }
@@ -97,27 +151,33 @@ impl Cache {
         if self.most_segments == 0 {
             return;
         }
-        let mut start = at.start;
-        if let Some(index) = self.segments.iter().position(|s| s.start <= at.start && at.start <= s.end) {
-            start = self.segments.remove(index).start;
+        let continues = |segment: &Segment| segment.start <= at.start && at.start <= segment.end;
+        let before = self.segments.iter().position(continues).and_then(|index| self.segments.remove(index));
+        let start = before.map_or(at.start, |segment| segment.start);
+        let ahead = Ahead { since: now, left: None, until: at.end(), head };
+        let mut segment = Segment { start, end: at.end(), ahead: Some(ahead) };
+        extend(&mut segment, layout, at.end(), self.read_ahead);
+        trim(&mut segment, self.segment_sectors);
+        if self.segments.len() == self.most_segments {
+            self.segments.pop_back();
         }
-        self.segments.insert(0, Segment { start, end: at.end() });
-        self.segments.truncate(self.most_segments);
-        self.ahead = Some(Ahead { from: at.end(), since: now, until: at.end(), head });
-        self.extend_ahead(layout, at.end());
-        self.trim();
+        self.segments.push_front(segment);
     }
 
     /// The head goes elsewhere at time `now`: what it read until then stays.
-    pub fn stop_ahead(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) {
-        self.catch_up(layout, mechanics, now);
-        self.ahead = None;
+    pub fn stop_ahead(&mut self, now: Nanos) {
+        if let Some(ahead) = self.segments.front_mut().and_then(|segment| segment.ahead.as_mut()) {
+            ahead.left.get_or_insert(now);
+        }
     }
 
     /// The head goes to write `at` at time `now`: what the cache has of it is stale.
     pub fn was_written(&mut self, layout: &Layout, mechanics: &Mechanics, at: Extent, now: Nanos) {
-        self.stop_ahead(layout, mechanics, now);
+        self.stop_ahead(now);
         for segment in &mut self.segments {
+            if segment.start < at.end() && at.start < segment.reach() {
+                segment.catch_up(layout, mechanics, now);
+            }
             if segment.start < at.end() && at.start < segment.end {
                 // Keeps the longer side.
                 if at.start.0.saturating_sub(segment.start.0) >= segment.end.0.saturating_sub(at.end().0) {
@@ -129,53 +189,18 @@ impl Cache {
         }
         self.segments.retain(|segment| segment.start < segment.end);
     }
+}
 
-    fn extend_ahead(&mut self, layout: &Layout, from: Lba) {
-        let last = layout.sectors();
-        if let Some(ahead) = &mut self.ahead {
-            // A stream that has come to its end stays there: the head rests, and would have to wait
-            // for its place to come round again.
-            if ahead.from < ahead.until || ahead.from == from {
-                ahead.until = ahead.until.max(Lba((from.0 + self.read_ahead).min(last)));
-            }
-        }
+/// The head reads on behind `from`, as far as the drive reads ahead.
+fn extend(segment: &mut Segment, layout: &Layout, from: Lba, read_ahead: u64) {
+    if let Some(ahead) = &mut segment.ahead {
+        ahead.until = ahead.until.max(Lba((from.0 + read_ahead).min(layout.sectors())));
     }
+}
 
-    /// Adds what the head has passed over by now.
-    fn catch_up(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) {
-        let Some(mut ahead) = self.ahead else { return };
-        while ahead.from < ahead.until && ahead.since < now {
-            let track = layout.track(ahead.from);
-            let sectors = (ahead.until.0 - ahead.from.0).min(track.first.0 + track.sectors - ahead.from.0);
-            let rest = Extent { start: ahead.from, sectors };
-            let (took, head) = mechanics.access(layout, ahead.head, ahead.since, rest, false);
-            if ahead.since + took.total() <= now {
-                ahead = Ahead { from: rest.end(), since: ahead.since + took.total(), head, ..ahead };
-                continue;
-            }
-            // In the middle of this track: whole sectors only, and the clock stays in step with them.
-            let under_way = now.since(ahead.since + took.seek + took.rotation);
-            let passed = (under_way.0 * track.sectors / mechanics.revolution().0).min(sectors);
-            if passed > 0 {
-                let time = passed * mechanics.revolution().0 / track.sectors;
-                let since = ahead.since + took.seek + took.rotation + Nanos(time);
-                ahead = Ahead { from: ahead.from + passed, since, head, ..ahead };
-            }
-            break;
-        }
-        self.ahead = Some(ahead);
-        if let Some(active) = self.segments.first_mut() {
-            active.end = active.end.max(ahead.from);
-        }
-        self.trim();
-    }
-
-    fn trim(&mut self) {
-        let most = self.segment_sectors;
-        if let Some(active) = self.segments.first_mut() {
-            active.start = active.start.max(Lba(active.end.0.saturating_sub(most)));
-        }
-    }
+/// A segment keeps its last sectors.
+fn trim(segment: &mut Segment, most: u64) {
+    segment.start = segment.start.max(Lba(segment.end.0.saturating_sub(most)));
 }
 
 #[cfg(test)]
@@ -225,8 +250,7 @@ mod tests {
             (Found::All, Found::Nothing)
         );
         let mut drive = after_a_read();
-        let Drive(layout, mechanics, cache) = &mut drive;
-        cache.stop_ahead(layout, mechanics, Nanos(500_000));
+        drive.2.stop_ahead(Nanos(500_000));
         assert_eq!(drive.look_up(8, 8, 9_000_000), Found::All);
         assert!(matches!(drive.look_up(20, 20, 9_000_000), Found::Start(_)));
     }
@@ -236,7 +260,7 @@ mod tests {
         let mut drive = after_a_read();
         for start in [10_000, 20_000] {
             let Drive(layout, _, cache) = &mut drive;
-            cache.ahead = None;
+            cache.stop_ahead(Nanos(0));
             cache.was_read(layout, Extent::new(start, 8), Nanos(0), Head::default());
         }
         assert_eq!(drive.look_up(0, 8, 0), Found::Nothing);

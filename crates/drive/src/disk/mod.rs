@@ -75,7 +75,7 @@ impl Drive {
             Found::Start(from) => Extent { start: from, sectors: at.end().0 - from.0 },
             Found::Nothing => at,
         };
-        self.cache.stop_ahead(&self.layout, &self.mechanics, start);
+        self.cache.stop_ahead(start);
         let took = self.reach(rest, start, false);
         self.cache.was_read(&self.layout, at, start + took.total(), self.head);
         took

@@ -83,12 +83,12 @@ impl Borg {
     /// instant's other writes have joined; the others wait.
     pub(super) async fn describe(&self, run: &Rc<Run>, how: &Hints) -> Result<(), IoError> {
         if run.led.replace(true) {
-            return poll_fn(|context| match &*run.written.borrow() {
-                Some(written) => Poll::Ready(written.clone()),
-                None => {
-                    run.waiting.borrow_mut().push(context.waker().clone());
-                    Poll::Pending
+            return poll_fn(|context| {
+                if let Some(written) = &*run.written.borrow() {
+                    return Poll::Ready(written.clone());
                 }
+                run.waiting.borrow_mut().push(context.waker().clone());
+                Poll::Pending
             })
             .await;
         }

@@ -60,6 +60,12 @@ impl Borg {
             did("read at home", at, at.start.0);
             return self.home.read(at, into, how).await;
         }
+        // Boxed, so that the future of a request that goes home stays small: it is allocated for each.
+        Box::pin(self.read_parts(at, into, how, all)).await
+    }
+
+    /// Reads from where the copies are: all of them, or only the dirty ones.
+    async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
         let parts = self.split(at, |map, slot| all || map.is_dirty(slot));
         if let [part] = parts[..] {
             did("read from the BOPT", at, part.at.start.0);

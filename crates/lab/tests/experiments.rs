@@ -1,0 +1,247 @@
+//! Whole experiments on small made-up traces and on the recordings that ship: phases, paces, what a
+//! comparison promises, and that the same inputs give the same bits.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use seekless_core::runtime::Rng;
+use seekless_core::{Class, Extent, Flags, Nanos, Op, Origin, ProcessId, Record};
+use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_lab::outcome::{Comparison, Variant};
+use seekless_lab::{
+    Clock, EventSink, Experiment, LayerSetup, Pace, RandomLoad, compare, run_random, run_trace,
+};
+use seekless_trace::Trace;
+
+fn experiment() -> Experiment {
+    Experiment {
+        drive: spec::find("wd2500aaks").unwrap(),
+        over_sectors: None,
+        layer: Some(LayerSetup {
+            name: "borg".to_owned(),
+            options: seekless_layers::borg::Options::default(),
+            bopt_sectors: 1 << 21,
+            bopt_at_sector: None,
+        }),
+        queue: QueueOptions::default(),
+        pace: Pace::Closed { outstanding: 8 },
+        reconfigure: 4,
+        clock: Clock::Run,
+        seed: 1,
+    }
+}
+
+fn record(time: u64, process: u32, op: Op, page: u64, pages: u64) -> Record {
+    let origin = Origin { process: ProcessId(process), ..Origin::default() };
+    Record {
+        time: Nanos(time),
+        device: 1,
+        op,
+        extent: Extent::of_pages(page, pages),
+        flags: Flags::default(),
+        origin,
+    }
+}
+
+/// Three processes that read the same scattered pages over and over, and write now and then.
+fn repeating(requests: u64) -> Trace {
+    let mut rng = Rng::seeded(7);
+    let order: Vec<u64> = (0..300).map(|_| rng.below(5_000_000)).collect();
+    let records = (0..requests).map(|i| {
+        let process = (i % 3) as u32 + 1;
+        let op = if i % 10 == 9 { Op::Write } else { Op::Read };
+        record(i * 5_000_000, process, op, order[(i / 3) as usize % 300] + u64::from(process), 1)
+    });
+    Trace { records: records.collect(), ..Trace::default() }
+}
+
+fn shipped(name: &str) -> Trace {
+    let base: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name);
+    seekless_trace::load(&[base]).unwrap()
+}
+
+fn compared(trace: &Trace, experiment: &Experiment) -> Comparison {
+    compare(trace, experiment, &|_| ()).unwrap()
+}
+
+fn layer(comparison: &Comparison) -> &Variant {
+    &comparison.variants[1]
+}
+
+#[test]
+fn the_same_command_gives_the_same_bytes() {
+    let trace = repeating(3_000);
+    let text = || serde_json::to_string(&compared(&trace, &experiment())).unwrap();
+    assert_eq!(text(), text());
+}
+
+#[test]
+fn what_repeats_is_served_faster_and_the_figures_are_consistent() {
+    let trace = repeating(6_000);
+    let comparison = compared(&trace, &experiment());
+    let (vanilla, borg) = (&comparison.variants[0], layer(&comparison));
+    assert!(comparison.reduction_pct > 30.0, "{}", comparison.reduction_pct);
+    assert!(borg.served_from_bopt_pct > 40.0 && vanilla.served_from_bopt_pct < 0.1);
+    for variant in &comparison.variants {
+        let sum: f64 = variant.phases.iter().map(|phase| phase.work.head.busy_s).sum();
+        let head = &variant.work.head;
+        let parts = head.seek_s + head.rotation_s + head.transfer_s + head.overhead_s;
+        assert!((sum - head.busy_s).abs() < 1e-6 && (parts - head.busy_s).abs() < 1e-6);
+        let split = variant.work.foreground_s + variant.work.background_s;
+        assert!((split - head.busy_s).abs() < 1e-6);
+    }
+    // Phases are disjoint ranges that cover the trace, the same for both.
+    let mut next = 0;
+    for (ours, theirs) in borg.phases.iter().zip(&vanilla.phases) {
+        assert_eq!((ours.first_request, ours.requests), (theirs.first_request, theirs.requests));
+        assert_eq!(ours.first_request, next);
+        assert!((ours.vanilla_busy_s - theirs.work.head.busy_s).abs() < 1e-9);
+        next += ours.requests;
+    }
+    assert_eq!(next, 6_000);
+    let names: Vec<&str> = borg.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(names, ["N1", "R1", "N2", "R2", "N3", "R3", "N4", "R4", "N5", "final"]);
+    // The formulas, from the phases.
+    let over = |kind: &dyn Fn(&str) -> bool, of: &dyn Fn(&seekless_lab::outcome::Phase) -> f64| {
+        let sum =
+            |variant: &Variant| variant.phases[1..].iter().filter(|p| kind(&p.name)).map(of).sum::<f64>();
+        100.0 * (1.0 - sum(borg) / sum(vanilla))
+    };
+    let settled = over(&|name| name.starts_with('N'), &|phase| phase.work.head.busy_s);
+    let whole = over(&|_| true, &|phase| phase.work.head.busy_s);
+    let foreground = over(&|_| true, &|phase| phase.work.foreground_s);
+    for (printed, own) in [
+        (comparison.reduction_pct, settled),
+        (comparison.net_reduction_pct, whole),
+        (comparison.foreground_reduction_pct, foreground),
+    ] {
+        assert!((printed - own).abs() < 0.01, "{printed} against {own}");
+    }
+}
+
+#[test]
+fn with_the_clock_stopped_no_request_falls_into_a_reconfiguration() {
+    let stopped = Experiment { clock: Clock::Stop, ..experiment() };
+    let comparison = compared(&repeating(3_000), &stopped);
+    assert!(comparison.reconfiguring_requests_pct < 0.001);
+    let moved =
+        layer(&comparison).phases.iter().filter(|p| p.name.starts_with('R')).map(|p| p.work.background_s);
+    assert!(moved.sum::<f64>() > 0.0);
+}
+
+/// (time, outstanding requests) from the events of a run.
+fn outstanding(trace: &Trace, experiment: &Experiment) -> Vec<(u64, i64)> {
+    let seen: Rc<RefCell<Vec<(u64, i64)>>> = Rc::default();
+    let sink: EventSink = {
+        let (seen, mut now) = (seen.clone(), 0);
+        Box::new(move |at, event| {
+            match event {
+                seekless_core::runtime::Event::Request { class: Class::Foreground, .. } => now += 1,
+                seekless_core::runtime::Event::Complete { .. } => now -= 1,
+                _ => return,
+            }
+            seen.borrow_mut().push((at.0, now));
+        })
+    };
+    run_trace(trace, experiment, Some(sink), &|_| ()).unwrap();
+    seen.take()
+}
+
+#[test]
+fn a_closed_replay_keeps_n_outstanding_and_a_process_reads_one_at_a_time() {
+    let vanilla = Experiment { layer: None, ..experiment() };
+    let most = |trace: &Trace, pace| {
+        let seen = outstanding(trace, &Experiment { pace, ..vanilla.clone() });
+        seen.iter().map(|(_, now)| *now).max().unwrap()
+    };
+    let one_process =
+        Trace { records: (0..50).map(|i| record(0, 1, Op::Read, i * 999, 1)).collect(), ..Trace::default() };
+    assert_eq!(most(&one_process, Pace::Closed { outstanding: 8 }), 1);
+    let many: Vec<Record> = (0..200_u32).map(|i| record(0, i, Op::Read, u64::from(i) * 999, 1)).collect();
+    let many = Trace { records: many, ..Trace::default() };
+    for (outstanding, seen) in [(1, 1), (3, 3), (8, 8)] {
+        assert_eq!(most(&many, Pace::Closed { outstanding }), seen);
+    }
+    assert_eq!(most(&many, Pace::Open { speed: 1.0 }), 200, "an open replay issues all that is due");
+}
+
+#[test]
+fn an_open_replay_keeps_the_recorded_times_and_tells_of_a_backlog() {
+    let slow: Vec<Record> = (0..20).map(|i| record(i * 1_000_000_000, 1, Op::Read, i * 999, 1)).collect();
+    let slow = Trace { records: slow, ..Trace::default() };
+    let vanilla = Experiment { layer: None, pace: Pace::Open { speed: 2.0 }, ..experiment() };
+    let starts: Vec<u64> =
+        outstanding(&slow, &vanilla).iter().filter(|(_, now)| *now == 1).map(|(at, _)| *at).collect();
+    assert_eq!(starts, (0..20).map(|i| i * 500_000_000).collect::<Vec<u64>>());
+    let fast = Experiment { pace: Pace::Open { speed: 1_000.0 }, ..experiment() };
+    let notes = compared(&repeating(3_000), &fast).notes.concat();
+    assert!(notes.contains("the queue only grew"), "{notes}");
+}
+
+#[test]
+fn schedulers_and_merging_can_be_told_apart() {
+    let sequential: Vec<Record> = (0..400_u32).map(|i| record(0, i, Op::Write, u64::from(i), 1)).collect();
+    let mut sequential = Trace { records: sequential, ..Trace::default() };
+    sequential.records.push(record(0, 1, Op::Read, 1_000, 1));
+    let run = |merge, policy| {
+        let queue = QueueOptions { merge, policy, ..QueueOptions::default() };
+        let vanilla = Experiment { layer: None, queue, ..experiment() };
+        run_trace(&sequential, &vanilla, None, &|_| ()).unwrap()
+    };
+    let (merged, single) = (run(true, Policy::CLook), run(false, Policy::CLook));
+    assert!(
+        merged.merge_ratio > 7.0 && single.merge_ratio < 1.001,
+        "{} {}",
+        merged.merge_ratio,
+        single.merge_ratio
+    );
+    assert!(run(true, Policy::Fcfs).merge_ratio > 7.0);
+}
+
+/// Table 2 of the freeblock paper: 5.0 ms average seek and half a turn of 5.985 ms.
+#[test]
+fn random_reads_on_the_atlas_take_what_table_2_says() {
+    let queue = QueueOptions { policy: Policy::Fcfs, ..QueueOptions::default() };
+    let atlas =
+        Experiment { drive: spec::find("quantum-atlas-10k").unwrap(), layer: None, queue, ..experiment() };
+    let load = RandomLoad { outstanding: 1, requests: 10_000, sectors: 8, reads_pct: 100 };
+    let outcome = run_random(&load, &atlas, None).unwrap();
+    let took = &outcome.head_ms_per_request;
+    assert!((5.0..5.8).contains(&took.seek), "{} ms seek", took.seek);
+    assert!((2.9..3.1).contains(&took.rotation), "{} ms rotation", took.rotation);
+    let error = run_random(&RandomLoad { sectors: 0, ..load }, &atlas, None).unwrap_err().to_string();
+    assert!(error.contains("size: found 0"), "{error}");
+}
+
+/// The floors of this first line, with the settings that `lab compare` has by default.
+#[test]
+fn borg_saves_disk_time_on_the_recordings_that_ship() {
+    for (name, floor) in [("appstart2", 30.0), ("svnserver2", 10.0), ("mail", 5.0)] {
+        let comparison = compared(&shipped(name), &experiment());
+        assert!(comparison.reduction_pct >= floor, "{name}: {} %", comparison.reduction_pct);
+        let stages: BTreeMap<&str, u64> = layer(&comparison).reconfigurations[0]
+            .stages
+            .iter()
+            .map(|s| (s.name.as_str(), s.pages))
+            .collect();
+        assert_eq!(stages.len(), 5);
+        assert!(stages["incoming"] > 0 && stages["relocate"] > 0, "{name}: {stages:?}");
+    }
+}
+
+#[test]
+fn traces_that_do_not_fit_are_refused() {
+    let told =
+        |trace: &Trace, experiment: &Experiment| compare(trace, experiment, &|_| ()).unwrap_err().to_string();
+    let no_reads = Trace { records: vec![record(0, 1, Op::Write, 0, 1)], ..Trace::default() };
+    assert!(told(&no_reads, &experiment()).contains("found no reads in 1 records"));
+    let beyond = Trace { records: vec![record(0, 1, Op::Read, 1 << 40, 1)], ..Trace::default() };
+    assert!(told(&beyond, &experiment()).contains("the end of wd2500aaks"));
+    let fine = repeating(10);
+    let idle = Experiment { pace: Pace::Closed { outstanding: 0 }, ..experiment() };
+    assert!(told(&fine, &idle).contains("outstanding: found 0"));
+    let queue = QueueOptions { background_share_pct: 100, ..QueueOptions::default() };
+    assert!(told(&fine, &Experiment { queue, ..experiment() }).contains("background-share: found 100"));
+}
