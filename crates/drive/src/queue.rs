@@ -26,8 +26,9 @@ use crate::work::Sharer;
 /// The largest command after merging: 1,280 KiB, Linux's limit for disks.
 const MERGED_SECTORS: u64 = 2_560;
 
-/// Background work goes in bursts of this much head time, so that its share is not eaten by seeks
-/// to and fro. A foreground request waits at most about this much longer.
+/// Background work goes in bursts of at least this much head time, so that its share is not eaten by
+/// seeks to and fro. What is owed beyond it (much, for a large share) makes a burst longer, and a
+/// foreground request waits for its end.
 const BURST: i128 = 100_000_000;
 
 /// How a queue behaves.
@@ -110,7 +111,7 @@ pub struct Command {
     pub sharers: Vec<Sharer>,
     /// How many foreground requests wait besides.
     pub waiting: usize,
-    /// Whether its first request was in line while the command before was carried out.
+    /// Whether one of its requests was in line while the command before was carried out.
     pub queued: bool,
     slots: Vec<Slot>,
 }

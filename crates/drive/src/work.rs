@@ -99,7 +99,7 @@ impl Ledger {
     }
 
     /// A command for `sharers` took `took`, with `waiting` foreground requests waiting besides. Each sharer
-    /// pays by its sectors; the first pays the arm's move and the remainder.
+    /// pays its part of the time by its sectors; the first also the remainder, and the counts.
     pub fn charge(&mut self, op: Op, took: &Access, sharers: &[Sharer], waiting: usize) {
         let Some(first) = sharers.first() else { return };
         let whole: u64 = sharers.iter().map(|sharer| sharer.sectors).sum::<u64>().max(1);

@@ -149,9 +149,9 @@ impl Played {
         next - self.phases[index].first_request
     }
 
-    /// The first phase of the first reconfiguration; past the end without one.
+    /// The first phase of the first reconfiguration; the first of all where there is none.
     fn first_reconfiguration(&self) -> usize {
-        self.phases.iter().position(|phase| phase.name.starts_with('R')).unwrap_or(self.phases.len())
+        self.phases.iter().position(|phase| phase.name.starts_with('R')).unwrap_or(0)
     }
 
     fn variant(&self, name: &str, vanilla: &Played, requests: u64) -> Variant {

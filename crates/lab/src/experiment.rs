@@ -155,7 +155,11 @@ impl Experiment {
             return Ok(Places { over_sectors, bopt_at: over_sectors, bopt_sectors: 0 });
         };
         let bopt_at = layer.bopt_at_sector.unwrap_or(over_sectors.next_multiple_of(PAGE_SECTORS));
-        let room = drive.saturating_sub(bopt_at);
+        if bopt_at >= drive {
+            let expected = format!("less than {drive} sectors, the size of {}", self.drive.name);
+            return Err(setting("bopt-at", bopt_at, expected));
+        }
+        let room = drive - bopt_at;
         if layer.bopt_sectors > room || layer.bopt_sectors == 0 {
             let expected = format!(
                 "1 to {room} sectors, the room from sector {bopt_at} to the end of {}",
@@ -177,8 +181,8 @@ impl Experiment {
         };
         match self.pace {
             Pace::Closed { outstanding: 0 } => return setting("outstanding", "0".to_owned(), "at least 1"),
-            Pace::Open { speed } if !(speed.is_finite() && speed > 0.0) => {
-                return setting("speed", speed.to_string(), "a number above 0");
+            Pace::Open { speed } if !(0.001..=1e6).contains(&speed) => {
+                return setting("speed", speed.to_string(), "0.001 to 1000000");
             }
             _ => {}
         }

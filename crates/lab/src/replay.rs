@@ -10,8 +10,10 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use rustc_hash::FxHashMap;
+use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Flags, Hints, IoError, Nanos, Op, ProcessId, Record, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Extent, Flags, Hints, IoError, Nanos, Op, ProcessId, Record, Zeroes,
+    runtime,
 };
 
 use crate::experiment::{Pace, Progress};
@@ -53,7 +55,7 @@ pub async fn replay(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Load, IoError> {
     let under_way: Rc<RefCell<UnderWay>> = Rc::default();
-    let (begin, mut load, total) = (runtime::now(), Load::default(), records.len() as u64);
+    let (mut begin, mut load, total) = (runtime::now(), Load::default(), records.len() as u64);
     for (index, record) in (0..total).zip(records) {
         match pace {
             Pace::Open { speed } => {
@@ -66,7 +68,10 @@ pub async fn replay(
             }
             Pace::Closed { outstanding } => turn(&under_way, record, outstanding).await,
         }
+        let asked = runtime::now();
         let account = director.before(index).await?;
+        // While the director held the trace, its clock stood still.
+        begin += runtime::now() - asked;
         if let Some(error) = under_way.borrow_mut().failed.take() {
             return Err(error);
         }
@@ -136,7 +141,7 @@ fn issue(under_way: &Rc<RefCell<UnderWay>>, device: &Rc<dyn BlockDevice>, record
     .detach();
 }
 
-/// One record as a request.
+/// One record as a request; as several where it is larger than a device takes.
 async fn carry_out(device: &dyn BlockDevice, record: &Record, account: Account) -> Result<(), IoError> {
     let how = Hints {
         class: Class::Foreground,
@@ -145,16 +150,23 @@ async fn carry_out(device: &dyn BlockDevice, record: &Record, account: Account) 
         account,
         ticket: None,
     };
-    let at = record.extent;
-    match record.op {
+    if record.op == Op::Flush || record.flags.has(Flags::PREFLUSH) {
+        device.flush(how.clone()).await?;
+    }
+    let mut at = record.extent;
+    while at.sectors > LARGEST_REQUEST_SECTORS {
+        let first = Extent { sectors: LARGEST_REQUEST_SECTORS, ..at };
+        one_request(device, record.op, first, how.clone()).await?;
+        at = Extent { start: first.end(), sectors: at.sectors - first.sectors };
+    }
+    one_request(device, record.op, at, how).await
+}
+
+async fn one_request(device: &dyn BlockDevice, op: Op, at: Extent, how: Hints) -> Result<(), IoError> {
+    match op {
         Op::Read => device.read(at, Buffer::hollow_sectors(at.sectors), how).await.map(drop),
-        Op::Write => {
-            if record.flags.has(Flags::PREFLUSH) {
-                device.flush(how.clone()).await?;
-            }
-            device.write(at, Buffer::hollow_sectors(at.sectors), how).await
-        }
-        Op::Flush => device.flush(how).await,
+        Op::Write => device.write(at, Buffer::hollow_sectors(at.sectors), how).await,
+        Op::Flush => Ok(()),
         Op::Discard => device.discard(at, how).await,
         Op::WriteZeroes => device.write_zeroes(at, how, Zeroes::default()).await,
     }

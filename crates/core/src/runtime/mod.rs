@@ -17,11 +17,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use async_task::Runnable;
+
+use slab::Slab;
 
 pub use async_task::Task;
 pub use log::Event;
@@ -45,6 +47,8 @@ struct World {
     now: Cell<Nanos>,
     timers: RefCell<Timers>,
     quiet: RefCell<Vec<Wake>>,
+    /// The tasks that have not ended, to wake and drop them with the world.
+    live: RefCell<Slab<Waker>>,
     log: RefCell<Log>,
     seed: u64,
     streams: RefCell<BTreeMap<String, u64>>,
@@ -115,6 +119,7 @@ impl Runtime {
                 now: Cell::new(Nanos::ZERO),
                 timers: RefCell::default(),
                 quiet: RefCell::default(),
+                live: RefCell::default(),
                 log: RefCell::default(),
                 seed,
                 streams: RefCell::default(),
@@ -172,10 +177,13 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // Tasks hold devices, and devices wake tasks: cut the circle.
+        // Tasks hold devices, and devices wake tasks: a woken task is in line, and dropped from there.
         let _entered = Entered::enter(&self.world);
-        self.world.timers.borrow_mut().clear();
-        self.world.quiet.borrow_mut().clear();
+        let timers = self.world.timers.take();
+        let quiet = self.world.quiet.take();
+        drop((timers, quiet));
+        let live = self.world.live.take();
+        live.into_iter().for_each(|(_, waker)| waker.wake());
         let mut batch = VecDeque::new();
         while self.world.take_ready(&mut batch) {
             batch.clear();
@@ -251,13 +259,37 @@ pub fn event(event: &Event) {
     current(|world| world.log.borrow_mut().add(world.now.get(), event));
 }
 
-/// Starts a task. Dropping the handle cancels it; `detach` lets it go on.
+/// Starts a task. Dropping the handle cancels it; `detach` lets it go on, to the end of its world.
 pub fn spawn<T: 'static>(work: impl Future<Output = T> + 'static) -> Task<T> {
-    let ready = current(|world| world.ready.clone());
+    let world = current(Rc::clone);
+    let ready = world.ready.clone();
     let schedule = move |task| ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
+    let mut live = world.live.borrow_mut();
+    let entry = live.vacant_entry();
+    let ended = Ended { world: Rc::downgrade(&world), live: entry.key() };
+    let work = async move {
+        let _ended = ended;
+        work.await
+    };
     let (runnable, task) = async_task::spawn_local(work, schedule);
+    entry.insert(runnable.waker());
     runnable.schedule();
     task
+}
+
+/// Strikes a task off the list when it ends or is dropped.
+struct Ended {
+    world: Weak<World>,
+    live: usize,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let Some(world) = self.world.upgrade() else { return };
+        // Taken out first: dropping a waker may drop a task, which strikes itself off too.
+        let waker = world.live.borrow_mut().try_remove(self.live);
+        drop(waker);
+    }
 }
 
 /// Waits until `at`; not at all if that has passed.

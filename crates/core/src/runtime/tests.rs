@@ -111,6 +111,29 @@ fn a_dropped_task_and_its_sleep_are_forgotten() {
 }
 
 #[test]
+fn a_dropped_world_drops_its_tasks() {
+    let held = Rc::new(());
+    let runtime = Runtime::new(1);
+    runtime
+        .run(async {
+            for _ in 0..3 {
+                let (held, waker) = (held.clone(), Rc::new(RefCell::new(None)));
+                // A circle: the task holds the place where its own waker is kept.
+                spawn(poll_fn(move |context| {
+                    waker.replace(Some(context.waker().clone()));
+                    if Rc::strong_count(&held) == 0 { Poll::Ready(()) } else { Poll::Pending }
+                }))
+                .detach();
+            }
+            sleep(Nanos(1)).await;
+        })
+        .unwrap();
+    assert_eq!(Rc::strong_count(&held), 4);
+    drop(runtime);
+    assert_eq!(Rc::strong_count(&held), 1);
+}
+
+#[test]
 fn a_dropped_sleep_does_not_come_before_quiet() {
     let runtime = Runtime::new(1);
     runtime

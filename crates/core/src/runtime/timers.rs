@@ -51,13 +51,6 @@ impl Timers {
         let Reverse((at, sequence, slot)) = self.heap.pop()?;
         Some((at, sequence, self.waiting.remove(slot).1))
     }
-
-    /// Forgets all of them.
-    pub fn clear(&mut self) {
-        self.heap.clear();
-        // The wakers go only after this borrow ends: dropping one may drop a sleep.
-        std::mem::take(&mut self.waiting).into_iter().for_each(drop);
-    }
 }
 
 /// See [`super::sleep_until`].

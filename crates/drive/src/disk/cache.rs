@@ -1,8 +1,8 @@
 //! The drive's on-board cache: segments, and reading ahead while nothing else is to be done.
 //!
 //! After a read the head goes on reading behind it, into the *active* segment, until it has to go
-//! elsewhere. How far it came is worked out only when a request asks for that place. Invariants:
-//! segments hold nothing that was written after they were filled; the active segment is the first.
+//! elsewhere. How far it came is worked out when somebody asks. Invariants: segments hold nothing
+//! that was written after they were filled; only the first segment is active.
 
 use std::collections::VecDeque;
 
@@ -25,8 +25,6 @@ struct Segment {
 struct Ahead {
     /// When the head was at the segment's end.
     since: Nanos,
-    /// When the head left, if it did.
-    left: Option<Nanos>,
     /// How far it reads at most.
     until: Lba,
     head: Head,
@@ -63,13 +61,12 @@ impl Segment {
 
     /// Whether the head is still reading on.
     fn runs(&self) -> bool {
-        self.ahead.is_some_and(|ahead| ahead.left.is_none() && self.end < ahead.until)
+        self.ahead.is_some_and(|ahead| self.end < ahead.until)
     }
 
-    /// Adds what the head has passed over by `now`, or until it left.
+    /// Adds what the head has passed over by `now`.
     fn catch_up(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) {
         let Some(mut ahead) = self.ahead else { return };
-        let now = ahead.left.map_or(now, |left| left.min(now));
         while self.end < ahead.until && ahead.since < now {
             let track = layout.track(self.end);
             let sectors = (ahead.until.0 - self.end.0).min(track.first.0 + track.sectors - self.end.0);
@@ -90,7 +87,7 @@ impl Segment {
             }
             break;
         }
-        self.ahead = ahead.left.is_none().then_some(ahead);
+        self.ahead = Some(ahead);
     }
 }
 
@@ -154,7 +151,7 @@ impl Cache {
         let continues = |segment: &Segment| segment.start <= at.start && at.start <= segment.end;
         let before = self.segments.iter().position(continues).and_then(|index| self.segments.remove(index));
         let start = before.map_or(at.start, |segment| segment.start);
-        let ahead = Ahead { since: now, left: None, until: at.end(), head };
+        let ahead = Ahead { since: now, until: at.end(), head };
         let mut segment = Segment { start, end: at.end(), ahead: Some(ahead) };
         extend(&mut segment, layout, at.end(), self.read_ahead);
         trim(&mut segment, self.segment_sectors);
@@ -164,20 +161,17 @@ impl Cache {
         self.segments.push_front(segment);
     }
 
-    /// The head goes elsewhere at time `now`: what it read until then stays.
-    pub fn stop_ahead(&mut self, now: Nanos) {
-        if let Some(ahead) = self.segments.front_mut().and_then(|segment| segment.ahead.as_mut()) {
-            ahead.left.get_or_insert(now);
-        }
+    /// The head goes elsewhere at time `now`: what it read until then stays. Says where it is.
+    pub fn stop_ahead(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<Head> {
+        let active = self.segments.front_mut()?;
+        active.catch_up(layout, mechanics, now);
+        trim(active, self.segment_sectors);
+        active.ahead.take().map(|ahead| ahead.head)
     }
 
-    /// The head goes to write `at` at time `now`: what the cache has of it is stale.
-    pub fn was_written(&mut self, layout: &Layout, mechanics: &Mechanics, at: Extent, now: Nanos) {
-        self.stop_ahead(now);
+    /// `at` is written, and the head does not read on: what the cache has of it is stale.
+    pub fn was_written(&mut self, at: Extent) {
         for segment in &mut self.segments {
-            if segment.start < at.end() && at.start < segment.reach() {
-                segment.catch_up(layout, mechanics, now);
-            }
             if segment.start < at.end() && at.start < segment.end {
                 // Keeps the longer side.
                 if at.start.0.saturating_sub(segment.start.0) >= segment.end.0.saturating_sub(at.end().0) {
@@ -244,13 +238,16 @@ mod tests {
     #[test]
     fn a_write_makes_stale_and_another_access_stops_the_stream() {
         let mut drive = after_a_read();
-        drive.2.was_written(&drive.0, &drive.1, Extent::new(4, 1), Nanos(150_000));
+        let Drive(layout, mechanics, cache) = &mut drive;
+        cache.stop_ahead(layout, mechanics, Nanos(150_000));
+        cache.was_written(Extent::new(4, 1));
         assert_eq!(
             (drive.look_up(0, 4, 150_000), drive.look_up(4, 1, 150_000)),
             (Found::All, Found::Nothing)
         );
         let mut drive = after_a_read();
-        drive.2.stop_ahead(Nanos(500_000));
+        let Drive(layout, mechanics, cache) = &mut drive;
+        cache.stop_ahead(layout, mechanics, Nanos(500_000));
         assert_eq!(drive.look_up(8, 8, 9_000_000), Found::All);
         assert!(matches!(drive.look_up(20, 20, 9_000_000), Found::Start(_)));
     }
@@ -259,8 +256,8 @@ mod tests {
     fn segments_are_forgotten_least_recently_used_first() {
         let mut drive = after_a_read();
         for start in [10_000, 20_000] {
-            let Drive(layout, _, cache) = &mut drive;
-            cache.stop_ahead(Nanos(0));
+            let Drive(layout, mechanics, cache) = &mut drive;
+            cache.stop_ahead(layout, mechanics, Nanos(0));
             cache.was_read(layout, Extent::new(start, 8), Nanos(0), Head::default());
         }
         assert_eq!(drive.look_up(0, 8, 0), Found::Nothing);

@@ -54,7 +54,8 @@ impl Drive {
         let took = match op {
             Op::Read => self.read(at, start),
             Op::Write | Op::WriteZeroes => {
-                self.cache.was_written(&self.layout, &self.mechanics, at, start);
+                self.leave(start);
+                self.cache.was_written(at);
                 self.reach(at, start, true)
             }
             Op::Flush | Op::Discard => Access::default(),
@@ -68,17 +69,21 @@ impl Drive {
             Found::All => return Access { transfer: bus, ..Access::default() },
             Found::Passing(done, head) => {
                 self.head = head;
-                let done = done.max(start + bus);
                 self.cache.was_read(&self.layout, at, done, head);
-                return Access { transfer: done - start, ..Access::default() };
+                return Access { transfer: done.max(start + bus) - start, ..Access::default() };
             }
             Found::Start(from) => Extent { start: from, sectors: at.end().0 - from.0 },
             Found::Nothing => at,
         };
-        self.cache.stop_ahead(start);
+        self.leave(start);
         let took = self.reach(rest, start, false);
         self.cache.was_read(&self.layout, at, start + took.total(), self.head);
         took
+    }
+
+    /// The head stops reading on; it is where that took it.
+    fn leave(&mut self, now: Nanos) {
+        self.head = self.cache.stop_ahead(&self.layout, &self.mechanics, now).unwrap_or(self.head);
     }
 
     fn reach(&mut self, at: Extent, start: Nanos, write: bool) -> Access {
@@ -138,6 +143,22 @@ mod tests {
         let first = drive.serve(Op::Write, Extent::new(0, 8), Nanos(0), false);
         let second = drive.serve(Op::Write, Extent::new(8, 8), first.total(), false);
         assert!(second.rotation.0 > 8_000_000, "{second:?}");
+    }
+
+    /// After a long rest the head has read ahead as far as it does, and no further.
+    #[test]
+    fn a_rested_head_reads_nothing_and_is_where_it_stopped() {
+        let mut drive = drive();
+        let mut now = drive.serve(Op::Read, Extent::new(0, 8), Nanos(0), false).total();
+        now += Nanos::from_millis(100);
+        let ahead = drive.serve(Op::Read, Extent::new(1_200, 856), now, false);
+        assert_eq!((ahead.seek, ahead.rotation), (Nanos(0), Nanos(0)), "{ahead:?}");
+        now += ahead.total() + Nanos::from_millis(100);
+        let rest = drive.serve(Op::Read, Extent::new(2_056, 1_024), now, false);
+        assert!(rest.total().0 > 1_024 * drive.mechanics().revolution().0 / 1_216, "{rest:?}");
+        let back =
+            drive.serve(Op::Write, Extent::new(0, 8), now + rest.total() + Nanos::from_millis(100), false);
+        assert_eq!(back.distance, drive.layout().track(Lba(2_056 + 1_024 + 2_048)).cylinder);
     }
 
     #[test]

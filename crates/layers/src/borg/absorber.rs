@@ -33,6 +33,11 @@ pub(super) struct Absorbed {
 #[derive(Default)]
 pub(super) struct Run {
     entries: Cell<usize>,
+    /// Of these, how many are settled.
+    settled: Cell<usize>,
+    /// Its map pages. They are the log's once all is settled: only then may a reconfiguration
+    /// replace them.
+    maps: RefCell<Vec<Slot>>,
     /// Whether somebody writes its map pages.
     led: Cell<bool>,
     written: RefCell<Option<Result<(), IoError>>>,
@@ -98,7 +103,8 @@ impl Borg {
             state.run = None;
             let maps = run.entries.get().div_ceil(MAP_ENTRIES);
             (0..maps)
-                .map(|_| state.log.take_map().expect("absorbing left room for map pages"))
+                .map(|_| state.log.take(1).expect("absorbing left room for map pages").0)
+                .inspect(|slot| run.maps.borrow_mut().push(*slot))
                 .map(|slot| Extent::of_pages(self.division.page(slot), 1))
                 .collect()
         };
@@ -111,6 +117,11 @@ impl Borg {
     /// Maps what was absorbed and written; else gives its pages back, and all is as it was before.
     pub(super) fn settle(&self, absorbed: Absorbed, written: bool) {
         let mut state = self.state.borrow_mut();
+        let run = &absorbed.run;
+        run.settled.set(run.settled.get() + absorbed.pages.len());
+        if run.settled == run.entries {
+            state.log.keep_maps(run.maps.take());
+        }
         for (page, slot) in absorbed.pages {
             if written {
                 state.map.insert(page, slot, true);

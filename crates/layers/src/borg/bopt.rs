@@ -62,7 +62,7 @@ impl Division {
 pub struct Log {
     first: Slot,
     taken: Vec<bool>,
-    /// Map pages, to be given back when all that they describe is gone.
+    /// Map pages, the oldest first, to be given back when all that they describe is gone.
     maps: Vec<Slot>,
     next: usize,
     free: usize,
@@ -113,12 +113,20 @@ impl Log {
         self.free += 1;
     }
 
-    /// The map pages written so far: once all pages that they describe are gone, give them back.
-    pub fn maps(&mut self) -> Vec<Slot> {
-        std::mem::take(&mut self.maps)
+    /// How many map pages the log has.
+    pub fn map_pages(&self) -> usize {
+        self.maps.len()
     }
 
-    /// Slots of the log in the order in which they were taken.
+    /// All that the first so many map pages described is gone, or described anew.
+    pub fn give_back_maps(&mut self, count: usize) {
+        for slot in self.maps.drain(..count).collect::<Vec<Slot>>() {
+            self.give_back(slot);
+        }
+    }
+
+    /// Slots of the log in the order in which they were taken, as far as the log has not wrapped
+    /// around slots that stayed.
     pub fn oldest_first(&self, slots: impl Iterator<Item = Slot>) -> Vec<Slot> {
         let mut slots: Vec<Slot> = slots.collect();
         let next = self.first + self.next as Slot;
@@ -126,9 +134,21 @@ impl Log {
         slots
     }
 
-    /// These map pages are still needed after all.
+    /// Map pages that were taken by `take`.
     pub fn keep_maps(&mut self, maps: Vec<Slot>) {
         self.maps.extend(maps);
+    }
+
+    /// Whether a slot is in use.
+    #[cfg(test)]
+    pub fn is_taken(&self, slot: Slot) -> bool {
+        self.taken[(slot - self.first) as usize]
+    }
+
+    /// Whether a slot holds a map page.
+    #[cfg(test)]
+    pub fn is_map(&self, slot: Slot) -> bool {
+        self.maps.contains(&slot)
     }
 
     /// Whether a slot belongs to the log.

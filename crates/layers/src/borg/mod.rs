@@ -26,7 +26,7 @@ use seekless_core::device::io;
 use seekless_core::runtime::Event;
 use seekless_core::{
     Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
-    Nanos, RangeLocks, runtime,
+    Nanos, RangeLocks, Zeroes, runtime,
 };
 
 use bopt::{Division, Log};
@@ -42,6 +42,8 @@ pub struct Borg {
     options: Options,
     division: Division,
     locks: RangeLocks,
+    /// Movers stand in line here.
+    movers: RangeLocks,
     /// Copies carry no bytes.
     timing_only: bool,
     state: RefCell<State>,
@@ -56,8 +58,6 @@ struct State {
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
     served: Vec<Served>,
-    /// Whether a mover is at work.
-    moving: bool,
     map_pages: u64,
 }
 
@@ -97,11 +97,10 @@ impl Borg {
             run: None,
             watched: FxHashMap::default(),
             served: Vec::new(),
-            moving: false,
             map_pages: 0,
         };
-        let (locks, state) = (RangeLocks::new(), RefCell::new(state));
-        Ok(Borg { home, bopt, options, division, locks, timing_only: false, state })
+        let (locks, movers, state) = (RangeLocks::new(), RangeLocks::new(), RefCell::new(state));
+        Ok(Borg { home, bopt, options, division, locks, movers, timing_only: false, state })
     }
 
     /// For runs that only measure time: pages move without their bytes.
@@ -180,6 +179,21 @@ impl BlockDevice for Borg {
         io(self.discard_indirected(at, how))
     }
 
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            if zeroes.only_if_fast {
+                let why = "zeroes are written as data";
+                return Err(IoError::new(ErrorKind::Unsupported, "borg", Some(at), why));
+            }
+            let buffer = if self.timing_only {
+                Buffer::hollow_sectors(at.sectors)
+            } else {
+                Buffer::zeroed(at.bytes())
+            };
+            self.write_indirected(at, buffer, how).await
+        })
+    }
+
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         let slot = self.state.borrow().map.slot_of(at.start.page());
         match slot {
@@ -208,7 +222,7 @@ impl Layer for Borg {
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {
-        io(self.write_home(Account::default()))
+        io(self.empty(Account::default(), |_| true))
     }
 }
 

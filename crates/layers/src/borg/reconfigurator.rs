@@ -30,10 +30,11 @@ use super::{Borg, did};
 
 /// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer
 /// together on the disk is what a batch reads: with a quarter of it copying took a fifth longer.
-const BATCH: usize = 16_384;
+/// Tests cross many batches.
+const BATCH: usize = if cfg!(test) { 7 } else { 16_384 };
 
 /// Pages that are copied by one request (4 MiB): a foreground request may have to wait for it.
-const LARGEST_COPY: u64 = 1_024;
+const LARGEST_COPY: u64 = if cfg!(test) { 3 } else { 1_024 };
 
 /// What analysis costs in virtual time, a request: about ten times what the bench measures, since
 /// it runs on a low-priority thread.
@@ -72,15 +73,13 @@ type Move = (u64, Slot);
 
 impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
-    ///
-    /// # Errors
-    /// `Invalid` while another one runs; else what the devices reported.
+    /// Waits for the one that runs, if any.
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
-        let mover = Mover::start(self, account)?;
+        let mover = Mover::start(self, account).await;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let plan = self.make_plan(&mut report).await;
         let targets = self.targets(&plan);
-        let old_maps = self.state.borrow_mut().log.maps();
+        let old_maps = self.state.borrow().log.map_pages();
         report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
@@ -88,11 +87,27 @@ impl Borg {
         Ok(report)
     }
 
-    /// Writes all that is dirty home and drops it. For leaving, and for the last figure of a comparison.
+    /// Writes all that is dirty home, and drops those copies: the last figure of a comparison.
     pub async fn write_home(&self, account: Account) -> Result<(), IoError> {
-        let mover = Mover::start(self, account)?;
-        mover.outgoing(&self.pages_where(|_, dirty| dirty)).await?;
-        self.home.flush(mover.how.clone()).await
+        self.empty(account, |dirty| dirty).await
+    }
+
+    /// Takes all pages out of the BOPT, home if they are dirty. While clients write, what they dirty
+    /// meanwhile is tried again; hold them back to be sure of an end.
+    pub(super) async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
+        const TRIES: usize = 16;
+        let mover = Mover::start(self, account).await;
+        for _ in 0..TRIES {
+            let left = self.pages_where(|_, dirty| wanted(dirty));
+            if left.is_empty() {
+                return self.home.flush(mover.how.clone()).await;
+            }
+            mover.outgoing(&left).await?;
+        }
+        let left = self.pages_where(|_, dirty| wanted(dirty)).len();
+        let why =
+            format!("{left} pages are still written as fast as they are moved: hold the writers back first");
+        Err(IoError::new(ErrorKind::Timeout, "borg", None, why))
     }
 
     /// The pages in the BOPT that `wanted(page, dirty)` accepts, in order of slots.
@@ -164,25 +179,21 @@ impl Borg {
         plan
     }
 
-    /// What is still in the log is described by new map pages; then the pages of the old ones are free.
-    async fn redescribe(&self, old_maps: Vec<Slot>, how: &Hints) -> Result<(), IoError> {
+    /// What is still in the log is described by new map pages; then the old ones, the first
+    /// `old_maps` of the log, are free.
+    async fn redescribe(&self, old_maps: usize, how: &Hints) -> Result<(), IoError> {
         let maps: Option<Vec<Slot>> = {
             let mut state = self.state.borrow_mut();
             let stayed = state.map.iter().filter(|(slot, _, _)| state.log.holds(*slot)).count();
             (0..stayed.div_ceil(MAP_ENTRIES)).map(|_| state.spare_map_slot()).collect()
         };
-        let Some(maps) = maps else {
-            self.state.borrow_mut().log.keep_maps(old_maps);
-            return Ok(());
-        };
+        // Without room they stay for another time.
+        let Some(maps) = maps else { return Ok(()) };
         let places: Vec<Extent> =
             maps.iter().map(|slot| Extent::of_pages(self.division.page(*slot), 1)).collect();
         self.write_map_pages(&places, how).await?;
         self.bopt.flush(how.clone()).await?;
-        let mut state = self.state.borrow_mut();
-        for slot in old_maps {
-            state.log.give_back(slot);
-        }
+        self.state.borrow_mut().log.give_back_maps(old_maps);
         Ok(())
     }
 }
@@ -200,18 +211,12 @@ impl Reconfigured {
     }
 }
 
-/// Moves pages in the background. There is one at a time.
+/// Moves pages in the background. There is one at a time. It is not to be dropped before its end:
+/// what it has in a device's queue is carried out all the same.
 struct Mover<'a> {
     borg: &'a Borg,
     how: Hints,
-}
-
-impl Drop for Mover<'_> {
-    fn drop(&mut self) {
-        let mut state = self.borg.state.borrow_mut();
-        state.moving = false;
-        state.watched.clear();
-    }
+    _alone: Guard,
 }
 
 /// Pages that are locked and were not written since they were watched.
@@ -223,12 +228,10 @@ struct Locked {
 }
 
 impl<'a> Mover<'a> {
-    fn start(borg: &'a Borg, account: Account) -> Result<Mover<'a>, IoError> {
-        if std::mem::replace(&mut borg.state.borrow_mut().moving, true) {
-            return Err(IoError::new(ErrorKind::Invalid, "borg", None, "pages are being moved already"));
-        }
+    async fn start(borg: &'a Borg, account: Account) -> Mover<'a> {
+        let alone = borg.movers.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         let how = Hints { class: Class::Background, account, ..Hints::default() };
-        Ok(Mover { borg, how })
+        Mover { borg, how, _alone: alone }
     }
 
     /// Takes pages out of the BOPT, and returns how many went.

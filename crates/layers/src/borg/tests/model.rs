@@ -1,0 +1,150 @@
+//! Clients that get in each other's way, movers at work, and a model that knows what each read must
+//! return: the write that arrived last before it.
+
+use std::cell::RefCell;
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use seekless_core::runtime::{Rng, rng};
+use seekless_drive::Policy;
+
+use super::*;
+
+/// The version of each sector, as requests arrive; 0 is never written, or zeroes.
+struct Model {
+    versions: Vec<u64>,
+    last: u64,
+}
+
+struct Clients {
+    borg: Rc<Borg>,
+    model: RefCell<Model>,
+    home: u64,
+}
+
+impl Clients {
+    /// A request, checked if it reads. What it must return is settled in the same poll in which the
+    /// request takes its place in line.
+    async fn request(&self, kind: u64, at: Extent, fua: bool) {
+        let how = Hints { fua, ..Hints::default() };
+        let range = at.start.0 as usize..at.end().0 as usize;
+        match kind {
+            0..=3 => {
+                let version = {
+                    let mut model = self.model.borrow_mut();
+                    model.last += 1;
+                    let version = model.last;
+                    model.versions[range].fill(version);
+                    version
+                };
+                self.borg.write(at, stamped(at, version), how).await.unwrap();
+            }
+            4..=7 => {
+                let expected = self.model.borrow().versions[range].to_vec();
+                let got = self.borg.read(at, Buffer::zeroed(at.bytes()), how).await.unwrap().to_vec();
+                for ((sector, bytes), version) in (at.start.0..).zip(got.chunks(512)).zip(expected) {
+                    assert_eq!(bytes, content(sector, version), "sector {sector}");
+                }
+            }
+            8 => self.borg.flush(how).await.unwrap(),
+            9 => self.borg.discard(at, how).await.unwrap(),
+            _ => {
+                self.model.borrow_mut().versions[range].fill(0);
+                self.borg.write_zeroes(at, how, Zeroes::default()).await.unwrap();
+            }
+        }
+    }
+
+    fn somewhere(&self, rng: &mut Rng) -> Extent {
+        let most = if rng.chance(1, 6) { self.home } else { 40.min(self.home) };
+        let sectors = 1 + rng.below(most);
+        let sectors = if rng.chance(1, 2) { sectors.next_multiple_of(8) } else { sectors };
+        let span = self.home - sectors;
+        let start = if rng.chance(1, 2) { rng.below(span + 1) } else { rng.below(8) * span / 8 };
+        Extent::new(if rng.chance(1, 2) { start / 8 * 8 } else { start }, sectors)
+    }
+
+    async fn live(self: Rc<Self>, burst: u64) {
+        let mut rng = rng("client");
+        for _ in 0..40 {
+            let requests = (0..=rng.below(burst)).map(|_| {
+                let (kind, at) = (rng.below(11), self.somewhere(&mut rng));
+                self.request(kind, at, rng.chance(1, 7))
+            });
+            join_all(requests.collect::<Vec<_>>()).await;
+            self.check_the_log();
+            if rng.chance(1, 4) {
+                sleep(Nanos(rng.below(30_000_000))).await;
+            }
+        }
+    }
+
+    async fn keep_moving(self: Rc<Self>) {
+        let mut rng = rng("mover");
+        for _ in 0..6 {
+            if rng.chance(1, 4) {
+                if let Err(error) = self.borg.write_home(Account(1)).await {
+                    assert_eq!(error.kind(), ErrorKind::Timeout, "clients wrote faster than pages moved");
+                }
+            } else {
+                self.borg.reconfigure(Account(1)).await.unwrap();
+            }
+            sleep(Nanos(rng.below(60_000_000))).await;
+        }
+    }
+
+    /// What is mapped is taken, and no map page holds a page.
+    fn check_the_log(&self) {
+        let state = self.borg.state.borrow();
+        for (slot, page, _) in state.map.iter().filter(|(slot, _, _)| state.log.holds(*slot)) {
+            assert!(state.log.is_taken(slot), "slot {slot} of page {page} is free");
+            assert!(!state.log.is_map(slot), "slot {slot} of page {page} holds a map page");
+        }
+    }
+}
+
+fn content(sector: u64, version: u64) -> Vec<u8> {
+    if version == 0 { vec![0; 512] } else { stamp(sector, version) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever overlaps and whatever moves, every read returns the last write before it; and once
+    /// the layer is detached, so does the disk itself.
+    #[test]
+    fn every_read_returns_the_last_write(
+        seed in any::<u64>(),
+        home_pages in prop::sample::select(vec![6_u64, 24, 100, 700]),
+        bopt_pages in prop::sample::select(vec![3_u64, 4, 5, 8, 13, 40, 150, 600, 1_100]),
+        write_buffer in prop::sample::select(vec![0.0, 0.2, 0.5, 0.9, 1.0]),
+        (clients, burst) in (1..7_u64, 1..5_u64),
+        (merge, fcfs) in any::<(bool, bool)>(),
+        background_share_pct in prop::sample::select(vec![1_u8, 20, 99]),
+    ) {
+        run(seed, async {
+            let policy = if fcfs { Policy::Fcfs } else { Policy::CLook };
+            let queue = QueueOptions { policy, merge, background_share_pct };
+            let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
+            let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
+            let home = home_pages * 8;
+            let options = Options { write_buffer, threshold: 1 };
+            let borg = Rc::new(Borg::new(slice(0, home), slice(home, bopt_pages * 8), options).unwrap());
+            let model = RefCell::new(Model { versions: vec![0; home as usize], last: 0 });
+            let world = Rc::new(Clients { borg: borg.clone(), model, home });
+            let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst))).collect();
+            let mover = spawn(world.clone().keep_moving());
+            for task in tasks {
+                task.await;
+            }
+            mover.await;
+            world.request(4, Extent::new(0, home), false).await;
+            borg.detach().await.unwrap();
+            assert!(borg.locks.is_empty());
+            let all = disk.read(Extent::new(0, home), Buffer::zeroed(home * 512), Hints::default()).await.unwrap();
+            for ((sector, bytes), version) in (0..).zip(all.to_vec().chunks(512)).zip(&world.model.borrow().versions) {
+                assert_eq!(bytes, content(sector, *version), "home, sector {sector}");
+            }
+        });
+    }
+}
