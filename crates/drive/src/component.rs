@@ -15,7 +15,7 @@ use seekless_core::{
 };
 
 use crate::disk::Drive;
-use crate::queue::{Command, Device, Queue, QueueOptions};
+use crate::queue::{Command, Queue, QueueOptions};
 use crate::spec::Spec;
 use crate::work::{Ledger, Work};
 
@@ -51,7 +51,7 @@ impl Disk {
     /// A disk of this kind, at rest; `device` is its number in the event log.
     pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
         let shared = Rc::new_cyclic(|me: &Weak<Shared>| Shared {
-            queue: Queue::new(device, options, me.clone()),
+            queue: Queue::new(device, options, me.clone(), me.clone()),
             drive: RefCell::new(Drive::new(spec)),
             ledger: RefCell::default(),
             content: RefCell::default(),
@@ -81,8 +81,6 @@ impl Disk {
         self.shared.queue.submit(op, at, buffer, how).await.map(drop)
     }
 }
-
-impl Device for Shared {}
 
 impl Agent for Shared {
     /// Between commands: carries out the next one, and asks for a turn when it is done. At the end

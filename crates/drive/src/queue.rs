@@ -48,17 +48,16 @@ impl Default for QueueOptions {
     }
 }
 
-/// The component that a queue belongs to: it is given a turn when requests arrive at rest, and
-/// tickets reach the queue through it.
-pub trait Device: TicketHolder + Agent {}
-
 /// What waits at a component.
 pub struct Queue {
     device: u32,
     scheduler: Box<dyn Scheduler>,
     options: QueueOptions,
     inner: RefCell<Inner>,
-    component: Weak<dyn Device>,
+    /// The component: given a turn when requests arrive at rest.
+    agent: Weak<dyn Agent>,
+    /// The component again: how tickets reach this queue.
+    holder: Weak<dyn TicketHolder>,
 }
 
 #[derive(Default)]
@@ -131,12 +130,18 @@ impl Default for Command {
 }
 
 impl Queue {
-    /// An empty queue of `component`, which is numbered `device` in the event log.
-    pub fn new(device: u32, options: QueueOptions, component: Weak<dyn Device>) -> Queue {
+    /// An empty queue of the component numbered `device` in the event log, which is its agent and
+    /// forwards tickets to it.
+    pub fn new(
+        device: u32,
+        options: QueueOptions,
+        agent: Weak<dyn Agent>,
+        holder: Weak<dyn TicketHolder>,
+    ) -> Queue {
         let scheduler = options.policy.scheduler();
         let waiting = std::array::from_fn(|_| Waiting::new(&*scheduler));
         let inner = RefCell::new(Inner { waiting, ..Inner::default() });
-        Queue { device, scheduler, options, inner, component }
+        Queue { device, scheduler, options, inner, agent, holder }
     }
 
     /// A request, and its answer to come: the buffer it came with. It is put in line when it is
@@ -163,13 +168,13 @@ impl Queue {
             inner.waiting[class as usize].add(at.start, arrival, slot);
         }
         if !std::mem::replace(&mut inner.awake, true) {
-            if let Some(component) = self.component.upgrade() {
-                runtime::turn_when_quiet(component);
+            if let Some(agent) = self.agent.upgrade() {
+                runtime::turn_when_quiet(agent);
             }
         }
         drop(inner);
         if let Some(ticket) = ticket {
-            ticket.held_by(self.component.clone(), slot);
+            ticket.held_by(self.holder.clone(), slot);
             if ticket.is_aborted() {
                 self.abort(slot);
             }
@@ -215,7 +220,7 @@ impl Queue {
         for &slot in &command.slots {
             let entry = &mut inner.entries[slot];
             let result = results(entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
-            inner.answer(slot, result, self.device, &self.component);
+            inner.answer(slot, result, self.device, &self.holder);
         }
     }
 
@@ -246,7 +251,7 @@ impl Queue {
         inner.flushes.retain(|&flush| flush != slot);
         inner.in_line -= 1;
         let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "withdrawn by its ticket");
-        inner.answer(slot, Err(error), self.device, &self.component);
+        inner.answer(slot, Err(error), self.device, &self.holder);
     }
 }
 
@@ -336,13 +341,12 @@ impl Inner {
         slot: Slot,
         result: Result<Buffer, IoError>,
         device: u32,
-        component: &Weak<dyn Device>,
+        holder: &Weak<dyn TicketHolder>,
     ) {
         let entry = &mut self.entries[slot];
         runtime::event(&Event::Complete { device, id: entry.arrival, ok: result.is_ok() });
         if let Some(ticket) = entry.how.ticket.take() {
-            let holder: Weak<dyn TicketHolder> = component.clone();
-            ticket.left(&holder, slot);
+            ticket.left(holder, slot);
         }
         if entry.abandoned {
             self.entries.remove(slot);

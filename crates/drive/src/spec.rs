@@ -288,6 +288,27 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever a file says, it is a drive that works or an error; it never panics.
+        #[test]
+        fn any_file_is_a_drive_or_an_error(
+            line in 0..80_usize,
+            value in proptest::prop_oneof!["-?[0-9]{1,12}", "\\PC{0,12}", "\\[\\[[0-9]+, [0-9]+\\]\\]"],
+        ) {
+            let mut lines: Vec<String> = SHIPPED[1].1.lines().map(str::to_owned).collect();
+            let line = line % lines.len();
+            lines[line] = match lines[line].split_once('=') {
+                Some((key, _)) => format!("{key}= {value}"),
+                None => value,
+            };
+            if let Ok(spec) = parse("mutated", &lines.join("\n")) {
+                let mut drive = crate::disk::Drive::new(&spec);
+                let last = seekless_core::Extent::new(spec.sectors - 1, 1);
+                drive.serve(seekless_core::Op::Read, last, seekless_core::Nanos(0), false);
+            }
+        }
+    }
+
     #[test]
     fn an_error_says_where_what_and_what_was_expected() {
         let good = SHIPPED[1].1;
