@@ -1,19 +1,7 @@
 //! Numbers as people read them, units included.
 
 use seekless_core::Size;
-
-/// A whole number with its thousands apart: `1,234,567`.
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub use seekless_core::units::thousands as count;
 
 /// With `decimals` decimals, and its thousands apart.
 pub fn number(value: f64, decimals: usize) -> String {

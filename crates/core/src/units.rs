@@ -235,6 +235,19 @@ impl fmt::Display for Size {
     }
 }
 
+/// A whole number with its thousands apart: `1,234,567`.
+pub fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 impl FromStr for Nanos {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -262,6 +275,7 @@ mod tests {
         assert_eq!("512".parse(), Ok(Size(512)));
         assert_eq!(Size(1 << 30).to_string(), "1 GiB");
         assert_eq!(Size(3 << 29).to_string(), "1.50 GiB");
+        assert_eq!([0, 999, 1_000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
         let error = "4 parsecs".parse::<Size>().unwrap_err().to_string();
         assert!(error.contains("4 parsecs") && error.contains("4GiB"), "{error}");
         assert!("99999999999999999999TiB".parse::<Size>().is_err());

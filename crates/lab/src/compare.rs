@@ -230,13 +230,7 @@ fn round(value: f64) -> f64 {
 fn drive_work(work: &Work) -> DriveWork {
     let background = work.busy().since(work.foreground);
     DriveWork {
-        head: HeadTime {
-            busy_s: work.busy().seconds(),
-            seek_s: work.seek.seconds(),
-            rotation_s: work.rotation.seconds(),
-            transfer_s: work.transfer.seconds(),
-            overhead_s: work.overhead.seconds(),
-        },
+        head: HeadTime::of(work),
         foreground_s: work.foreground.seconds(),
         background_s: background.seconds(),
         seeks: work.seeks,

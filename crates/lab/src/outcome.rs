@@ -1,6 +1,7 @@
 //! What a comparison found, as it is printed, drawn and written as JSON. Plain data: every number
 //! that a report shows is a field here.
 
+use seekless_drive::Work;
 use serde::Serialize;
 
 /// Where the head's time went, in seconds. `busy_s` is the sum of the four parts.
@@ -16,6 +17,19 @@ pub struct HeadTime {
     pub transfer_s: f64,
     /// Commands.
     pub overhead_s: f64,
+}
+
+impl HeadTime {
+    /// The time of a device's work.
+    pub fn of(work: &Work) -> HeadTime {
+        HeadTime {
+            busy_s: work.busy().seconds(),
+            seek_s: work.seek.seconds(),
+            rotation_s: work.rotation.seconds(),
+            transfer_s: work.transfer.seconds(),
+            overhead_s: work.overhead.seconds(),
+        }
+    }
 }
 
 /// What the drive did in one stretch of the run.

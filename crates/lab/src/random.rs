@@ -116,13 +116,7 @@ pub fn run_random(
             transfer: per_request(work.transfer),
             overhead: per_request(work.overhead),
         },
-        head: HeadTime {
-            busy_s: work.busy().seconds(),
-            seek_s: work.seek.seconds(),
-            rotation_s: work.rotation.seconds(),
-            transfer_s: work.transfer.seconds(),
-            overhead_s: work.overhead.seconds(),
-        },
+        head: HeadTime::of(&work),
         seeks: work.seeks,
         event_hash: format!("{:016x}", runtime.event_hash()),
     })

@@ -2,6 +2,7 @@
 //! come from traces and are not to be trusted: whatever reaches the page goes through [`escape`] or
 //! [`script_json`].
 
+pub use seekless_core::units::thousands as whole;
 use serde_json::Value;
 
 /// `text` for use in an element or in a quoted attribute. Control characters, which HTML forbids, become `U+FFFD`.
@@ -25,19 +26,6 @@ pub fn escape(text: &str) -> String {
 /// JSON for use in a script element: no `<` in it, so nothing in it can end the element.
 pub fn script_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
-}
-
-/// A whole number with its thousands apart: `1,234,567`.
-pub fn whole(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Three or four digits that count: `0.0123`, `1.23`, `12.3`, `1,235`. A dash for what is not a number.
