@@ -18,6 +18,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -35,7 +36,31 @@ use timers::Timers;
 
 /// Tasks that can run now, first come first served. Wakers must be `Send`, hence the lock; it is
 /// never contended here, and lets a reactor's helper threads wake tasks live.
-type Ready = Arc<Mutex<VecDeque<Runnable>>>;
+#[derive(Default)]
+struct Ready {
+    tasks: Mutex<VecDeque<Runnable>>,
+    /// Whether there may be any: spares the lock, which is asked for several times a request.
+    any: AtomicBool,
+}
+
+impl Ready {
+    fn push(&self, task: Runnable) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.push_back(task);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Swaps all tasks that can run for an empty `batch`; false if there is none.
+    fn take(&self, batch: &mut VecDeque<Runnable>) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any.store(false, Ordering::Release);
+        std::mem::swap(&mut *tasks, batch);
+        !batch.is_empty()
+    }
+}
 
 /// A world with its own clock.
 pub struct Runtime {
@@ -43,7 +68,7 @@ pub struct Runtime {
 }
 
 struct World {
-    ready: Ready,
+    ready: Arc<Ready>,
     now: Cell<Nanos>,
     timers: RefCell<Timers>,
     quiet: RefCell<Vec<Wake>>,
@@ -115,7 +140,7 @@ impl Runtime {
     pub fn new(seed: u64) -> Runtime {
         Runtime {
             world: Rc::new(World {
-                ready: Ready::default(),
+                ready: Arc::default(),
                 now: Cell::new(Nanos::ZERO),
                 timers: RefCell::default(),
                 quiet: RefCell::default(),
@@ -143,12 +168,12 @@ impl Runtime {
         woken.set(true);
         let mut batch = VecDeque::new();
         loop {
-            if woken.set(false) {
+            if woken.get() && woken.set(false) {
                 if let Poll::Ready(result) = main.as_mut().poll(&mut context) {
                     return Ok(result);
                 }
             }
-            while self.world.take_ready(&mut batch) {
+            while self.world.ready.take(&mut batch) {
                 for task in batch.drain(..) {
                     task.run();
                 }
@@ -185,7 +210,7 @@ impl Drop for Runtime {
         let live = self.world.live.take();
         live.into_iter().for_each(|(_, waker)| waker.wake());
         let mut batch = VecDeque::new();
-        while self.world.take_ready(&mut batch) {
+        while self.world.ready.take(&mut batch) {
             batch.clear();
         }
     }
@@ -193,15 +218,15 @@ impl Drop for Runtime {
 
 /// Whether the main future was woken since it was last polled.
 #[derive(Default)]
-struct MainWoken(std::sync::atomic::AtomicBool);
+struct MainWoken(AtomicBool);
 
 impl MainWoken {
     fn set(&self, to: bool) -> bool {
-        self.0.swap(to, std::sync::atomic::Ordering::Relaxed)
+        self.0.swap(to, Ordering::Relaxed)
     }
 
     fn get(&self) -> bool {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -216,12 +241,6 @@ impl std::task::Wake for MainWoken {
 }
 
 impl World {
-    /// Swaps all tasks that can run for an empty `batch`; false if there is none.
-    fn take_ready(&self, batch: &mut VecDeque<Runnable>) -> bool {
-        std::mem::swap(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner), batch);
-        !batch.is_empty()
-    }
-
     /// Wakes what comes next: a timer of this instant, else those that wait for quiet, else the
     /// next instant's first timer. False if nothing ever will.
     fn advance(&self) -> bool {
@@ -263,7 +282,7 @@ pub fn event(event: &Event) {
 pub fn spawn<T: 'static>(work: impl Future<Output = T> + 'static) -> Task<T> {
     let world = current(Rc::clone);
     let ready = world.ready.clone();
-    let schedule = move |task| ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
+    let schedule = move |task| ready.push(task);
     let mut live = world.live.borrow_mut();
     let entry = live.vacant_entry();
     let ended = Ended { world: Rc::downgrade(&world), live: entry.key() };

@@ -88,7 +88,10 @@ impl Mechanics {
 
     /// Time from `at` until sector `sector` of `track` comes under the head.
     fn wait(&self, track: &Track, sector: u64, at: u64) -> u64 {
-        let angle = (sector + track.offset) % track.sectors * self.revolution / track.sectors;
+        // Both are below a track's sectors: a subtraction where a division would do.
+        let place = sector + track.offset;
+        let place = if place >= track.sectors { place - track.sectors } else { place };
+        let angle = place * self.revolution / track.sectors;
         let now = at % self.revolution;
         if angle >= now { angle - now } else { angle + self.revolution - now }
     }

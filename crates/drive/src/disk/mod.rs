@@ -64,13 +64,14 @@ impl Drive {
     }
 
     fn read(&mut self, at: Extent, start: Nanos) -> Access {
-        let bus = Nanos(at.sectors * SECTOR_BYTES * 1_000_000 / self.bus_bytes_per_ms);
+        let bus = || Nanos(at.sectors * SECTOR_BYTES * 1_000_000 / self.bus_bytes_per_ms);
         let rest = match self.cache.look_up(&self.layout, &self.mechanics, at, start) {
-            Found::All => return Access { transfer: bus, ..Access::default() },
+            Found::All => return Access { transfer: bus(), ..Access::default() },
             Found::Passing(done, head) => {
+                let transfer = done.max(start + bus()) - start;
                 self.head = head;
                 self.cache.was_read(&self.layout, at, done, head);
-                return Access { transfer: done.max(start + bus) - start, ..Access::default() };
+                return Access { transfer, ..Access::default() };
             }
             Found::Start(from) => Extent { start: from, sectors: at.end().0 - from.0 },
             Found::Nothing => at,
