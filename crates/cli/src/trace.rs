@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use seekless_trace::{Stats, StatsOptions, Trace, characterise, device_name};
+use seekless_trace::{FORMATS, Format, Stats, StatsOptions, Trace, characterise, device_name};
 use serde::Serialize;
 
 use crate::output;
@@ -19,9 +19,10 @@ pub enum Command {
     #[command(after_help = "\
 Example:
   seekless trace info data/mail
+  seekless trace info --formats
 
 A recording is given by its name (data/mail), or by its files (data/mail.blktrace.*.xz).")]
-    Info(Files),
+    Info(InfoArgs),
     /// What the workload is like: reuse, working sets, partial determinism
     #[command(after_help = "\
 Example:
@@ -43,10 +44,25 @@ pub struct Files {
     json: bool,
 }
 
+/// What `trace info` is asked.
+#[derive(Args)]
+pub struct InfoArgs {
+    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on)
+    #[arg(required_unless_present = "formats")]
+    files: Vec<PathBuf>,
+    /// List the formats that can be read, instead
+    #[arg(long, conflicts_with = "files")]
+    formats: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
 /// Does what `command` says.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Info(files) => info(&files),
+        Command::Info(asked) if asked.formats => formats(asked.json),
+        Command::Info(asked) => info(&asked),
         Command::Stats(files) => {
             let trace = load(&files.files)?;
             output::warn(&trace.warnings);
@@ -99,7 +115,38 @@ struct Device {
     end_sector: u64,
 }
 
-fn info(files: &Files) -> anyhow::Result<()> {
+/// A format, as `trace info --formats` tells of it.
+#[derive(Serialize)]
+struct Known {
+    name: &'static str,
+    summary: &'static str,
+    /// How well its reader is known to work.
+    reader: &'static str,
+}
+
+#[derive(Serialize)]
+struct Formats {
+    formats: Vec<Known>,
+}
+
+fn formats(json: bool) -> anyhow::Result<()> {
+    let known = |format: &&'static Format| Known {
+        name: format.name,
+        summary: format.summary,
+        reader: format.sample.words(),
+    };
+    let formats: Vec<Known> = FORMATS.iter().map(known).collect();
+    if json {
+        return output::json(&Formats { formats });
+    }
+    let mut table = Table::new(&["format", "reader", "what it is"]);
+    for format in &formats {
+        table.row([format.name, format.reader, format.summary]);
+    }
+    output::print(&table.text())
+}
+
+fn info(files: &InfoArgs) -> anyhow::Result<()> {
     let trace = load(&files.files)?;
     // No pictures, hence neither a heat map nor working sets.
     let few = StatsOptions { device_sectors: None, heat_columns: 0, heat_rows: 0, intervals: 0 };
@@ -114,8 +161,7 @@ fn info(files: &Files) -> anyhow::Result<()> {
         end_sector: used.end_sector,
     };
     let info = Info {
-        // The only one that is read so far.
-        format: "blktrace",
+        format: trace.format,
         files: trace.sources.iter().map(file).collect(),
         records: trace.records.len() as u64,
         reads: trace.reads() as u64,

@@ -47,12 +47,21 @@ fn bad_traces_are_told_with_place_find_and_expectation() {
     let empty = file("empty", b"");
     for command in [&["trace", "info"][..], &["trace", "stats"], &["lab", "run", "--trace"]] {
         let on = |trace| [command, &[trace]].concat();
-        refused(&on(&foreign), 1, &["foreign, byte 0", "found", "expected a blktrace record"]);
+        refused(&on(&foreign), 1, &["foreign, byte 0", "found", "expected a trace", "blktrace"]);
         refused(&on(&empty), 1, &["empty, byte 0", "found an empty file", "expected a trace"]);
         refused(&on("/nonexistent/mail"), 1, &["/nonexistent/mail", "mail.blktrace.0"]);
         refused(&on("."), 1, &["expected a file"]);
     }
     refused(&["trace", "info"], 2, &["FILES"]);
+}
+
+#[test]
+fn the_formats_are_told() {
+    assert_eq!(json(&["trace", "info", SMALL])["format"], "blktrace");
+    assert!(quietly(&["trace", "info", "--formats"]).contains("blktrace"));
+    let formats = json(&["trace", "info", "--formats"]);
+    assert!(formats["formats"].as_array().unwrap().iter().any(|one| one["name"] == "blktrace"), "{formats}");
+    refused(&["trace", "info", SMALL, "--formats"], 2, &["--formats"]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod reader;
 pub mod stats;
 
 pub use error::TraceError;
+pub use format::{FORMATS, Format, Sample};
 pub use loaded::{DeviceUse, Trace, device_name, load};
 pub use paths::expand;
 pub use reader::Reader;

@@ -10,6 +10,9 @@ use seekless_core::{Names, Op, Record};
 use crate::error::TraceError;
 use crate::reader::Reader;
 
+/// More devices than a person would read about in a warning.
+const DEVICES_TOLD: usize = 8;
+
 /// A trace that has been read.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -21,6 +24,9 @@ pub struct Trace {
     pub warnings: Vec<String>,
     /// The files it was read from.
     pub sources: Vec<PathBuf>,
+    /// The name of the format they are in (see [`FORMATS`](crate::format::FORMATS)); empty for a trace
+    /// that no file held.
+    pub format: &'static str,
 }
 
 /// What a trace holds of one device. The device's own size is not in a trace: it is `end_sector`
@@ -43,16 +49,21 @@ pub fn device_name(device: u32) -> String {
 /// Reads a whole recording: one or several files, or its name (see [`expand`](crate::expand)).
 pub fn load(paths: &[impl AsRef<Path>]) -> Result<Trace, TraceError> {
     let mut reader = Reader::open(paths)?;
+    let format = reader.format().name;
     let records = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
     let (names, warnings, sources) = reader.into_parts();
-    let mut trace = Trace { records, names, warnings, sources };
+    let mut trace = Trace { records, names, warnings, sources, format };
     if trace.records.is_empty() {
         trace.warnings.push("the trace holds no requests".into());
     }
     let devices = trace.devices();
     if devices.len() > 1 {
-        let each = devices.iter().map(|one| format!("{} on {}", one.records, device_name(one.device)));
-        let each = each.collect::<Vec<_>>().join(", ");
+        let told = devices.iter().take(DEVICES_TOLD);
+        let each = told.map(|one| format!("{} on {}", one.records, device_name(one.device)));
+        let mut each = each.collect::<Vec<_>>().join(", ");
+        if devices.len() > DEVICES_TOLD {
+            each.push_str(", ...");
+        }
         trace.warnings.push(format!("requests of {} devices ({each}) are read as one trace", devices.len()));
     }
     Ok(trace)

@@ -7,7 +7,8 @@
 //! Fault: a file that goes back in time. A few records do so in real traces (a request recorded
 //! inside an interrupt while another was being recorded; notes of what was running when tracing
 //! began): a record is put back in its place if it is at most [`WINDOW_EVENTS`] events late. One that is
-//! later is an error, but for a name: a name comes into force late instead.
+//! later is an error, but for a name: a name comes into force late instead; and but for formats that
+//! [clamp](Decoder::clamps): there it counts at the time of the one before it, with a warning.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -63,6 +64,8 @@ struct Source {
     read: u64,
     /// The time of the last event given out: nothing earlier can be placed any more.
     released: Nanos,
+    /// Events that were later than the window, and count later than they happened.
+    clamped: u64,
     ended: bool,
     /// What ended it; told once the events before it have been given out.
     failure: Option<TraceError>,
@@ -95,13 +98,27 @@ impl Source {
         };
         if event.time < self.released {
             if !matches!(event.kind, EventKind::Named(..)) {
-                return Err(self.too_late(&event));
+                if !self.decoder.clamps() {
+                    return Err(self.too_late(&event));
+                }
+                self.clamped += 1;
             }
             event.time = self.released;
         }
         self.read += 1;
         self.window.push(Reverse(Slot { key: key(&event, self.read), event }));
         Ok(())
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        let mut warnings = self.decoder.warnings();
+        if self.clamped > 0 {
+            let (file, clamped) = (self.file.display(), self.clamped);
+            warnings.push(format!(
+                "{file}: {clamped} records stand more than {WINDOW_EVENTS} records too late; they count at the time of the one before them"
+            ));
+        }
+        warnings
     }
 
     fn too_late(&self, event: &Event) -> TraceError {
@@ -137,6 +154,7 @@ impl Merge {
             window: BinaryHeap::new(),
             read: 0,
             released: Nanos::ZERO,
+            clamped: 0,
             ended: false,
             failure: None,
         };
@@ -170,7 +188,7 @@ impl Merge {
         let source = &mut self.sources[number];
         match source.next() {
             Ok(Some(event)) => self.heads.push(Reverse(Slot { key: key(&event, number as u64), event })),
-            Ok(None) => self.warnings.extend(source.decoder.warnings()),
+            Ok(None) => self.warnings.extend(source.warnings()),
             Err(error) => self.failure = Some(error),
         }
     }

@@ -13,13 +13,14 @@ use rustc_hash::FxHashMap;
 use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record, StreamId};
 
 use crate::error::TraceError;
-use crate::format::{self, Event, EventKind, Queued};
+use crate::format::{self, Event, EventKind, Format, Queued};
 use crate::layering::Layering;
 use crate::merge::Merge;
 use crate::paths::expand;
 
 /// A trace being read: an iterator over its records.
 pub struct Reader {
+    format: &'static Format,
     merge: Merge,
     layering: Layering,
     names: Names,
@@ -34,24 +35,33 @@ pub struct Reader {
 
 impl Reader {
     /// Opens a recording: one or several files, or the name of a recording (see [`expand`]). Several
-    /// files are the CPUs of one recording: they share a clock, and names noted in one count in all.
+    /// files are the CPUs of one recording: they share a clock and a format, and names noted in one count in all.
     pub fn open(paths: &[impl AsRef<Path>]) -> Result<Reader, TraceError> {
         let sources = expand(paths)?;
         let mut files = Vec::new();
         let mut warnings = Vec::new();
+        let mut common: Option<&'static Format> = None;
         for file in &sources {
-            match format::open(file)? {
-                Some(decoder) => files.push((file.clone(), decoder)),
+            let Some((format, decoder)) = format::open(file)? else {
                 // A CPU on which nothing happened.
-                None => warnings.push(format!("{}: the file is empty", file.display())),
+                warnings.push(format!("{}: the file is empty", file.display()));
+                continue;
+            };
+            let first = *common.get_or_insert(format);
+            if first.name != format.name {
+                let found = format!("the format {}", format.name);
+                let expected = format!("{}, which the files before it are in", first.name);
+                return Err(TraceError::Malformed { file: file.clone(), offset: 0, found, expected });
             }
+            files.push((file.clone(), decoder));
         }
-        if files.is_empty() {
+        let Some(format) = common else {
             let file = sources.into_iter().next().unwrap_or_default();
             let (found, expected) = ("an empty file".into(), "a trace".into());
             return Err(TraceError::Malformed { file, offset: 0, found, expected });
-        }
+        };
         Ok(Reader {
+            format,
             merge: Merge::new(files),
             layering: Layering::default(),
             names: Names::default(),
@@ -61,6 +71,11 @@ impl Reader {
             warnings,
             ended: false,
         })
+    }
+
+    /// The format that the files are in.
+    pub fn format(&self) -> &'static Format {
+        self.format
     }
 
     /// The names that the records so far refer to.

@@ -18,9 +18,24 @@ use std::path::{Path, PathBuf};
 
 use seekless_core::{Extent, Nanos, Op, ProcessId, SECTOR_BYTES, record::Flags};
 
-use super::{Decoder, Event, EventKind, Queued, Remapped};
+use super::{Content, Decoder, Event, EventKind, Format, Queued, Remapped, Sample};
 use crate::compressed::fill;
 use crate::error::TraceError;
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "blktrace",
+    summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7)",
+    sample: Sample::Real,
+    // Of any version: one that cannot be read is named by its number.
+    detect: |head| byte_order(head).is_some(),
+    open,
+};
+
+fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
+    check_magic(&content.head).map_err(|flaw| flaw.at(&content.file, 0))?;
+    Ok(Box::new(Blktrace::new(content.input, content.file)))
+}
 
 /// How many bytes tell whether a file is of this format.
 pub const MAGIC_BYTES: usize = 4;
@@ -126,20 +141,17 @@ impl Flaw {
     }
 }
 
+/// The byte order and the magic number of a record that starts so, if one does.
+fn byte_order(bytes: &[u8]) -> Option<(ByteOrder, u32)> {
+    let head = *bytes.first_chunk::<MAGIC_BYTES>()?;
+    let both = [(ByteOrder::Little, u32::from_le_bytes(head)), (ByteOrder::Big, u32::from_be_bytes(head))];
+    both.into_iter().find(|(_, magic)| magic & !0xff == MAGIC)
+}
+
 /// The byte order that the first bytes of a record tell.
 pub fn check_magic(bytes: &[u8]) -> Result<ByteOrder, Flaw> {
-    let Some(&head) = bytes.first_chunk::<MAGIC_BYTES>() else {
-        let found = format!("only {} bytes ({})", bytes.len(), hex(bytes));
-        return Err(Flaw::Malformed { found, expected: EXPECTED.into() });
-    };
-    let (little, big) = (u32::from_le_bytes(head), u32::from_be_bytes(head));
-    let (order, magic) = if little & !0xff == MAGIC {
-        (ByteOrder::Little, little)
-    } else if big & !0xff == MAGIC {
-        (ByteOrder::Big, big)
-    } else {
-        let found = format!("bytes {}", hex(&head));
-        return Err(Flaw::Malformed { found, expected: EXPECTED.into() });
+    let Some((order, magic)) = byte_order(bytes) else {
+        return Err(Flaw::Malformed { found: first_bytes(bytes), expected: EXPECTED.into() });
     };
     let version = magic & 0xff;
     if version == u32::from(VERSION) {
@@ -147,6 +159,14 @@ pub fn check_magic(bytes: &[u8]) -> Result<ByteOrder, Flaw> {
     }
     let found = format!("blktrace version {version} (magic {magic:#010x})");
     Err(Flaw::Malformed { found, expected: format!("blktrace version {VERSION}") })
+}
+
+/// How some bytes that are no trace start, in words.
+pub(super) fn first_bytes(bytes: &[u8]) -> String {
+    match bytes.first_chunk::<MAGIC_BYTES>() {
+        Some(head) => format!("bytes {}", hex(head)),
+        None => format!("only {} bytes ({})", bytes.len(), hex(bytes)),
+    }
 }
 
 /// The record that `bytes` starts with. Pure: nothing but the slice is looked at.

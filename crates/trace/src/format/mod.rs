@@ -2,17 +2,17 @@
 //! in time, names, layered devices) is common to all and lives in the reader.
 //!
 //! The first bytes of a file decide its format, never its name. To add a format: a file here with a
-//! type that implements [`Decoder`], and a line in [`open`] that knows its first bytes.
+//! type that implements [`Decoder`] and a constant that says how it is known, and a line in [`FORMATS`].
 
 pub mod blktrace;
-
-use std::io::{Cursor, Read};
-use std::path::{Path, PathBuf};
+mod table;
 
 use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 
-use crate::compressed;
 use crate::error::TraceError;
+
+pub(crate) use table::{Content, open};
+pub use table::{FORMATS, Format, Sample};
 
 /// Something a trace says, at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,20 +73,10 @@ pub trait Decoder {
 
     /// What a person should know about the file though it could be read; asked for at the end.
     fn warnings(&mut self) -> Vec<String>;
-}
 
-/// The decoder for a file, or `None` if the file is empty.
-pub fn open(path: &Path) -> Result<Option<Box<dyn Decoder>>, TraceError> {
-    let input = compressed::open(path)?;
-    let io = |source| TraceError::Io { file: path.to_owned(), source };
-    let (head, rest) = compressed::peek(input, blktrace::MAGIC_BYTES).map_err(io)?;
-    if head.is_empty() {
-        return Ok(None);
-    }
-    let whole = Cursor::new(head.clone()).chain(rest);
-    // The only format so far; with a second one, the one whose magic `head` is.
-    match blktrace::check_magic(&head) {
-        Ok(_) => Ok(Some(Box::new(blktrace::Blktrace::new(whole, PathBuf::from(path))))),
-        Err(flaw) => Err(flaw.at(path, 0)),
+    /// Whether an event that stands too late in the file to be put in its place counts at the time
+    /// of the one before it, with a warning, rather than being an error.
+    fn clamps(&self) -> bool {
+        false
     }
 }
