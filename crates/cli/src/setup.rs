@@ -27,6 +27,9 @@ pub struct Setup {
     /// The part of the BOPT that absorbs writes, 0 to 1
     #[arg(long, value_name = "PART", default_value_t = 0.4)]
     write_buffer: f64,
+    /// Edges of the access graph that were passed less often place nothing
+    #[arg(long, value_name = "TIMES", default_value_t = 1)]
+    threshold: u32,
     /// How often the layout is reconfigured, after equal numbers of requests
     #[arg(long, value_name = "TIMES", default_value_t = 4)]
     reconfigure: u32,
@@ -142,7 +145,7 @@ impl Setup {
             let wrong = format!("--layer: found '{}', expected {} or none", self.layer, known.join(", "));
             return Err(Usage(wrong).into());
         }
-        let options = borg::Options { write_buffer: self.write_buffer, ..borg::Options::default() };
+        let options = borg::Options { write_buffer: self.write_buffer, threshold: self.threshold };
         Ok(Some(LayerSetup {
             name: self.layer.clone(),
             options,
