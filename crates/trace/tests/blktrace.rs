@@ -232,10 +232,10 @@ fn what_is_no_trace_says_so() {
     assert!(empty.contains("found an empty file, expected a trace"), "{empty}");
     let tiny = load(&[save("tiny", b"\x07t")]).unwrap_err().to_string();
     assert!(tiny.contains("only 2 bytes (0x0774)"), "{tiny}");
-    let newer = Builder::default().raw(0x6561_7408, 1, (0, 512), QUEUED | READ, 1, DISK, &[]);
+    let newer = Builder::default().raw(0x6561_7409, 1, (0, 512), QUEUED | READ, 1, DISK, &[]);
     let newer = error(&newer, "newer");
     assert!(
-        newer.contains("found blktrace version 8") && newer.contains("expected blktrace version 7"),
+        newer.contains("found blktrace version 9") && newer.contains("expected blktrace version 7 or 8"),
         "{newer}"
     );
     let mut mixed = Builder::default().read(1, 0, 512, 1);
@@ -247,4 +247,23 @@ fn what_is_no_trace_says_so() {
     let gone = load(&["/nonexistent/trace"]).unwrap_err().to_string();
     assert!(gone.contains("expected a file"), "{gone}");
     assert!(load(&Vec::<std::path::PathBuf>::new()).is_err());
+}
+
+#[test]
+fn version_8_says_the_same_as_version_7() {
+    for big_endian in [false, true] {
+        let build = |mut trace: Builder| {
+            trace = trace.name(5, 7, "git").read(10, 100, 4096, 7).write(20, 200, 512, 7);
+            trace = trace.action(25, (0, 0), QUEUED | WRITE | FLUSH | SYNC, 7, VOLUME);
+            trace = trace.action(29, (8, 4096), QUEUED | READ, 7, VOLUME);
+            trace.remap(30, (VOLUME, 8), (DISK, 2056), 4096).read(31, 2056, 4096, 7)
+        };
+        let old = load(&[build(Builder { big_endian, ..Builder::default() }).save("v7")]).unwrap();
+        let bytes = build(Builder { big_endian, v8: true, ..Builder::default() });
+        let new = load(&[bytes.save("v8")]).unwrap();
+        assert_eq!(old.records.len(), 4);
+        assert_eq!((&new.records, &new.warnings, new.format), (&old.records, &old.warnings, "blktrace"));
+        let cut = load(&[save("v8-cut", &bytes.bytes[..bytes.bytes.len() - 10])]).unwrap();
+        assert!(cut.warnings[0].contains("54 bytes of a record, expected 64"), "{:?}", cut.warnings);
+    }
 }

@@ -37,8 +37,8 @@ fn read(name: &str, bytes: &[u8]) {
 }
 
 /// A trace with every kind of record.
-fn genuine(big_endian: bool) -> Builder {
-    let mut trace = Builder { big_endian, ..Builder::default() };
+fn genuine(big_endian: bool, v8: bool) -> Builder {
+    let mut trace = Builder { big_endian, v8, ..Builder::default() };
     for n in 0..20_u64 {
         trace = trace
             .name(n * 100, n as u32, "git")
@@ -55,10 +55,10 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_bytes_are_a_record_or_a_flaw(bytes in vec(any::<u8>(), 0..200), genuine_magic: bool) {
+    fn arbitrary_bytes_are_a_record_or_a_flaw(bytes in vec(any::<u8>(), 0..200), magic in 0_u32..3) {
         let mut bytes = bytes;
-        if genuine_magic && bytes.len() >= 4 {
-            bytes[..4].copy_from_slice(&0x6561_7407_u32.to_le_bytes());
+        if magic > 0 && bytes.len() >= 4 {
+            bytes[..4].copy_from_slice(&(0x6561_7406 + magic).to_le_bytes());
         }
         match exact(&bytes) {
             Ok(record) => {
@@ -73,11 +73,11 @@ proptest! {
 
     #[test]
     fn mutated_and_cut_traces_end(
-        big_endian: bool,
+        (big_endian, v8) in any::<(bool, bool)>(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut bytes = genuine(big_endian).bytes;
+        let mut bytes = genuine(big_endian, v8).bytes;
         for (at, value) in changes {
             let at = at.index(bytes.len());
             bytes[at] = value;
@@ -89,7 +89,7 @@ proptest! {
 
     #[test]
     fn a_cut_trace_gives_exactly_the_records_before_the_cut(cut in 4_usize..6000) {
-        let trace = genuine(false);
+        let trace = genuine(false, false);
         let cut = cut.min(trace.bytes.len());
         let cut_trace = load(&[save("cut-anywhere", &trace.bytes[..cut])]).unwrap();
         let whole = load(&[trace.save("whole")]).unwrap();
@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn damaged_compression_ends(at in any::<prop::sample::Index>(), value: u8, cut in any::<prop::sample::Index>()) {
-        let mut bytes = xz(&genuine(false).bytes);
+        let mut bytes = xz(&genuine(false, false).bytes);
         let at = at.index(bytes.len());
         bytes[at] = value;
         bytes.truncate(cut.index(bytes.len() + 1));

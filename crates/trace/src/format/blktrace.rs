@@ -1,6 +1,8 @@
-//! The binary format of `blktrace` and of the kernel's `blk` tracer, version 7, of either byte order.
+//! The binary format of `blktrace` and of the kernel's `blk` tracer, versions 7 and 8, of either byte
+//! order.
 //!
-//! A file is records back to back, each 48 bytes and a payload of up to 64 KiB; `blktrace` writes a
+//! A file is records back to back, each 48 bytes (64 in version 8) and a payload of up
+//! to 64 KiB; `blktrace` writes a
 //! file per CPU, `blkparse -d` and the raw kernel stream one for all. A record is a [`Queued`]
 //! request only at its queue event (Q): later events are the same request, merged, dispatched or
 //! completed, and a completion carries the process that happened to run.
@@ -25,7 +27,7 @@ use crate::error::TraceError;
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "blktrace",
-    summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7)",
+    summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, versions 7 and 8)",
     sample: Sample::Real,
     // Of any version: one that cannot be read is named by its number.
     detect: |head| byte_order(head).is_some(),
@@ -39,40 +41,40 @@ fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
 
 /// How many bytes tell whether a file is of this format.
 pub const MAGIC_BYTES: usize = 4;
-/// Bytes in a record before its payload.
+/// Bytes in a record of version 7 before its payload; the fewest a record has.
 pub const HEADER_BYTES: usize = 48;
-/// The version that is read here.
-pub const VERSION: u8 = 7;
+/// Bytes in a record of version 8 before its payload: a wider action, and room.
+pub const HEADER_BYTES_8: usize = 64;
 /// The magic number, its lowest byte for the version.
 const MAGIC: u32 = 0x6561_7400;
-const EXPECTED: &str = "a blktrace record (magic 0x65617407, in either byte order)";
+const EXPECTED: &str = "a blktrace record (magic 0x65617407 or 0x65617408, in either byte order)";
 
 /// An address past this would not fit a u64 in bytes.
 const MAX_SECTORS: u64 = u64::MAX / SECTOR_BYTES;
 
 /// What happened: the low byte of the action.
 mod what {
-    pub const QUEUED: u32 = 1;
-    pub const REMAPPED: u32 = 15;
+    pub const QUEUED: u64 = 1;
+    pub const REMAPPED: u64 = 15;
     /// Among notes: the name of a process.
-    pub const PROCESS: u32 = 0;
+    pub const PROCESS: u64 = 0;
     /// A cgroup's number stands before the payload.
-    pub const CGROUP: u32 = 1 << 8;
+    pub const CGROUP: u64 = 1 << 8;
 }
 
-/// Of which kind: the high half of the action.
+/// Of which kind: the action above its low 16 bits.
 mod category {
-    pub const READ: u32 = 1;
-    pub const WRITE: u32 = 1 << 1;
-    pub const FLUSH: u32 = 1 << 2;
-    pub const SYNC: u32 = 1 << 3;
+    pub const READ: u64 = 1;
+    pub const WRITE: u64 = 1 << 1;
+    pub const FLUSH: u64 = 1 << 2;
+    pub const SYNC: u64 = 1 << 3;
     /// Commands passed through to the device; their sector is no address.
-    pub const PASSTHROUGH: u32 = 1 << 9;
-    pub const NOTE: u32 = 1 << 10;
-    pub const AHEAD: u32 = 1 << 11;
-    pub const META: u32 = 1 << 12;
-    pub const DISCARD: u32 = 1 << 13;
-    pub const FUA: u32 = 1 << 15;
+    pub const PASSTHROUGH: u64 = 1 << 9;
+    pub const NOTE: u64 = 1 << 10;
+    pub const AHEAD: u64 = 1 << 11;
+    pub const META: u64 = 1 << 12;
+    pub const DISCARD: u64 = 1 << 13;
+    pub const FUA: u64 = 1 << 15;
 }
 
 /// The byte order of the machine that wrote a trace.
@@ -89,6 +91,8 @@ pub enum ByteOrder {
 pub struct RawRecord<'a> {
     /// How its numbers are written.
     pub order: ByteOrder,
+    /// 7 or 8.
+    pub version: u8,
     /// Its number on its CPU; zero throughout in a raw kernel stream.
     pub sequence: u32,
     /// When, in nanoseconds of the machine's monotonic clock.
@@ -97,8 +101,8 @@ pub struct RawRecord<'a> {
     pub sector: u64,
     /// Its length.
     pub bytes: u32,
-    /// What happened (low half), of which kind (high half).
-    pub action: u32,
+    /// What happened (low 16 bits), of which kind (the bits above).
+    pub action: u64,
     /// The process that ran; at a queue event, the one that asked.
     pub pid: u32,
     /// The device: `major << 20 | minor`.
@@ -148,17 +152,17 @@ fn byte_order(bytes: &[u8]) -> Option<(ByteOrder, u32)> {
     both.into_iter().find(|(_, magic)| magic & !0xff == MAGIC)
 }
 
-/// The byte order that the first bytes of a record tell.
-pub fn check_magic(bytes: &[u8]) -> Result<ByteOrder, Flaw> {
+/// The byte order and the version that the first bytes of a record tell.
+pub fn check_magic(bytes: &[u8]) -> Result<(ByteOrder, u8), Flaw> {
     let Some((order, magic)) = byte_order(bytes) else {
         return Err(Flaw::Malformed { found: first_bytes(bytes), expected: EXPECTED.into() });
     };
-    let version = magic & 0xff;
-    if version == u32::from(VERSION) {
-        return Ok(order);
+    let version = magic as u8;
+    if version == 7 || version == 8 {
+        return Ok((order, version));
     }
     let found = format!("blktrace version {version} (magic {magic:#010x})");
-    Err(Flaw::Malformed { found, expected: format!("blktrace version {VERSION}") })
+    Err(Flaw::Malformed { found, expected: "blktrace version 7 or 8".into() })
 }
 
 /// How some bytes that are no trace start, in words.
@@ -175,31 +179,34 @@ pub fn exact(bytes: &[u8]) -> Result<RawRecord<'_>, Flaw> {
     if bytes.len() < MAGIC_BYTES {
         return Err(short(HEADER_BYTES));
     }
-    let order = check_magic(bytes)?;
-    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
-        return Err(short(HEADER_BYTES));
-    };
+    let (order, version) = check_magic(bytes)?;
+    let header_bytes = if version == 7 { HEADER_BYTES } else { HEADER_BYTES_8 };
+    let header = bytes.get(..header_bytes).ok_or_else(|| short(header_bytes))?;
     let fields = Fields { header, order };
-    let length = HEADER_BYTES + usize::from(fields.u16(46));
-    let payload = bytes.get(HEADER_BYTES..length).ok_or_else(|| short(length))?;
+    let v7 = version == 7;
+    // Version 8 has the process before the action, and the action twice as wide.
+    let (pid, action, rest) = if v7 { (32, u64::from(fields.u32(28)), 36) } else { (28, fields.u64(32), 40) };
+    let length = header_bytes + usize::from(fields.u16(rest + 10));
+    let payload = bytes.get(header_bytes..length).ok_or_else(|| short(length))?;
     Ok(RawRecord {
         order,
+        version,
         sequence: fields.u32(4),
         time_ns: fields.u64(8),
         sector: fields.u64(16),
         bytes: fields.u32(24),
-        action: fields.u32(28),
-        pid: fields.u32(32),
-        device: fields.u32(36),
-        cpu: fields.u32(40),
-        error: fields.u16(44),
+        action,
+        pid: fields.u32(pid),
+        device: fields.u32(rest),
+        cpu: fields.u32(rest + 4),
+        error: fields.u16(rest + 8),
         payload,
     })
 }
 
-/// Numbers in a header; every offset below is a constant inside it.
+/// Numbers in a header; every offset above is a constant inside it.
 struct Fields<'a> {
-    header: &'a [u8; HEADER_BYTES],
+    header: &'a [u8],
     order: ByteOrder,
 }
 
@@ -243,10 +250,11 @@ impl RawRecord<'_> {
 
     /// The length of the whole record.
     pub fn length_bytes(&self) -> usize {
-        HEADER_BYTES + self.payload.len()
+        let header = if self.version == 7 { HEADER_BYTES } else { HEADER_BYTES_8 };
+        header + self.payload.len()
     }
 
-    fn is(&self, category: u32) -> bool {
+    fn is(&self, category: u64) -> bool {
         (self.action >> 16) & category != 0
     }
 
@@ -362,7 +370,7 @@ impl<R: Read> Blktrace<R> {
     fn fetch(&mut self) -> Result<bool, TraceError> {
         let mut have = 0;
         let mut need = HEADER_BYTES;
-        // Twice at most: the header says how long the whole is.
+        // Three times at most: the magic says how long the header is, the header how long the whole.
         while have < need {
             self.record.resize(need, 0);
             let (filled, stopped) = fill(&mut self.input, &mut self.record[have..]);

@@ -31,6 +31,8 @@ pub const VOLUME: u32 = 253 << 20;
 pub struct Builder {
     pub bytes: Vec<u8>,
     pub big_endian: bool,
+    /// Records of version 8, those of version 7 otherwise.
+    pub v8: bool,
     /// Where each record starts.
     pub offsets: Vec<usize>,
 }
@@ -53,15 +55,26 @@ impl Builder {
         payload: &[u8],
     ) -> Self {
         self.offsets.push(self.bytes.len());
+        let magic = if self.v8 && magic == 0x6561_7407 { 0x6561_7408 } else { magic };
         self.put(&magic.to_le_bytes());
         self.put(&0_u32.to_le_bytes());
         self.put(&time.to_le_bytes());
         self.put(&at.0.to_le_bytes());
-        for field in [at.1, action, pid, device, 0] {
-            self.put(&field.to_le_bytes());
+        self.put(&at.1.to_le_bytes());
+        if self.v8 {
+            self.put(&pid.to_le_bytes());
+            self.put(&u64::from(action).to_le_bytes());
+        } else {
+            self.put(&action.to_le_bytes());
+            self.put(&pid.to_le_bytes());
         }
+        self.put(&device.to_le_bytes());
+        self.put(&0_u32.to_le_bytes());
         self.put(&0_u16.to_le_bytes());
         self.put(&(payload.len() as u16).to_le_bytes());
+        if self.v8 {
+            self.bytes.extend([0; 12]);
+        }
         self.bytes.extend_from_slice(payload);
         self
     }
