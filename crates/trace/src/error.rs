@@ -38,4 +38,16 @@ pub enum TraceError {
         /// What should be there.
         expected: String,
     },
+    /// A line of text is not what the format says.
+    #[error("{}, line {line}: found {found}, expected {expected}", file.display())]
+    Line {
+        /// The file that was read.
+        file: PathBuf,
+        /// The line's number, from one.
+        line: u64,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
 }

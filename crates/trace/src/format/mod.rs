@@ -4,8 +4,25 @@
 //! The first bytes of a file decide its format, never its name. To add a format: a file here with a
 //! type that implements [`Decoder`] and a constant that says how it is known, and a line in [`FORMATS`].
 
+mod alibaba;
+mod blkparse;
+mod blkreplay;
 pub mod blktrace;
+mod byte_ascii;
+mod cloudphysics;
+mod disksim;
+mod fields;
+mod fio;
+mod fiu;
+mod mqsim;
+mod msr;
+mod scsi;
+mod spc;
+mod spread;
+mod systor;
 mod table;
+mod tencent;
+mod text;
 
 use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 

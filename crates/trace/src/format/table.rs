@@ -9,7 +9,10 @@
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use super::{Decoder, blktrace};
+use super::{
+    Decoder, alibaba, blkparse, blkreplay, blktrace, byte_ascii, cloudphysics, disksim, fio, fiu, mqsim, msr,
+    spc, systor, tencent,
+};
 use crate::compressed::{self, fill};
 use crate::error::TraceError;
 
@@ -55,7 +58,22 @@ impl Format {
 }
 
 /// Every format that can be read, in the order in which they are tried.
-pub const FORMATS: &[&Format] = &[&blktrace::FORMAT];
+pub const FORMATS: &[&Format] = &[
+    &blktrace::FORMAT,
+    &fio::FORMAT,
+    &cloudphysics::FORMAT,
+    &blkparse::FORMAT,
+    &msr::FORMAT,
+    &fiu::FORMAT,
+    &spc::FORMAT,
+    &alibaba::FORMAT,
+    &systor::FORMAT,
+    &tencent::FORMAT,
+    &blkreplay::FORMAT,
+    &byte_ascii::FORMAT,
+    &disksim::FORMAT,
+    &mqsim::FORMAT,
+];
 
 /// A file to decode.
 pub(crate) struct Content {

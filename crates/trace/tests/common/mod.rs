@@ -132,3 +132,8 @@ pub fn xz(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
+
+/// The trace that a file of this text is.
+pub fn load_text(name: &str, text: &str) -> seekless_trace::Trace {
+    seekless_trace::load(&[save(name, text.as_bytes())]).unwrap()
+}

@@ -1,0 +1,34 @@
+//! The CSV of Alibaba's cloud disks: `device_id,opcode,offset,length,timestamp`.
+//!
+//! Units: offset and length in bytes, time in microseconds since 1970; opcode `R` or `W`. Faults: any
+//! text.
+
+use super::fields::{self, Flaw, MICROSECOND, bytes, columns, direction, number};
+use super::text::{Lines, Said, Text, plain, speaks};
+use super::{Format, Sample};
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "alibaba",
+    summary: "Alibaba cloud disks: device, R/W, byte offset, bytes, microseconds",
+    sample: Sample::Description,
+    detect: |head| speaks(head, Alibaba),
+    open: |content| Ok(Text::open(content, Alibaba)),
+};
+
+struct Alibaba;
+
+impl Lines for Alibaba {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        if said.line == 1 && line.starts_with("device_id,") {
+            return Ok(());
+        }
+        let [device, opcode, offset, length, time] =
+            columns(line, line.split(','), "device_id,opcode,offset,length,timestamp")?;
+        let time = fields::time(time, MICROSECOND, "a time in microseconds")?;
+        let op = direction(opcode, "R", "W")?;
+        let extent = bytes(number(offset, "an offset in bytes")?, number(length, "a length in bytes")?)?;
+        said.request(time, plain(number(device, "the number of a device")?, op, extent));
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! What `blkparse` prints by default: `major,minor cpu sequence time pid action RWBS`, then by action.
+//!
+//! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the
+//! binary format a queue event (Q) is a request, a remap (A) tells how devices are layered, and all else
+//! is passed over. A process's name may hold blanks and slashes: it is what the last brackets hold. The
+//! summary at the end is where reading stops.
+//!
+//! A remap does not say which partition it goes to; the next remap, from there, does. Faults: any text.
+
+use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
+
+use super::fields::{self, Flaw, SECOND, device_of, number, sectors};
+use super::text::{Lines, Said, Text, plain, whole_lines};
+use super::{EventKind, Format, Queued, Remapped, Sample};
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "blkparse",
+    summary: "what blkparse prints by default (text)",
+    sample: Sample::Description,
+    detect,
+    open: |content| Ok(Text::open(content, Blkparse::default())),
+};
+
+const EXPECTED: &str = "major,minor cpu sequence time pid action RWBS";
+
+fn detect(head: &[u8]) -> bool {
+    let first = whole_lines(head).find(|line| !line.trim_ascii().is_empty());
+    first.and_then(|line| std::str::from_utf8(line).ok()).is_some_and(|line| Line::parse(line).is_ok())
+}
+
+/// What every line has.
+struct Line<'a> {
+    device: u32,
+    time: Nanos,
+    process: ProcessId,
+    action: &'a str,
+    rwbs: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Result<Line<'a>, Flaw> {
+        let mut rest = line.trim();
+        let mut words = [""; 7];
+        for word in &mut words {
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            let (first, others) = rest.split_at(end);
+            *word = first;
+            rest = others.trim_start();
+        }
+        let [device, cpu, sequence, time, pid, action, rwbs] = words;
+        if rwbs.is_empty() {
+            return Err(Flaw::text(line, EXPECTED));
+        }
+        number::<u32>(cpu, "the number of a CPU")?;
+        number::<u64>(sequence, "the number of an event")?;
+        Ok(Line {
+            device: device_pair(device)?,
+            time: fields::time(time, SECOND, "a time in seconds")?,
+            process: ProcessId(number(pid, "the number of a process")?),
+            action,
+            rwbs,
+            rest,
+        })
+    }
+
+    fn queued(&self, said: &mut Said) -> Result<(), Flaw> {
+        let expected = "sector + sectors [process]";
+        let named = self.rest.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
+        let (place, name) = named.ok_or_else(|| Flaw::text(self.rest, expected))?;
+        let mut words = place.split_whitespace();
+        let (op, extent) = match (words.next(), words.next(), words.next()) {
+            (None, ..) => (Op::Flush, Extent::default()),
+            (Some(start), Some("+"), Some(count)) => {
+                let extent = sectors(number(start, expected)?, number(count, expected)?)?;
+                let Some(op) = operation(self.rwbs) else { return Ok(()) };
+                (op, extent)
+            }
+            // A command that is passed through to the device; its number is no address.
+            _ => return Ok(()),
+        };
+        said.process(self.time, self.process, name);
+        let flags = flags(self.rwbs, op);
+        let request = Queued { flags, process: self.process, ..plain(self.device, op, extent) };
+        said.request(self.time, request);
+        Ok(())
+    }
+
+    fn remapped(&self) -> Result<Remapped, Flaw> {
+        let flaw = || Flaw::text(self.rest, "sector + sectors <- (major,minor) sector");
+        let (place, from) = self.rest.split_once("<-").ok_or_else(flaw)?;
+        let (start, count) = place.split_once('+').ok_or_else(flaw)?;
+        let (from_device, from_start) =
+            from.trim().strip_prefix('(').and_then(|from| from.split_once(')')).ok_or_else(flaw)?;
+        Ok(Remapped {
+            device: self.device,
+            to_device: self.device,
+            extent: sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?,
+            from_device: device_pair(from_device)?,
+            from_start: number(from_start, "a sector")?,
+        })
+    }
+}
+
+fn device_pair(text: &str) -> Result<u32, Flaw> {
+    let expected = "a device (major,minor)";
+    let (major, minor) = text.split_once(',').ok_or_else(|| Flaw::text(text, expected))?;
+    device_of(number(major, expected)?, number(minor, expected)?)
+}
+
+/// The operation that RWBS tells: its first letter, or the second after an F for a flush before it.
+pub(super) fn operation(rwbs: &str) -> Option<Op> {
+    match rwbs.strip_prefix('F').unwrap_or(rwbs).chars().next() {
+        Some('R') => Some(Op::Read),
+        Some('W') => Some(Op::Write),
+        Some('D') => Some(Op::Discard),
+        _ => None,
+    }
+}
+
+/// The flags that RWBS tells of a request that asks for `op`.
+pub(super) fn flags(rwbs: &str, op: Op) -> Flags {
+    let before = rwbs.starts_with('F') && op != Op::Flush;
+    let after = rwbs.strip_prefix('F').unwrap_or(rwbs).get(1..).unwrap_or_default();
+    let set = [
+        // B is how kernels before 2.6.37 wrote a barrier.
+        (before || after.contains('B'), Flags::PREFLUSH),
+        (after.contains('F'), Flags::FUA),
+        (after.contains('A'), Flags::AHEAD),
+        (after.contains('S'), Flags::SYNC),
+        (after.contains('M'), Flags::META),
+    ];
+    set.iter().filter(|(set, _)| *set).fold(Flags::default(), |all, (_, flag)| all.with(*flag))
+}
+
+#[derive(Default)]
+struct Blkparse {
+    started: bool,
+    /// The latest remap, until the next event tells where it went.
+    remap: Option<(Nanos, Remapped)>,
+}
+
+impl Blkparse {
+    /// Notes the remap that was waiting; if `next` continues it, it went where that comes from.
+    fn settle(&mut self, next: Option<&Remapped>, said: &mut Said) {
+        let Some((time, mut remap)) = self.remap.take() else { return };
+        if let Some(next) = next {
+            let continues = next.device == remap.device
+                && next.from_start == remap.extent.start.0
+                && next.extent.sectors == remap.extent.sectors;
+            if continues {
+                remap.to_device = next.from_device;
+            }
+        }
+        said.event(time, EventKind::Remapped(remap));
+    }
+}
+
+impl Lines for Blkparse {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        let summary = ["CPU", "Total (", "Throughput", "Events ("];
+        if self.started && summary.iter().any(|start| line.starts_with(start)) {
+            said.ended = true;
+            return Ok(());
+        }
+        let event = Line::parse(line)?;
+        self.started = true;
+        match event.action {
+            "Q" => {
+                self.settle(None, said);
+                event.queued(said)
+            }
+            "A" => {
+                let remap = event.remapped()?;
+                self.settle(Some(&remap), said);
+                self.remap = Some((event.time, remap));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The load files of `blkreplay`: `seconds ; sector ; sectors ; R|W`, and a delay and a latency perhaps.
+//!
+//! Units: time in seconds with a fraction, address and size in sectors of 512 bytes. `RA` is a
+//! read ahead of need: the letters are those of `blkparse`. A write of no sectors is a flush. Lines before the first record are a preamble, in which anything may stand.
+//! Faults: any text.
+
+use seekless_core::{Nanos, Op};
+
+use super::blkparse::{flags, operation};
+use super::fields::{self, Flaw, SECOND, at_least, number, sectors};
+use super::text::{Lines, Said, Text, plain, speaks};
+use super::{Format, Queued, Sample};
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "blkreplay",
+    summary: "blkreplay load: seconds ; sector ; sectors ; R or W",
+    sample: Sample::Real,
+    detect: |head| speaks(head, Blkreplay::default()),
+    open: |content| Ok(Text::open(content, Blkreplay::default())),
+};
+
+#[derive(Default)]
+struct Blkreplay {
+    started: bool,
+}
+
+impl Lines for Blkreplay {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        match record(line) {
+            Ok((time, request)) => {
+                self.started = true;
+                said.request(time, request);
+                Ok(())
+            }
+            Err(flaw) if self.started && !line.starts_with('#') => Err(flaw),
+            // The last line of a preamble names the columns: what follows are records.
+            Err(_) => {
+                self.started |= line.starts_with("start ;");
+                Ok(())
+            }
+        }
+    }
+}
+
+fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
+    let [time, start, count, op] = at_least(line, &mut line.split(';'), "seconds ; sector ; sectors ; R|W")?;
+    let time = fields::time(time, SECOND, "a time in seconds")?;
+    let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
+    let known = op.bytes().all(|letter| b"RWDFSMAB".contains(&letter));
+    let told = if known { operation(op) } else { None };
+    let op_told = told.ok_or_else(|| Flaw::text(op, "R (a read) or W (a write), and flags perhaps"))?;
+    let flush = op_told == Op::Write && extent.sectors == 0;
+    let asked = if flush { Op::Flush } else { op_told };
+    Ok((time, Queued { flags: flags(op, asked), ..plain(0, asked, extent) }))
+}

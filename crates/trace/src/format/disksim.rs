@@ -1,0 +1,42 @@
+//! `DiskSim`'s ascii format: `time device blkno bcount flags`.
+//!
+//! Units: time in milliseconds with a fraction, address and size in sectors of 512 bytes, flags in
+//! hexadecimal, of which bit 0 set is a read. Faults: any text.
+
+use seekless_core::Op;
+
+use super::fields::{self, Flaw, MILLISECOND, columns, number, sectors};
+use super::text::{Lines, Said, Text, plain, speaks};
+use super::{Format, Sample};
+
+/// The flag of a read.
+const READ: u32 = 1;
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "disksim",
+    summary: "DiskSim ascii: milliseconds, device, sector, sectors, flags (bit 0: read)",
+    sample: Sample::Real,
+    detect: |head| speaks(head, DiskSim),
+    open: |content| Ok(Text::open(content, DiskSim)),
+};
+
+struct DiskSim;
+
+impl Lines for DiskSim {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        let [time, device, start, count, flags] =
+            columns(line, line.split_whitespace(), "time device blkno bcount flags")?;
+        let expected = "a time in milliseconds, with a fraction";
+        if !time.contains('.') {
+            return Err(Flaw::text(time, expected));
+        }
+        let time = fields::time(time, MILLISECOND, expected)?;
+        let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
+        let expected = "flags in hexadecimal";
+        let flags = u32::from_str_radix(flags, 16).map_err(|_| Flaw::text(flags, expected))?;
+        let op = if flags & READ == 0 { Op::Write } else { Op::Read };
+        said.request(time, plain(number(device, "the number of a device")?, op, extent));
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Single fields of a record: numbers, times and places out of text and units.
+//!
+//! Invariant: every [`Extent`] made here ends where its address in bytes still fits 64 bits, and is at
+//! most [`MAX_BYTES`] long. Faults: any text at all; what is not a field is a [`Flaw`] that quotes it.
+
+use std::str::FromStr;
+
+use seekless_core::{Extent, Nanos, Op, SECTOR_BYTES};
+
+/// More than any disk takes in one request; the kernel counts a request's bytes in 32 bits.
+pub const MAX_BYTES: u64 = u32::MAX as u64;
+/// More of a field is not quoted.
+const QUOTED: usize = 60;
+
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds in a millisecond.
+pub const MILLISECOND: u64 = 1_000_000;
+/// Nanoseconds in a microsecond.
+pub const MICROSECOND: u64 = 1_000;
+
+/// Why a record is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// What it says.
+    pub found: String,
+    /// What a record would say.
+    pub expected: String,
+}
+
+impl Flaw {
+    /// Text that should have been something else.
+    pub fn text(found: &str, expected: &str) -> Flaw {
+        Flaw { found: quoted(found), expected: expected.into() }
+    }
+}
+
+/// `text` as an error quotes it: not too much, nothing that a terminal would obey.
+pub fn quoted(text: &str) -> String {
+    let more = if text.chars().nth(QUOTED).is_some() { "..." } else { "" };
+    let shown: String = text.chars().take(QUOTED).map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!("\"{shown}{more}\"")
+}
+
+/// Exactly `N` columns; `expected` names them.
+pub fn columns<'a, const N: usize>(
+    line: &'a str,
+    mut parts: impl Iterator<Item = &'a str>,
+    expected: &str,
+) -> Result<[&'a str; N], Flaw> {
+    let columns = at_least(line, &mut parts, expected)?;
+    match parts.next() {
+        None => Ok(columns),
+        Some(_) => Err(Flaw::text(line, expected)),
+    }
+}
+
+/// The first `N` columns; `expected` names them.
+pub fn at_least<'a, const N: usize>(
+    line: &str,
+    parts: &mut impl Iterator<Item = &'a str>,
+    expected: &str,
+) -> Result<[&'a str; N], Flaw> {
+    let mut columns = [""; N];
+    for column in &mut columns {
+        *column = parts.next().ok_or_else(|| Flaw::text(line, expected))?.trim();
+    }
+    Ok(columns)
+}
+
+/// A whole number.
+pub fn number<T: FromStr>(text: &str, expected: &str) -> Result<T, Flaw> {
+    let text = text.trim();
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parsed = if digits { text.parse().ok() } else { None };
+    parsed.ok_or_else(|| Flaw::text(text, expected))
+}
+
+/// A time in units of `unit_ns` nanoseconds, with a fraction or without. What is finer than a
+/// nanosecond is dropped.
+pub fn time(text: &str, unit_ns: u64, expected: &str) -> Result<Nanos, Flaw> {
+    let text = text.trim();
+    let flaw = || Flaw::text(text, expected);
+    if text.contains(['e', 'E']) {
+        let value = text.parse::<f64>().map_err(|_| flaw())? * unit_ns as f64;
+        // 2^63: beyond it, times do not fit, and neither do the differences of times.
+        let fits = (0.0..9.223_372_036_854_775e18).contains(&value);
+        return if fits { Ok(Nanos(value as u64)) } else { Err(flaw()) };
+    }
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(flaw());
+    }
+    let whole = if whole.is_empty() && !fraction.is_empty() { "0" } else { whole };
+    let mut nanos = number::<u64>(whole, expected).map_err(|_| flaw())?.checked_mul(unit_ns);
+    let mut place = unit_ns;
+    // A digit below the unit's own granularity contributes nothing.
+    for digit in fraction.bytes() {
+        let part = u64::from(digit - b'0') * place / 10;
+        nanos = nanos.and_then(|sum| sum.checked_add(part));
+        place /= 10;
+    }
+    nanos.map(Nanos).ok_or_else(flaw)
+}
+
+/// A place given in sectors of 512 bytes.
+pub fn sectors(start: u64, count: u64) -> Result<Extent, Flaw> {
+    let bytes = count.saturating_mul(SECTOR_BYTES);
+    place(start, count, bytes).ok_or_else(|| Flaw {
+        found: format!("{count} sectors at sector {start}"),
+        expected: format!("at most {MAX_BYTES} bytes, at an address below 2^64 bytes"),
+    })
+}
+
+/// A place given in bytes: all sectors of which it covers a byte.
+pub fn bytes(offset: u64, length: u64) -> Result<Extent, Flaw> {
+    let start = offset / SECTOR_BYTES;
+    let end = offset.checked_add(length).map(|end| end.div_ceil(SECTOR_BYTES));
+    let count = if length == 0 { Some(0) } else { end.map(|end| end - start) };
+    count.and_then(|count| place(start, count, length)).ok_or_else(|| Flaw {
+        found: format!("{length} bytes at byte {offset}"),
+        expected: format!("at most {MAX_BYTES} bytes, at an address below 2^64 bytes"),
+    })
+}
+
+fn place(start: u64, count: u64, bytes: u64) -> Option<Extent> {
+    if bytes > MAX_BYTES || start.checked_add(count)? > u64::MAX / SECTOR_BYTES {
+        return None;
+    }
+    Some(if count == 0 { Extent::default() } else { Extent::new(start, count) })
+}
+
+/// The number of a device, as Linux makes it of these two.
+pub fn device_of(major: u32, minor: u32) -> Result<u32, Flaw> {
+    if major < 1 << 12 && minor < 1 << 20 {
+        return Ok(major << 20 | minor);
+    }
+    Err(Flaw { found: format!("device {major},{minor}"), expected: "at most 4095,1048575".into() })
+}
+
+/// Whichever of the two words (either case) stands there: the one for a read, the one for a write.
+pub fn direction(text: &str, read: &str, write: &str) -> Result<Op, Flaw> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case(read) {
+        Ok(Op::Read)
+    } else if text.eq_ignore_ascii_case(write) {
+        Ok(Op::Write)
+    } else {
+        Err(Flaw::text(text, &format!("{read} (a read) or {write} (a write)")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact_in_any_unit() {
+        let ns = |text, unit| time(text, unit, "a time").map(|time| time.0);
+        assert_eq!(ns("13.191135", MILLISECOND), Ok(13_191_135));
+        assert_eq!(ns("1605518127.168810795", SECOND), Ok(1_605_518_127_168_810_795));
+        assert_eq!(ns(" .5", SECOND), Ok(500_000_000));
+        assert_eq!(ns("7.", MICROSECOND), Ok(7_000));
+        assert_eq!(ns("128166372003061629", 100), Ok(12_816_637_200_306_162_900));
+        assert_eq!(ns("1.5e-3", SECOND), Ok(1_500_000));
+        assert_eq!(ns("0.0000000019", SECOND), Ok(1));
+        for wrong in ["", ".", "-1", "+1", "1.2.3", "x", "1e99", "NaN", "18446744073709551615", "1.-1"] {
+            assert!(ns(wrong, SECOND).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn places_cover_each_sector_they_touch_and_stay_addressable() {
+        assert_eq!(bytes(1000, 100), Ok(Extent::new(1, 2)));
+        assert_eq!(bytes(512, 512), Ok(Extent::new(1, 1)));
+        assert_eq!(bytes(700, 0), Ok(Extent::default()));
+        assert!(bytes(u64::MAX, 1).is_err() && bytes(0, MAX_BYTES + 1).is_err());
+        assert!(sectors(u64::MAX, 8).is_err() && sectors(u64::MAX / 512, 8).is_err());
+        assert!(sectors(0, u64::MAX).is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! The CSV of Tencent's cloud disks: `Timestamp,Offset,Size,IOType,VolumeID`.
+//!
+//! Units: time in whole seconds since 1970 (the requests of a second are spread over it), offset and size
+//! in sectors of 512 bytes; type 0 is a read, 1 a write. Faults: any text.
+
+use super::fields::{self, Flaw, SECOND, columns, direction, number, sectors};
+use super::spread::Spread;
+use super::text::{Lines, Said, Text, plain, speaks};
+use super::{Format, Sample};
+
+/// In 2001: earlier numbers are no time of such a trace, and five numbers a line no mark of one.
+const EARLIEST: u64 = 1_000_000_000;
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "tencent",
+    summary: "Tencent cloud disks: whole seconds, sector, sectors, 0 (read) or 1 (write), volume",
+    sample: Sample::Description,
+    detect: |head| speaks(head, Tencent),
+    open: |content| Ok(Spread::over(Text::open(content, Tencent))),
+};
+
+struct Tencent;
+
+impl Lines for Tencent {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        if said.line == 1 && line.starts_with("Timestamp,") {
+            return Ok(());
+        }
+        let [time, offset, size, kind, volume] =
+            columns(line, line.split(','), "Timestamp,Offset,Size,IOType,VolumeID")?;
+        let seconds: u64 = number(time, "a time in whole seconds")?;
+        let time = fields::time(time, SECOND, "a time in whole seconds")?;
+        if seconds < EARLIEST {
+            return Err(Flaw::text(line, "a time in seconds since 1970, after 2001"));
+        }
+        let op = direction(kind, "0", "1")?;
+        let extent = sectors(number(offset, "a sector")?, number(size, "a number of sectors")?)?;
+        said.request(time, plain(number(volume, "the number of a volume")?, op, extent));
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! What all formats of text share: lines out of a stream, and what they say into events.
+//!
+//! Always holds: a line is at most [`MAX_LINE_BYTES`] long, lines are counted from one, and an error
+//! names the line. A request of no bytes, other than a flush, is left out and counted.
+//!
+//! Faults: bytes that are no UTF-8 (replaced), lines that never end (an error), a last line that stops
+//! in the middle and a compressed stream that does (warnings). Records that stand too late in their
+//! file are clamped: the tools that wrote these traces sorted by completion, or not at all.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, ErrorKind, Read};
+use std::path::PathBuf;
+
+use rustc_hash::FxHashMap;
+use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
+
+use super::fields::Flaw;
+use super::{Content, Decoder, Event, EventKind, Queued};
+use crate::error::TraceError;
+
+/// Many times the longest line of any format.
+pub const MAX_LINE_BYTES: usize = 16 << 10;
+
+/// A format of one record a line.
+pub(super) trait Lines {
+    /// Takes in a line, without its end and never blank, and notes what it says.
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw>;
+
+    /// What a person should know about the file though it could be read.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What a file says, as far as it was read and not yet passed on.
+#[derive(Default)]
+pub(super) struct Said {
+    events: VecDeque<(Nanos, EventKind)>,
+    /// The latest name of each process.
+    names: FxHashMap<ProcessId, Box<str>>,
+    /// Requests of no bytes.
+    empty: u64,
+    /// The number of the line that is taken in, from one.
+    pub line: u64,
+    /// Nothing of interest follows.
+    pub ended: bool,
+}
+
+/// A request of a process that the format does not name.
+pub(super) fn plain(device: u32, op: Op, extent: Extent) -> Queued {
+    Queued { device, op, extent, flags: Flags::default(), process: ProcessId::default() }
+}
+
+impl Said {
+    /// A request was made.
+    pub fn request(&mut self, time: Nanos, request: Queued) {
+        if request.extent.sectors == 0 && request.op != Op::Flush {
+            self.empty += 1;
+        } else {
+            self.event(time, EventKind::Queued(request));
+        }
+    }
+
+    /// A process was seen, so called.
+    pub fn process(&mut self, time: Nanos, process: ProcessId, name: &str) {
+        if self.names.get(&process).is_some_and(|known| **known == *name) {
+            return;
+        }
+        self.names.insert(process, name.into());
+        let shown = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
+        self.event(time, EventKind::Named(process, shown.into()));
+    }
+
+    /// Something else happened.
+    pub fn event(&mut self, time: Nanos, kind: EventKind) {
+        self.events.push_back((time, kind));
+    }
+
+    /// The next thing that was said.
+    pub fn next(&mut self) -> Option<(Nanos, EventKind)> {
+        self.events.pop_front()
+    }
+
+    /// What a person should know about what was said.
+    pub fn warnings(&self, file: &std::path::Path) -> Vec<String> {
+        let told = format!("{}: {} requests of no bytes were left out", file.display(), self.empty);
+        if self.empty > 0 { vec![told] } else { Vec::new() }
+    }
+}
+
+/// Whether a file that starts with `head` is one that `format` can read: no line up to the first that
+/// says something is wrong.
+pub(super) fn speaks(head: &[u8], mut format: impl Lines) -> bool {
+    let mut said = Said::default();
+    for line in whole_lines(head) {
+        let Ok(text) = std::str::from_utf8(line) else { return false };
+        said.line += 1;
+        let text = text.trim_end();
+        if text.is_empty() {
+            continue;
+        }
+        if text.contains('\0') || format.line(text, &mut said).is_err() {
+            return false;
+        }
+        if said.next().is_some() || said.empty > 0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// The lines of `head`, but for a last one that goes on after it.
+pub(super) fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end = head.iter().rposition(|&byte| byte == b'\n').unwrap_or(head.len());
+    head[..end].split(|&byte| byte == b'\n')
+}
+
+/// The events of a text file.
+pub(super) struct Text<F> {
+    input: Box<dyn BufRead>,
+    file: PathBuf,
+    format: F,
+    said: Said,
+    /// The line, and the bytes of the file before it.
+    line: Vec<u8>,
+    offset: u64,
+    warnings: Vec<String>,
+}
+
+impl<F: Lines + 'static> Text<F> {
+    /// Reads `content` as `format`.
+    pub fn open(content: Content, format: F) -> Box<dyn Decoder> {
+        let Content { input, file, .. } = content;
+        let said = Said::default();
+        Box::new(Text { input, file, format, said, line: Vec::new(), offset: 0, warnings: Vec::new() })
+    }
+
+    /// Brings the next line into `self.line`; `false` at the end, clean or not.
+    fn fetch(&mut self) -> Result<bool, TraceError> {
+        self.offset += self.line.len() as u64;
+        self.line.clear();
+        self.said.line += 1;
+        let mut bounded = self.input.by_ref().take(MAX_LINE_BYTES as u64 + 1);
+        match bounded.read_until(b'\n', &mut self.line) {
+            Ok(0) => Ok(false),
+            Ok(bytes) if bytes > MAX_LINE_BYTES => Err(self.wrong(Flaw {
+                found: format!("a line of more than {MAX_LINE_BYTES} bytes"),
+                expected: "shorter lines".into(),
+            })),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.cut("the compressed stream stops early");
+                Ok(false)
+            }
+            Err(source) => Err(TraceError::Io { file: self.file.clone(), source }),
+        }
+    }
+
+    fn cut(&mut self, why: &str) {
+        let (file, line) = (self.file.display(), self.said.line);
+        self.warnings.push(format!(
+            "{file}, line {line}: {why}: found a part of a line, expected all of it; what comes before was read"
+        ));
+    }
+
+    fn wrong(&self, flaw: Flaw) -> TraceError {
+        let (file, line) = (self.file.clone(), self.said.line);
+        TraceError::Line { file, line, found: flaw.found, expected: flaw.expected }
+    }
+
+    fn take_in(&mut self) -> Result<(), TraceError> {
+        let whole = self.line.ends_with(b"\n");
+        let text = String::from_utf8_lossy(&self.line);
+        let text = text.trim_end();
+        if text.is_empty() {
+            return Ok(());
+        }
+        match self.format.line(text, &mut self.said) {
+            Err(flaw) if whole => Err(self.wrong(flaw)),
+            Err(_) => {
+                self.cut("the file is cut short");
+                self.said.ended = true;
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+impl<F: Lines + 'static> Decoder for Text<F> {
+    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            if let Some((time, kind)) = self.said.next() {
+                return Ok(Some(Event { time, offset: self.offset, kind }));
+            }
+            if self.said.ended || !self.fetch()? {
+                return Ok(None);
+            }
+            self.take_in()?;
+        }
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.said.warnings(&self.file));
+        let of_format = self.format.warnings().into_iter();
+        warnings.extend(of_format.map(|warning| format!("{}: {warning}", self.file.display())));
+        warnings
+    }
+
+    fn clamps(&self) -> bool {
+        true
+    }
+}
