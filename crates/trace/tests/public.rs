@@ -1,5 +1,6 @@
 //! Traces from public collections, in the formats they came in. Skipped where they are not.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use seekless_core::{Nanos, Op, Record};
@@ -76,7 +77,35 @@ fn requests(trace: &Trace) -> Vec<(Op, u64, u64)> {
 
 #[test]
 fn a_disk_reads_the_same_in_each_of_its_encodings() {
+    let Some(vscsi) = read("cloudPhysicsIO.vscsi.xz", "vscsi-1", 113_872) else { return };
     let Some(csv) = read("cloudPhysicsIO.csv.xz", "cloudphysics", 113_872) else { return };
-    assert_eq!((csv.reads(), csv.writes()), (46_974, 66_898));
-    assert_eq!(requests(&csv).len(), 113_872);
+    let Some(oracle) = read("cloudPhysicsIO.oracleGeneral.bin.xz", "oracleGeneral", 113_872) else { return };
+    assert_eq!((vscsi.reads(), vscsi.writes()), (46_974, 66_898));
+    // Not assert_eq: it would print a hundred thousand requests.
+    assert!(requests(&vscsi) == requests(&csv));
+    // The third has an object's first size for ever.
+    let mut first_sizes = BTreeMap::new();
+    for (exact, oracle) in vscsi.records.iter().zip(&oracle.records) {
+        let first = *first_sizes.entry(exact.extent.start).or_insert(exact.extent.sectors);
+        assert_eq!((oracle.extent.start, oracle.extent.sectors), (exact.extent.start, first));
+    }
+    assert!(vscsi.warnings.is_empty(), "{:?}", vscsi.warnings);
+    assert!(oracle.warnings.iter().any(|warning| warning.contains("does not tell writes from reads")));
+    // Two of the three tell whole seconds: never further apart than one, and what the first lost.
+    let seconds = |record: &Record| record.time.0 as f64 / 1e9;
+    for ((exact, csv), oracle) in vscsi.records.iter().zip(&csv.records).zip(&oracle.records) {
+        assert!((seconds(exact) - seconds(csv)).abs() <= 2.0 && csv.time == oracle.time);
+    }
+}
+
+#[test]
+fn a_week_of_a_workstation_fits_its_disks() {
+    let Some(week) = read("hplajw.1week.srt.xz", "hp-srt", 44_519) else { return };
+    assert_eq!((week.reads(), week.writes()), (13_040, 31_479));
+    assert!((hours(&week) / 24.0 - 6.98).abs() < 0.01, "{} hours", hours(&week));
+    let devices = week.devices();
+    let found: Vec<_> = devices.iter().map(|one| (one.device, one.records)).collect();
+    assert_eq!(found, [(0, 42_252), (1, 2_267)]);
+    // 1449 cylinders of 8 tracks of 113 sectors of 256 bytes.
+    assert!(devices[0].end_sector <= 1449 * 8 * 113 / 2 && devices[0].end_sector > 600_000);
 }

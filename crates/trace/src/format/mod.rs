@@ -5,6 +5,7 @@
 //! type that implements [`Decoder`] and a constant that says how it is known, and a line in [`FORMATS`].
 
 mod alibaba;
+mod binary;
 mod blkparse;
 mod blkreplay;
 pub mod blktrace;
@@ -14,8 +15,10 @@ mod disksim;
 mod fields;
 mod fio;
 mod fiu;
+mod hp_srt;
 mod mqsim;
 mod msr;
+mod oracle_general;
 mod scsi;
 mod spc;
 mod spread;
@@ -23,6 +26,7 @@ mod systor;
 mod table;
 mod tencent;
 mod text;
+mod vscsi;
 
 use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 

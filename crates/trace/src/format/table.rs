@@ -10,8 +10,8 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Decoder, alibaba, blkparse, blkreplay, blktrace, byte_ascii, cloudphysics, disksim, fio, fiu, mqsim, msr,
-    spc, systor, tencent,
+    Decoder, alibaba, blkparse, blkreplay, blktrace, byte_ascii, cloudphysics, disksim, fio, fiu, hp_srt,
+    mqsim, msr, oracle_general, spc, systor, tencent, vscsi,
 };
 use crate::compressed::{self, fill};
 use crate::error::TraceError;
@@ -60,6 +60,7 @@ impl Format {
 /// Every format that can be read, in the order in which they are tried.
 pub const FORMATS: &[&Format] = &[
     &blktrace::FORMAT,
+    &hp_srt::FORMAT,
     &fio::FORMAT,
     &cloudphysics::FORMAT,
     &blkparse::FORMAT,
@@ -73,6 +74,9 @@ pub const FORMATS: &[&Format] = &[
     &byte_ascii::FORMAT,
     &disksim::FORMAT,
     &mqsim::FORMAT,
+    &vscsi::FORMAT_2,
+    &vscsi::FORMAT_1,
+    &oracle_general::FORMAT,
 ];
 
 /// A file to decode.

@@ -1,0 +1,135 @@
+//! What the simpler binary formats share: records back to back out of a stream.
+//!
+//! Always holds: a decoder looks at whole records only; an error names the byte at which its record
+//! starts. Faults: a file or a compressed stream that ends inside a record (a warning); records later
+//! than the window, which are clamped as those of text are.
+
+use std::io::{BufRead, ErrorKind};
+use std::path::PathBuf;
+
+use super::fields::Flaw;
+use super::text::Said;
+use super::{Decoder, Event};
+use crate::compressed::fill;
+use crate::error::TraceError;
+
+/// Bytes that tell how long a record is.
+pub(super) const START_BYTES: usize = 4;
+
+/// A format of records back to back.
+pub(super) trait Records {
+    /// How long the record is that starts so: [`START_BYTES`] at least.
+    fn length(&self, start: &[u8]) -> Result<usize, Flaw>;
+
+    /// Takes in a whole record and notes what it says.
+    fn record(&mut self, bytes: &[u8], said: &mut Said) -> Result<(), Flaw>;
+
+    /// What a person should know about the file though it could be read.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The events of a binary file.
+pub(super) struct Binary<F> {
+    input: Box<dyn BufRead>,
+    file: PathBuf,
+    format: F,
+    said: Said,
+    record: Vec<u8>,
+    /// Of the record.
+    offset: u64,
+    warnings: Vec<String>,
+}
+
+impl<F: Records + 'static> Binary<F> {
+    /// Reads `input`, the content of `file` from byte `offset` on.
+    pub fn open(input: Box<dyn BufRead>, file: PathBuf, offset: u64, format: F) -> Box<dyn Decoder> {
+        let (said, record) = (Said::default(), Vec::new());
+        Box::new(Binary { input, file, format, said, record, offset, warnings: Vec::new() })
+    }
+
+    /// Brings the next record into `self.record`; `false` at the end, clean or not.
+    fn fetch(&mut self) -> Result<bool, TraceError> {
+        self.offset += self.record.len() as u64;
+        self.record.clear();
+        if !self.extend(START_BYTES)? {
+            return Ok(false);
+        }
+        let length = self.format.length(&self.record).map_err(|flaw| self.wrong(flaw))?;
+        self.extend(length.max(START_BYTES))
+    }
+
+    /// Reads until the record is `length` bytes long; `false` if the file ends before.
+    fn extend(&mut self, length: usize) -> Result<bool, TraceError> {
+        let have = self.record.len();
+        self.record.resize(length, 0);
+        let (filled, stopped) = fill(&mut self.input, &mut self.record[have..]);
+        let found = have + filled;
+        let why = match stopped {
+            Some(error) if error.kind() == ErrorKind::UnexpectedEof => "the compressed stream stops early",
+            Some(source) => return Err(TraceError::Io { file: self.file.clone(), source }),
+            None if found == length => return Ok(true),
+            None if found == 0 => return Ok(false),
+            None => "the file is cut short",
+        };
+        let (file, offset) = (self.file.display(), self.offset);
+        self.warnings.push(format!(
+            "{file}, byte {offset}: {why}: found {found} bytes of a record, expected {length} or more; what comes before was read"
+        ));
+        Ok(false)
+    }
+
+    fn wrong(&self, flaw: Flaw) -> TraceError {
+        let Flaw { found, expected } = flaw;
+        TraceError::Malformed { file: self.file.clone(), offset: self.offset, found, expected }
+    }
+}
+
+impl<F: Records + 'static> Decoder for Binary<F> {
+    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            if let Some((time, kind)) = self.said.next() {
+                return Ok(Some(Event { time, offset: self.offset, kind }));
+            }
+            if self.said.ended || !self.fetch()? {
+                self.said.ended = true;
+                return Ok(None);
+            }
+            let taken = self.format.record(&self.record, &mut self.said);
+            taken.map_err(|flaw| self.wrong(flaw))?;
+        }
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.said.warnings(&self.file));
+        let of_format = self.format.warnings().into_iter();
+        warnings.extend(of_format.map(|warning| format!("{}: {warning}", self.file.display())));
+        warnings
+    }
+
+    fn clamps(&self) -> bool {
+        true
+    }
+}
+
+/// The `N` bytes at `at`, zeroes where there are none: numbers of a record whose length was checked.
+pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
+}
+
+/// The little-endian u16 at `at`.
+pub(super) fn le16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(bytes, at))
+}
+
+/// The little-endian u32 at `at`.
+pub(super) fn le32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+/// The little-endian u64 at `at`.
+pub(super) fn le64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
