@@ -61,6 +61,8 @@ fn the_formats_are_told() {
     assert!(quietly(&["trace", "info", "--formats"]).contains("blktrace"));
     let formats = json(&["trace", "info", "--formats"]);
     assert!(formats["formats"].as_array().unwrap().iter().any(|one| one["name"] == "blktrace"), "{formats}");
+    let spc = file("formats.spc", b"0,303567,3584,w,0.026214\n");
+    assert_eq!(json(&["trace", "info", &spc])["format"], "spc");
     refused(&["trace", "info", SMALL, "--formats"], 2, &["--formats"]);
 }
 

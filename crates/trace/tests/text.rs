@@ -200,6 +200,44 @@ fn records_out_of_order_are_put_in_place_or_clamped_with_a_warning() {
 }
 
 #[test]
+fn whole_seconds_are_spread_evenly_in_the_order_of_the_file() {
+    let lines: Vec<String> = (0..70_000).map(|n| format!("1538323200,{n},8,0,3\n")).collect();
+    let many = load_text("one-second", &(lines.concat() + "1538323201,5,8,1,3\n"));
+    assert!(many.records.is_sorted_by_key(|record| record.time));
+    let starts = many.records[..70_000].iter().map(|record| record.extent.start.0);
+    assert!(starts.eq(0..70_000));
+    assert_eq!(many.records[65_535].time.0, 65_535 * 1_000_000_000 / 65_536);
+    // More than are spread at once: the rest of them at the second's end.
+    assert_eq!(many.records[65_536].time.0, 999_999_999);
+    assert_eq!((many.records[70_000].time.0, many.records[70_000].op), (1_000_000_000, Op::Write));
+    assert!(many.warnings[0].contains("spread over it"), "{:?}", many.warnings);
+}
+
+#[test]
+fn line_ends_and_blank_lines_do_not_matter() {
+    for (number, (format, content, rows)) in SAMPLES.iter().enumerate() {
+        let trace = load_text(&format!("crlf-{number}"), &content.replace('\n', "\r\n\r\n"));
+        assert_eq!((trace.format, trace.records.len()), (*format, rows.len()));
+        let endless = load_text(&format!("no-end-{number}"), content.trim_end());
+        assert_eq!(
+            (endless.records.len(), endless.warnings.len()),
+            (rows.len(), trace.warnings.len()),
+            "{format}"
+        );
+    }
+}
+
+#[test]
+fn a_compressed_text_cut_short_is_read_with_a_warning() {
+    let lines: Vec<String> = (0..50_000_u64).map(|n| format!("{n} 0 {} 8 1\n", n * n % 999_983)).collect();
+    let mut bytes = common::xz(lines.concat().as_bytes());
+    bytes.truncate(bytes.len() / 2);
+    let trace = load(&[save("cut-text.xz", &bytes)]).unwrap();
+    assert!(!trace.records.is_empty() && trace.records.len() < 50_000);
+    assert!(trace.warnings[0].contains("the compressed stream stops early"), "{:?}", trace.warnings);
+}
+
+#[test]
 fn requests_of_no_bytes_are_told_and_left_out() {
     let trace = load_text("no-bytes", "1 0 8 0 1\n1 0 8 8 1\n");
     assert_eq!(trace.records.len(), 1);

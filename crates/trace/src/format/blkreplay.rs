@@ -1,8 +1,8 @@
 //! The load files of `blkreplay`: `seconds ; sector ; sectors ; R|W`, and a delay and a latency perhaps.
 //!
-//! Units: time in seconds with a fraction, address and size in sectors of 512 bytes. `RA` is a
-//! read ahead of need: the letters are those of `blkparse`. A write of no sectors is a flush. Lines before the first record are a preamble, in which anything may stand.
-//! Faults: any text.
+//! Units: time in seconds with a fraction, address and size in sectors of 512 bytes. `RA` is a read ahead
+//! of need: the letters are those of `blkparse`. A write of no sectors is a flush. Lines before the first
+//! record are a preamble, in which anything may stand. Faults: any text.
 
 use seekless_core::{Nanos, Op};
 

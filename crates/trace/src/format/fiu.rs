@@ -1,4 +1,5 @@
-//! The text of the FIU traces in the SNIA repository (`.blkparse`): `ts pid process lba size op major minor md5`.
+//! The text of the FIU traces in the SNIA repository (`.blkparse`):
+//! `ts pid process lba size op major minor md5`.
 //!
 //! Units: time in nanoseconds; address and size in sectors of 512 bytes; op `W` or `R`. The hash of the
 //! content is passed over. Faults: any text.
