@@ -1,9 +1,14 @@
 //! Traces from public collections, in the formats they came in. Skipped where they are not.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use common::load_text;
 use seekless_core::{Nanos, Op, Record};
+use seekless_trace::format::EventKind;
+use seekless_trace::format::blktrace::{RawRecord, exact};
 use seekless_trace::{Trace, load};
 
 fn shared(name: &str) -> Option<PathBuf> {
@@ -108,4 +113,79 @@ fn a_week_of_a_workstation_fits_its_disks() {
     assert_eq!(found, [(0, 42_252), (1, 2_267)]);
     // 1449 cylinders of 8 tracks of 113 sectors of 256 bytes.
     assert!(devices[0].end_sector <= 1449 * 8 * 113 / 2 && devices[0].end_sector > 600_000);
+}
+
+/// The line that blkparse prints of this record, if it is one that matters here.
+fn blkparse_line(record: &RawRecord, names: &BTreeMap<u32, String>) -> Option<String> {
+    let category = |bit: u64| (record.action >> 16) & bit != 0;
+    let letter = |set: bool, letter: &'static str| if set { letter } else { "" };
+    let direction = if category(2) { "W" } else { "R" };
+    let rwbs = [
+        letter(category(4), "F"),
+        direction,
+        letter(category(0x8000), "F"),
+        letter(category(0x800), "A"),
+        letter(category(8), "S"),
+        letter(category(0x1000), "M"),
+    ];
+    let device = |number: u32| format!("{},{}", number >> 20, number & 0xf_ffff);
+    let place = format!("{} + {}", record.sector, record.bytes / 512);
+    let name = names.get(&record.pid).map_or("?", |name| name);
+    let (action, tail) = match record.action & 0xff {
+        _ if category(0x400) => return None,
+        1 if record.bytes == 0 => ("Q", format!("[{name}]")),
+        1 => ("Q", format!("{place} [{name}]")),
+        15 => {
+            let number = |at: usize| {
+                record.payload[at..at + 4].iter().fold(0, |sum, &byte| sum << 8 | u32::from(byte))
+            };
+            let start = u64::from(number(8)) << 32 | u64::from(number(12));
+            ("A", format!("{place} <- ({}) {start}", device(number(0))))
+        }
+        8 => ("C", format!("{place} [0]")),
+        _ => return None,
+    };
+    let (seconds, nanos) = (record.time_ns / 1_000_000_000, record.time_ns % 1_000_000_000);
+    Some(format!(
+        "{:>7} {:>2} {:>8} {seconds:>5}.{nanos:09} {:>5} {action:>2} {:>3} {tail}\n",
+        device(record.device),
+        record.cpu,
+        record.sequence,
+        record.pid,
+        rwbs.concat()
+    ))
+}
+
+#[test]
+fn a_capture_reads_the_same_as_binary_and_as_text() {
+    let (Some(first), Some(second)) = (shared("sda.blktrace.0"), shared("sda.blktrace.1")) else { return };
+    let bytes = [first, second].map(|file| std::fs::read(file).unwrap());
+    let mut records = Vec::new();
+    for bytes in &bytes {
+        let mut at = 0;
+        while at < bytes.len() {
+            let record = exact(&bytes[at..]).unwrap();
+            at += record.length_bytes();
+            records.push(record);
+        }
+    }
+    assert_eq!(records.len(), 810);
+    let mut names = BTreeMap::new();
+    for record in &records {
+        if let Ok(Some(EventKind::Named(process, name))) = record.meaning() {
+            names.insert(process.0, name.to_string());
+        }
+    }
+    records.sort_by_key(|record| record.time_ns);
+    let text: String = records.iter().filter_map(|record| blkparse_line(record, &names)).collect();
+    let text = load_text("sda.blkparse", &format!("{text}CPU0 (sda):\n"));
+    let binary = load(&[shared("sda.blktrace.0").unwrap(), shared("sda.blktrace.1").unwrap()]).unwrap();
+    assert_eq!((text.format, text.records.len(), text.warnings.len()), ("blkparse", 113, 0));
+    for (text_record, binary_record) in text.records.iter().zip(&binary.records) {
+        let name = text.names.get(text_record.origin.name);
+        assert_eq!(name, binary.names.get(binary_record.origin.name));
+        let origin = binary_record.origin;
+        assert_eq!(Record { origin, ..*text_record }, *binary_record);
+        assert_eq!(text_record.origin.process, origin.process);
+    }
 }
