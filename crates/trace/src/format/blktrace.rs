@@ -27,7 +27,7 @@ use crate::error::TraceError;
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "blktrace",
-    summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, versions 7 and 8)",
+    summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7; version 8 from its description)",
     sample: Sample::Real,
     // Of any version: one that cannot be read is named by its number.
     detect: |head| byte_order(head).is_some(),
