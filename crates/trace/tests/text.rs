@@ -16,7 +16,7 @@ fn row(record: &Record) -> Row {
 }
 
 /// Format, content, what it says.
-const SAMPLES: [(&str, &str, &[Row]); 14] = [
+const SAMPLES: [(&str, &str, &[Row]); 15] = [
     (
         "msr",
         "128166372003061629,web,1,Write,10240,4096,52\n128166372003061634,db,0,Read,100,600,9\n",
@@ -26,6 +26,11 @@ const SAMPLES: [(&str, &str, &[Row]); 14] = [
         "fiu",
         "100 7 a/b 64 8 W 6 0 0123456789abcdef\n90 8 sh 0 16 R 6 0 0123456789abcdef\n",
         &[(0, 6 << 20, Op::Read, 0, 16), (10, 6 << 20, Op::Write, 64, 8)],
+    ),
+    (
+        "borg",
+        "700000000 57 screen 6914 32 R\n764000000 58 sh 2437 8 W\n",
+        &[(0, 0, Op::Read, 6_914, 32), (64_000_000, 0, Op::Write, 2_437, 8)],
     ),
     (
         "fio",

@@ -9,6 +9,7 @@ mod binary;
 mod blkparse;
 mod blkreplay;
 pub mod blktrace;
+mod borg;
 mod byte_ascii;
 mod cloudphysics;
 mod disksim;

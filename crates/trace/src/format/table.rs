@@ -10,8 +10,8 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Decoder, alibaba, blkparse, blkreplay, blktrace, byte_ascii, cloudphysics, disksim, fio, fiu, hp_srt,
-    mqsim, msr, oracle_general, spc, systor, tencent, vscsi,
+    Decoder, alibaba, blkparse, blkreplay, blktrace, borg, byte_ascii, cloudphysics, disksim, fio, fiu,
+    hp_srt, mqsim, msr, oracle_general, spc, systor, tencent, vscsi,
 };
 use crate::compressed::{self, fill};
 use crate::error::TraceError;
@@ -66,6 +66,7 @@ pub const FORMATS: &[&Format] = &[
     &blkparse::FORMAT,
     &msr::FORMAT,
     &fiu::FORMAT,
+    &borg::FORMAT,
     &spc::FORMAT,
     &alibaba::FORMAT,
     &systor::FORMAT,

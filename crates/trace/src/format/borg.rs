@@ -1,0 +1,37 @@
+//! The text that the BORG paper's profiler wrote, as its slides show it:
+//! `timestamp pid executable start size mode`.
+//!
+//! Units: time in nanoseconds, which the slides do not say but their figures make sense in (a desktop's
+//! requests some tens of milliseconds apart); address and size in sectors of 512 bytes; mode `R` or
+//! `W`. Faults: any text.
+
+use seekless_core::ProcessId;
+
+use super::fields::{self, Flaw, columns, direction, number, sectors};
+use super::text::{Lines, Said, Text, plain, speaks};
+use super::{Format, Queued, Sample};
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "borg",
+    summary: "the BORG paper's profiler: nanoseconds, pid, executable, sector, sectors, R/W",
+    sample: Sample::Description,
+    detect: |head| speaks(head, Borg),
+    open: |content| Ok(Text::open(content, Borg)),
+};
+
+struct Borg;
+
+impl Lines for Borg {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        let [time, pid, name, start, size, mode] =
+            columns(line, line.split_whitespace(), "timestamp pid executable start size mode")?;
+        let time = fields::time(time, 1, "a time in nanoseconds")?;
+        let op = direction(mode, "R", "W")?;
+        let extent = sectors(number(start, "a sector")?, number(size, "a number of sectors")?)?;
+        let process = ProcessId(number(pid, "the number of a process")?);
+        said.process(time, process, name);
+        said.request(time, Queued { process, ..plain(0, op, extent) });
+        Ok(())
+    }
+}
