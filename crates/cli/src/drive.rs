@@ -24,9 +24,9 @@ pub enum Command {
     List(List),
     /// One of them: its figures with their sources, its zones, its seek curve
     #[command(after_help = "\
-Example:
+Examples:
   seekless drive show wd2500aaks
-  seekless drive show drives/my-drive.toml --json | jq .zone")]
+  seekless drive show drives/wd2500aaks.toml --json | jq .zone")]
     Show(Show),
 }
 

@@ -34,7 +34,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   seekless lab run --trace data/mail --layer none
-  seekless lab run --trace data/mail --events mail.events --page 4711
+  seekless lab run --trace data/mail --events mail.events --page 3054577
   seekless lab run --workload random --layer none --outstanding 1 --requests 20000 --size 4KiB --reads 67")]
     Run(Box<Run>),
 }

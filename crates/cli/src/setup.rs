@@ -18,7 +18,7 @@ pub struct Setup {
     /// A drive of `seekless drive list`, or a file that ends in .toml
     #[arg(long, value_name = "NAME", default_value = "wd2500aaks")]
     drive: String,
-    /// What to put over the drive: borg; alone also none
+    /// What to put over the drive: borg; with `lab run` also none
     #[arg(long, value_name = "NAME", default_value = "borg")]
     layer: String,
     /// The size of BORG's optimised partition (BOPT)

@@ -17,7 +17,7 @@ use crate::text::{count, counted, sectors, size, span};
 pub enum Command {
     /// What the files are, and what is in them
     #[command(after_help = "\
-Example:
+Examples:
   seekless trace info data/mail
   seekless trace info --formats
 
@@ -25,7 +25,7 @@ A recording is given by its name (data/mail), or by its files (data/mail.blktrac
     Info(InfoArgs),
     /// What the workload is like: reuse, working sets, partial determinism
     #[command(after_help = "\
-Example:
+Examples:
   seekless trace stats data/svnserver2
   seekless trace stats data/svnserver2 --json | jq .partial_determinism_pct
 

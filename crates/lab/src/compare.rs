@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use seekless_core::runtime::{Event, Runtime};
+use seekless_core::units::thousands;
 use seekless_core::{Account, Nanos};
 use seekless_drive::Work;
 use seekless_layers::borg::{Reconfigured, Served};
@@ -302,9 +303,9 @@ fn notes(layered: &Played, plain: &Played, layer: &Variant, experiment: &Experim
     }
     for (name, played) in [("vanilla", plain), (layer.name.as_str(), layered)] {
         if matches!(experiment.pace, Pace::Open { .. }) && played.load.only_grows() {
+            let quarters = played.load.at_quarters.map(thousands).join(" / ");
             notes.push(format!(
-                "{name}: the queue only grew (outstanding after each quarter of the requests: {:?}). The drive cannot keep up with the recorded times, so this measures a backlog: try --pace closed, or a lower --speed.",
-                played.load.at_quarters
+                "{name}: the queue only grew (outstanding after each quarter of the requests: {quarters}). The drive cannot keep up with the recorded times, so this measures a backlog: try --pace closed, or a lower --speed."
             ));
         }
     }

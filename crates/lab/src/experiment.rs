@@ -91,7 +91,7 @@ pub enum LabError {
         expected: String,
     },
     /// A size or number that does not fit.
-    #[error("{setting}: found {found}, expected {expected}")]
+    #[error("--{setting}: found {found}, expected {expected}")]
     Setting {
         /// The option.
         setting: &'static str,

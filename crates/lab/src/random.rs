@@ -129,6 +129,9 @@ fn check(load: &RandomLoad, over: u64) -> Result<(), LabError> {
     if load.outstanding == 0 || load.outstanding > 100_000 {
         return setting("outstanding", load.outstanding, "1 to 100000".to_owned());
     }
+    if load.requests == 0 {
+        return setting("requests", 0, "at least 1".to_owned());
+    }
     if load.sectors == 0 || load.sectors > seekless_core::device::LARGEST_REQUEST_SECTORS.min(over) {
         return setting(
             "size",
