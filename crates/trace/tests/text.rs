@@ -111,6 +111,11 @@ const SAMPLES: [(&str, &str, &[Row]); 15] = [
     ),
 ];
 
+/// The first content in this format.
+fn sample(format: &str) -> &'static str {
+    SAMPLES.iter().find(|(name, ..)| *name == format).unwrap().1
+}
+
 #[test]
 fn each_format_is_known_by_its_content_and_says_what_it_says() {
     for (number, (format, content, rows)) in SAMPLES.iter().enumerate() {
@@ -145,9 +150,9 @@ fn named(trace: &Trace, record: &Record) -> String {
 
 #[test]
 fn names_and_flags_come_with_the_requests() {
-    let fiu = load_text("fiu-names", SAMPLES[1].1);
+    let fiu = load_text("fiu-names", sample("fiu"));
     assert_eq!((named(&fiu, &fiu.records[0]), named(&fiu, &fiu.records[1])), ("sh".into(), "a/b".into()));
-    let blkparse = load_text("blkparse-names", SAMPLES[13].1);
+    let blkparse = load_text("blkparse-names", sample("blkparse"));
     assert_eq!(named(&blkparse, &blkparse.records[0]), "a b/c:1");
     assert_eq!(named(&blkparse, &blkparse.records[1]), "jbd2/sda-8");
     let all = [Flags::PREFLUSH, Flags::FUA, Flags::SYNC, Flags::META]
@@ -251,7 +256,8 @@ fn requests_of_no_bytes_are_told_and_left_out() {
 
 #[test]
 fn files_of_one_recording_are_in_one_format() {
-    let files = [save("one-format", SAMPLES[12].1.as_bytes()), save("other-format", SAMPLES[4].1.as_bytes())];
+    let files =
+        [save("one-format", sample("mqsim").as_bytes()), save("other-format", sample("spc").as_bytes())];
     let error = load(&files).unwrap_err().to_string();
     assert!(error.contains("other-format, byte 0: found the format spc, expected mqsim"), "{error}");
 }
