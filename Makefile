@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check format lint tidy agree bench soak toolchain toolchain-check
+.PHONY: help build demo test check format lint tidy agree bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -52,8 +52,17 @@ bench: toolchain ## measure speed
 soak: toolchain ## the property tests, 20,000 cases each
 	PROPTEST_CASES=20000 cargo test --workspace --locked
 
-toolchain:
+toolchain: checkout
 	@scripts/toolchain
 
-toolchain-check:
+toolchain-check: checkout
 	@scripts/toolchain --check
+
+# Checkouts share a cache, and cargo tells what is new by its time: files of this checkout that are older
+# than what another one built would pass for built. So they are made new when the checkout changes.
+checkout:
+	@mkdir -p "$(CARGO_TARGET_DIR)"
+	@if [ "$$(cat "$(CARGO_TARGET_DIR)/.checkout" 2>/dev/null)" != "$(CURDIR)" ]; then \
+		git ls-files -z 2>/dev/null | xargs -0 touch -c; \
+		echo "$(CURDIR)" > "$(CARGO_TARGET_DIR)/.checkout"; \
+	fi
