@@ -93,11 +93,6 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// The same request's hints for I/O of class `class`.
-    pub fn with_class(&self, class: Class) -> Hints {
-        Hints { class, ..self.clone() }
-    }
-
     /// The class in force: the request's own, or the more urgent one its ticket was promoted to.
     pub fn effective_class(&self) -> Class {
         match &self.ticket {
