@@ -19,7 +19,7 @@ pub use device::{BlockDevice, Counters, Geometry, IoFuture, Layer, Zeroes};
 pub use error::{ErrorKind, IoError};
 pub use limit::{Limits, Top};
 pub use lock::{Mode, RangeLocks};
-pub use record::{Flags, Names, Record};
+pub use record::{Flags, Latency, Names, Record};
 pub use request::{Account, Class, Hints, NameId, Op, Origin, ProcessId, StreamId, Ticket};
 pub use slice::Slice;
 pub use units::{Extent, Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Size};

@@ -38,7 +38,7 @@ impl Flags {
 pub struct Record {
     /// When it was queued, from the trace's own start of time. Never before its predecessor's.
     pub time: Nanos,
-    /// The device it went to, as the trace numbers it (Linux: `major << 20 | minor`).
+    /// The device or volume it went to, as the trace numbers it (Linux: `major << 20 | minor`).
     pub device: u32,
     /// What was asked.
     pub op: Op,
@@ -48,6 +48,33 @@ pub struct Record {
     pub flags: Flags,
     /// Who asked: the process, and its name at that time.
     pub origin: Origin,
+    /// From its arrival to its answer, where the trace tells.
+    pub latency: Latency,
+}
+
+/// How long a request took, or that nobody knows. Eight bytes, which an `Option<Nanos>` is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency(u64);
+
+impl Latency {
+    /// The trace does not tell.
+    pub const UNKNOWN: Latency = Latency(u64::MAX);
+
+    /// It took `time`, of which 584 years are the most that can be told.
+    pub fn of(time: Nanos) -> Latency {
+        Latency(time.0.min(u64::MAX - 1))
+    }
+
+    /// How long it took, where known.
+    pub fn known(self) -> Option<Nanos> {
+        (self != Latency::UNKNOWN).then_some(Nanos(self.0))
+    }
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency::UNKNOWN
+    }
 }
 
 /// A process name in a [`Names`] table. Zero is "unknown".

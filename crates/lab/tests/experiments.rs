@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use seekless_core::runtime::Rng;
-use seekless_core::{Class, Extent, Flags, Nanos, Op, Origin, ProcessId, Record};
+use seekless_core::{Class, Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};
 use seekless_drive::{Policy, QueueOptions, spec};
 use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{
@@ -42,6 +42,7 @@ fn record(time: u64, process: u32, op: Op, page: u64, pages: u64) -> Record {
         extent: Extent::of_pages(page, pages),
         flags: Flags::default(),
         origin,
+        latency: Latency::UNKNOWN,
     }
 }
 

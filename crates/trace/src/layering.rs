@@ -108,7 +108,7 @@ impl Layering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seekless_core::{Op, ProcessId, record::Flags};
+    use seekless_core::{Latency, Op, ProcessId, record::Flags};
 
     const VOLUME: u32 = 253 << 20;
     const PARTITION: u32 = 8 << 20 | 2;
@@ -116,7 +116,8 @@ mod tests {
 
     fn queued(device: u32, start: u64, sectors: u64) -> Queued {
         let extent = Extent::new(start, sectors);
-        Queued { device, op: Op::Read, extent, flags: Flags::default(), process: ProcessId(1) }
+        let (flags, latency) = (Flags::default(), Latency::UNKNOWN);
+        Queued { device, op: Op::Read, extent, flags, process: ProcessId(1), latency }
     }
 
     fn remap(from: (u32, u64), to: (u32, u64), seen_at: u32) -> Remapped {

@@ -127,6 +127,7 @@ impl Reader {
             extent: request.extent,
             flags: request.flags,
             origin: Origin { process, name, stream: StreamId::default() },
+            latency: request.latency,
         }
     }
 

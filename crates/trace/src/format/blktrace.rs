@@ -18,7 +18,7 @@ use std::fmt::Write;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use seekless_core::{Extent, Nanos, Op, ProcessId, SECTOR_BYTES, record::Flags};
+use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, SECTOR_BYTES, record::Flags};
 
 use super::{Content, Decoder, Event, EventKind, Format, Queued, Remapped, Sample};
 use crate::compressed::fill;
@@ -280,6 +280,7 @@ impl RawRecord<'_> {
             extent,
             flags: self.flags(),
             process: ProcessId(self.pid),
+            latency: Latency::UNKNOWN,
         }))
     }
 

@@ -29,7 +29,7 @@ mod tencent;
 mod text;
 mod vscsi;
 
-use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
+use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, record::Flags};
 
 use crate::error::TraceError;
 
@@ -71,6 +71,8 @@ pub struct Queued {
     pub flags: Flags,
     /// Who asked.
     pub process: ProcessId,
+    /// How long it took, where the format tells it with the request.
+    pub latency: Latency,
 }
 
 /// A request that was passed on: from a volume or partition to what it lies on.

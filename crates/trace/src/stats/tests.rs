@@ -1,13 +1,16 @@
 //! The statistics of traces small enough to count by hand.
 
-use seekless_core::{Extent, NameId, Names, Nanos, Op, Origin, ProcessId, Record, StreamId, record::Flags};
+use seekless_core::{
+    Extent, Latency, NameId, Names, Nanos, Op, Origin, ProcessId, Record, StreamId, record::Flags,
+};
 
 use super::*;
 
 fn record(time_ms: u64, process: u32, op: Op, start: u64, sectors: u64) -> Record {
     let origin = Origin { process: ProcessId(process), name: NameId(process), stream: StreamId::default() };
     let extent = Extent::new(start, sectors);
-    Record { time: Nanos::from_millis(time_ms), device: 0, op, extent, flags: Flags::default(), origin }
+    let (time, flags, latency) = (Nanos::from_millis(time_ms), Flags::default(), Latency::UNKNOWN);
+    Record { time, device: 0, op, extent, flags, origin, latency }
 }
 
 fn names() -> Names {
