@@ -5,6 +5,7 @@
 mod comparison;
 mod demo;
 mod drive;
+mod input;
 mod lab;
 mod output;
 mod progress;

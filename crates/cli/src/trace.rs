@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use seekless_trace::{FORMATS, Format, Stats, StatsOptions, Trace, characterise, device_name};
+use seekless_trace::{FORMATS, Format, ReadOptions, Stats, StatsOptions, Trace, characterise};
 use serde::Serialize;
 
+use crate::input::{Input, Reading};
 use crate::output;
 use crate::progress::Progress;
 use crate::stats;
@@ -36,9 +37,8 @@ The figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009).")]
 /// A recording.
 #[derive(Args)]
 pub struct Files {
-    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on)
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
+    #[command(flatten)]
+    input: Input,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -47,9 +47,13 @@ pub struct Files {
 /// What `trace info` is asked.
 #[derive(Args)]
 pub struct InfoArgs {
-    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on)
+    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on); - is
+    /// standard input
     #[arg(required_unless_present = "formats")]
     files: Vec<PathBuf>,
+    /// How they are read
+    #[command(flatten)]
+    reading: Reading,
     /// List the formats that can be read, instead
     #[arg(long, conflicts_with = "files")]
     formats: bool,
@@ -64,7 +68,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Info(asked) if asked.formats => formats(asked.json),
         Command::Info(asked) => info(&asked),
         Command::Stats(files) => {
-            let trace = load(&files.files)?;
+            let trace = load_as(&files.input.files, &files.input.reading.options(true))?;
             output::warn(&trace.warnings);
             let stats = characterised(&trace, &StatsOptions::default());
             if files.json { output::json(&stats) } else { output::print(&stats::text(&stats)) }
@@ -72,10 +76,15 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Reads a recording.
+/// Reads a recording as its content says.
 pub fn load(files: &[PathBuf]) -> anyhow::Result<Trace> {
+    load_as(files, &ReadOptions::default())
+}
+
+/// Reads a recording.
+pub fn load_as(files: &[PathBuf], options: &ReadOptions) -> anyhow::Result<Trace> {
     let _progress = Progress::spinner("reading the trace");
-    Ok(seekless_trace::load(files)?)
+    Ok(seekless_trace::load(files, options)?)
 }
 
 /// What the workload of `trace` is like.
@@ -147,7 +156,7 @@ fn formats(json: bool) -> anyhow::Result<()> {
 }
 
 fn info(files: &InfoArgs) -> anyhow::Result<()> {
-    let trace = load(&files.files)?;
+    let trace = load_as(&files.files, &files.reading.options(false))?;
     // No pictures, hence neither a heat map nor working sets.
     let few = StatsOptions { device_sectors: None, heat_columns: 0, heat_rows: 0, intervals: 0 };
     let stats = characterised(&trace, &few);
@@ -156,7 +165,7 @@ fn info(files: &InfoArgs) -> anyhow::Result<()> {
         File { path: path.display().to_string(), bytes }
     };
     let device = |used: seekless_trace::DeviceUse| Device {
-        number: device_name(used.device),
+        number: trace.volumes.name(used.device),
         records: used.records,
         end_sector: used.end_sector,
     };

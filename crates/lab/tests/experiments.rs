@@ -13,7 +13,7 @@ use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{
     Clock, EventSink, Experiment, LayerSetup, Pace, RandomLoad, compare, run_random, run_trace,
 };
-use seekless_trace::Trace;
+use seekless_trace::{ReadOptions, Trace};
 
 fn experiment() -> Experiment {
     Experiment {
@@ -60,7 +60,7 @@ fn repeating(requests: u64) -> Trace {
 
 fn shipped(name: &str) -> Trace {
     let base: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name);
-    seekless_trace::load(&[base]).unwrap()
+    seekless_trace::load(&[base], &ReadOptions::default()).unwrap()
 }
 
 fn compared(trace: &Trace, experiment: &Experiment) -> Comparison {

@@ -23,13 +23,21 @@ pub const XZ_MEMORY_BYTES: u64 = 256 << 20;
 /// Large enough that system calls vanish beside decoding.
 const BUFFER_BYTES: usize = 128 << 10;
 
+/// The name that means standard input.
+pub const STDIN: &str = "-";
+
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// Opens `path` for reading its uncompressed content.
+/// Opens `path` for reading its uncompressed content; `-` is standard input.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
-    File::open(path).and_then(decompress).map_err(|source| TraceError::Io { file: path.to_owned(), source })
+    let opened = if path == Path::new(STDIN) {
+        decompress(io::stdin().lock())
+    } else {
+        File::open(path).and_then(decompress)
+    };
+    opened.map_err(|source| TraceError::Io { file: path.to_owned(), source })
 }
 
 /// The uncompressed content of `source`.

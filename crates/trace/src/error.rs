@@ -50,4 +50,14 @@ pub enum TraceError {
         /// What should be there.
         expected: String,
     },
+    /// An option that cannot be used with this trace.
+    #[error("{setting}: found {found}, expected {expected}")]
+    Setting {
+        /// What was set.
+        setting: &'static str,
+        /// What it was set to.
+        found: String,
+        /// What it could have been.
+        expected: String,
+    },
 }

@@ -11,16 +11,21 @@
 pub mod compressed;
 pub mod error;
 pub mod format;
+mod latency;
 mod layering;
 pub mod loaded;
 mod merge;
+mod options;
 mod paths;
 pub mod reader;
 pub mod stats;
+mod volumes;
 
 pub use error::TraceError;
-pub use format::{FORMATS, Format, Sample};
-pub use loaded::{DeviceUse, Trace, device_name, load};
+pub use format::{Columns, FORMATS, Format, Sample};
+pub use loaded::{DeviceUse, Trace, load};
+pub use options::{LeavesOpen, ReadOptions, TimeUnit};
 pub use paths::expand;
 pub use reader::Reader;
 pub use stats::{Stats, StatsOptions, characterise};
+pub use volumes::{Naming, Volumes};

@@ -1,4 +1,4 @@
-//! A whole trace in memory, and what can be asked of it at once. 48 bytes a record.
+//! A whole trace in memory, and what can be asked of it at once. 56 bytes a record.
 //!
 //! Invariant: what [`Reader`] promises of its records holds of these.
 
@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use seekless_core::{Names, Op, Record};
 
 use crate::error::TraceError;
+use crate::options::ReadOptions;
 use crate::reader::Reader;
+use crate::volumes::Volumes;
 
 /// More devices than a person would read about in a warning.
 const DEVICES_TOLD: usize = 8;
@@ -20,6 +22,8 @@ pub struct Trace {
     pub records: Vec<Record>,
     /// The names of the processes that made them.
     pub names: Names,
+    /// The names of its volumes.
+    pub volumes: Volumes,
     /// What a person should know about it.
     pub warnings: Vec<String>,
     /// The files it was read from.
@@ -41,25 +45,20 @@ pub struct DeviceUse {
     pub end_sector: u64,
 }
 
-/// How Linux writes a device number: `8,16`.
-pub fn device_name(device: u32) -> String {
-    format!("{},{}", device >> 20, device & 0x000f_ffff)
-}
-
 /// Reads a whole recording: one or several files, or its name (see [`expand`](crate::expand)).
-pub fn load(paths: &[impl AsRef<Path>]) -> Result<Trace, TraceError> {
-    let mut reader = Reader::open(paths)?;
+pub fn load(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Trace, TraceError> {
+    let mut reader = Reader::open(paths, options)?;
     let format = reader.format().name;
     let records = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
-    let (names, warnings, sources) = reader.into_parts();
-    let mut trace = Trace { records, names, warnings, sources, format };
+    let (names, volumes, warnings, sources) = reader.into_parts();
+    let mut trace = Trace { records, names, volumes, warnings, sources, format };
     if trace.records.is_empty() {
         trace.warnings.push("the trace holds no requests".into());
     }
     let devices = trace.devices();
     if devices.len() > 1 {
         let told = devices.iter().take(DEVICES_TOLD);
-        let each = told.map(|one| format!("{} on {}", one.records, device_name(one.device)));
+        let each = told.map(|one| format!("{} on {}", one.records, trace.volumes.name(one.device)));
         let mut each = each.collect::<Vec<_>>().join(", ");
         if devices.len() > DEVICES_TOLD {
             each.push_str(", ...");

@@ -11,7 +11,7 @@
 //! [clamp](Decoder::clamps): there it counts at the time of the one before it, with a warning.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::path::PathBuf;
 
 use seekless_core::Nanos;
@@ -59,9 +59,8 @@ impl Ord for Slot {
 struct Source {
     decoder: Box<dyn Decoder>,
     file: PathBuf,
-    window: BinaryHeap<Reverse<Slot>>,
-    /// Events read so far.
-    read: u64,
+    /// In order. Most events come in order, so that the place of one is found from the back.
+    window: VecDeque<Event>,
     /// The time of the last event given out: nothing earlier can be placed any more.
     released: Nanos,
     /// Events that were later than the window, and count later than they happened.
@@ -82,10 +81,10 @@ impl Source {
                 }
             }
         }
-        match self.window.pop() {
-            Some(Reverse(slot)) => {
-                self.released = slot.event.time;
-                Ok(Some(slot.event))
+        match self.window.pop_front() {
+            Some(event) => {
+                self.released = event.time;
+                Ok(Some(event))
             }
             None => self.failure.take().map_or(Ok(None), Err),
         }
@@ -105,8 +104,11 @@ impl Source {
             }
             event.time = self.released;
         }
-        self.read += 1;
-        self.window.push(Reverse(Slot { key: key(&event, self.read), event }));
+        let mut place = self.window.len();
+        while place > 0 && key(&self.window[place - 1], 0) > key(&event, 0) {
+            place -= 1;
+        }
+        self.window.insert(place, event);
         Ok(())
     }
 
@@ -143,6 +145,7 @@ pub struct Merge {
     /// What ended it; told once the event before it has been given out.
     failure: Option<TraceError>,
     warnings: Vec<String>,
+    skipped: u64,
 }
 
 impl Merge {
@@ -151,15 +154,21 @@ impl Merge {
         let source = |(file, decoder)| Source {
             decoder,
             file,
-            window: BinaryHeap::new(),
-            read: 0,
+            window: VecDeque::new(),
             released: Nanos::ZERO,
             clamped: 0,
             ended: false,
             failure: None,
         };
         let sources = files.into_iter().map(source).collect();
-        Merge { sources, heads: BinaryHeap::new(), started: false, failure: None, warnings: Vec::new() }
+        Merge {
+            sources,
+            heads: BinaryHeap::new(),
+            started: false,
+            failure: None,
+            warnings: Vec::new(),
+            skipped: 0,
+        }
     }
 
     /// The next event in time; after an error, nothing more.
@@ -179,16 +188,19 @@ impl Merge {
         Ok(Some(slot.event))
     }
 
-    /// What the files that have ended had to say.
-    pub fn warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
+    /// What the files that have ended had to say, and how many of their records made no sense.
+    pub fn warnings(&mut self) -> (Vec<String>, u64) {
+        (std::mem::take(&mut self.warnings), self.skipped)
     }
 
     fn advance(&mut self, number: usize) {
         let source = &mut self.sources[number];
         match source.next() {
             Ok(Some(event)) => self.heads.push(Reverse(Slot { key: key(&event, number as u64), event })),
-            Ok(None) => self.warnings.extend(source.warnings()),
+            Ok(None) => {
+                self.skipped += source.decoder.skipped();
+                self.warnings.extend(source.warnings());
+            }
             Err(error) => self.failure = Some(error),
         }
     }

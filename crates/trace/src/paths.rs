@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::compressed;
 use crate::error::TraceError;
 
 /// Of two forms of the same file, the earlier one here is read.
@@ -22,7 +23,14 @@ pub fn expand(paths: &[impl AsRef<Path>]) -> Result<Vec<PathBuf>, TraceError> {
     }
     let mut all: Vec<PathBuf> = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {
-        let found = if path.is_dir() || !path.exists() { recording(path)? } else { vec![path.to_owned()] };
+        let stdin = path == Path::new(compressed::STDIN);
+        let found = if stdin {
+            vec![path.to_owned()]
+        } else if path.is_dir() || !path.exists() {
+            recording(path)?
+        } else {
+            vec![path.to_owned()]
+        };
         for file in found {
             if !all.contains(&file) {
                 all.push(file);

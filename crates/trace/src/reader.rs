@@ -14,9 +14,12 @@ use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record, StreamId};
 
 use crate::error::TraceError;
 use crate::format::{self, Event, EventKind, Format, Queued};
+use crate::latency::Answers;
 use crate::layering::Layering;
 use crate::merge::Merge;
+use crate::options::ReadOptions;
 use crate::paths::expand;
+use crate::volumes::Volumes;
 
 /// A trace being read: an iterator over its records.
 pub struct Reader {
@@ -24,38 +27,48 @@ pub struct Reader {
     merge: Merge,
     layering: Layering,
     names: Names,
+    volumes: Volumes,
+    /// The only volume of interest: its name, and its number once that is known.
+    wanted: Option<(String, Option<u32>)>,
     /// What each process is called by now.
     called: FxHashMap<ProcessId, NameId>,
     /// The time of the first record, from which times count.
     start: Option<Nanos>,
+    /// Requests that are held back until they are answered, if they are to be.
+    answers: Option<Answers>,
     sources: Vec<PathBuf>,
     warnings: Vec<String>,
     ended: bool,
+    /// What ended it; told once the records before it have been given out.
+    failure: Option<TraceError>,
 }
 
 impl Reader {
-    /// Opens a recording: one or several files, or the name of a recording (see [`expand`]). Several
-    /// files are the CPUs of one recording: they share a clock and a format, and names noted in one count in all.
-    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Reader, TraceError> {
+    /// Opens a recording: one or several files, or the name of a recording (see [`expand`]), or `-` for
+    /// standard input. Several files are parts of one recording, such as its CPUs: they share a clock and
+    /// a format, and names noted in one count in all.
+    pub fn open(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Reader, TraceError> {
         let sources = expand(paths)?;
         let mut files = Vec::new();
         let mut warnings = Vec::new();
-        let mut common: Option<&'static Format> = None;
+        let mut common: Option<(&'static Format, Volumes)> = None;
         for file in &sources {
-            let Some((format, decoder)) = format::open(file)? else {
+            let Some(opened) = format::open(file)? else {
                 // A CPU on which nothing happened.
                 warnings.push(format!("{}: the file is empty", file.display()));
                 continue;
             };
-            let first = *common.get_or_insert(format);
+            let format = opened.format(options)?;
+            let (first, volumes) = common.get_or_insert_with(|| (format, Volumes::new(format.volumes)));
             if first.name != format.name {
                 let found = format!("the format {}", format.name);
                 let expected = format!("{}, which the files before it are in", first.name);
                 return Err(TraceError::Malformed { file: file.clone(), offset: 0, found, expected });
             }
-            files.push((file.clone(), decoder));
+            format.check(options)?;
+            files.push((file.clone(), opened.decoder(format, options, volumes)?));
         }
-        let Some(format) = common else {
+        let Some((format, volumes)) = common else {
             let file = sources.into_iter().next().unwrap_or_default();
             let (found, expected) = ("an empty file".into(), "a trace".into());
             return Err(TraceError::Malformed { file, offset: 0, found, expected });
@@ -65,11 +78,15 @@ impl Reader {
             merge: Merge::new(files),
             layering: Layering::default(),
             names: Names::default(),
+            volumes,
+            wanted: options.volume.clone().map(|name| (name, None)),
             called: FxHashMap::default(),
             start: None,
+            answers: options.latencies.then(Answers::default),
             sources,
             warnings,
             ended: false,
+            failure: None,
         })
     }
 
@@ -83,6 +100,11 @@ impl Reader {
         &self.names
     }
 
+    /// What its volumes are called, as far as they have been read.
+    pub fn volumes(&self) -> &Volumes {
+        &self.volumes
+    }
+
     /// What a person should know about the trace, as far as it was read; all of it at the end.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -93,27 +115,57 @@ impl Reader {
         &self.sources
     }
 
-    /// What is left when all records have been read: names, warnings and sources.
-    pub(crate) fn into_parts(self) -> (Names, Vec<String>, Vec<PathBuf>) {
-        (self.names, self.warnings, self.sources)
+    /// What is left when all records have been read: names, volumes, warnings and sources.
+    pub(crate) fn into_parts(self) -> (Names, Volumes, Vec<String>, Vec<PathBuf>) {
+        (self.names, self.volumes, self.warnings, self.sources)
     }
 
-    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
-        while let Some(Event { time, kind, .. }) = self.merge.next()? {
-            match kind {
-                EventKind::Named(process, name) => {
-                    let name = self.names.intern(&name);
-                    self.called.insert(process, name);
+    fn next_record(&mut self) -> Option<Record> {
+        loop {
+            let event = if self.failure.is_some() { Ok(None) } else { self.merge.next() };
+            let event = event.unwrap_or_else(|error| {
+                self.failure = Some(error);
+                None
+            });
+            let Some(Event { time, kind, .. }) = event else {
+                return self.answers.as_mut().and_then(|answers| answers.next(None));
+            };
+            if let Some(record) = self.take_in(time, kind) {
+                return Some(record);
+            }
+        }
+    }
+
+    /// What an event says; the record that it completes, if one.
+    fn take_in(&mut self, time: Nanos, kind: EventKind) -> Option<Record> {
+        match kind {
+            EventKind::Named(process, name) => {
+                let name = self.names.intern(&name);
+                self.called.insert(process, name);
+            }
+            EventKind::Remapped(remap) => self.layering.remapped(time, &remap),
+            EventKind::Queued(request) => {
+                if !self.layering.repeats(time, &request) && self.wants(request.device) {
+                    let record = self.record(time, &request);
+                    let Some(answers) = &mut self.answers else { return Some(record) };
+                    answers.arrived(time, record);
                 }
-                EventKind::Remapped(remap) => self.layering.remapped(time, &remap),
-                EventKind::Queued(request) => {
-                    if !self.layering.repeats(time, &request) {
-                        return Ok(Some(self.record(time, &request)));
-                    }
+            }
+            EventKind::Completed(done) => {
+                if let Some(answers) = &mut self.answers {
+                    answers.answered(time, &done);
                 }
             }
         }
-        Ok(None)
+        self.answers.as_mut()?.next(Some(time))
+    }
+
+    fn wants(&mut self, device: u32) -> bool {
+        let Some((name, number)) = &mut self.wanted else { return true };
+        if number.is_none() && self.volumes.name(device) == *name {
+            *number = Some(device);
+        }
+        *number == Some(device)
     }
 
     fn record(&mut self, time: Nanos, request: &Queued) -> Record {
@@ -133,12 +185,19 @@ impl Reader {
 
     fn end(&mut self) {
         self.ended = true;
-        self.warnings.extend(self.merge.warnings());
+        let (warnings, skipped) = self.merge.warnings();
+        self.warnings.extend(warnings);
+        if skipped > 0 {
+            self.warnings.push(format!("{skipped} records made no sense and were passed over"));
+        }
         let repeated = self.layering.repeated();
         if repeated > 0 {
             self.warnings.push(format!(
                 "{repeated} requests were traced on several devices of a stack; each counts once, on the topmost"
             ));
+        }
+        if let (None, Some((name, None))) = (&self.failure, &self.wanted) {
+            self.warnings.push(format!("found no requests of volume {name}"));
         }
     }
 }
@@ -150,10 +209,10 @@ impl Iterator for Reader {
         if self.ended {
             return None;
         }
-        let next = self.next_record().transpose();
-        if !matches!(next, Some(Ok(_))) {
-            self.end();
+        if let Some(record) = self.next_record() {
+            return Some(Ok(record));
         }
-        next
+        self.end();
+        self.failure.take().map(Err)
     }
 }

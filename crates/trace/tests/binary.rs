@@ -5,7 +5,7 @@ mod common;
 use common::save;
 use proptest::prelude::*;
 use seekless_core::{Flags, Op, Record};
-use seekless_trace::{Reader, load};
+use seekless_trace::{ReadOptions, Reader, load};
 
 /// Time in nanoseconds, device, operation, first sector, sectors.
 type Row = (u64, u32, Op, u64, u64);
@@ -82,7 +82,7 @@ fn samples() -> [(&'static str, Vec<u8>, Vec<Row>); 4] {
 #[test]
 fn each_format_is_known_by_its_content_and_says_what_it_says() {
     for (format, bytes, rows) in samples() {
-        let trace = load(&[save(format, &bytes)]).unwrap();
+        let trace = load(&[save(format, &bytes)], &ReadOptions::default()).unwrap();
         assert_eq!(trace.format, format);
         assert_eq!(trace.records.iter().map(row).collect::<Vec<_>>(), rows, "{format}");
         if format.starts_with("vscsi") {
@@ -95,7 +95,7 @@ fn each_format_is_known_by_its_content_and_says_what_it_says() {
         if format == "hp-srt" {
             assert_eq!((trace.records[0].flags, trace.records[1].flags), (Flags::SYNC, Flags::default()));
         }
-        let cut = load(&[save("cut-binary", &bytes[..bytes.len() - 1])]).unwrap();
+        let cut = load(&[save("cut-binary", &bytes[..bytes.len() - 1])], &ReadOptions::default()).unwrap();
         assert_eq!(cut.records.len(), rows.len() - 1, "{format}");
         assert!(
             cut.warnings.iter().any(|warning| warning.contains("cut short")),
@@ -106,7 +106,7 @@ fn each_format_is_known_by_its_content_and_says_what_it_says() {
 }
 
 fn error(name: &str, bytes: &[u8]) -> String {
-    load(&[save(name, bytes)]).unwrap_err().to_string()
+    load(&[save(name, bytes)], &ReadOptions::default()).unwrap_err().to_string()
 }
 
 #[test]
@@ -172,7 +172,7 @@ proptest! {
             bytes[at] = value;
         }
         bytes.truncate(cut.index(bytes.len() + 1));
-        let Ok(reader) = Reader::open(&[save("mutated-binary", &bytes)]) else { return Ok(()) };
+        let Ok(reader) = Reader::open(&[save("mutated-binary", &bytes)], &ReadOptions::default()) else { return Ok(()) };
         let mut now = 0;
         for record in reader.map_while(Result::ok) {
             prop_assert!(record.time.0 >= now);

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use seekless_core::{Extent, Nanos, Op, Record, record::Flags};
-use seekless_trace::{Reader, Trace, TraceError, load};
+use seekless_trace::{ReadOptions, Reader, Trace, TraceError, load};
 
 fn told(trace: &Trace) -> Vec<(u64, Op, u64, u64)> {
     trace.records.iter().map(|r| (r.time.0, r.op, r.extent.start.0, r.extent.sectors)).collect()
@@ -16,7 +16,7 @@ fn names(trace: &Trace) -> Vec<&str> {
 }
 
 fn error(trace: &Builder, name: &str) -> String {
-    load(&[trace.save(name)]).unwrap_err().to_string()
+    load(&[trace.save(name)], &ReadOptions::default()).unwrap_err().to_string()
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn both_byte_orders_read_the_same() {
             DISK,
         )
     };
-    let little = load(&[build(Builder::default()).save("little")]).unwrap();
-    let big = load(&[build(Builder::big_endian()).save("big")]).unwrap();
+    let little = load(&[build(Builder::default()).save("little")], &ReadOptions::default()).unwrap();
+    let big = load(&[build(Builder::big_endian()).save("big")], &ReadOptions::default()).unwrap();
     assert_eq!(little.records, big.records);
     assert_eq!(told(&big), [(0, Op::Read, 800, 8), (250, Op::Write, 1 << 33, 1), (300, Op::Flush, 0, 0)]);
     assert_eq!(names(&big), ["git"; 3]);
@@ -48,7 +48,7 @@ fn only_queue_events_are_requests() {
         .action(3, (0, 36), QUEUED | PASSTHROUGH | READ, 1, DISK)
         .action(4, (8, 4096), QUEUED, 1, DISK)
         .action(5, (16, 8192), QUEUED | WRITE | DISCARD, 1, DISK);
-    let trace = load(&[trace.save("only-queue")]).unwrap();
+    let trace = load(&[trace.save("only-queue")], &ReadOptions::default()).unwrap();
     assert_eq!(told(&trace), [(0, Op::Read, 8, 8), (4, Op::Discard, 16, 16)]);
 }
 
@@ -62,7 +62,7 @@ fn flags_come_from_the_category() {
         1,
         DISK,
     );
-    let trace = load(&[trace.save("flags")]).unwrap();
+    let trace = load(&[trace.save("flags")], &ReadOptions::default()).unwrap();
     let every = [Flags::SYNC, Flags::META, Flags::AHEAD, Flags::FUA, Flags::PREFLUSH];
     assert_eq!(trace.records[0].flags, every.iter().fold(Flags::default(), |all, flag| all.with(*flag)));
     assert_eq!((trace.records[1].flags, trace.records[1].extent), (Flags::SYNC, Extent::default()));
@@ -77,10 +77,10 @@ fn a_name_noted_on_another_cpu_counts_from_its_instant() {
         .read(400, 0, 512, 9);
     let other = Builder::default().name(200, 7, "sh").name(250, 7, "git").name(500, 9, "late");
     let paths = [one.save("names.blktrace.0"), other.save("names.blktrace.1")];
-    let trace = load(&paths).unwrap();
+    let trace = load(&paths, &ReadOptions::default()).unwrap();
     // A name learnt later may be another program's: it does not count backwards.
     assert_eq!(names(&trace), ["?", "sh", "git", "?"]);
-    let alone = load(&paths[..1]).unwrap();
+    let alone = load(&paths[..1], &ReadOptions::default()).unwrap();
     assert_eq!(names(&alone), ["?"; 4]);
 }
 
@@ -88,7 +88,7 @@ fn a_name_noted_on_another_cpu_counts_from_its_instant() {
 fn a_note_without_a_time_counts_from_its_place() {
     let trace =
         Builder::default().name(0, 7, "sh").read(100, 0, 512, 7).name(0, 7, "git\x1b").read(200, 0, 512, 7);
-    let trace = load(&[trace.save("timeless")]).unwrap();
+    let trace = load(&[trace.save("timeless")], &ReadOptions::default()).unwrap();
     assert_eq!(names(&trace)[1], "git?", "and no control characters");
     // The second note has the first request's time, and names come first within an instant.
     assert_eq!(names(&trace)[0], "git?");
@@ -102,12 +102,15 @@ fn cpus_are_merged_by_time_and_ties_by_their_order() {
     save("merge.blktrace.1.xz", &xz(&one.bytes));
     save("merge.blktrace.2", b"");
     let base = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("merge");
-    let trace = load(&[&base]).unwrap();
+    let trace = load(&[&base], &ReadOptions::default()).unwrap();
     let starts: Vec<u64> = trace.records.iter().map(|r| r.extent.start.0).collect();
     assert_eq!(starts, [3, 0, 1, 2, 4]);
     assert_eq!(trace.sources.len(), 3);
     assert!(trace.warnings[0].contains("merge.blktrace.2") && trace.warnings[0].contains("empty"));
-    assert_eq!(load(&[base.with_extension("blktrace")]).unwrap().records, trace.records);
+    assert_eq!(
+        load(&[base.with_extension("blktrace")], &ReadOptions::default()).unwrap().records,
+        trace.records
+    );
 }
 
 fn stacked(volume_traced: bool) -> Builder {
@@ -128,12 +131,12 @@ fn stacked(volume_traced: bool) -> Builder {
 
 #[test]
 fn a_request_traced_at_two_levels_counts_at_the_upper() {
-    let trace = load(&[stacked(true).save("stacked")]).unwrap();
+    let trace = load(&[stacked(true).save("stacked")], &ReadOptions::default()).unwrap();
     let where_to: Vec<(u32, u64)> = trace.records.iter().map(|r| (r.device, r.extent.start.0)).collect();
     assert_eq!(where_to, [(VOLUME, 0), (VOLUME, 8), (VOLUME, 16), (DISK, 9999)]);
     assert!(trace.warnings.iter().any(|warning| warning.contains("3 requests")), "{:?}", trace.warnings);
     assert!(trace.warnings.iter().any(|warning| warning.contains("2 devices (3 on 253,0, 1 on 8,0)")));
-    let alone = load(&[stacked(false).save("disk-alone")]).unwrap();
+    let alone = load(&[stacked(false).save("disk-alone")], &ReadOptions::default()).unwrap();
     assert!(alone.records.iter().all(|r| r.device == DISK));
     assert_eq!((alone.records.len(), alone.warnings.len()), (4, 0));
 }
@@ -148,7 +151,7 @@ fn a_remap_may_carry_a_cgroup_and_must_carry_itself() {
             .raw(0x6561_7407, 2, (80, 4096), REMAPPED | READ | CGROUP, 1, DISK, payload)
             .action(3, (80, 4096), QUEUED | READ, 1, DISK)
     };
-    assert_eq!(load(&[build(&payload).save("cgroup")]).unwrap().records.len(), 1);
+    assert_eq!(load(&[build(&payload).save("cgroup")], &ReadOptions::default()).unwrap().records.len(), 1);
     let error = error(&build(&payload[..20]), "short-remap");
     assert!(error.contains("byte 48") && error.contains("20 bytes") && error.contains("24 bytes"), "{error}");
 }
@@ -156,7 +159,7 @@ fn a_remap_may_carry_a_cgroup_and_must_carry_itself() {
 #[test]
 fn a_little_back_in_time_is_put_right_a_lot_is_an_error() {
     let little = Builder::default().read(100, 0, 512, 1).read(50, 1, 512, 1).read(150, 2, 512, 1);
-    let trace = load(&[little.save("back-little")]).unwrap();
+    let trace = load(&[little.save("back-little")], &ReadOptions::default()).unwrap();
     assert_eq!(told(&trace)[0], (0, Op::Read, 1, 1));
     assert!(trace.records.is_sorted_by_key(|r| r.time));
     let mut long = Builder::default();
@@ -174,7 +177,7 @@ fn a_little_back_in_time_is_put_right_a_lot_is_an_error() {
 fn a_stream_gives_what_comes_before_an_error_then_ends() {
     let trace =
         Builder::default().read(1, 0, 512, 1).read(2, 8, 512, 1).raw(0x1234_5678, 3, (0, 0), 0, 0, 0, &[]);
-    let mut reader = Reader::open(&[trace.save("foreign-middle")]).unwrap();
+    let mut reader = Reader::open(&[trace.save("foreign-middle")], &ReadOptions::default()).unwrap();
     let times: Vec<Nanos> =
         reader.by_ref().take(2).map(|record: Result<Record, TraceError>| record.unwrap().time).collect();
     assert_eq!(times, [Nanos(0), Nanos(1)]);
@@ -194,7 +197,8 @@ fn a_trace_cut_short_is_read_with_a_warning() {
         (100, 1, "52 bytes of a record, expected 64"),
         (50, 1, "2 bytes of a record, expected 48"),
     ] {
-        let trace = load(&[save(&format!("cut-{cut}"), &whole.bytes[..cut])]).unwrap();
+        let trace =
+            load(&[save(&format!("cut-{cut}"), &whole.bytes[..cut])], &ReadOptions::default()).unwrap();
         assert_eq!(trace.records.len(), kept);
         assert!(
             trace.warnings[0].contains("cut short") && trace.warnings[0].contains(need),
@@ -212,7 +216,7 @@ fn a_compressed_trace_cut_short_is_read_with_a_warning() {
     }
     let mut bytes = xz(&whole.bytes);
     bytes.truncate(bytes.len() / 2);
-    let trace = load(&[save("cut.xz", &bytes)]).unwrap();
+    let trace = load(&[save("cut.xz", &bytes)], &ReadOptions::default()).unwrap();
     assert!(!trace.records.is_empty() && trace.records.len() < 20_000);
     assert!(
         trace.warnings[0].contains("cut.xz, byte") && trace.warnings[0].contains("stops early"),
@@ -223,14 +227,14 @@ fn a_compressed_trace_cut_short_is_read_with_a_warning() {
 
 #[test]
 fn what_is_no_trace_says_so() {
-    let text = load(&[save("text", b"foreign text\n")]).unwrap_err().to_string();
+    let text = load(&[save("text", b"foreign text\n")], &ReadOptions::default()).unwrap_err().to_string();
     assert!(
         text.contains("byte 0: found bytes 0x666f7265, expected a trace in one of the formats blktrace"),
         "{text}"
     );
-    let empty = load(&[save("empty", b"")]).unwrap_err().to_string();
+    let empty = load(&[save("empty", b"")], &ReadOptions::default()).unwrap_err().to_string();
     assert!(empty.contains("found an empty file, expected a trace"), "{empty}");
-    let tiny = load(&[save("tiny", b"\x07t")]).unwrap_err().to_string();
+    let tiny = load(&[save("tiny", b"\x07t")], &ReadOptions::default()).unwrap_err().to_string();
     assert!(tiny.contains("only 2 bytes (0x0774)"), "{tiny}");
     let newer = Builder::default().raw(0x6561_7409, 1, (0, 512), QUEUED | READ, 1, DISK, &[]);
     let newer = error(&newer, "newer");
@@ -244,9 +248,9 @@ fn what_is_no_trace_says_so() {
     assert!(mixed.contains("byte 48") && mixed.contains("byte order"), "{mixed}");
     let far = error(&Builder::default().read(1, u64::MAX, 4096, 1), "far");
     assert!(far.contains("sector 18446744073709551615") && far.contains("byte 0"), "{far}");
-    let gone = load(&["/nonexistent/trace"]).unwrap_err().to_string();
+    let gone = load(&["/nonexistent/trace"], &ReadOptions::default()).unwrap_err().to_string();
     assert!(gone.contains("expected a file"), "{gone}");
-    assert!(load(&Vec::<std::path::PathBuf>::new()).is_err());
+    assert!(load(&Vec::<std::path::PathBuf>::new(), &ReadOptions::default()).is_err());
 }
 
 #[test]
@@ -258,12 +262,15 @@ fn version_8_says_the_same_as_version_7() {
             trace = trace.action(29, (8, 4096), QUEUED | READ, 7, VOLUME);
             trace.remap(30, (VOLUME, 8), (DISK, 2056), 4096).read(31, 2056, 4096, 7)
         };
-        let old = load(&[build(Builder { big_endian, ..Builder::default() }).save("v7")]).unwrap();
+        let old =
+            load(&[build(Builder { big_endian, ..Builder::default() }).save("v7")], &ReadOptions::default())
+                .unwrap();
         let bytes = build(Builder { big_endian, v8: true, ..Builder::default() });
-        let new = load(&[bytes.save("v8")]).unwrap();
+        let new = load(&[bytes.save("v8")], &ReadOptions::default()).unwrap();
         assert_eq!(old.records.len(), 4);
         assert_eq!((&new.records, &new.warnings, new.format), (&old.records, &old.warnings, "blktrace"));
-        let cut = load(&[save("v8-cut", &bytes.bytes[..bytes.bytes.len() - 10])]).unwrap();
+        let cut =
+            load(&[save("v8-cut", &bytes.bytes[..bytes.bytes.len() - 10])], &ReadOptions::default()).unwrap();
         assert!(cut.warnings[0].contains("54 bytes of a record, expected 64"), "{:?}", cut.warnings);
     }
 }

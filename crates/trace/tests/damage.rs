@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use seekless_core::Nanos;
 use seekless_trace::format::Decoder;
 use seekless_trace::format::blktrace::{Blktrace, Flaw, HEADER_BYTES, exact};
-use seekless_trace::{Reader, StatsOptions, characterise, load};
+use seekless_trace::{ReadOptions, Reader, StatsOptions, characterise, load};
 
 fn decode(bytes: Vec<u8>) -> usize {
     let length = bytes.len();
-    let mut decoder = Blktrace::new(Cursor::new(bytes), PathBuf::from("bytes"));
+    let mut decoder = Blktrace::new(Cursor::new(bytes), PathBuf::from("bytes"), &ReadOptions::default());
     let mut events = 0;
     while let Ok(Some(event)) = decoder.next_event() {
         assert!(event.offset as usize + HEADER_BYTES <= length);
@@ -26,7 +26,7 @@ fn decode(bytes: Vec<u8>) -> usize {
 }
 
 fn read(name: &str, bytes: &[u8]) {
-    let Ok(reader) = Reader::open(&[save(name, bytes)]) else { return };
+    let Ok(reader) = Reader::open(&[save(name, bytes)], &ReadOptions::default()) else { return };
     let mut now = Nanos::ZERO;
     for record in reader.map_while(Result::ok) {
         assert!(record.time >= now, "time goes back");
@@ -91,8 +91,8 @@ proptest! {
     fn a_cut_trace_gives_exactly_the_records_before_the_cut(cut in 4_usize..6000) {
         let trace = genuine(false, false);
         let cut = cut.min(trace.bytes.len());
-        let cut_trace = load(&[save("cut-anywhere", &trace.bytes[..cut])]).unwrap();
-        let whole = load(&[trace.save("whole")]).unwrap();
+        let cut_trace = load(&[save("cut-anywhere", &trace.bytes[..cut])], &ReadOptions::default()).unwrap();
+        let whole = load(&[trace.save("whole")], &ReadOptions::default()).unwrap();
         let given = cut_trace.records.len();
         prop_assert_eq!(&cut_trace.records[..], &whole.records[..given]);
         let clean = trace.offsets.contains(&cut) || cut == trace.bytes.len();

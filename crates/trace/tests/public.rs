@@ -9,7 +9,7 @@ use common::load_text;
 use seekless_core::{Nanos, Op, Record};
 use seekless_trace::format::EventKind;
 use seekless_trace::format::blktrace::{RawRecord, exact};
-use seekless_trace::{Trace, load};
+use seekless_trace::{ReadOptions, Trace, load};
 
 fn shared(name: &str) -> Option<PathBuf> {
     let file = std::env::var_os("SEEKLESS_SHARED")
@@ -25,7 +25,7 @@ fn shared(name: &str) -> Option<PathBuf> {
 
 /// The trace, if it is there: in `format`, with as many records as it should have.
 fn read(name: &str, format: &str, records: usize) -> Option<Trace> {
-    let trace = load(&[shared(name)?]).unwrap();
+    let trace = load(&[shared(name)?], &ReadOptions::default()).unwrap();
     println!("{name}: {} records, {:?}", trace.records.len(), trace.warnings);
     assert_eq!((trace.format, trace.records.len()), (format, records), "{name}");
     assert!(trace.records.is_sorted_by_key(|record| record.time), "{name}");
@@ -179,7 +179,11 @@ fn a_capture_reads_the_same_as_binary_and_as_text() {
     records.sort_by_key(|record| record.time_ns);
     let text: String = records.iter().filter_map(|record| blkparse_line(record, &names)).collect();
     let text = load_text("sda.blkparse", &format!("{text}CPU0 (sda):\n"));
-    let binary = load(&[shared("sda.blktrace.0").unwrap(), shared("sda.blktrace.1").unwrap()]).unwrap();
+    let binary = load(
+        &[shared("sda.blktrace.0").unwrap(), shared("sda.blktrace.1").unwrap()],
+        &ReadOptions::default(),
+    )
+    .unwrap();
     assert_eq!((text.format, text.records.len(), text.warnings.len()), ("blkparse", 113, 0));
     for (text_record, binary_record) in text.records.iter().zip(&binary.records) {
         let name = text.names.get(text_record.origin.name);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use seekless_core::Record;
-use seekless_trace::{Stats, StatsOptions, Trace, characterise, load};
+use seekless_trace::{ReadOptions, Stats, StatsOptions, Trace, characterise, load};
 use serde_json::Value;
 
 /// Each recording, and its partial determinism per process, which only the table of the recordings has.
@@ -87,7 +87,7 @@ fn the_recordings_have_the_figures_that_others_found() {
     let Some(folder) = shared() else { return };
     let folder = folder.join("recorded");
     for (name, per_process_pct) in RECORDINGS {
-        let trace = load(&[folder.join(name)]).unwrap();
+        let trace = load(&[folder.join(name)], &ReadOptions::default()).unwrap();
         assert_eq!(trace.sources.len(), 2, "{name}");
         check(name, &trace, &expected(&folder, name), per_process_pct);
     }
@@ -96,14 +96,14 @@ fn the_recordings_have_the_figures_that_others_found() {
 #[test]
 fn one_cpu_is_read_if_one_cpu_is_named() {
     let Some(folder) = shared() else { return };
-    let one = load(&[folder.join("recorded/vmboot.blktrace.0.xz")]).unwrap();
+    let one = load(&[folder.join("recorded/vmboot.blktrace.0.xz")], &ReadOptions::default()).unwrap();
     assert_eq!(one.records.len(), 3881);
 }
 
 #[test]
 fn a_raw_kernel_stream_is_a_trace() {
     let Some(folder) = shared() else { return };
-    let raw = load(&[folder.join("recorded/raw-ftrace-blk-sample.bin.xz")]).unwrap();
+    let raw = load(&[folder.join("recorded/raw-ftrace-blk-sample.bin.xz")], &ReadOptions::default()).unwrap();
     assert_eq!((raw.records.len(), raw.devices().len()), (31_627, 2));
     assert!(raw.records.is_sorted_by_key(|record| record.time));
 }
@@ -111,7 +111,7 @@ fn a_raw_kernel_stream_is_a_trace() {
 #[test]
 fn a_genuine_capture_with_remaps_counts_each_request_once() {
     let Some(folder) = shared() else { return };
-    let disk = load(&[folder.join("public/sda")]).unwrap();
+    let disk = load(&[folder.join("public/sda")], &ReadOptions::default()).unwrap();
     assert_eq!((disk.records.len(), disk.writes(), disk.warnings.len()), (113, 113, 0));
     let name = |record: &Record| disk.names.get(record.origin.name);
     assert!(disk.records.iter().all(|record| name(record) != "?"));

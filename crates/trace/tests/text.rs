@@ -6,7 +6,7 @@ mod common;
 use common::{load_text, save};
 use proptest::prelude::*;
 use seekless_core::{Flags, Op, Record};
-use seekless_trace::{Reader, Trace, load};
+use seekless_trace::{ReadOptions, Reader, Trace, load};
 
 /// Time in nanoseconds, device, operation, first sector, sectors.
 type Row = (u64, u32, Op, u64, u64);
@@ -20,7 +20,7 @@ const SAMPLES: [(&str, &str, &[Row]); 15] = [
     (
         "msr",
         "128166372003061629,web,1,Write,10240,4096,52\n128166372003061634,db,0,Read,100,600,9\n",
-        &[(0, 1, Op::Write, 20, 8), (500, 1 << 20, Op::Read, 0, 2)],
+        &[(0, 0, Op::Write, 20, 8), (500, 1, Op::Read, 0, 2)],
     ),
     (
         "fiu",
@@ -135,7 +135,9 @@ fn each_format_names_the_line_that_is_wrong() {
             .filter(|line| !line.starts_with("CPU0 ") && !line.starts_with(" Reads"));
         let head: String = head.collect();
         let lines = head.lines().count();
-        let error = load(&[save(&name, format!("{head}this is, no ; record\n").as_bytes())]).unwrap_err();
+        let error =
+            load(&[save(&name, format!("{head}this is, no ; record\n").as_bytes())], &ReadOptions::default())
+                .unwrap_err();
         let error = error.to_string();
         let place = format!("{name}, line {}: found \"", lines + 1);
         assert!(error.contains(&place) && error.contains("expected "), "{format}: {error}");
@@ -183,11 +185,13 @@ fn what_no_format_allows_is_an_error_that_tells_line_find_and_expectation() {
         ),
         ("1 0 8 8 1\n1 0 8 -8 1\n", "line 2: found \"-8\", expected a number of sectors"),
     ] {
-        let error = load(&[save("refused", content.as_bytes())]).unwrap_err().to_string();
+        let error =
+            load(&[save("refused", content.as_bytes())], &ReadOptions::default()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
     let endless = format!("1 0 8 8 1\n{}", "7".repeat(1 << 20));
-    let error = load(&[save("endless", endless.as_bytes())]).unwrap_err().to_string();
+    let error =
+        load(&[save("endless", endless.as_bytes())], &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("line 2: found a line of more than 16384 bytes"), "{error}");
 }
 
@@ -242,7 +246,7 @@ fn a_compressed_text_cut_short_is_read_with_a_warning() {
     let lines: Vec<String> = (0..50_000_u64).map(|n| format!("{n} 0 {} 8 1\n", n * n % 999_983)).collect();
     let mut bytes = common::xz(lines.concat().as_bytes());
     bytes.truncate(bytes.len() / 2);
-    let trace = load(&[save("cut-text.xz", &bytes)]).unwrap();
+    let trace = load(&[save("cut-text.xz", &bytes)], &ReadOptions::default()).unwrap();
     assert!(!trace.records.is_empty() && trace.records.len() < 50_000);
     assert!(trace.warnings[0].contains("the compressed stream stops early"), "{:?}", trace.warnings);
 }
@@ -258,7 +262,7 @@ fn requests_of_no_bytes_are_told_and_left_out() {
 fn files_of_one_recording_are_in_one_format() {
     let files =
         [save("one-format", sample("mqsim").as_bytes()), save("other-format", sample("spc").as_bytes())];
-    let error = load(&files).unwrap_err().to_string();
+    let error = load(&files, &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("other-format, byte 0: found the format spc, expected mqsim"), "{error}");
 }
 
@@ -277,7 +281,7 @@ proptest! {
             bytes[at] = value;
         }
         bytes.truncate(cut.index(bytes.len() + 1));
-        let Ok(reader) = Reader::open(&[save("mutated-text", &bytes)]) else { return Ok(()) };
+        let Ok(reader) = Reader::open(&[save("mutated-text", &bytes)], &ReadOptions::default()) else { return Ok(()) };
         let mut now = 0;
         for record in reader.map_while(Result::ok) {
             prop_assert!(record.time.0 >= now);

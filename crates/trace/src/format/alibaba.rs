@@ -5,13 +5,15 @@
 
 use super::fields::{self, Flaw, MICROSECOND, bytes, columns, direction, number};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "alibaba",
     summary: "Alibaba cloud disks: device, R/W, byte offset, bytes, microseconds",
     sample: Sample::Description,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| speaks(head, Alibaba),
     open: |content| Ok(Text::open(content, Alibaba)),
 };

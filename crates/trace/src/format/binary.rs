@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::fields::Flaw;
 use super::text::Said;
-use super::{Decoder, Event};
+use super::{Content, Decoder, Event};
 use crate::compressed::fill;
 use crate::error::TraceError;
 
@@ -39,14 +39,28 @@ pub(super) struct Binary<F> {
     record: Vec<u8>,
     /// Of the record.
     offset: u64,
+    /// Records that say something wrong are counted, and reading goes on.
+    skip_bad: bool,
+    skipped: u64,
     warnings: Vec<String>,
 }
 
 impl<F: Records + 'static> Binary<F> {
-    /// Reads `input`, the content of `file` from byte `offset` on.
-    pub fn open(input: Box<dyn BufRead>, file: PathBuf, offset: u64, format: F) -> Box<dyn Decoder> {
-        let (said, record) = (Said::default(), Vec::new());
-        Box::new(Binary { input, file, format, said, record, offset, warnings: Vec::new() })
+    /// Reads `content`, of which `offset` bytes have been read.
+    pub fn open(content: Content, offset: u64, format: F) -> Box<dyn Decoder> {
+        let Content { input, file, options, .. } = content;
+        let (said, record, skip_bad) = (Said::default(), Vec::new(), options.skip_bad);
+        Box::new(Binary {
+            input,
+            file,
+            format,
+            said,
+            record,
+            offset,
+            skip_bad,
+            skipped: 0,
+            warnings: Vec::new(),
+        })
     }
 
     /// Brings the next record into `self.record`; `false` at the end, clean or not.
@@ -97,7 +111,10 @@ impl<F: Records + 'static> Decoder for Binary<F> {
                 return Ok(None);
             }
             let taken = self.format.record(&self.record, &mut self.said);
-            taken.map_err(|flaw| self.wrong(flaw))?;
+            match taken {
+                Err(_) if self.skip_bad => self.skipped += 1,
+                taken => taken.map_err(|flaw| self.wrong(flaw))?,
+            }
         }
     }
 
@@ -107,6 +124,10 @@ impl<F: Records + 'static> Decoder for Binary<F> {
         let of_format = self.format.warnings().into_iter();
         warnings.extend(of_format.map(|warning| format!("{}: {warning}", self.file.display())));
         warnings
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     fn clamps(&self) -> bool {

@@ -1,7 +1,8 @@
 //! What `blkparse` prints by default: `major,minor cpu sequence time pid action RWBS`, then by action.
 //!
 //! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the
-//! binary format a queue event (Q) is a request, a remap (A) tells how devices are layered, and all else
+//! binary format a queue event (Q) is a request, a completion (C) tells how long it took, a remap (A) how
+//! devices are layered, and all else
 //! is passed over. A process's name may hold blanks and slashes: it is what the last brackets hold. The
 //! summary at the end is where reading stops.
 //!
@@ -11,13 +12,15 @@ use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 
 use super::fields::{self, Flaw, SECOND, device_of, number, sectors};
 use super::text::{Lines, Said, Text, plain, whole_lines};
-use super::{EventKind, Format, Queued, Remapped, Sample};
+use super::{Completed, EventKind, Format, LeavesOpen, Naming, Queued, Remapped, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "blkparse",
     summary: "what blkparse prints by default (text)",
     sample: Sample::Description,
+    volumes: Naming::Linux,
+    leaves_open: LeavesOpen::NOTHING,
     detect,
     open: |content| Ok(Text::open(content, Blkparse::default())),
 };
@@ -65,26 +68,26 @@ impl<'a> Line<'a> {
         })
     }
 
-    fn queued(&self, said: &mut Said) -> Result<(), Flaw> {
+    /// The place of the request and the process in the last brackets; `None` for a command that is passed
+    /// through to the device, whose number is no address.
+    fn place(&self) -> Result<Option<(Extent, &str)>, Flaw> {
         let expected = "sector + sectors [process]";
         let named = self.rest.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
         let (place, name) = named.ok_or_else(|| Flaw::text(self.rest, expected))?;
-        let mut words = place.split_whitespace();
-        let (op, extent) = match (words.next(), words.next(), words.next()) {
-            (None, ..) => (Op::Flush, Extent::default()),
+        let mut words = place.split_ascii_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (None, ..) => Ok(Some((Extent::default(), name))),
             (Some(start), Some("+"), Some(count)) => {
                 let extent = sectors(number(start, expected)?, number(count, expected)?)?;
-                let Some(op) = operation(self.rwbs) else { return Ok(()) };
-                (op, extent)
+                Ok(Some((extent, name)))
             }
-            // A command that is passed through to the device; its number is no address.
-            _ => return Ok(()),
-        };
-        said.process(self.time, self.process, name);
-        let flags = flags(self.rwbs, op);
-        let request = Queued { flags, process: self.process, ..plain(self.device, op, extent) };
-        said.request(self.time, request);
-        Ok(())
+            _ => Ok(None),
+        }
+    }
+
+    fn asked(&self, extent: Extent) -> Asked<'a> {
+        let Line { time, device, process, rwbs, .. } = *self;
+        Asked { time, device, process, rwbs, extent }
     }
 
     fn remapped(&self) -> Result<Remapped, Flaw> {
@@ -103,7 +106,41 @@ impl<'a> Line<'a> {
     }
 }
 
-fn device_pair(text: &str) -> Result<u32, Flaw> {
+/// What a line tells of a request.
+pub(super) struct Asked<'a> {
+    /// When.
+    pub time: Nanos,
+    /// The device.
+    pub device: u32,
+    /// Who asked, or who happened to run.
+    pub process: ProcessId,
+    /// How.
+    pub rwbs: &'a str,
+    /// Where; empty for a flush.
+    pub extent: Extent,
+}
+
+impl Asked<'_> {
+    /// It was queued by the process that is called `name`.
+    pub fn queued(&self, name: &str, said: &mut Said) {
+        let op = if self.extent.sectors == 0 { Some(Op::Flush) } else { operation(self.rwbs) };
+        let Some(op) = op else { return };
+        said.process(self.time, self.process, name);
+        let (flags, process) = (flags(self.rwbs, op), self.process);
+        said.request(self.time, Queued { flags, process, ..plain(self.device, op, self.extent) });
+    }
+
+    /// It was answered.
+    pub fn completed(&self, said: &mut Said) {
+        if self.extent.sectors > 0 {
+            let Asked { device, extent, .. } = *self;
+            said.event(self.time, EventKind::Completed(Completed { device, extent }));
+        }
+    }
+}
+
+/// The device `major,minor`.
+pub(super) fn device_pair(text: &str) -> Result<u32, Flaw> {
     let expected = "a device (major,minor)";
     let (major, minor) = text.split_once(',').ok_or_else(|| Flaw::text(text, expected))?;
     device_of(number(major, expected)?, number(minor, expected)?)
@@ -169,7 +206,17 @@ impl Lines for Blkparse {
         match event.action {
             "Q" => {
                 self.settle(None, said);
-                event.queued(said)
+                if let Some((extent, name)) = event.place()? {
+                    event.asked(extent).queued(name, said);
+                }
+                Ok(())
+            }
+            "C" => {
+                self.settle(None, said);
+                if let Some((extent, _)) = event.place()? {
+                    event.asked(extent).completed(said);
+                }
+                Ok(())
             }
             "A" => {
                 let remap = event.remapped()?;

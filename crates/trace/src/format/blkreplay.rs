@@ -4,18 +4,20 @@
 //! of need: the letters are those of `blkparse`. A write of no sectors is a flush. Lines before the first
 //! record are a preamble, in which anything may stand. Faults: any text.
 
-use seekless_core::{Nanos, Op};
+use seekless_core::{Latency, Nanos, Op};
 
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, SECOND, at_least, number, sectors};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Queued, Sample};
+use super::{Format, LeavesOpen, Naming, Queued, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "blkreplay",
     summary: "blkreplay load: seconds ; sector ; sectors ; R or W",
     sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| speaks(head, Blkreplay::default()),
     open: |content| Ok(Text::open(content, Blkreplay::default())),
 };
@@ -44,7 +46,8 @@ impl Lines for Blkreplay {
 }
 
 fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
-    let [time, start, count, op] = at_least(line, &mut line.split(';'), "seconds ; sector ; sectors ; R|W")?;
+    let mut parts = line.split(';');
+    let [time, start, count, op] = at_least(line, &mut parts, "seconds ; sector ; sectors ; R|W")?;
     let time = fields::time(time, SECOND, "a time in seconds")?;
     let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
     let known = op.bytes().all(|letter| b"RWDFSMAB".contains(&letter));
@@ -52,5 +55,10 @@ fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
     let op_told = told.ok_or_else(|| Flaw::text(op, "R (a read) or W (a write), and flags perhaps"))?;
     let flush = op_told == Op::Write && extent.sectors == 0;
     let asked = if flush { Op::Flush } else { op_told };
-    Ok((time, Queued { flags: flags(op, asked), ..plain(0, asked, extent) }))
+    // A delay, then a latency: where a load was replayed, both are there.
+    let latency = match parts.nth(1).map(str::trim) {
+        None | Some("") => Latency::UNKNOWN,
+        Some(latency) => fields::latency(latency, SECOND, "a latency in seconds")?,
+    };
+    Ok((time, Queued { flags: flags(op, asked), latency, ..plain(0, asked, extent) }))
 }

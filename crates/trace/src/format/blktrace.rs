@@ -16,27 +16,35 @@
 
 use std::fmt::Write;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, SECTOR_BYTES, record::Flags};
 
-use super::{Content, Decoder, Event, EventKind, Format, Queued, Remapped, Sample};
+use super::{
+    Completed, Content, Decoder, Event, EventKind, Format, LeavesOpen, Naming, Queued, Remapped, Sample,
+};
 use crate::compressed::fill;
 use crate::error::TraceError;
+use crate::options::ReadOptions;
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "blktrace",
     summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7; version 8 from its description)",
     sample: Sample::Real,
+    volumes: Naming::Linux,
+    leaves_open: LeavesOpen::NOTHING,
     // Of any version: one that cannot be read is named by its number.
     detect: |head| byte_order(head).is_some(),
     open,
 };
 
 fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
-    check_magic(&content.head).map_err(|flaw| flaw.at(&content.file, 0))?;
-    Ok(Box::new(Blktrace::new(content.input, content.file)))
+    if !content.options.skip_bad {
+        check_magic(&content.head).map_err(|flaw| flaw.at(&content.file, 0))?;
+    }
+    Ok(Box::new(Blktrace::new(content.input, content.file, &content.options)))
 }
 
 /// How many bytes tell whether a file is of this format.
@@ -55,6 +63,7 @@ const MAX_SECTORS: u64 = u64::MAX / SECTOR_BYTES;
 /// What happened: the low byte of the action.
 mod what {
     pub const QUEUED: u64 = 1;
+    pub const COMPLETED: u64 = 8;
     pub const REMAPPED: u64 = 15;
     /// Among notes: the name of a process.
     pub const PROCESS: u64 = 0;
@@ -243,6 +252,7 @@ impl RawRecord<'_> {
         }
         match what {
             what::QUEUED => Ok(self.queued()?.map(EventKind::Queued)),
+            what::COMPLETED => Ok(self.completed()),
             what::REMAPPED => self.remapped().map(EventKind::Remapped).map(Some),
             _ => Ok(None),
         }
@@ -252,6 +262,10 @@ impl RawRecord<'_> {
     pub fn length_bytes(&self) -> usize {
         let header = if self.version == 7 { HEADER_BYTES } else { HEADER_BYTES_8 };
         header + self.payload.len()
+    }
+
+    fn tells_completion(&self) -> bool {
+        self.action & 0xff == what::COMPLETED && !self.is(category::NOTE)
     }
 
     fn is(&self, category: u64) -> bool {
@@ -282,6 +296,15 @@ impl RawRecord<'_> {
             process: ProcessId(self.pid),
             latency: Latency::UNKNOWN,
         }))
+    }
+
+    /// What was answered; nothing of what is malformed, which no request can match.
+    fn completed(&self) -> Option<EventKind> {
+        if self.bytes == 0 || self.is(category::PASSTHROUGH) {
+            return None;
+        }
+        let (device, extent) = (self.device, self.extent().ok()?);
+        Some(EventKind::Completed(Completed { device, extent }))
     }
 
     fn flags(&self) -> Flags {
@@ -346,94 +369,151 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Read at once: many times the longest record.
+const BUFFER_BYTES: usize = 256 << 10;
+
 /// The events of a blktrace file.
 pub struct Blktrace<R> {
     input: R,
     file: PathBuf,
+    buffer: Vec<u8>,
+    /// What of the buffer has been read from the file and not been decoded yet.
+    ready: Range<usize>,
     /// Of the next record.
     offset: u64,
     /// As the first record has it; a file is written by one machine.
     order: Option<ByteOrder>,
-    record: Vec<u8>,
     /// The latest time so far: the time of a note that has none.
     newest: Nanos,
+    /// Whether completions are of interest.
+    completions: bool,
+    /// Bytes that are no record are passed over, and counted a run of them at a time.
+    skip_bad: bool,
+    skipped: u64,
+    /// What stopped the stream, told once what came before it has been decoded.
+    stopped: Option<io::Error>,
     warnings: Vec<String>,
 }
 
 impl<R: Read> Blktrace<R> {
     /// Reads `input`, the uncompressed content of `file`.
-    pub fn new(input: R, file: PathBuf) -> Blktrace<R> {
-        let record = vec![0; HEADER_BYTES];
-        Blktrace { input, file, offset: 0, order: None, record, newest: Nanos::ZERO, warnings: Vec::new() }
-    }
-
-    /// Brings the next record into `self.record`; `false` at the end, clean or not.
-    fn fetch(&mut self) -> Result<bool, TraceError> {
-        let mut have = 0;
-        let mut need = HEADER_BYTES;
-        // Three times at most: the magic says how long the header is, the header how long the whole.
-        while have < need {
-            self.record.resize(need, 0);
-            let (filled, stopped) = fill(&mut self.input, &mut self.record[have..]);
-            have += filled;
-            let cut = stopped.is_some();
-            match stopped {
-                Some(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
-                    return Err(TraceError::Io { file: self.file.clone(), source: error });
-                }
-                _ => {}
-            }
-            match exact(&self.record[..have]) {
-                Ok(_) => return Ok(true),
-                Err(Flaw::Short { need: more, .. }) if have == need => need = more,
-                Err(Flaw::Short { need, .. }) => {
-                    self.note_end(have, need, cut);
-                    return Ok(false);
-                }
-                Err(flaw) => return Err(flaw.at(&self.file, self.offset)),
-            }
+    pub fn new(input: R, file: PathBuf, options: &ReadOptions) -> Blktrace<R> {
+        Blktrace {
+            input,
+            file,
+            buffer: vec![0; BUFFER_BYTES],
+            ready: 0..0,
+            offset: 0,
+            order: None,
+            newest: Nanos::ZERO,
+            completions: options.latencies,
+            skip_bad: options.skip_bad,
+            skipped: 0,
+            stopped: None,
+            warnings: Vec::new(),
         }
-        Ok(true)
     }
 
-    fn note_end(&mut self, have: usize, need: usize, cut: bool) {
-        if have == 0 && !cut {
-            return;
+    /// Reads on, so that `need` bytes are ready; fewer if there are no more.
+    fn refill(&mut self, need: usize) {
+        self.buffer.copy_within(self.ready.clone(), 0);
+        self.ready = 0..self.ready.len();
+        if self.buffer.len() < need {
+            self.buffer.resize(need, 0);
+        }
+        if self.stopped.is_none() {
+            let (filled, stopped) = fill(&mut self.input, &mut self.buffer[self.ready.end..]);
+            self.ready.end += filled;
+            self.stopped = stopped;
+        }
+    }
+
+    /// Nothing follows that is a whole record: why.
+    fn end(&mut self, need: usize) -> Result<Option<Event>, TraceError> {
+        let have = self.ready.len();
+        let cut = self.stopped.is_some();
+        match self.stopped.take() {
+            Some(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
+                return Err(TraceError::Io { file: self.file.clone(), source });
+            }
+            _ if have == 0 && !cut => return Ok(None),
+            _ => {}
         }
         let why = if cut { "the compressed stream stops early" } else { "the file is cut short" };
         let (file, offset) = (self.file.display(), self.offset);
         self.warnings.push(format!(
             "{file}, byte {offset}: {why}: found {have} bytes of a record, expected {need}; what comes before was read"
         ));
+        Ok(None)
+    }
+
+    /// Passes over bytes up to what may be the next record.
+    fn resynchronise(&mut self) {
+        self.skipped += 1;
+        loop {
+            self.advance(1);
+            if self.ready.len() < MAGIC_BYTES {
+                self.refill(MAGIC_BYTES);
+            }
+            let rest = &self.buffer[self.ready.clone()];
+            if rest.len() < MAGIC_BYTES || check_magic(rest).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.ready.start = (self.ready.start + bytes).min(self.ready.end);
+        self.offset += bytes as u64;
+    }
+
+    /// The next record that says something, and how long it is; `None` for one that does not.
+    fn decode(&mut self) -> Result<(usize, Option<Event>), Flaw> {
+        let record = exact(&self.buffer[self.ready.clone()])?;
+        if *self.order.get_or_insert(record.order) != record.order {
+            let found = format!("a record of {:?}-endian byte order", record.order);
+            let expected = "the byte order of the file's first record".into();
+            return Err(Flaw::Malformed { found, expected });
+        }
+        let meaning = if self.completions || !record.tells_completion() { record.meaning()? } else { None };
+        let mut time = Nanos(record.time_ns);
+        if record.time_ns == 0 && record.is(category::NOTE) {
+            time = self.newest;
+        }
+        let (length, offset) = (record.length_bytes(), self.offset);
+        self.newest = self.newest.max(time);
+        Ok((length, meaning.map(|kind| Event { time, offset, kind })))
     }
 }
 
 impl<R: Read> Decoder for Blktrace<R> {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
-        while self.fetch()? {
-            let offset = self.offset;
-            let flawed = |flaw: Flaw| flaw.at(&self.file, offset);
-            let record = exact(&self.record).map_err(flawed)?;
-            if *self.order.get_or_insert(record.order) != record.order {
-                let found = format!("a record of {:?}-endian byte order", record.order);
-                let expected = "the byte order of the file's first record".into();
-                return Err(flawed(Flaw::Malformed { found, expected }));
-            }
-            let meaning = record.meaning().map_err(flawed)?;
-            let mut time = Nanos(record.time_ns);
-            if record.time_ns == 0 && record.is(category::NOTE) {
-                time = self.newest;
-            }
-            self.newest = self.newest.max(time);
-            self.offset += record.length_bytes() as u64;
-            if let Some(kind) = meaning {
-                return Ok(Some(Event { time, offset, kind }));
+        loop {
+            match self.decode() {
+                Ok((length, event)) => {
+                    self.advance(length);
+                    if event.is_some() {
+                        return Ok(event);
+                    }
+                }
+                Err(Flaw::Short { need, .. }) => {
+                    let had = self.ready.len();
+                    self.refill(need);
+                    if self.ready.len() == had {
+                        return self.end(need);
+                    }
+                }
+                Err(_) if self.skip_bad => self.resynchronise(),
+                Err(flaw) => return Err(flaw.at(&self.file, self.offset)),
             }
         }
-        Ok(None)
     }
 
     fn warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped
     }
 }

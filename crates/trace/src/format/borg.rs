@@ -9,13 +9,15 @@ use seekless_core::ProcessId;
 
 use super::fields::{self, Flaw, columns, direction, number, sectors};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Queued, Sample};
+use super::{Format, LeavesOpen, Naming, Queued, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "borg",
     summary: "the BORG paper's profiler: nanoseconds, pid, executable, sector, sectors, R/W",
     sample: Sample::Description,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| speaks(head, Borg),
     open: |content| Ok(Text::open(content, Borg)),
 };

@@ -8,13 +8,15 @@ use seekless_core::SECTOR_BYTES;
 
 use super::fields::{self, Flaw, MILLISECOND, bytes, columns, direction, number};
 use super::text::{Lines, Said, Text, plain, speaks, whole_lines};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "byte-ascii",
     summary: "replayer text cut from MSR: milliseconds, disk, byte offset, bytes, 0 (write) or 1 (read)",
     sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect,
     open: |content| Ok(Text::open(content, ByteAscii)),
 };

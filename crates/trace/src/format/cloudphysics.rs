@@ -8,7 +8,7 @@ use seekless_core::{Extent, Op, SECTOR_BYTES};
 use super::fields::{self, Flaw, SECOND, columns, number, sectors};
 use super::spread::Spread;
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Sample, scsi};
+use super::{Format, LeavesOpen, Naming, Sample, scsi};
 
 const HEADER: &str = "version,time,op,size,lbn";
 
@@ -17,6 +17,8 @@ pub const FORMAT: Format = Format {
     name: "cloudphysics",
     summary: "CloudPhysics CSV: version, whole seconds, SCSI operation, bytes, sector",
     sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| speaks(head, CloudPhysics::default()),
     open: |content| Ok(Spread::over(Text::open(content, CloudPhysics::default()))),
 };

@@ -7,7 +7,7 @@ use seekless_core::Op;
 
 use super::fields::{self, Flaw, MILLISECOND, columns, number, sectors};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Sample};
 
 /// The flag of a read.
 const READ: u32 = 1;
@@ -17,6 +17,8 @@ pub const FORMAT: Format = Format {
     name: "disksim",
     summary: "DiskSim ascii: milliseconds, device, sector, sectors, flags (bit 0: read)",
     sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| speaks(head, DiskSim),
     open: |content| Ok(Text::open(content, DiskSim)),
 };

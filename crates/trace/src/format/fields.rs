@@ -5,7 +5,9 @@
 
 use std::str::FromStr;
 
-use seekless_core::{Extent, Nanos, Op, SECTOR_BYTES};
+use seekless_core::{Extent, Latency, Nanos, Op, SECTOR_BYTES};
+
+use crate::volumes::{MAX_NAMED, Volumes};
 
 /// More than any disk takes in one request; the kernel counts a request's bytes in 32 bits.
 pub const MAX_BYTES: u64 = u32::MAX as u64;
@@ -112,6 +114,21 @@ pub fn sectors(start: u64, count: u64) -> Result<Extent, Flaw> {
     })
 }
 
+/// A place given in blocks of `block_bytes`, a multiple of 512, and of so many bytes from there.
+pub fn blocks(start: u64, length: u64, block_bytes: u64) -> Result<Extent, Flaw> {
+    let flaw = || Flaw {
+        found: format!("{length} bytes at block {start} of {block_bytes} bytes"),
+        expected: format!("at most {MAX_BYTES} bytes, at an address below 2^64 bytes"),
+    };
+    let sector = start.checked_mul(block_bytes / SECTOR_BYTES).ok_or_else(flaw)?;
+    place(sector, length.div_ceil(SECTOR_BYTES), length).ok_or_else(flaw)
+}
+
+/// How long a request took that took so many `unit_ns`.
+pub fn latency(text: &str, unit_ns: u64, expected: &str) -> Result<Latency, Flaw> {
+    time(text, unit_ns, expected).map(Latency::of)
+}
+
 /// A place given in bytes: all sectors of which it covers a byte.
 pub fn bytes(offset: u64, length: u64) -> Result<Extent, Flaw> {
     let start = offset / SECTOR_BYTES;
@@ -128,6 +145,12 @@ fn place(start: u64, count: u64, bytes: u64) -> Option<Extent> {
         return None;
     }
     Some(if count == 0 { Extent::default() } else { Extent::new(start, count) })
+}
+
+/// The number of the volume that is called so.
+pub fn volume(volumes: &Volumes, name: &str) -> Result<u32, Flaw> {
+    let flaw = || Flaw { found: quoted(name), expected: format!("at most {MAX_NAMED} volumes") };
+    volumes.number(name).ok_or_else(flaw)
 }
 
 /// The number of a device, as Linux makes it of these two.

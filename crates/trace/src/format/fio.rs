@@ -2,32 +2,35 @@
 //!
 //! Version 2: `file add|open|close`, `file action offset length`, where the offset of a `wait` is the time
 //! in microseconds since the wait before it. Version 3: a time in front of each line; `fio` writes it in
-//! microseconds. Offsets and lengths are in bytes; `sync` and `datasync` are flushes. A device is a
-//! file, numbered as they appear. Faults: any text; other versions are an error.
+//! microseconds, its manual names no unit, and other programs that write it use others: an option says so. Offsets and lengths are in bytes; `sync` and `datasync` are flushes. A volume is a
+//! file. Faults: any text; other versions are an error.
 
-use rustc_hash::FxHashMap;
 use seekless_core::{Extent, Nanos, Op};
 
-use super::fields::{self, Flaw, MICROSECOND, at_least, bytes, columns, number};
+use super::fields::{self, Flaw, MICROSECOND, at_least, bytes, columns, number, volume};
 use super::text::{Lines, Said, Text, plain};
-use super::{Format, Sample};
-
-/// A bound for hostile input.
-const MAX_FILES: usize = 1 << 16;
+use super::{Format, LeavesOpen, Naming, Sample, TimeUnit};
+use crate::volumes::Volumes;
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "fio",
-    summary: "fio iolog, versions 2 and 3 (microseconds)",
+    summary: "fio iolog, versions 2 and 3 (microseconds, unless told for version 3)",
     sample: Sample::Description,
+    volumes: Naming::Named,
+    leaves_open: LeavesOpen { time: Some(TimeUnit::Micro), sector: None },
     detect: |head| head.starts_with(b"fio version "),
-    open: |content| Ok(Text::open(content, Fio::default())),
+    open: |content| {
+        let (volumes, unit_ns) = (content.volumes.clone(), content.time_unit.nanos());
+        Ok(Text::open(content, Fio { version: 0, volumes, unit_ns, now: Nanos::ZERO, requests: 0 }))
+    },
 };
 
-#[derive(Default)]
 struct Fio {
     version: u8,
-    files: FxHashMap<Box<str>, u32>,
+    volumes: Volumes,
+    /// The unit of version 3, which the file does not tell.
+    unit_ns: u64,
     /// Version 2: the sum of the waits so far.
     now: Nanos,
     requests: u64,
@@ -42,18 +45,6 @@ impl Fio {
         };
         Ok(())
     }
-
-    fn device(&mut self, file: &str) -> Result<u32, Flaw> {
-        if let Some(&device) = self.files.get(file) {
-            return Ok(device);
-        }
-        if self.files.len() >= MAX_FILES {
-            return Err(Flaw::text(file, "fewer files"));
-        }
-        let device = self.files.len() as u32;
-        self.files.insert(file.into(), device);
-        Ok(device)
-    }
 }
 
 impl Lines for Fio {
@@ -65,10 +56,10 @@ impl Lines for Fio {
         let mut time = self.now;
         if self.version == 3 {
             let word = words.next().unwrap_or_default();
-            time = fields::time(word, MICROSECOND, "a time in microseconds")?;
+            time = fields::time(word, self.unit_ns, "a time")?;
         }
         let [file, action] = at_least(line, &mut words, "file action")?;
-        let device = self.device(file)?;
+        let device = volume(&self.volumes, file)?;
         let op = match action {
             "add" | "open" | "close" => return Ok(()),
             "sync" | "datasync" => {

@@ -1,25 +1,33 @@
 //! The text of the FIU traces in the SNIA repository (`.blkparse`):
 //! `ts pid process lba size op major minor md5`.
 //!
-//! Units: time in nanoseconds; address and size in sectors of 512 bytes; op `W` or `R`. The hash of the
+//! Units: time in nanoseconds; address and size in sectors of 512 bytes (addresses of some
+//! of the traces count larger blocks: an option); op `W` or `R`. The hash of the
 //! content is passed over. Faults: any text.
 
-use seekless_core::ProcessId;
+use seekless_core::{ProcessId, SECTOR_BYTES};
 
-use super::fields::{self, Flaw, columns, device_of, direction, number, sectors};
+use super::fields::{self, Flaw, blocks, columns, device_of, direction, number};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Queued, Sample};
+use super::{Format, LeavesOpen, Naming, Queued, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "fiu",
     summary: "SNIA/FIU .blkparse: ns, pid, process, sector, sectors, W/R, major, minor, md5",
     sample: Sample::Description,
-    detect: |head| speaks(head, Fiu),
-    open: |content| Ok(Text::open(content, Fiu)),
+    volumes: Naming::Linux,
+    leaves_open: LeavesOpen { time: None, sector: Some(512) },
+    detect: |head| speaks(head, Fiu { sector_bytes: SECTOR_BYTES }),
+    open: |content| {
+        let sector_bytes = content.sector_bytes;
+        Ok(Text::open(content, Fiu { sector_bytes }))
+    },
 };
 
-struct Fiu;
+struct Fiu {
+    sector_bytes: u64,
+}
 
 impl Lines for Fiu {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
@@ -27,7 +35,8 @@ impl Lines for Fiu {
             columns(line, line.split_whitespace(), "ts pid process lba size op major minor md5")?;
         let time = fields::time(time, 1, "a time in nanoseconds")?;
         let op = direction(op, "R", "W")?;
-        let extent = sectors(number(lba, "a sector")?, number(size, "a number of sectors")?)?;
+        let size: u64 = number(size, "a number of sectors")?;
+        let extent = blocks(number(lba, "a sector")?, size.saturating_mul(SECTOR_BYTES), self.sector_bytes)?;
         let major: u32 = number(major, "a major number")?;
         let minor: u32 = number(minor, "a minor number")?;
         let process = ProcessId(number(pid, "the number of a process")?);

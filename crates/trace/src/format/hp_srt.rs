@@ -4,17 +4,18 @@
 //! u32: size, id, seconds, microseconds, start, stop, bytes, sector, device, driver type, cylinder, flags,
 //! info and, in some, a queue length. Units: times since the trace's date, when the request was queued;
 //! sectors as long as the text says (256 bytes). The second byte of the device is the disk, whose number
-//! becomes the device; sectors count from the disk's start. Flag bit 0 is a read, bit 8 one that nobody
+//! becomes the device; sectors count from the disk's start. The stop is how many microseconds after it was queued
+//! a request was answered. Flag bit 0 is a read, bit 8 one that nobody
 //! waits for. Faults: any bytes; a text of more than [`MAX_TEXT_BYTES`] is an error.
 
 use std::io::{BufRead, Read};
 
-use seekless_core::{Nanos, Op, record::Flags};
+use seekless_core::{Latency, Nanos, Op, record::Flags};
 
 use super::binary::{Binary, Records, array};
 use super::fields::{Flaw, MICROSECOND, SECOND, bytes, number, quoted};
 use super::text::{Said, plain};
-use super::{Content, Decoder, Format, Queued, Sample};
+use super::{Content, Decoder, Format, LeavesOpen, Naming, Queued, Sample};
 use crate::error::TraceError;
 
 /// How the table of formats knows this one.
@@ -22,6 +23,8 @@ pub const FORMAT: Format = Format {
     name: "hp-srt",
     summary: "HP Laboratories' SRT, version 1.3 (text and binary)",
     sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| head.starts_with(MARK),
     open,
 };
@@ -60,7 +63,7 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
         return Err(wrong(offset, Flaw { found, expected: "a form feed after the text".into() }));
     }
     let sector_bytes = sector_bytes(&String::from_utf8_lossy(&text)).map_err(|flaw| wrong(0, flaw))?;
-    Ok(Binary::open(content.input, file, offset, HpSrt { sector_bytes, others: 0 }))
+    Ok(Binary::open(Content { file, ..content }, offset, HpSrt { sector_bytes, others: 0 }))
 }
 
 /// The sector size that the text gives, of all disks the same.
@@ -108,7 +111,8 @@ impl Records for HpSrt {
         let disk = field(8) >> 8 & 0xff;
         let op = if field(11) & FLAG_READ == 0 { Op::Write } else { Op::Read };
         let flags = if field(11) & FLAG_ASYNC == 0 { Flags::SYNC } else { Flags::default() };
-        said.request(time, Queued { flags, ..plain(disk, op, extent) });
+        let latency = Latency::of(Nanos(u64::from(field(5)) * MICROSECOND));
+        said.request(time, Queued { flags, latency, ..plain(disk, op, extent) });
         Ok(())
     }
 

@@ -6,14 +6,17 @@
 
 mod alibaba;
 mod binary;
+mod biosnoop;
 mod blkparse;
 mod blkreplay;
 pub mod blktrace;
 mod borg;
 mod byte_ascii;
 mod cloudphysics;
+mod columns;
 mod disksim;
-mod fields;
+mod disksim_validate;
+pub(crate) mod fields;
 mod fio;
 mod fiu;
 mod hp_srt;
@@ -33,6 +36,9 @@ use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, record::Flags};
 
 use crate::error::TraceError;
 
+pub use crate::options::{LeavesOpen, TimeUnit};
+pub use crate::volumes::Naming;
+pub use columns::Columns;
 pub(crate) use table::{Content, open};
 pub use table::{FORMATS, Format, Sample};
 
@@ -56,6 +62,8 @@ pub enum EventKind {
     Queued(Queued),
     /// A request was passed from one device to another below it.
     Remapped(Remapped),
+    /// Requests queued earlier are answered.
+    Completed(Completed),
 }
 
 /// A request, before its process has a name.
@@ -90,6 +98,15 @@ pub struct Remapped {
     pub from_start: u64,
 }
 
+/// What a device has done, of one request or of several that were merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The device.
+    pub device: u32,
+    /// Where; not empty.
+    pub extent: Extent,
+}
+
 /// Reads the events of one file, in the order in which they stand there.
 pub trait Decoder {
     /// The next event; `None` at the end. Not called again after an error or the end.
@@ -97,6 +114,11 @@ pub trait Decoder {
 
     /// What a person should know about the file though it could be read; asked for at the end.
     fn warnings(&mut self) -> Vec<String>;
+
+    /// How many records made no sense and were passed over so far.
+    fn skipped(&self) -> u64 {
+        0
+    }
 
     /// Whether an event that stands too late in the file to be put in its place counts at the time
     /// of the one before it, with a warning, rather than being an error.

@@ -1,30 +1,37 @@
 //! `MQSim`'s ascii format: `time device lba n op`.
 //!
-//! Units: time in whole nanoseconds (`MQSim`'s default; its own settings can say otherwise), address and size
+//! Units: time in whole nanoseconds (`MQSim`'s default; its own settings can say otherwise, and so can an
+//! option), address and size
 //! in sectors of 512 bytes; op 0 is a write, 1 a read. Faults: any text.
 
-use seekless_core::Nanos;
-
-use super::fields::{Flaw, columns, direction, number, sectors};
+use super::fields::{self, Flaw, columns, direction, number, sectors};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Sample, TimeUnit};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "mqsim",
     summary: "MQSim ascii: nanoseconds, device, sector, sectors, 0 (write) or 1 (read)",
     sample: Sample::Real,
-    detect: |head| speaks(head, MqSim),
-    open: |content| Ok(Text::open(content, MqSim)),
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen { time: Some(TimeUnit::Nano), sector: None },
+    detect: |head| speaks(head, MqSim { unit_ns: 1 }),
+    open: |content| {
+        let unit_ns = content.time_unit.nanos();
+        Ok(Text::open(content, MqSim { unit_ns }))
+    },
 };
 
-struct MqSim;
+struct MqSim {
+    unit_ns: u64,
+}
 
 impl Lines for MqSim {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         let [time, device, start, count, op] =
             columns(line, line.split_whitespace(), "time device lba n op")?;
-        let time = Nanos(number(time, "a time in nanoseconds")?);
+        number::<u64>(time, "a time, a whole number")?;
+        let time = fields::time(time, self.unit_ns, "a time")?;
         let op = direction(op, "1", "0")?;
         let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
         said.request(time, plain(number(device, "the number of a device")?, op, extent));

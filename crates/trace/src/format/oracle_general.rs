@@ -15,15 +15,17 @@ use super::binary::{Binary, Records, array, le32, le64};
 use super::fields::{Flaw, SECOND, sectors};
 use super::spread::Spread;
 use super::text::{Said, plain};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "oracleGeneral",
     summary: "oracleGeneral of a block trace: whole seconds, sector, bytes, next access (binary)",
     sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect,
-    open: |content| Ok(Spread::over(Binary::open(content.input, content.file, 0, OracleGeneral))),
+    open: |content| Ok(Spread::over(Binary::open(content, 0, OracleGeneral))),
 };
 
 const RECORD_BYTES: usize = 24;

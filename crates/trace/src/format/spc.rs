@@ -1,25 +1,32 @@
 //! The Storage Performance Council's trace format, as the `UMass` traces have it:
 //! `ASU,LBA,Size,Opcode,Timestamp` and optional columns, which are passed over.
 //!
-//! Units: address in sectors of 512 bytes, size in bytes, time in seconds from the start; opcode `r` or
+//! Units: address in sectors of 512 bytes (the specification lets a unit have others: an option), size in bytes, time in seconds from the start; opcode `r` or
 //! `w`, either case. The application storage unit (ASU) is the device. Faults: any text.
 
 use seekless_core::SECTOR_BYTES;
 
-use super::fields::{self, Flaw, SECOND, at_least, direction, number, sectors};
+use super::fields::{self, Flaw, SECOND, at_least, blocks, direction, number};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "spc",
     summary: "SPC (UMass): ASU, sector, bytes, r/w, seconds",
     sample: Sample::Description,
-    detect: |head| speaks(head, Spc),
-    open: |content| Ok(Text::open(content, Spc)),
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen { time: None, sector: Some(512) },
+    detect: |head| speaks(head, Spc { sector_bytes: SECTOR_BYTES }),
+    open: |content| {
+        let sector_bytes = content.sector_bytes;
+        Ok(Text::open(content, Spc { sector_bytes }))
+    },
 };
 
-struct Spc;
+struct Spc {
+    sector_bytes: u64,
+}
 
 impl Lines for Spc {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
@@ -28,7 +35,7 @@ impl Lines for Spc {
         let time = fields::time(time, SECOND, "a time in seconds")?;
         let op = direction(opcode, "r", "w")?;
         let size: u64 = number(size, "a size in bytes")?;
-        let extent = sectors(number(lba, "a sector")?, size.div_ceil(SECTOR_BYTES))?;
+        let extent = blocks(number(lba, "a sector")?, size, self.sector_bytes)?;
         said.request(time, plain(number(asu, "the number of a storage unit")?, op, extent));
         Ok(())
     }

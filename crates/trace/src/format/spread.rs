@@ -88,6 +88,10 @@ impl Decoder for Spread {
         warnings
     }
 
+    fn skipped(&self) -> u64 {
+        self.coarse.skipped()
+    }
+
     fn clamps(&self) -> bool {
         self.coarse.clamps()
     }

@@ -1,17 +1,21 @@
 //! The CSV of the SYSTOR 2017 traces of a virtual desktop farm: `Timestamp,Response,IOType,LUN,Offset,Size`.
 //!
-//! Units: time in seconds, offset and size in bytes; type `R` or `W`. The response time, often empty, is
-//! passed over. Faults: any text.
+//! Units: time in seconds, offset and size in bytes; type `R` or `W`. The response time, in
+//! seconds, is often empty. Faults: any text.
+
+use seekless_core::Latency;
 
 use super::fields::{self, Flaw, SECOND, bytes, columns, direction, number};
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Queued, Sample};
 
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "systor17",
     summary: "SYSTOR 2017 (VDI): seconds, response, R/W, LUN, byte offset, bytes",
     sample: Sample::Description,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| speaks(head, Systor),
     open: |content| Ok(Text::open(content, Systor)),
 };
@@ -23,12 +27,17 @@ impl Lines for Systor {
         if said.line == 1 && line.starts_with("Timestamp,") {
             return Ok(());
         }
-        let [time, _response, kind, lun, offset, size] =
+        let [time, response, kind, lun, offset, size] =
             columns(line, line.split(','), "Timestamp,Response,IOType,LUN,Offset,Size")?;
         let time = fields::time(time, SECOND, "a time in seconds")?;
         let op = direction(kind, "R", "W")?;
         let extent = bytes(number(offset, "an offset in bytes")?, number(size, "a size in bytes")?)?;
-        said.request(time, plain(number(lun, "the number of a unit")?, op, extent));
+        let latency = match response.trim() {
+            "" => Latency::UNKNOWN,
+            response => fields::latency(response, SECOND, "a response time in seconds, or nothing")?,
+        };
+        let device = number(lun, "the number of a unit")?;
+        said.request(time, Queued { latency, ..plain(device, op, extent) });
         Ok(())
     }
 }

@@ -9,12 +9,17 @@
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
+use seekless_core::SECTOR_BYTES;
+
 use super::{
-    Decoder, alibaba, blkparse, blkreplay, blktrace, borg, byte_ascii, cloudphysics, disksim, fio, fiu,
-    hp_srt, mqsim, msr, oracle_general, spc, systor, tencent, vscsi,
+    Decoder, LeavesOpen, Naming, TimeUnit, alibaba, biosnoop, blkparse, blkreplay, blktrace, borg,
+    byte_ascii, cloudphysics, columns, disksim, disksim_validate, fio, fiu, hp_srt, mqsim, msr,
+    oracle_general, spc, systor, tencent, vscsi,
 };
 use crate::compressed::{self, fill};
 use crate::error::TraceError;
+use crate::options::ReadOptions;
+use crate::volumes::Volumes;
 
 /// How much of a file decides its format: longer than the preambles that some formats have.
 const HEAD_BYTES: usize = 4096;
@@ -39,6 +44,7 @@ impl Sample {
 }
 
 /// A format that can be read.
+#[derive(Debug)]
 pub struct Format {
     /// What people call it.
     pub name: &'static str,
@@ -46,6 +52,10 @@ pub struct Format {
     pub summary: &'static str,
     /// How well its reader is known to work.
     pub sample: Sample,
+    /// How it tells volumes apart.
+    pub volumes: Naming,
+    /// Which units it does not tell.
+    pub leaves_open: LeavesOpen,
     pub(super) detect: fn(&[u8]) -> bool,
     pub(super) open: fn(Content) -> Result<Box<dyn Decoder>, TraceError>,
 }
@@ -66,6 +76,7 @@ pub const FORMATS: &[&Format] = &[
     &blkparse::FORMAT,
     &msr::FORMAT,
     &fiu::FORMAT,
+    &biosnoop::FORMAT,
     &borg::FORMAT,
     &spc::FORMAT,
     &alibaba::FORMAT,
@@ -73,6 +84,7 @@ pub const FORMATS: &[&Format] = &[
     &tencent::FORMAT,
     &blkreplay::FORMAT,
     &byte_ascii::FORMAT,
+    &disksim_validate::FORMAT,
     &disksim::FORMAT,
     &mqsim::FORMAT,
     &vscsi::FORMAT_2,
@@ -82,6 +94,14 @@ pub const FORMATS: &[&Format] = &[
 
 /// A file to decode.
 pub(crate) struct Content {
+    /// How it is to be read.
+    pub options: ReadOptions,
+    /// The unit of its times, where the format leaves it open.
+    pub time_unit: TimeUnit,
+    /// Bytes in its sectors, where the format leaves it open.
+    pub sector_bytes: u64,
+    /// The names of the trace's volumes, all files' together.
+    pub volumes: Volumes,
     /// How it starts.
     pub head: Vec<u8>,
     /// All of it, uncompressed.
@@ -90,10 +110,14 @@ pub(crate) struct Content {
     pub file: PathBuf,
 }
 
-/// What a file turned out to be, and what reads it.
-pub(crate) type Opened = (&'static Format, Box<dyn Decoder>);
+/// A file before its format is known.
+pub(crate) struct Opened {
+    head: Vec<u8>,
+    input: Box<dyn BufRead>,
+    file: PathBuf,
+}
 
-/// The format of a file and its decoder, or `None` if the file is empty.
+/// Opens a file; `None` if it is empty.
 pub(crate) fn open(path: &Path) -> Result<Option<Opened>, TraceError> {
     let mut rest = compressed::open(path)?;
     let mut head = vec![0; HEAD_BYTES];
@@ -109,11 +133,77 @@ pub(crate) fn open(path: &Path) -> Result<Option<Opened>, TraceError> {
         Some(error) => Box::new(start.chain(BufReader::new(Stopped(error)))),
         None => Box::new(start.chain(rest)),
     };
-    let Some(format) = FORMATS.iter().find(|format| format.detect(&head)) else {
-        return Err(unknown(&head, file));
-    };
-    let decoder = (format.open)(Content { head, input, file })?;
-    Ok(Some((format, decoder)))
+    Ok(Some(Opened { head, input, file }))
+}
+
+impl Opened {
+    /// The format that the file is in: the one that was asked for, or the one that its content tells.
+    pub fn format(&self, options: &ReadOptions) -> Result<&'static Format, TraceError> {
+        if let Some(format) = options.format {
+            return Ok(format);
+        }
+        if options.columns.is_some() {
+            return Ok(&columns::FORMAT);
+        }
+        let format = FORMATS.iter().find(|format| format.detect(&self.head));
+        format.copied().ok_or_else(|| unknown(&self.head, self.file.clone()))
+    }
+
+    /// What reads the file as `format`.
+    pub fn decoder(
+        self,
+        format: &Format,
+        options: &ReadOptions,
+        volumes: &Volumes,
+    ) -> Result<Box<dyn Decoder>, TraceError> {
+        let Opened { head, input, file } = self;
+        let LeavesOpen { time, sector } = format.leaves_open;
+        (format.open)(Content {
+            time_unit: options.time_unit.or(time).unwrap_or(TimeUnit::Nano),
+            sector_bytes: options.sector_bytes.or(sector).unwrap_or(SECTOR_BYTES),
+            options: options.clone(),
+            volumes: volumes.clone(),
+            head,
+            input,
+            file,
+        })
+    }
+}
+
+impl Format {
+    /// Whether the options are such as the format knows.
+    pub(crate) fn check(&self, options: &ReadOptions) -> Result<(), TraceError> {
+        let told =
+            |setting, found: String, expected: String| Err(TraceError::Setting { setting, found, expected });
+        let own = || format!("none: the format {} says it itself", self.name);
+        if let (Some(unit), None) = (options.time_unit, self.leaves_open.time) {
+            return told("the unit of times", unit.to_string(), own());
+        }
+        if let (Some(bytes), None) = (options.sector_bytes, self.leaves_open.sector) {
+            return told("the size of sectors", bytes.to_string(), own());
+        }
+        match options.sector_bytes {
+            Some(bytes) if ![512, 1024, 2048, 4096].contains(&bytes) => {
+                told("the size of sectors", bytes.to_string(), "512, 1024, 2048 or 4096".into())
+            }
+            _ if options.columns.is_some() && self.name != columns::FORMAT.name => told(
+                "columns",
+                format!("with the format {}", self.name),
+                format!("the format {}", columns::FORMAT.name),
+            ),
+            _ if options.columns.is_none() && self.name == columns::FORMAT.name => told(
+                "columns",
+                "none".into(),
+                "what blkparse -f was told, such as \"%D %T.%t %p %d %S %n %C\\n\"".into(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// The format that people call so.
+    pub fn named(name: &str) -> Option<&'static Format> {
+        FORMATS.iter().chain([&&columns::FORMAT]).find(|format| format.name == name).copied()
+    }
 }
 
 fn unknown(head: &[u8], file: PathBuf) -> TraceError {

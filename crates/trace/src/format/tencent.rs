@@ -6,7 +6,7 @@
 use super::fields::{self, Flaw, SECOND, columns, direction, number, sectors};
 use super::spread::Spread;
 use super::text::{Lines, Said, Text, plain, speaks};
-use super::{Format, Sample};
+use super::{Format, LeavesOpen, Naming, Sample};
 
 /// In 2001: earlier numbers are no time of such a trace, and five numbers a line no mark of one.
 const EARLIEST: u64 = 1_000_000_000;
@@ -16,6 +16,8 @@ pub const FORMAT: Format = Format {
     name: "tencent",
     summary: "Tencent cloud disks: whole seconds, sector, sectors, 0 (read) or 1 (write), volume",
     sample: Sample::Description,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| speaks(head, Tencent),
     open: |content| Ok(Spread::over(Text::open(content, Tencent))),
 };

@@ -125,15 +125,19 @@ pub(super) struct Text<F> {
     /// The line, and the bytes of the file before it.
     line: Vec<u8>,
     offset: u64,
+    /// Lines that say something wrong are counted, and reading goes on.
+    skip_bad: bool,
+    skipped: u64,
     warnings: Vec<String>,
 }
 
 impl<F: Lines + 'static> Text<F> {
     /// Reads `content` as `format`.
     pub fn open(content: Content, format: F) -> Box<dyn Decoder> {
-        let Content { input, file, .. } = content;
-        let said = Said::default();
-        Box::new(Text { input, file, format, said, line: Vec::new(), offset: 0, warnings: Vec::new() })
+        let Content { input, file, options, .. } = content;
+        let (said, skip_bad) = (Said::default(), options.skip_bad);
+        let (line, warnings) = (Vec::new(), Vec::new());
+        Box::new(Text { input, file, format, said, line, offset: 0, skip_bad, skipped: 0, warnings })
     }
 
     /// Brings the next line into `self.line`; `false` at the end, clean or not.
@@ -144,6 +148,7 @@ impl<F: Lines + 'static> Text<F> {
         let mut bounded = self.input.by_ref().take(MAX_LINE_BYTES as u64 + 1);
         match bounded.read_until(b'\n', &mut self.line) {
             Ok(0) => Ok(false),
+            Ok(bytes) if bytes > MAX_LINE_BYTES && self.skip_bad => self.pass_line(bytes),
             Ok(bytes) if bytes > MAX_LINE_BYTES => Err(self.wrong(Flaw {
                 found: format!("a line of more than {MAX_LINE_BYTES} bytes"),
                 expected: "shorter lines".into(),
@@ -155,6 +160,16 @@ impl<F: Lines + 'static> Text<F> {
             }
             Err(source) => Err(TraceError::Io { file: self.file.clone(), source }),
         }
+    }
+
+    /// Leaves out a line of which more than can be a record has been read, and brings the next one.
+    fn pass_line(&mut self, have: usize) -> Result<bool, TraceError> {
+        let io = |source| TraceError::Io { file: self.file.clone(), source };
+        self.skipped += 1;
+        let rest = self.input.skip_until(b'\n').map_err(io)?;
+        self.offset += (have + rest) as u64;
+        self.line.clear();
+        self.fetch()
     }
 
     fn cut(&mut self, why: &str) {
@@ -177,6 +192,10 @@ impl<F: Lines + 'static> Text<F> {
             return Ok(());
         }
         match self.format.line(text, &mut self.said) {
+            Err(_) if whole && self.skip_bad => {
+                self.skipped += 1;
+                Ok(())
+            }
             Err(flaw) if whole => Err(self.wrong(flaw)),
             Err(_) => {
                 self.cut("the file is cut short");
@@ -207,6 +226,10 @@ impl<F: Lines + 'static> Decoder for Text<F> {
         let of_format = self.format.warnings().into_iter();
         warnings.extend(of_format.map(|warning| format!("{}: {warning}", self.file.display())));
         warnings
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     fn clamps(&self) -> bool {

@@ -7,18 +7,20 @@
 //! Units: sectors of 512 bytes, times in microseconds; the command is the SCSI operation code. A file is
 //! known by every whole record at its start having its version. Faults: any bytes.
 
-use seekless_core::{Extent, Nanos, Op, SECTOR_BYTES};
+use seekless_core::{Extent, Latency, Nanos, Op, SECTOR_BYTES};
 
 use super::binary::{Binary, Records, le16, le32, le64};
 use super::fields::{Flaw, MICROSECOND, sectors};
 use super::text::{Said, plain};
-use super::{Content, Decoder, Format, Sample, scsi};
+use super::{Content, Decoder, Format, LeavesOpen, Naming, Queued, Sample, scsi};
 
 /// How the table of formats knows version 1.
 pub const FORMAT_1: Format = Format {
     name: "vscsi-1",
     summary: "CloudPhysics vSCSI, version 1 (binary, 32 bytes a record)",
     sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| V1.starts(head),
     open: |content| Ok(V1.open(content)),
 };
@@ -28,6 +30,8 @@ pub const FORMAT_2: Format = Format {
     name: "vscsi-2",
     summary: "CloudPhysics vSCSI, version 2 (binary, 40 bytes a record)",
     sample: Sample::Description,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
     detect: |head| V2.starts(head),
     open: |content| Ok(V2.open(content)),
 };
@@ -47,6 +51,8 @@ const V2: Layout = Layout { version: 2, record_bytes: 40, command: 0, length: 8 
 const SECTOR: usize = 16;
 /// Both versions have the time here.
 const TIME: usize = 24;
+/// Of version 2 only.
+const RESPONSE: usize = 32;
 
 impl Layout {
     fn starts(self, head: &[u8]) -> bool {
@@ -65,8 +71,14 @@ impl Layout {
         le16(record, self.command + 2) >> 8
     }
 
+    /// Only version 2 has it.
+    fn latency(self, record: &[u8]) -> Latency {
+        let response = le64(record, RESPONSE).saturating_mul(MICROSECOND);
+        if self.version == V2.version { Latency::of(Nanos(response)) } else { Latency::UNKNOWN }
+    }
+
     fn open(self, content: Content) -> Box<dyn Decoder> {
-        Binary::open(content.input, content.file, 0, Vscsi { layout: self, others: 0 })
+        Binary::open(content, 0, Vscsi { layout: self, others: 0 })
     }
 }
 
@@ -94,7 +106,10 @@ impl Records for Vscsi {
         let sectors_long = u64::from(le32(bytes, layout.length)).div_ceil(SECTOR_BYTES);
         match scsi::operation(le16(bytes, layout.command)) {
             Some(Op::Flush) => said.request(time, plain(0, Op::Flush, Extent::default())),
-            Some(op) => said.request(time, plain(0, op, sectors(le64(bytes, SECTOR), sectors_long)?)),
+            Some(op) => {
+                let extent = sectors(le64(bytes, SECTOR), sectors_long)?;
+                said.request(time, Queued { latency: layout.latency(bytes), ..plain(0, op, extent) });
+            }
             None => self.others += 1,
         }
         Ok(())

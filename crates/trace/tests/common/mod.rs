@@ -135,5 +135,5 @@ pub fn xz(bytes: &[u8]) -> Vec<u8> {
 
 /// The trace that a file of this text is.
 pub fn load_text(name: &str, text: &str) -> seekless_trace::Trace {
-    seekless_trace::load(&[save(name, text.as_bytes())]).unwrap()
+    seekless_trace::load(&[save(name, text.as_bytes())], &seekless_trace::ReadOptions::default()).unwrap()
 }

@@ -1,0 +1,116 @@
+//! What `biosnoop` of bcc and of libbpf-tools prints, known by its first line:
+//! `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`.
+//!
+//! Units: the time of the answer in seconds from the first one; address in sectors of 512 bytes, size in
+//! bytes; `LAT` milliseconds from the driver to the answer, `QUE` those in the queue before. A request
+//! arrives that much before its answer; since the first may have arrived before the clock starts, the
+//! clock is set to [`BEFORE`]. `T` is R or W, in libbpf-tools all letters of RWBS. Columns unknown are
+//! passed over, unless they stand before the command, which may hold blanks: what is behind it is counted
+//! from the right. Faults: any text.
+
+use seekless_core::{Latency, Nanos, Op, ProcessId};
+
+use super::blkparse::{flags, operation};
+use super::fields::{self, Flaw, MILLISECOND, SECOND, blocks, number, volume};
+use super::text::{Lines, Said, Text, plain, speaks};
+use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use crate::volumes::Volumes;
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "biosnoop",
+    summary: "bcc biosnoop: seconds, command, pid, disk, R/W, sector, bytes, latency",
+    sample: Sample::Description,
+    volumes: Naming::Named,
+    leaves_open: LeavesOpen::NOTHING,
+    detect: |head| speaks(head, Biosnoop::new(Volumes::default())),
+    open: |content| {
+        let biosnoop = Biosnoop::new(content.volumes.clone());
+        Ok(Text::open(content, biosnoop))
+    },
+};
+
+/// What the clock shows when the first request is answered.
+const BEFORE: u64 = 3_600 * SECOND;
+const HEADER: &str = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)";
+
+struct Biosnoop {
+    /// The names of the columns after the command.
+    columns: Vec<Box<str>>,
+    volumes: Volumes,
+}
+
+impl Biosnoop {
+    fn new(volumes: Volumes) -> Biosnoop {
+        Biosnoop { columns: Vec::new(), volumes }
+    }
+
+    fn header(&mut self, line: &str) -> Result<(), Flaw> {
+        let mut names = line.split_ascii_whitespace();
+        if (names.next(), names.next()) != (Some("TIME(s)"), Some("COMM")) {
+            return Err(Flaw::text(line, HEADER));
+        }
+        self.columns = names.map(Into::into).collect();
+        let needed = ["PID", "DISK", "T", "SECTOR", "BYTES"];
+        match needed.iter().find(|needed| !self.columns.iter().any(|name| **name == ***needed)) {
+            Some(missing) => Err(Flaw::text(line, &format!("a column {missing}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn value<'a>(&self, words: &[&'a str], name: &str) -> Option<&'a str> {
+        let place = self.columns.iter().position(|column| **column == *name)?;
+        words.get(words.len() - self.columns.len() + place).copied()
+    }
+
+    fn request(&self, words: &[&str], time: &str, said: &mut Said) -> Result<(), Flaw> {
+        let value = |name| self.value(words, name).unwrap_or_default();
+        let milliseconds = |name| match self.value(words, name) {
+            None | Some("-") => Ok(Nanos::ZERO),
+            Some(text) => fields::time(text, MILLISECOND, "a time in milliseconds"),
+        };
+        let answered = fields::time(time, SECOND, "a time in seconds")?;
+        let (served, queued) = (milliseconds("LAT(ms)")?, milliseconds("QUE(ms)")?);
+        let took = Nanos(served.0.saturating_add(queued.0));
+        let arrived = Nanos(answered.0.saturating_add(BEFORE).saturating_sub(took.0));
+        let rwbs = value("T");
+        let size: u64 = number(value("BYTES"), "a size in bytes")?;
+        let op = match operation(rwbs) {
+            _ if size == 0 && rwbs.contains('F') => Op::Flush,
+            Some(op) => op,
+            None => return Err(Flaw::text(rwbs, "R (a read) or W (a write)")),
+        };
+        let extent = if op == Op::Flush {
+            seekless_core::Extent::default()
+        } else {
+            blocks(number(value("SECTOR"), "a sector")?, size, seekless_core::SECTOR_BYTES)?
+        };
+        let process = ProcessId(number(value("PID"), "the number of a process")?);
+        let device = volume(&self.volumes, value("DISK"))?;
+        let name = words[..words.len() - self.columns.len()].join(" ");
+        said.process(arrived, process, &name);
+        let latency =
+            if self.value(words, "LAT(ms)").is_some() { Latency::of(took) } else { Latency::UNKNOWN };
+        said.request(
+            arrived,
+            Queued { flags: flags(rwbs, op), process, latency, ..plain(device, op, extent) },
+        );
+        Ok(())
+    }
+}
+
+impl Lines for Biosnoop {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        if self.columns.is_empty() {
+            // Some versions say first that they are tracing.
+            return if said.line < 3 && line.starts_with("Tracing ") { Ok(()) } else { self.header(line) };
+        }
+        let mut words = line.split_ascii_whitespace();
+        let time = words.next().unwrap_or_default();
+        let words: Vec<&str> = words.collect();
+        if words.len() < self.columns.len() {
+            return Err(Flaw::text(line, HEADER));
+        }
+        self.request(&words, time, said)
+    }
+}

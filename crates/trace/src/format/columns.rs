@@ -1,0 +1,193 @@
+//! What `blkparse -f FORMAT` prints, given that format: `"%D %T.%t %p %a %d %S %n %C\n"`.
+//!
+//! A specifier is `%`, a width perhaps, and a letter as in blkparse(1): a action, c CPU, C command, d RWBS,
+//! D device (major,minor), M and m its parts, N bytes, n sectors, p process, S sector, s sequence, T
+//! seconds, t nanoseconds; e, P, u, U and z are passed over. Anything else stands for itself; blanks stand
+//! for any number of blanks. Without an action every line is a request; otherwise queue events (Q) are, and
+//! completions (C) tell how long they took. A command ends where the text after it begins.
+//!
+//! Units: seconds and nanoseconds, sectors of 512 bytes. Faults: any specification, any text.
+
+use std::str::FromStr;
+
+use seekless_core::{Extent, Nanos, ProcessId, SECTOR_BYTES};
+
+use super::blkparse::{Asked, device_pair};
+use super::fields::{Flaw, SECOND, blocks, device_of, number};
+use super::text::{Lines, Said, Text};
+use super::{Format, LeavesOpen, Naming, Sample};
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "blkparse-f",
+    summary: "what blkparse -f prints; needs that format",
+    sample: Sample::Real,
+    volumes: Naming::Linux,
+    leaves_open: LeavesOpen::NOTHING,
+    // Nothing tells it: somebody has to.
+    detect: |_| false,
+    open: |content| {
+        let columns = content.options.columns.clone().unwrap_or_default();
+        Ok(Text::open(content, columns))
+    },
+};
+
+/// What the columns of a text are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(Box<str>),
+    Field(char),
+}
+
+const KNOWN: &str = "acCdDeMmNnpPsStTuUz";
+
+impl FromStr for Columns {
+    type Err = String;
+
+    fn from_str(spec: &str) -> Result<Columns, String> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut letters = spec.char_indices().peekable();
+        while let Some((at, letter)) = letters.next() {
+            if letter == '\\' && letters.next_if(|&(_, next)| next == 'n' || next == 't').is_some() {
+                literal.push(' ');
+            } else if letter == '%' {
+                while letters.next_if(|(_, next)| next.is_ascii_digit() || *next == '-').is_some() {}
+                let Some((_, field)) = letters.next().filter(|(_, field)| KNOWN.contains(*field)) else {
+                    return Err(format!("column {}: found a % without a letter of {KNOWN} after it", at + 1));
+                };
+                pieces.push(Piece::Literal(std::mem::take(&mut literal).into()));
+                pieces.push(Piece::Field(field));
+            } else {
+                literal.push(letter);
+            }
+        }
+        pieces.push(Piece::Literal(literal.into()));
+        let columns = Columns(pieces);
+        let lacking = |all: &str| !all.chars().any(|letter| columns.0.contains(&Piece::Field(letter)));
+        let needed =
+            [("T", "seconds (%T)"), ("d", "RWBS (%d)"), ("S", "sectors (%S)"), ("nN", "a length (%n or %N)")];
+        match needed.iter().find(|(letters, _)| lacking(letters)) {
+            Some((_, what)) => Err(format!("found no {what} among the columns, expected one")),
+            None => Ok(columns),
+        }
+    }
+}
+
+/// What a line has in its columns.
+#[derive(Default)]
+struct Values<'a> {
+    device: u32,
+    major: u32,
+    seconds: u64,
+    nanos: u64,
+    process: u32,
+    action: Option<&'a str>,
+    rwbs: &'a str,
+    sector: u64,
+    bytes: u64,
+    command: &'a str,
+}
+
+impl<'a> Values<'a> {
+    fn set(&mut self, field: char, text: &'a str) -> Result<(), Flaw> {
+        match field {
+            'D' => self.device = device_pair(text)?,
+            'M' => self.major = number(text, "a major number")?,
+            'm' => self.device = device_of(self.major, number(text, "a minor number")?)?,
+            'T' => self.seconds = number(text, "a time in seconds")?,
+            't' => self.nanos = number(text, "nanoseconds")?,
+            'p' => self.process = number(text, "the number of a process")?,
+            'a' => self.action = Some(text),
+            'd' => self.rwbs = text,
+            'S' => self.sector = number(text, "a sector")?,
+            'n' => {
+                let sectors: u64 = number(text, "a number of sectors")?;
+                self.bytes = sectors.saturating_mul(SECTOR_BYTES);
+            }
+            'N' => self.bytes = number(text, "a number of bytes")?,
+            'C' => self.command = text,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn say(&self, said: &mut Said) -> Result<(), Flaw> {
+        let time = self.seconds.checked_mul(SECOND).and_then(|time| time.checked_add(self.nanos));
+        let time = time.map(Nanos).ok_or_else(|| Flaw {
+            found: format!("{} seconds", self.seconds),
+            expected: "a time below 2^64 ns".into(),
+        })?;
+        let extent =
+            if self.bytes == 0 { Extent::default() } else { blocks(self.sector, self.bytes, SECTOR_BYTES)? };
+        let process = ProcessId(self.process);
+        let asked = Asked { time, device: self.device, process, rwbs: self.rwbs, extent };
+        match self.action {
+            None | Some("Q") => asked.queued(self.command, said),
+            Some("C") => asked.completed(said),
+            Some(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Columns {
+    /// Where a field ends that is followed by `after`.
+    fn end(rest: &str, after: &str) -> usize {
+        let mark = after.trim();
+        let end = if mark.is_empty() { rest.find(char::is_whitespace) } else { rest.find(mark) };
+        end.unwrap_or(rest.len())
+    }
+
+    fn values<'a>(&self, line: &'a str) -> Result<Values<'a>, Flaw> {
+        let mut values = Values::default();
+        let mut rest = line;
+        let mut pieces = self.0.iter().peekable();
+        while let Some(piece) = pieces.next() {
+            rest = rest.trim_start();
+            match piece {
+                Piece::Literal(text) => {
+                    let mark = text.trim();
+                    rest = rest.strip_prefix(mark).ok_or_else(|| Flaw::text(rest, &format!("\"{mark}\"")))?;
+                }
+                Piece::Field(field) => {
+                    let Some(Piece::Literal(after)) = pieces.peek() else { continue };
+                    // The last column goes to the end of the line.
+                    let last = after.trim().is_empty() && pieces.clone().count() == 1;
+                    let end = if last { rest.len() } else { Self::end(rest, after) };
+                    values.set(*field, rest[..end].trim_end())?;
+                    rest = &rest[end..];
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl Lines for Columns {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        // A process's note, a message, and the summary are not in the format.
+        let values = self.values(line)?;
+        if values.action.is_none_or(|action| action == "Q" || action == "C") && values.rwbs != "N" {
+            values.say(said)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_specification_says_what_is_wrong_with_it() {
+        let wrong = |spec: &str| spec.parse::<Columns>().unwrap_err();
+        assert!(wrong("%T.%t %d %S").contains("%n or %N"));
+        assert!(wrong("%T %x").contains("column 4"));
+        assert!(wrong("%").contains("column 1"));
+        assert!("%5T.%9t, %p, %C, %a, %d, %S, %n\\n".parse::<Columns>().is_ok());
+    }
+}

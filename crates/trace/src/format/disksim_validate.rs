@@ -1,0 +1,49 @@
+//! `DiskSim`'s validation traces: requests made to a real drive one after the other, and what it took.
+//! `R|W Hit|Miss blkno bcount service_us nextarrival_us`.
+//!
+//! Units: address and size in sectors of 512 bytes; the service time and the time from this request's
+//! arrival to the next one's in microseconds, with a fraction. The second column is what the drive's cache
+//! did, and is passed over. Faults: any text.
+
+use seekless_core::Nanos;
+
+use super::fields::{self, Flaw, MICROSECOND, columns, direction, number, sectors};
+use super::text::{Lines, Said, Text, plain, speaks};
+use super::{Format, LeavesOpen, Naming, Queued, Sample};
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "disksim-validate",
+    summary: "DiskSim validate: R/W, Hit/Miss, sector, sectors, service and next arrival in microseconds",
+    sample: Sample::Real,
+    volumes: Naming::Numbered,
+    leaves_open: LeavesOpen::NOTHING,
+    detect: |head| speaks(head, Validate::default()),
+    open: |content| Ok(Text::open(content, Validate::default())),
+};
+
+#[derive(Default)]
+struct Validate {
+    /// When the next request arrives.
+    now: Nanos,
+}
+
+impl Lines for Validate {
+    fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
+        let [op, cache, start, count, service, next] = columns(
+            line,
+            line.split_ascii_whitespace(),
+            "R|W Hit|Miss blkno bcount service_us nextarrival_us",
+        )?;
+        let op = direction(op, "R", "W")?;
+        if !["hit", "miss"].iter().any(|known| cache.eq_ignore_ascii_case(known)) {
+            return Err(Flaw::text(cache, "Hit or Miss"));
+        }
+        let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
+        let latency = fields::latency(service, MICROSECOND, "a service time in microseconds")?;
+        let next = fields::time(next, MICROSECOND, "a time to the next arrival in microseconds")?;
+        said.request(self.now, Queued { latency, ..plain(0, op, extent) });
+        self.now = Nanos(self.now.0.saturating_add(next.0));
+        Ok(())
+    }
+}
