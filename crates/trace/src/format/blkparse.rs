@@ -3,7 +3,8 @@
 //! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the
 //! binary format a queue event (Q) is a request, a completion (C) tells how long it took, a remap (A) how
 //! devices are layered, and all else
-//! is passed over. A process's name may hold blanks and slashes: it is what the last brackets hold. The
+//! is passed over. A process's name may hold blanks and slashes: it goes
+//! from the first bracket to the last. The
 //! summary at the end is where reading stops.
 //!
 //! A remap does not say which partition it goes to; the next remap, from there, does. Faults: any text.
@@ -18,7 +19,7 @@ use super::{Completed, EventKind, Format, LeavesOpen, Naming, Queued, Remapped, 
 pub const FORMAT: Format = Format {
     name: "blkparse",
     summary: "what blkparse prints by default (text)",
-    sample: Sample::Description,
+    sample: Sample::Real,
     volumes: Naming::Linux,
     leaves_open: LeavesOpen::NOTHING,
     detect,
@@ -68,11 +69,11 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The place of the request and the process in the last brackets; `None` for a command that is passed
+    /// The place of the request and the process in the brackets after it (a name may hold brackets); `None` for a command that is passed
     /// through to the device, whose number is no address.
     fn place(&self) -> Result<Option<(Extent, &str)>, Flaw> {
         let expected = "sector + sectors [process]";
-        let named = self.rest.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
+        let named = self.rest.strip_suffix(']').and_then(|rest| rest.split_once('['));
         let (place, name) = named.ok_or_else(|| Flaw::text(self.rest, expected))?;
         let mut words = place.split_ascii_whitespace();
         match (words.next(), words.next(), words.next()) {
@@ -199,6 +200,10 @@ impl Lines for Blkparse {
         let summary = ["CPU", "Total (", "Throughput", "Events ("];
         if self.started && summary.iter().any(|start| line.starts_with(start)) {
             said.ended = true;
+            return Ok(());
+        }
+        // Which files it read, said at the end where it was not asked to be quiet about the rest.
+        if line.starts_with("Input file ") {
             return Ok(());
         }
         let event = Line::parse(line)?;

@@ -155,9 +155,10 @@ impl Columns {
                 }
                 Piece::Field(field) => {
                     let Some(Piece::Literal(after)) = pieces.peek() else { continue };
-                    // The last column goes to the end of the line.
-                    let last = after.trim().is_empty() && pieces.clone().count() == 1;
-                    let end = if last { rest.len() } else { Self::end(rest, after) };
+                    // What follows the last column ends the line: a command may hold it too.
+                    let last = pieces.clone().count() == 1;
+                    let at_end = rest.strip_suffix(after.trim()).filter(|_| last);
+                    let end = at_end.map_or_else(|| Self::end(rest, after), str::len);
                     values.set(*field, rest[..end].trim_end())?;
                     rest = &rest[end..];
                 }
