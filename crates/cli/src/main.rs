@@ -9,6 +9,7 @@ mod input;
 mod lab;
 mod output;
 mod progress;
+mod record;
 mod setup;
 mod stats;
 mod table;

@@ -32,6 +32,9 @@ Examples:
 
 The figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009).")]
     Stats(Files),
+    /// Record what a block device of this machine is asked for
+    #[command(after_help = crate::record::HELP)]
+    Record(crate::record::Arguments),
 }
 
 /// A recording.
@@ -67,6 +70,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Info(asked) if asked.formats => formats(asked.json),
         Command::Info(asked) => info(&asked),
+        Command::Record(asked) => crate::record::run(&asked),
         Command::Stats(files) => {
             let trace = load_as(&files.input.files, &files.input.reading.options(true))?;
             output::warn(&trace.warnings);

@@ -1,0 +1,177 @@
+//! A recording from its start to its end, on a running Linux.
+//!
+//! Invariants: the pipes are read every [`TICK_MS`]; the file is in order of time, which costs that
+//! an event waits for [`LATE_NS`] before it is written, for others that happened before it and were read
+//! later; the sources are dropped before what they switched on is undone. Faults: an error
+//! or a second signal ends the recording, what was written stays, and everything is switched off.
+
+mod device;
+mod instance;
+mod output;
+mod source;
+mod stop;
+mod tracefs;
+mod tracer;
+mod undo;
+
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::time::{ClockId, clock_gettime};
+use seekless_core::Nanos;
+
+use crate::error::RecordError;
+use crate::order::Order;
+use crate::{End, Request, Summary, Tally, Told};
+use device::Device;
+use output::Output;
+use source::Source;
+use stop::Stop;
+use undo::Undo;
+
+/// Between two looks into the pipes.
+const TICK_MS: u64 = 50;
+/// An event is in the pipe this long after it happened, at the latest: a CPU of a virtual machine may stand
+/// still between the two.
+const LATE_NS: u64 = 50_000_000;
+/// Losses are asked for, and the progress is told, every so many looks.
+const TICKS_A_TALLY: u64 = 4;
+/// At the end the pipes are read until they are empty, but not for ever.
+const LAST_LOOKS: usize = 1000;
+
+/// The machine's monotonic clock, which is the traces'.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// How long to wait in a poll.
+fn limit(milliseconds: u64) -> Option<Timespec> {
+    Duration::from_millis(milliseconds).try_into().ok()
+}
+
+/// Lets time pass, where there is nothing to wait for.
+fn pause(milliseconds: u64) {
+    // Interrupted is as good as over.
+    let _ = rustix::event::poll(&mut [], limit(milliseconds).as_ref());
+}
+
+fn warn(tell: &mut dyn FnMut(Told), warnings: impl IntoIterator<Item = String>) {
+    for warning in warnings {
+        tell(Told::Warning(warning));
+    }
+}
+
+/// See [`crate::record`].
+pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, RecordError> {
+    let device = Device::find(&request.device)?;
+    output::expect_possible(&request.output, request.force)?;
+    let tracefs = tracefs::find(request.tracefs.as_deref())?;
+    let mut stop = Stop::listen().map_err(|error| RecordError::io("signals".as_ref(), "listening", error))?;
+    warn(tell, undo::recover(&tracefs));
+    if device.holds(&request.output) {
+        tell(Told::Warning(format!(
+            "{} lies on {}, which is recorded: writing the recording will be in it; better write to another disk",
+            request.output.display(),
+            device.name
+        )));
+    }
+    let (mut undo, warning) = Undo::new();
+    warn(tell, warning);
+    let (source, warning) = Source::start(&tracefs, &device, request, &mut undo)?;
+    warn(tell, warning);
+    let name = source.name();
+    let limit = request.max_bytes.unwrap_or(u64::MAX);
+    let output = Output::create(&request.output, request.force, device.number, limit)?;
+    let mut run = Run { source, output, order: Order::default(), began_ns: now_ns(), lost: 0 };
+    tell(Told::Began(&device.name, name));
+    let end = run.until_the_end(request.duration, &mut stop, tell);
+    // Not before `run` is gone: its pipes hold the tracer.
+    let finished = end.and_then(|end| run.finish(end, &mut stop));
+    let (tally, warnings) = (run.tally(), run.source.warnings());
+    drop(run);
+    warn(tell, warnings.into_iter().chain(undo.undo()));
+    let end = finished?;
+    let (number, file) = (device.number_text(), request.output.clone());
+    Ok(Summary { device: device.name, number, file, source: name, end, tally })
+}
+
+/// A recording that runs.
+struct Run {
+    source: Source,
+    output: Output,
+    order: Order,
+    began_ns: u64,
+    lost: u64,
+}
+
+impl Run {
+    /// Reads and writes until something ends it.
+    fn until_the_end(
+        &mut self,
+        duration: Option<Nanos>,
+        stop: &mut Stop,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<End, RecordError> {
+        let wall = clock_gettime(ClockId::Realtime);
+        self.output.wall_clock(self.began_ns, wall.tv_sec as u32, wall.tv_nsec as u32)?;
+        warn(tell, self.source.first_names(self.output.names()));
+        let end_ns = duration.map(|duration| self.began_ns.saturating_add(duration.0));
+        for tick in 0_u64.. {
+            let now = now_ns();
+            if stop.signals() > 0 {
+                return Ok(End::Signal);
+            }
+            if end_ns.is_some_and(|end| now >= end) {
+                return Ok(End::Time);
+            }
+            self.source.drain(&mut self.order)?;
+            self.write_until(now.saturating_sub(LATE_NS))?;
+            if self.output.full {
+                return Ok(End::Size);
+            }
+            if tick % TICKS_A_TALLY == 0 {
+                self.lost = self.source.lost();
+                self.output.flush()?;
+                tell(Told::Tally(&self.tally()));
+            }
+            let left_ms = end_ns.map_or(u64::MAX, |end| end.saturating_sub(now) / 1_000_000 + 1);
+            stop.wait(TICK_MS.min(left_ms));
+        }
+        Ok(End::Signal)
+    }
+
+    fn write_until(&mut self, horizon_ns: u64) -> Result<(), RecordError> {
+        self.order.release(horizon_ns).try_for_each(|item| self.output.happened(item))
+    }
+
+    /// Switches off, and writes what has come until then.
+    fn finish(&mut self, end: End, stop: &mut Stop) -> Result<End, RecordError> {
+        self.source.switch_off()?;
+        for _ in 0..LAST_LOOKS {
+            if stop.signals() > 1 {
+                return Err(RecordError::Aborted);
+            }
+            let before = self.order.len();
+            self.source.drain(&mut self.order)?;
+            if self.order.len() == before {
+                break;
+            }
+        }
+        self.write_until(u64::MAX)?;
+        self.lost = self.source.lost();
+        self.output.finish()?;
+        Ok(end)
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            seconds: Nanos(now_ns().saturating_sub(self.began_ns)).seconds(),
+            events: self.output.events,
+            requests: self.output.requests,
+            names: self.output.noted,
+            bytes: self.output.bytes,
+            lost: self.lost,
+        }
+    }
+}

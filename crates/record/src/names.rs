@@ -1,0 +1,69 @@
+//! What each thread is called, and which of that the file does not say yet.
+//!
+//! A name is noted in the file only when something happens under it: a machine starts many
+//! programs that never touch the recorded device. Memory is bounded by the number of threads a
+//! machine can have, since their numbers are reused.
+
+use rustc_hash::FxHashMap;
+
+use crate::encode::{NAME_BYTES, name};
+
+/// The names of threads at one instant, moved along in time order.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// The name, and whether the file says so.
+    called: FxHashMap<u32, ([u8; NAME_BYTES], bool)>,
+}
+
+impl Names {
+    /// From now on thread `pid` is called `name`.
+    pub fn rename(&mut self, pid: u32, name: [u8; NAME_BYTES]) {
+        match self.called.get(&pid) {
+            Some((known, _)) if *known == name => {}
+            _ => {
+                self.called.insert(pid, (name, false));
+            }
+        }
+    }
+
+    /// The name of thread `pid`, if it has one that the file does not say yet.
+    pub fn to_note(&mut self, pid: u32) -> Option<[u8; NAME_BYTES]> {
+        let (name, noted) = self.called.get_mut(&pid)?;
+        if std::mem::replace(noted, true) { None } else { Some(*name) }
+    }
+}
+
+/// The kernel's own name out of `/proc/PID/comm`, which shows what a kernel worker is doing as well:
+/// `kworker/0:1-events` is called `kworker/0:1`.
+pub fn from_proc(comm: &str) -> [u8; NAME_BYTES] {
+    let comm = comm.trim_end_matches('\n');
+    let own = match comm.strip_prefix("kworker/") {
+        Some(rest) => &comm[.."kworker/".len() + rest.find(['-', '+']).unwrap_or(rest.len())],
+        None => comm,
+    };
+    name(own.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_noted_once_and_again_after_a_change() {
+        let mut names = Names::default();
+        assert_eq!(names.to_note(7), None);
+        names.rename(7, name(b"bash"));
+        assert_eq!(names.to_note(7), Some(name(b"bash")));
+        names.rename(7, name(b"bash"));
+        assert_eq!(names.to_note(7), None);
+        names.rename(7, name(b"dd"));
+        assert_eq!((names.to_note(7), names.to_note(7)), (Some(name(b"dd")), None));
+    }
+
+    #[test]
+    fn kernel_workers_have_their_own_name() {
+        assert_eq!(from_proc("kworker/u8:3-writeback\n"), name(b"kworker/u8:3"));
+        assert_eq!(from_proc("kworker/1:0H+kblockd\n"), name(b"kworker/1:0H"));
+        assert_eq!(from_proc("my-program\n"), name(b"my-program"));
+    }
+}
