@@ -1,9 +1,8 @@
-//! What the lab found, as text: a comparison, one variant, a random load.
+//! What the lab found on a trace, as text: a comparison, one variant.
 
 use std::fmt::Write;
 
 use seekless_lab::outcome::{Comparison, Reconfiguration, Settings, Variant};
-use seekless_lab::{RandomLoad, RandomOutcome};
 
 use crate::table::Table;
 use crate::text::{count, counted, factor, number, percent, seconds, size};
@@ -56,32 +55,6 @@ pub fn variant_text(setup: &str, variant: &Variant) -> String {
     let figures = figures(std::slice::from_ref(variant));
     let course = if variant.reconfigurations.is_empty() { String::new() } else { course(variant, false) };
     format!("{setup}\n\n{figures}{course}\n  event log: hash {}\n", variant.event_hash)
-}
-
-/// A random load.
-pub fn random_text(setup: &str, load: &RandomLoad, outcome: &RandomOutcome) -> String {
-    let mut table = Table::new(&["", ">"]);
-    let per_request = &outcome.head_ms_per_request;
-    let ms = |value: f64| number(value, 3) + " ms";
-    table.row(["requests".to_owned(), count(outcome.requests)]);
-    table.row(["elapsed".to_owned(), seconds(outcome.elapsed_s)]);
-    table.row(["requests a second".to_owned(), number(outcome.requests_per_s, 1)]);
-    table.row(["mean response".to_owned(), ms(outcome.mean_response_ms)]);
-    table.row(["longest response".to_owned(), ms(outcome.max_response_ms)]);
-    table.row(["disk busy".to_owned(), seconds(outcome.head.busy_s)]);
-    table.row(["seek, per request".to_owned(), ms(per_request.seek)]);
-    table.row(["rotation, per request".to_owned(), ms(per_request.rotation)]);
-    table.row(["transfer, per request".to_owned(), ms(per_request.transfer)]);
-    table.row(["overhead, per request".to_owned(), ms(per_request.overhead)]);
-    table.row(["seeks".to_owned(), count(outcome.seeks)]);
-    let each = size(load.sectors * seekless_core::SECTOR_BYTES);
-    format!(
-        "{setup}\nrandom: {} of {each}, {} % reads\n\n{}\n  event log: hash {}\n",
-        counted(load.requests, "request"),
-        load.reads_pct,
-        table.text(),
-        outcome.event_hash
-    )
 }
 
 fn settings(settings: &Settings) -> String {

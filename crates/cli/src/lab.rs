@@ -1,4 +1,4 @@
-//! `seekless lab`: a drive with a layer and without, on a trace or a random load, in virtual time.
+//! `seekless lab`: a drive with a layer and without, on a trace or a workload, in virtual time.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Context;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use seekless_core::Nanos;
 use seekless_lab::outcome::Comparison;
-use seekless_lab::{EventSink, Pace, RandomLoad, compare, event_lines, run_random, run_trace};
+use seekless_lab::{EventSink, compare, event_lines, run_trace, run_workload, volume_file, workload};
 use seekless_trace::{Stats, StatsOptions, Trace};
 
 use crate::Usage;
 use crate::comparison;
 use crate::output;
 use crate::progress::Progress;
-use crate::setup::{Setup, line, whole_sectors};
+use crate::setup::{Setup, line};
 use crate::text::shell_word;
 use crate::trace::{characterised, load};
+use crate::workload::{Span, list, positive_time, text};
 
 /// What can be tried.
 #[derive(Subcommand)]
@@ -30,12 +32,17 @@ Examples:
   seekless lab compare --trace data/mail --over 100GiB --bopt 256MiB --json | jq .net_reduction_pct
   seekless lab compare --trace data/mail --reconfigure 8 --report mail.report.html")]
     Compare(Compare),
-    /// One variant alone: a trace or a random load, with a layer or without
+    /// One variant alone: a trace or a workload, with a layer or without
     #[command(after_help = "\
 Examples:
   seekless lab run --trace data/mail --layer none
   seekless lab run --trace data/mail --events mail.events --page 3054577
-  seekless lab run --workload random --layer none --outstanding 1 --requests 20000 --size 4KiB --reads 67")]
+  seekless lab run --workloads
+  seekless lab run --workload random --layer none --requests 20000 --size 4KiB --reads 67
+  seekless lab run --workload oltp:mpl=20 --layer none --for 10m
+  seekless lab run VOLUME.toml --workload 'mix:3*oltp+1*seq:streams=2' --for 10m --json
+
+A volume file and what can be written in it: docs/book/workloads.md.")]
     Run(Box<Run>),
 }
 
@@ -59,28 +66,50 @@ pub struct Compare {
 #[derive(Args)]
 #[group(id = "load", required = true)]
 pub struct Load {
-    /// Make up requests: `random` is uniform over the volume, --outstanding at a time
-    #[arg(long, conflicts_with = "trace")]
-    workload: Option<Workload>,
+    /// Make up requests: a workload with its options, such as random or oltp:mpl=20,think=10ms
+    #[arg(long, value_name = "WORKLOAD", conflicts_with = "trace")]
+    workload: Option<String>,
     /// The files of one recording, or its name
-    #[arg(long, value_name = "FILES", num_args = 1..)]
+    #[arg(long, value_name = "FILES", num_args = 1.., conflicts_with_all = ["time", "requests"])]
     trace: Vec<PathBuf>,
+    /// List the workloads with their options and defaults, instead
+    #[arg(long, conflicts_with_all = ["workload", "trace", "volume"])]
+    workloads: bool,
 }
+
+/// The options that a volume file says instead.
+const SAID_BY_A_FILE: [&str; 10] = [
+    "drive",
+    "layer",
+    "bopt",
+    "write_buffer",
+    "threshold",
+    "over",
+    "bopt_at",
+    "scheduler",
+    "no_merge",
+    "background_share",
+];
 
 /// How it is run.
 #[derive(Args)]
 pub struct Run {
+    /// A workload's volume, described in a file, instead of --drive, --layer and so on
+    #[arg(value_name = "VOLUME.toml", conflicts_with = "trace", conflicts_with_all = SAID_BY_A_FILE)]
+    volume: Option<PathBuf>,
     #[command(flatten)]
     load: Load,
-    /// Random load: requests in all [default: 10000]
-    #[arg(long, value_name = "N", conflicts_with = "trace")]
-    requests: Option<u64>,
-    /// Random load: the size of each [default: 4KiB]
-    #[arg(long, value_parser = whole_sectors, conflicts_with = "trace")]
-    size: Option<u64>,
-    /// Random load: reads among them, in per cent [default: 100]
+    #[command(flatten)]
+    span: Span,
+    /// Workload: its option size=
+    #[arg(long, value_name = "SIZE", conflicts_with = "trace")]
+    size: Option<String>,
+    /// Workload: its option reads=, reads among the requests in per cent
     #[arg(long, value_name = "PCT", conflicts_with = "trace")]
-    reads: Option<u64>,
+    reads: Option<String>,
+    /// Workload: reconfigure the layout so often [default: never]
+    #[arg(long, value_name = "TIME", value_parser = positive_time, conflicts_with_all = ["trace", "volume"])]
+    reconfigure_every: Option<Nanos>,
     #[command(flatten)]
     setup: Setup,
     /// Write every event of the run to a file, one a line
@@ -92,12 +121,6 @@ pub struct Run {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-}
-
-/// Requests that are made up.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Workload {
-    Random,
 }
 
 /// Does what `command` says.
@@ -148,39 +171,62 @@ fn command_line() -> String {
 }
 
 fn run_one(arguments: &Run) -> anyhow::Result<()> {
-    let mut experiment = arguments.setup.experiment()?;
-    if arguments.load.trace.is_empty() {
-        if !matches!(experiment.pace, Pace::Closed { .. }) {
-            return Err(Usage("--pace: found open with a random load, expected closed".into()).into());
-        }
-        // A random load has nothing to learn from.
-        experiment.reconfigure = 0;
+    if arguments.load.workloads {
+        return list(arguments.json);
     }
-    let trace = if arguments.load.trace.is_empty() { None } else { Some(load(&arguments.load.trace)?) };
-    let events = arguments.events.as_deref().map(EventFile::create).transpose()?;
-    let sink = events.as_ref().map(|events| events.sink(arguments.page));
-    let setup = line(&experiment);
-    let told = if let Some(trace) = trace {
-        output::warn(&trace.warnings);
-        let bar = Progress::measured();
-        let variant = run_trace(&trace, &experiment, sink, &|now| bar.at(now.what, now.done, now.of))?;
-        drop(bar);
-        told(arguments.json, &variant, || comparison::variant_text(&setup, &variant))
-    } else {
-        let random = RandomLoad {
-            outstanding: arguments.setup.outstanding(),
-            requests: arguments.requests.unwrap_or(10_000),
-            sectors: arguments.size.unwrap_or(8),
-            reads_pct: arguments.reads.unwrap_or(100),
-        };
-        let _progress = Progress::spinner("running the random load");
-        let outcome = run_random(&random, &experiment, sink)?;
-        told(arguments.json, &outcome, || comparison::random_text(&setup, &random, &outcome))
+    let told = match &arguments.load.workload {
+        Some(workload) => run_load(arguments, workload)?,
+        None => run_recording(arguments)?,
     };
-    if let Some(events) = events {
-        events.end()?;
+    output::print(&told)
+}
+
+fn run_recording(arguments: &Run) -> anyhow::Result<String> {
+    let experiment = arguments.setup.experiment()?;
+    let trace = load(&arguments.load.trace)?;
+    let events = arguments.events()?;
+    let sink = events.as_ref().map(|events| events.sink(arguments.page));
+    output::warn(&trace.warnings);
+    let bar = Progress::measured();
+    let variant = run_trace(&trace, &experiment, sink, &|now| bar.at(now.what, now.done, now.of))?;
+    drop(bar);
+    events.map_or(Ok(()), EventFile::end)?;
+    told(arguments.json, &variant, || comparison::variant_text(&line(&experiment), &variant))
+}
+
+fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
+    let outstanding = arguments.setup.outstanding().map(|number| number.to_string());
+    let flags =
+        [("size", arguments.size.clone()), ("reads", arguments.reads.clone()), ("outstanding", outstanding)];
+    let flags: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    let spec = workload::defaulted(spec, &flags)?;
+    let load = workload::parse(&spec)?;
+    let mut volume = match &arguments.volume {
+        Some(file) => volume_file::read(file)?,
+        None => arguments.setup.volume()?,
+    };
+    if let Some(every) = arguments.reconfigure_every {
+        let Some(layer) = volume.layers.get_mut(&volume.top) else {
+            let wrong =
+                "--reconfigure-every: found no layer that could be reconfigured, expected --layer borg";
+            return Err(Usage(wrong.into()).into());
+        };
+        layer.reconfigure = Some(every);
     }
-    output::print(&told?)
+    let events = arguments.events()?;
+    let sink = events.as_ref().map(|events| events.sink(arguments.page));
+    let progress = Progress::spinner("running the workload");
+    let run = arguments.span.run(arguments.setup.seed(), false);
+    let (outcome, _) = run_workload(&load, &volume, &run, sink)?;
+    drop(progress);
+    events.map_or(Ok(()), EventFile::end)?;
+    told(arguments.json, &outcome, || text(&volume.line(), &spec, &outcome))
+}
+
+impl Run {
+    fn events(&self) -> anyhow::Result<Option<EventFile>> {
+        self.events.as_deref().map(EventFile::create).transpose()
+    }
 }
 
 /// The outcome as JSON or as text.

@@ -12,9 +12,11 @@ mod progress;
 mod record;
 mod setup;
 mod stats;
+mod synth;
 mod table;
 mod text;
 mod trace;
+mod workload;
 
 use std::process::ExitCode;
 

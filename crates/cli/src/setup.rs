@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use seekless_core::{SECTOR_BYTES, Size};
 use seekless_drive::{Policy, QueueOptions, spec};
-use seekless_lab::{Clock, Experiment, LayerSetup, Pace};
+use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
 
 use crate::Usage;
@@ -49,7 +49,7 @@ pub struct Setup {
     /// Open pace: how much faster than recorded [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
-    /// Closed pace and random load: requests outstanding, at most [default: 8]
+    /// Closed pace: requests outstanding, at most [default: 8]; the workload's outstanding= [default: 1]
     #[arg(long, value_name = "N")]
     outstanding: Option<usize>,
     /// Keep adjacent requests apart in the queue
@@ -164,9 +164,23 @@ impl Setup {
         Ok(())
     }
 
-    /// Clients of a random load.
-    pub fn outstanding(&self) -> u64 {
-        self.outstanding.unwrap_or(OUTSTANDING) as u64
+    /// Requests outstanding at most, if somebody said so.
+    pub fn outstanding(&self) -> Option<usize> {
+        self.outstanding
+    }
+
+    /// The volume for a workload, which no trace says the size of: all of the drive.
+    pub fn volume(&self) -> anyhow::Result<Description> {
+        if self.pace != PaceName::Closed {
+            let wrong = "--pace: found open with a workload, expected closed: a workload says itself how it arrives (rate=)";
+            return Err(Usage(wrong.into()).into());
+        }
+        Ok(self.experiment()?.whole_volume()?)
+    }
+
+    /// What all randomness follows from.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 }
 

@@ -35,6 +35,9 @@ The figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009).")]
     /// Record what a block device of this machine is asked for
     #[command(after_help = crate::record::HELP)]
     Record(crate::record::Arguments),
+    /// Make up a trace: a workload, recorded on a simulated drive
+    #[command(after_help = crate::synth::HELP)]
+    Synth(crate::synth::Arguments),
 }
 
 /// A recording.
@@ -71,6 +74,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Info(asked) if asked.formats => formats(asked.json),
         Command::Info(asked) => info(&asked),
         Command::Record(asked) => crate::record::run(&asked),
+        Command::Synth(asked) => crate::synth::run(&asked),
         Command::Stats(files) => {
             let trace = load_as(&files.input.files, &files.input.reading.options(true))?;
             output::warn(&trace.warnings);

@@ -132,9 +132,9 @@ fn one_variant_runs_and_tells_its_events() {
 #[test]
 fn a_random_load_runs() {
     let run =
-        ["lab", "run", "--workload", "random", "--layer", "none", "--outstanding", "1", "--requests", "400"];
+        ["lab", "run", "--workload", "random", "--layer", "none", "--reads", "100", "--requests", "400"];
     let text = quietly(&run);
-    assert!(text.contains("mean response") && text.contains("400 requests of 4 KiB, 100 % reads"), "{text}");
+    assert!(text.contains("mean response") && text.contains("400 requests: 400 reads of 1.56 MiB"), "{text}");
     let outcome = json(&run);
     assert_eq!(outcome["requests"], 400);
     assert!(outcome["requests_per_s"].is_number());

@@ -93,7 +93,7 @@ fn play(
     }
     let played = RefCell::new(None);
     let result: Result<(), LabError> = runtime.run(async {
-        let volume = Volume::new(experiment, places)?;
+        let volume = Volume::new(&experiment.volume(places))?;
         let records = &trace.records;
         let (top, pace) = (volume.top.clone(), experiment.pace);
         let (mut phases, load, reconfigured, missed) = if let Some(borg) = &volume.borg {
@@ -134,7 +134,7 @@ impl Played {
         let accounts = || (0..phases.len()).map(|index| Account(index as u16));
         let served = |account| volume.borg.as_ref().map_or_else(Served::default, |borg| borg.served(account));
         Played {
-            work: accounts().map(|account| volume.disk.account(account)).collect(),
+            work: accounts().map(|account| volume.account(account)).collect(),
             served: accounts().map(served).collect(),
             map_bytes: volume.borg.as_ref().map_or(0, |borg| borg.map_bytes()),
             event_hash: 0,

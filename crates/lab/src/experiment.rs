@@ -1,8 +1,11 @@
 //! What is to be tried: a drive, a layer or none, how the trace is played.
 
-use seekless_core::{IoError, PAGE_SECTORS, Size};
+use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
 use seekless_drive::{QueueOptions, Spec};
 use seekless_trace::{Trace, TraceError};
+
+use crate::description::{Component, Description, Layer, VolumeError, Window};
+use crate::workload::keys::WorkloadError;
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -100,6 +103,12 @@ pub enum LabError {
         /// What would be right.
         expected: String,
     },
+    /// The volume is none.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The workload is none, or does not fit.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
     /// The simulated devices reported an error.
     #[error(transparent)]
     Io(#[from] IoError),
@@ -172,6 +181,36 @@ impl Experiment {
             return Err(setting("bopt-at", bopt_at, expected));
         }
         Ok(Places { over_sectors, bopt_at, bopt_sectors: layer.bopt_sectors })
+    }
+
+    /// The volume that this is about: a drive, and over its first sectors the layer, if any.
+    pub fn volume(&self, places: &Places) -> Description {
+        let component = Component { drive: self.drive.clone(), queue: self.queue };
+        let mut volume = Description::bare(component, places.over_sectors);
+        if let Some(layer) = &self.layer {
+            let window = Extent::new(places.bopt_at, places.bopt_sectors);
+            volume.slices.insert("bopt".to_owned(), Window { of: "disk".to_owned(), extent: window });
+            let (over, bopt) = ("home".to_owned(), "bopt".to_owned());
+            volume.layers.insert(
+                layer.name.clone(),
+                Layer { over, bopt, reconfigure: None, options: layer.options.clone() },
+            );
+            volume.top.clone_from(&layer.name);
+        }
+        volume
+    }
+
+    /// The same where no trace says how much clients see: all of the drive that the layer does not need.
+    pub fn whole_volume(&self) -> Result<Description, LabError> {
+        self.check(None)?;
+        let over = self.over_sectors.unwrap_or_else(|| {
+            let bopt = self.layer.as_ref().map_or(0, |layer| layer.bopt_sectors);
+            let end = self.layer.as_ref().and_then(|layer| layer.bopt_at_sector);
+            let end = end.unwrap_or(self.drive.sectors.saturating_sub(bopt));
+            end.min(self.drive.sectors) / PAGE_SECTORS * PAGE_SECTORS
+        });
+        let whole = Experiment { over_sectors: Some(over), ..self.clone() };
+        Ok(whole.volume(&whole.places("", 0)?))
     }
 
     /// Checks what no type can hold.

@@ -1,15 +1,21 @@
 //! The laboratory: what a layer saves on a trace and a drive, measured in virtual time.
 
+pub mod blkparse;
 pub mod compare;
+pub mod description;
 pub mod experiment;
+mod instant;
+pub mod load;
 pub mod outcome;
 mod phases;
-mod random;
 mod replay;
 pub mod report;
 mod volume;
+pub mod volume_file;
+pub mod workload;
 
 pub use compare::{EventSink, compare, event_lines, run_trace};
+pub use description::Description;
 pub use experiment::{Clock, Experiment, LabError, LayerSetup, Pace, Places, Progress};
-pub use random::{RandomLoad, RandomOutcome, run_random};
+pub use load::{LoadOutcome, Recorded, Run, arrivals, run_workload};
 pub use volume::Volume;

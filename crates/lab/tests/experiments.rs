@@ -11,7 +11,7 @@ use seekless_core::{Class, Extent, Flags, Latency, Nanos, Op, Origin, ProcessId,
 use seekless_drive::{Policy, QueueOptions, spec};
 use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{
-    Clock, EventSink, Experiment, LayerSetup, Pace, RandomLoad, compare, run_random, run_trace,
+    Clock, EventSink, Experiment, LayerSetup, Pace, Run, compare, run_trace, run_workload, workload,
 };
 use seekless_trace::{ReadOptions, Trace};
 
@@ -207,13 +207,13 @@ fn random_reads_on_the_atlas_take_what_table_2_says() {
     let queue = QueueOptions { policy: Policy::Fcfs, ..QueueOptions::default() };
     let atlas =
         Experiment { drive: spec::find("quantum-atlas-10k").unwrap(), layer: None, queue, ..experiment() };
-    let load = RandomLoad { outstanding: 1, requests: 10_000, sectors: 8, reads_pct: 100 };
-    let outcome = run_random(&load, &atlas, None).unwrap();
+    let load = workload::parse("random:reads=100%").unwrap();
+    let run = Run { seed: 1, ..Run::default() };
+    let (outcome, _) = run_workload(&load, &atlas.whole_volume().unwrap(), &run, None).unwrap();
+    assert_eq!(outcome.requests, 10_000);
     let took = &outcome.head_ms_per_request;
     assert!((5.0..5.8).contains(&took.seek), "{} ms seek", took.seek);
     assert!((2.9..3.1).contains(&took.rotation), "{} ms rotation", took.rotation);
-    let error = run_random(&RandomLoad { sectors: 0, ..load }, &atlas, None).unwrap_err().to_string();
-    assert!(error.contains("size: found 0"), "{error}");
 }
 
 /// The floors of this first line, with the settings that `lab compare` has by default.

@@ -1,0 +1,137 @@
+//! Workloads on the command line: which there are, how long one runs, what came of it.
+
+use std::fmt::Write;
+
+use clap::Args;
+use seekless_core::Nanos;
+use seekless_lab::workload::client::Limit;
+use seekless_lab::workload::keys::duration;
+use seekless_lab::workload::{Opt, WINDOW, WORKLOADS};
+use seekless_lab::{LoadOutcome, Run};
+use serde::Serialize;
+
+use crate::output;
+use crate::table::Table;
+use crate::text::{count, counted, number, percent, seconds, size};
+
+/// How long a workload runs.
+#[derive(Args)]
+pub struct Span {
+    /// Workload: ask for nothing after so much virtual time (90s, 10m, 2h)
+    #[arg(long = "for", value_name = "TIME", value_parser = positive_time)]
+    time: Option<Nanos>,
+    /// Workload: requests in all [default: 10000, unless --for is given or it ends by itself]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+}
+
+impl Span {
+    /// The run of this length.
+    pub fn run(&self, seed: u64, keep: bool) -> Run {
+        Run { limit: Limit { requests: self.requests, time: self.time }, seed, keep }
+    }
+}
+
+/// A time above zero, with its unit.
+pub fn positive_time(text: &str) -> Result<Nanos, String> {
+    let time = duration(text)?;
+    if time > Nanos::ZERO { Ok(time) } else { Err(format!("found '{text}', expected more than zero")) }
+}
+
+/// A workload, as the list tells of it.
+#[derive(Serialize)]
+struct Known {
+    name: &'static str,
+    does: &'static str,
+    source: &'static str,
+    area: &'static str,
+    options: Vec<KnownOption>,
+}
+
+#[derive(Serialize)]
+struct KnownOption {
+    key: &'static str,
+    default: &'static str,
+    what: &'static str,
+}
+
+/// Lists the workloads with their options and defaults.
+pub fn list(json: bool) -> anyhow::Result<()> {
+    let option = |option: &Opt| KnownOption { key: option.key, default: option.default, what: option.what };
+    let known = WORKLOADS.iter().map(|entry| Known {
+        name: entry.name,
+        does: entry.does,
+        source: entry.source,
+        area: entry.area,
+        options: entry.options.iter().map(option).collect(),
+    });
+    let known: Vec<Known> = known.collect();
+    if json {
+        return output::json(&known);
+    }
+    let mut out = String::new();
+    for workload in &known {
+        let _ = writeln!(out, "{}: {}\n  from: {}", workload.name, workload.does, workload.source);
+        let mut table = Table::new(&["", "", ""]);
+        for option in &workload.options {
+            table.row([option.key, option.default, option.what]);
+        }
+        if workload.area != "all" {
+            table.row(["area", workload.area, WINDOW[1].what]);
+        }
+        out.extend([&table.text(), "\n"]);
+    }
+    out.push_str("Of each but mixtures, what part of the volume it uses:\n");
+    let mut table = Table::new(&["", "", ""]);
+    for option in &WINDOW {
+        table.row([option.key, option.default, option.what]);
+    }
+    out.push_str(&table.text());
+    out.push_str("\nTyped as NAME:KEY=VALUE,...: oltp:mpl=20,think=10ms\n");
+    output::print(&out)
+}
+
+/// What came of a run; `setup` says on what.
+pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
+    let mut table = Table::new(&["", ">"]);
+    let per_request = &outcome.head_ms_per_request;
+    let ms = |value: f64| number(value, 3) + " ms";
+    table.row(["requests".to_owned(), count(outcome.requests)]);
+    table.row(["elapsed".to_owned(), seconds(outcome.elapsed_s)]);
+    table.row(["requests a second".to_owned(), number(outcome.requests_per_s, 1)]);
+    table.row(["mean response".to_owned(), ms(outcome.mean_response_ms)]);
+    table.row(["half within".to_owned(), ms(outcome.response_ms.p50)]);
+    table.row(["90 % within".to_owned(), ms(outcome.response_ms.p90)]);
+    table.row(["99 % within".to_owned(), ms(outcome.response_ms.p99)]);
+    table.row(["longest response".to_owned(), ms(outcome.max_response_ms)]);
+    table.row(["disk busy".to_owned(), seconds(outcome.head.busy_s)]);
+    table.row(["seek, per request".to_owned(), ms(per_request.seek)]);
+    table.row(["rotation, per request".to_owned(), ms(per_request.rotation)]);
+    table.row(["transfer, per request".to_owned(), ms(per_request.transfer)]);
+    table.row(["overhead, per request".to_owned(), ms(per_request.overhead)]);
+    table.row(["seeks".to_owned(), count(outcome.seeks)]);
+    if outcome.reconfigurations > 0 {
+        table.row(["reconfigurations".to_owned(), count(outcome.reconfigurations)]);
+    }
+    if outcome.served_from_bopt_pct > 0.0 {
+        table.row(["from the BOPT".to_owned(), percent(outcome.served_from_bopt_pct)]);
+    }
+    format!(
+        "{setup}\n{workload}: {}\n\n{}\n  event log: hash {}\n",
+        asked(outcome),
+        table.text(),
+        outcome.event_hash
+    )
+}
+
+/// What was asked for, in a line.
+pub fn asked(outcome: &LoadOutcome) -> String {
+    let mut kinds = vec![
+        format!("{} of {}", counted(outcome.reads, "read"), size(outcome.bytes_read)),
+        format!("{} of {}", counted(outcome.writes, "write"), size(outcome.bytes_written)),
+    ];
+    if outcome.flushes > 0 {
+        kinds.push(counted(outcome.flushes, "flush"));
+    }
+    format!("{}: {}", counted(outcome.requests, "request"), kinds.join(", "))
+}

@@ -1,0 +1,44 @@
+//! A device that answers at once: for workloads whose arrivals do not depend on any.
+//!
+//! It has a size and holds nothing; reads give back their buffer as it came.
+
+use std::future::ready;
+
+use seekless_core::device::{LARGEST_REQUEST_SECTORS, io};
+use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture};
+
+/// Answers at once.
+pub struct Instant {
+    /// Its size.
+    pub sectors: u64,
+}
+
+impl BlockDevice for Instant {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            sectors: self.sectors,
+            logical_sectors: 1,
+            physical_sectors: 1,
+            volatile_cache: false,
+            rotational: false,
+            discard_sectors: 0,
+            largest_sectors: LARGEST_REQUEST_SECTORS,
+        }
+    }
+
+    fn read(&self, _at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {
+        io(ready(Ok(into)))
+    }
+
+    fn write(&self, _at: Extent, _from: Buffer, _how: Hints) -> IoFuture<'_, ()> {
+        io(ready(Ok(())))
+    }
+
+    fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
+        io(ready(Ok(())))
+    }
+
+    fn discard(&self, _at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        io(ready(Ok(())))
+    }
+}

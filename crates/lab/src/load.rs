@@ -1,0 +1,205 @@
+//! Runs a workload on a volume, in virtual time, and tells what it saw and what the drives did.
+//!
+//! Invariant: the figures are those of the run up to the last answer; what a layer still has to write home
+//! is not in them.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::{self, Runtime};
+use seekless_core::{Account, BlockDevice, Names, Nanos, Record, Size};
+use seekless_drive::Work;
+use seekless_layers::borg::Served;
+use serde::Serialize;
+
+use crate::compare::EventSink;
+use crate::description::Description;
+use crate::experiment::LabError;
+use crate::instant::Instant;
+use crate::outcome::HeadTime;
+use crate::volume::Volume;
+use crate::workload::Load;
+use crate::workload::answers::ResponseMs;
+use crate::workload::client::{Limit, Seen, carry_out};
+
+/// If nobody says how long, so many requests of a workload that does not end by itself.
+pub const REQUESTS: u64 = 10_000;
+
+/// What a workload saw, and what the drives did for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LoadOutcome {
+    /// The workload's name.
+    pub workload: String,
+    /// Requests.
+    pub requests: u64,
+    /// Reads among them.
+    pub reads: u64,
+    /// Writes among them.
+    pub writes: u64,
+    /// Flushes among them.
+    pub flushes: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Virtual time in seconds, to the last answer.
+    pub elapsed_s: f64,
+    /// Requests a second.
+    pub requests_per_s: f64,
+    /// From issue to answer, in milliseconds.
+    pub mean_response_ms: f64,
+    /// How the response times are spread.
+    pub response_ms: ResponseMs,
+    /// The longest, in milliseconds.
+    pub max_response_ms: f64,
+    /// Head time a request, in milliseconds (the fields are named for seconds elsewhere).
+    pub head_ms_per_request: HeadTimeMs,
+    /// Head time of all drives.
+    pub head: HeadTime,
+    /// Media accesses that moved an arm.
+    pub seeks: u64,
+    /// Pages asked for that were served from the BOPT, in per cent; 0 without BORG.
+    pub served_from_bopt_pct: f64,
+    /// How often the layout was reconfigured.
+    pub reconfigurations: u64,
+    /// The hash of the run's event log, in hexadecimal.
+    pub event_hash: String,
+}
+
+/// Where a request's time goes, in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeadTimeMs {
+    /// The arm.
+    pub seek: f64,
+    /// The disk.
+    pub rotation: f64,
+    /// The media.
+    pub transfer: f64,
+    /// Commands.
+    pub overhead: f64,
+}
+
+/// How a workload is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// When it ends.
+    pub limit: Limit,
+    /// All random streams follow from it.
+    pub seed: u64,
+    /// Whether every request is recorded.
+    pub keep: bool,
+}
+
+/// A workload as a trace.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// Its requests in the order of their arrival, from time zero.
+    pub records: Vec<Record>,
+    /// The names of its processes.
+    pub names: Names,
+}
+
+/// Runs a workload on a volume. The requests come with the outcome if [`Run::keep`] says so.
+pub fn run_workload(
+    load: &Load,
+    volume: &Description,
+    run: &Run,
+    events: Option<EventSink>,
+) -> Result<(LoadOutcome, Recorded), LabError> {
+    load.fits(volume.check()?)?;
+    let runtime = Runtime::new(run.seed);
+    if let Some(sink) = events {
+        runtime.watch_events(sink);
+    }
+    let every = volume.layers.get(&volume.top).and_then(|layer| layer.reconfigure);
+    let result: Result<_, LabError> = runtime.run(async {
+        let volume = Volume::new(volume)?;
+        let reconfigured = Rc::new(std::cell::Cell::new(0));
+        let mover = volume.borg.clone().zip(every).map(|(borg, every)| {
+            let reconfigured = reconfigured.clone();
+            runtime::spawn(async move {
+                loop {
+                    runtime::sleep(every).await;
+                    // What fails here fails a client's request too, which is where it is told.
+                    if borg.reconfigure(Account::default()).await.is_err() {
+                        return;
+                    }
+                    reconfigured.set(reconfigured.get() + 1);
+                }
+            })
+        });
+        let seen = carry_out(load, volume.top.clone(), limit(load, run), run.keep).await?;
+        drop(mover);
+        let served =
+            volume.borg.as_ref().map_or_else(Served::default, |borg| borg.served(Account::default()));
+        Ok((seen, volume.all(), served, reconfigured.get()))
+    })?;
+    let (seen, work, served, reconfigurations) = result?;
+    let outcome = LoadOutcome {
+        workload: load.name().to_owned(),
+        served_from_bopt_pct: 100.0 * served.from_bopt as f64 / (served.pages as f64).max(1.0),
+        reconfigurations,
+        event_hash: format!("{:016x}", runtime.event_hash()),
+        ..told(&seen, &work)
+    };
+    Ok((outcome, Recorded { records: seen.records, names: seen.names }))
+}
+
+/// The arrivals of an open workload, which depend on no device: nothing is known of the answers.
+pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Recorded), LabError> {
+    if !load.is_open() {
+        return Err(LabError::Setting {
+            setting: "drive",
+            found: format!("none for {}, which waits for answers before it goes on", load.name()),
+            expected: "a drive to answer, or a workload that does not wait (such as random:rate=100/s)"
+                .to_owned(),
+        });
+    }
+    if sectors == 0 || sectors > 1 << 40 {
+        let found = Size(sectors.saturating_mul(512)).to_string();
+        return Err(LabError::Setting { setting: "over", found, expected: "1 sector to 512 TiB".to_owned() });
+    }
+    load.fits(sectors)?;
+    let runtime = Runtime::new(run.seed);
+    let device: Rc<dyn BlockDevice> = Rc::new(Instant { sectors });
+    let seen = runtime.run(carry_out(load, device, limit(load, run), true))??;
+    let mut recorded = Recorded { names: seen.names.clone(), ..Recorded::default() };
+    let latency = seekless_core::Latency::UNKNOWN;
+    recorded.records = seen.records.iter().map(|record| Record { latency, ..*record }).collect();
+    let event_hash = format!("{:016x}", runtime.event_hash());
+    let outcome = told(&seen, &Work::default());
+    Ok((LoadOutcome { workload: load.name().to_owned(), event_hash, ..outcome }, recorded))
+}
+
+/// The limit that holds: some limit for a workload that would never end.
+fn limit(load: &Load, run: &Run) -> Limit {
+    let endless = run.limit == Limit::default() && !load.ends();
+    if endless { Limit { requests: Some(REQUESTS), time: None } } else { run.limit }
+}
+
+fn told(seen: &Seen, work: &Work) -> LoadOutcome {
+    let answers = &seen.answers;
+    let requests = answers.requests();
+    let per_request = |time: Nanos| time.seconds() * 1e3 / requests.max(1) as f64;
+    LoadOutcome {
+        requests,
+        reads: answers.reads,
+        writes: answers.writes,
+        flushes: answers.flushes,
+        bytes_read: answers.bytes_read,
+        bytes_written: answers.bytes_written,
+        elapsed_s: seen.end.seconds(),
+        requests_per_s: requests as f64 / seen.end.seconds().max(1e-9),
+        mean_response_ms: per_request(answers.sum),
+        response_ms: answers.response_ms(),
+        max_response_ms: answers.longest.seconds() * 1e3,
+        head_ms_per_request: HeadTimeMs {
+            seek: per_request(work.seek),
+            rotation: per_request(work.rotation),
+            transfer: per_request(work.transfer),
+            overhead: per_request(work.overhead),
+        },
+        head: HeadTime::of(work),
+        seeks: work.seeks,
+        ..LoadOutcome::default()
+    }
+}

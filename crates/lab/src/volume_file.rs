@@ -1,0 +1,178 @@
+//! Reads a volume file: TOML to a [`Description`]. A key arrives with its feature: one that does nothing
+//! yet is an error, so that no file promises more than it gets.
+//!
+//! Fault model: a file may hold anything. TOML's own errors name the line; what is wrong with a value
+//! names its key.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
+use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_layers::{borg, registry};
+use serde::Deserialize;
+
+use crate::description::{Component, Description, Layer, VolumeError, Window};
+use crate::workload::keys::duration;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    component: BTreeMap<String, ComponentKeys>,
+    #[serde(default)]
+    slice: BTreeMap<String, SliceKeys>,
+    #[serde(default)]
+    layer: BTreeMap<String, toml::Table>,
+    export: Vec<ExportKeys>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ComponentKeys {
+    drive: String,
+    scheduler: Option<String>,
+    merge: Option<bool>,
+    background_share: Option<u8>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SliceKeys {
+    of: String,
+    at: Option<String>,
+    size: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExportKeys {
+    top: String,
+}
+
+/// Reads and checks the file at `path`.
+pub fn read(path: &Path) -> Result<Description, VolumeError> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| VolumeError {
+        place: file.clone(),
+        found: error.to_string(),
+        expected: "a volume file".to_owned(),
+    })?;
+    parse(&file, &text)
+}
+
+/// Reads and checks a description; `file` is for messages, and drive files are sought beside it.
+pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
+    let read: File = toml::from_str(text).map_err(|error| VolumeError {
+        place: file.to_owned(),
+        found: error.to_string().trim_end().to_owned(),
+        expected: "the keys of a volume file: component, slice, layer, export".to_owned(),
+    })?;
+    let wrong = |key: String, found: String, expected: &str| VolumeError {
+        place: format!("{file}: {key}"),
+        found,
+        expected: expected.to_owned(),
+    };
+    let [export] = read.export.as_slice() else {
+        return Err(wrong("export".to_owned(), format!("{} of them", read.export.len()), "one"));
+    };
+    let mut volume = Description { file: file.to_owned(), top: export.top.clone(), ..Description::default() };
+    for (name, keys) in read.component {
+        let component = component(file, &name, &keys)?;
+        volume.components.insert(name, component);
+    }
+    for (name, keys) in read.slice {
+        if volume.components.contains_key(&name) {
+            return Err(wrong(
+                format!("slice.{name}"),
+                "a component of the same name".to_owned(),
+                "another name",
+            ));
+        }
+        let size = |key: &str, text: &Option<String>| {
+            let told = |found: String| {
+                wrong(format!("slice.{name}.{key}"), found, "a size of whole sectors such as 4GiB")
+            };
+            let read = text.as_ref().map(|text| text.parse::<Size>().map_err(|_| told(format!("'{text}'"))));
+            match read.transpose()? {
+                Some(Size(bytes)) if bytes % SECTOR_BYTES != 0 => Err(told(format!("{bytes} bytes"))),
+                size => Ok(size.map(Size::sectors)),
+            }
+        };
+        let at = size("at", &keys.at)?.unwrap_or(0);
+        let whole = volume.components.get(&keys.of).map_or(0, |component| component.drive.sectors);
+        let sectors = size("size", &keys.size)?.unwrap_or(whole.saturating_sub(at));
+        volume.slices.insert(name, Window { of: keys.of, extent: Extent::new(at, sectors) });
+    }
+    for (name, keys) in read.layer {
+        if volume.components.contains_key(&name) || volume.slices.contains_key(&name) {
+            let found = "a component or slice of the same name".to_owned();
+            return Err(wrong(format!("layer.{name}"), found, "another name"));
+        }
+        let layer = layer(file, &name, keys)?;
+        volume.layers.insert(name, layer);
+    }
+    volume.check()?;
+    Ok(volume)
+}
+
+fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, VolumeError> {
+    let wrong = |key: &str, found: String, expected: &str| VolumeError {
+        place: format!("{file}: component.{name}.{key}"),
+        found,
+        expected: expected.to_owned(),
+    };
+    let beside =
+        Path::new(file).parent().map(|folder| folder.join(&keys.drive)).filter(|path| path.is_file());
+    let drive = beside.map_or_else(|| keys.drive.clone(), |path| path.display().to_string());
+    let drive = spec::find(&drive)
+        .map_err(|error| wrong("drive", format!("'{}' ({error})", keys.drive), "a drive"))?;
+    let defaults = QueueOptions::default();
+    let policy = keys.scheduler.as_ref().map(|text| {
+        text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), "fcfs or c-look"))
+    });
+    let background_share_pct = keys.background_share.unwrap_or(defaults.background_share_pct);
+    if !(1..=99).contains(&background_share_pct) {
+        return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
+    }
+    let queue = QueueOptions {
+        policy: policy.transpose()?.unwrap_or(defaults.policy),
+        merge: keys.merge.unwrap_or(defaults.merge),
+        background_share_pct,
+    };
+    Ok(Component { drive, queue })
+}
+
+/// `over` and `bopt` are the tree's; what is left are the layer's own options.
+fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeError> {
+    let wrong = |key: &str, found: String, expected: String| VolumeError {
+        place: format!("{file}: layer.{name}{key}"),
+        found,
+        expected,
+    };
+    if registry::find(name).is_none() {
+        let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
+        return Err(wrong("", format!("'{name}'"), format!("a layer: {}", known.join(", "))));
+    }
+    let mut device = |key: &str| match keys.remove(key) {
+        Some(toml::Value::String(device)) => Ok(device),
+        other => {
+            let found = other.map_or("nothing".to_owned(), |value| value.to_string());
+            Err(wrong(&format!(".{key}"), found, "the name of a component, slice or layer".to_owned()))
+        }
+    };
+    let (over, bopt) = (device("over")?, device("bopt")?);
+    let every = |value: &toml::Value| duration(value.as_str()?.strip_prefix("every ")?).ok();
+    let reconfigure = keys.remove("reconfigure").map(|value| {
+        let time = every(&value).filter(|time| *time > Nanos::ZERO);
+        time.ok_or_else(|| wrong(".reconfigure", value.to_string(), "\"every 42h\" or the like".to_owned()))
+    });
+    let reconfigure = reconfigure.transpose()?;
+    let options: borg::Options = toml::Value::Table(keys).try_into().map_err(|error: toml::de::Error| {
+        let own = "over, bopt, reconfigure and the options on the layer's page".to_owned();
+        wrong("", error.to_string().trim_end().to_owned(), own)
+    })?;
+    if !(0.0..=1.0).contains(&options.write_buffer) {
+        return Err(wrong(".write_buffer", options.write_buffer.to_string(), "0 to 1".to_owned()));
+    }
+    Ok(Layer { over, bopt, reconfigure, options })
+}

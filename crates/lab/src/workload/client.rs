@@ -1,0 +1,325 @@
+//! What a workload asks its requests through: one window on one device, in one run.
+//!
+//! A run ends when its limit is reached, when the workload itself ends, or when a request fails; what
+//! was asked for by then is still answered. So a workload is a loop without an exit: a client that may
+//! ask no more waits, and is dropped when the last answer is there.
+//!
+//! Invariants: records are in the order of their arrival; a limit of n requests is n requests, unless
+//! the workload ends before.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, pending, poll_fn};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use seekless_core::runtime::{self, Rng};
+use seekless_core::{
+    BlockDevice, Buffer, Extent, Flags, Hints, IoError, Latency, Lba, Names, Nanos, Op, Origin, PAGE_SECTORS,
+    ProcessId, Record,
+};
+
+use super::answers::Answers;
+use super::{Load, Running};
+
+/// The device in records: Linux's number of its first disk, 8,0.
+const DEVICE: u32 = 8 << 20;
+
+/// When a run ends, whichever comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// After so many requests.
+    pub requests: Option<u64>,
+    /// Nothing is asked for after so long.
+    pub time: Option<Nanos>,
+}
+
+/// What a run saw.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Requests and their times.
+    pub answers: Answers,
+    /// Each request, if they were wanted.
+    pub records: Vec<Record>,
+    /// The names of the processes in the records.
+    pub names: Names,
+    /// When the last answer came.
+    pub end: Nanos,
+}
+
+/// A run: a device, a limit, and what was seen so far.
+struct Session {
+    device: Rc<dyn BlockDevice>,
+    until: Option<Nanos>,
+    requests: Option<u64>,
+    keep: bool,
+    begin: Nanos,
+    issued: Cell<u64>,
+    in_flight: Cell<u64>,
+    processes: Cell<u32>,
+    failed: RefCell<Option<IoError>>,
+    seen: RefCell<Seen>,
+    /// Whoever carries the run out.
+    main: RefCell<Option<Waker>>,
+    /// Clients before a gate.
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Says whose turn it is among the members of a mixture.
+pub trait Gate {
+    /// Whether this member may ask now.
+    fn may(&self, member: usize) -> bool;
+    /// It does.
+    fn passed(&self, member: usize);
+}
+
+/// A gate that a client has to pass, and those around it.
+struct Behind {
+    gate: Rc<dyn Gate>,
+    member: usize,
+    outer: Option<Rc<Behind>>,
+}
+
+/// One client of a run.
+#[derive(Clone)]
+pub struct Client {
+    session: Rc<Session>,
+    window: Extent,
+    origin: Origin,
+    behind: Option<Rc<Behind>>,
+}
+
+/// Runs a load on a device. With `keep`, every request is recorded.
+pub async fn carry_out(
+    load: &Load,
+    device: Rc<dyn BlockDevice>,
+    limit: Limit,
+    keep: bool,
+) -> Result<Seen, IoError> {
+    let begin = runtime::now();
+    let window = Extent::new(0, device.geometry().sectors);
+    let session = Rc::new(Session {
+        device,
+        until: limit.time.map(|time| Nanos(begin.0.saturating_add(time.0))),
+        requests: limit.requests,
+        keep,
+        begin,
+        issued: Cell::new(0),
+        in_flight: Cell::new(0),
+        processes: Cell::new(0),
+        failed: RefCell::default(),
+        seen: RefCell::default(),
+        main: RefCell::default(),
+        waiting: RefCell::default(),
+    });
+    let client = Client { session: session.clone(), window, origin: Origin::default(), behind: None };
+    let _alarm = session.until.map(|until| {
+        let session = session.clone();
+        runtime::spawn(async move {
+            runtime::sleep_until(until).await;
+            session.wake();
+        })
+    });
+    let mut work = load.start(&client);
+    let mut ended = false;
+    poll_fn(|context| {
+        session.main.replace(Some(context.waker().clone()));
+        if !ended {
+            ended = work.as_mut().poll(context).is_ready();
+        }
+        let answered = session.in_flight.get() == 0;
+        let over = session.failed.borrow().is_some() || (answered && (ended || session.spent()));
+        if over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    drop((work, client));
+    if let Some(error) = session.failed.take() {
+        return Err(error);
+    }
+    Ok(Seen { end: runtime::now() - begin, ..session.seen.take() })
+}
+
+impl Session {
+    fn spent(&self) -> bool {
+        self.requests.is_some_and(|most| self.issued.get() >= most)
+            || self.until.is_some_and(|until| runtime::now() >= until)
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.main.take() {
+            waker.wake();
+        }
+    }
+
+    /// A request arrives; where it stands in the records.
+    fn arrive(&self, op: Op, at: Extent, flags: Flags, origin: Origin) -> Option<usize> {
+        self.issued.set(self.issued.get() + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
+        let time = runtime::now() - self.begin;
+        let latency = Latency::UNKNOWN;
+        let record = Record { time, device: DEVICE, op, extent: at, flags, origin, latency };
+        let mut seen = self.seen.borrow_mut();
+        self.keep.then(|| {
+            seen.records.push(record);
+            seen.records.len() - 1
+        })
+    }
+
+    fn answered(&self, op: Op, at: Extent, took: Nanos, index: Option<usize>) {
+        let mut seen = self.seen.borrow_mut();
+        seen.answers.add(op, at, took);
+        if let Some(record) = index.and_then(|index| seen.records.get_mut(index)) {
+            record.latency = Latency::of(took);
+        }
+        drop(seen);
+        self.in_flight.set(self.in_flight.get() - 1);
+        if self.in_flight.get() == 0 {
+            self.wake();
+        }
+    }
+}
+
+impl Client {
+    /// The size of the window, at least what the workload said that it needs.
+    pub fn sectors(&self) -> u64 {
+        self.window.sectors
+    }
+
+    /// A part of this window as a window of its own; as much of it as there is.
+    pub fn within(&self, from: u64, sectors: Option<u64>) -> Client {
+        let room = self.window.sectors.saturating_sub(from);
+        let sectors = sectors.map_or(room, |sectors| sectors.min(room));
+        Client { window: Extent { start: self.window.start + from, sectors }, ..self.clone() }
+    }
+
+    /// The same as another process, of this name.
+    pub fn process(&self, name: &str) -> Client {
+        let number = self.session.processes.get() + 1;
+        self.session.processes.set(number);
+        let name = self.session.seen.borrow_mut().names.intern(name);
+        let origin = Origin { process: ProcessId(number), name, ..Origin::default() };
+        Client { origin, ..self.clone() }
+    }
+
+    /// The same as a member of a mixture.
+    pub fn behind(&self, gate: Rc<dyn Gate>, member: usize) -> Client {
+        let behind = Behind { gate, member, outer: self.behind.clone() };
+        Client { behind: Some(Rc::new(behind)), ..self.clone() }
+    }
+
+    /// A gate may have opened.
+    pub fn gates_changed(&self) {
+        self.session.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until something holds that is looked at whenever a gate changes.
+    pub async fn at_gates(&self, holds: impl Fn() -> bool) {
+        poll_fn(|context| {
+            if holds() {
+                return Poll::Ready(());
+            }
+            self.session.waiting.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Reads, and waits for the answer.
+    pub async fn read(&self, at: Extent) {
+        self.ask(Op::Read, at, Flags::default()).await;
+    }
+
+    /// Writes, and waits for the answer.
+    pub async fn write(&self, at: Extent) {
+        self.ask(Op::Write, at, Flags::default()).await;
+    }
+
+    /// Flushes, and waits for the answer.
+    pub async fn flush(&self) {
+        self.ask(Op::Flush, Extent::default(), Flags::default()).await;
+    }
+
+    /// Asks for sectors of the window, and waits for the answer.
+    pub async fn ask(&self, op: Op, at: Extent, flags: Flags) {
+        self.turn().await;
+        self.issue(op, at, flags).await;
+    }
+
+    /// Asks for sectors of the window, and does not wait.
+    pub async fn post(&self, op: Op, at: Extent) {
+        self.turn().await;
+        let issued = self.issue(op, at, Flags::default());
+        runtime::spawn(issued).detach();
+    }
+
+    /// A uniformly random place of this length, on a page's border if it is of whole pages, as file
+    /// systems do. The window must be as large.
+    pub fn somewhere(&self, rng: &mut Rng, sectors: u64) -> Extent {
+        let step = if sectors % PAGE_SECTORS == 0 { PAGE_SECTORS } else { 1 };
+        Extent::new(rng.below((self.window.sectors - sectors) / step + 1) * step, sectors)
+    }
+
+    /// Waits until this client may ask: its gates are open and the limit is not reached.
+    async fn turn(&self) {
+        self.at_gates(|| self.gates_open()).await;
+        if self.session.spent() {
+            self.session.wake();
+            pending::<()>().await;
+        }
+        let mut next = &self.behind;
+        while let Some(behind) = next {
+            behind.gate.passed(behind.member);
+            next = &behind.outer;
+        }
+        if self.behind.is_some() {
+            self.gates_changed();
+        }
+    }
+
+    fn gates_open(&self) -> bool {
+        let mut next = &self.behind;
+        while let Some(behind) = next {
+            if !behind.gate.may(behind.member) {
+                return false;
+            }
+            next = &behind.outer;
+        }
+        true
+    }
+
+    /// Counts the request now, and carries it out when polled.
+    fn issue(&self, op: Op, at: Extent, flags: Flags) -> impl Future<Output = ()> + use<> {
+        let (session, origin) = (self.session.clone(), self.origin);
+        let at =
+            if op == Op::Flush { at } else { Extent { start: Lba(self.window.start.0 + at.start.0), ..at } };
+        let index = session.arrive(op, at, flags, origin);
+        let begin = runtime::now();
+        async move {
+            let how = Hints { fua: flags.has(Flags::FUA), origin, ..Hints::default() };
+            let buffer = || Buffer::hollow_sectors(at.sectors);
+            let done = match op {
+                Op::Read => session.device.read(at, buffer(), how).await.map(drop),
+                Op::Write | Op::WriteZeroes => session.device.write(at, buffer(), how).await,
+                Op::Flush => session.device.flush(how).await,
+                Op::Discard => session.device.discard(at, how).await,
+            };
+            match done {
+                Ok(()) => session.answered(op, at, runtime::now() - begin, index),
+                Err(error) => {
+                    session.failed.borrow_mut().get_or_insert(error);
+                    session.wake();
+                    pending::<()>().await;
+                }
+            }
+        }
+    }
+}
+
+/// Several tasks at once, until all have ended.
+pub fn together(tasks: impl IntoIterator<Item = Running>) -> Running {
+    let tasks: Vec<_> = tasks.into_iter().map(runtime::spawn).collect();
+    Box::pin(async move {
+        for task in tasks {
+            task.await;
+        }
+    })
+}

@@ -1,0 +1,156 @@
+//! Workloads: loads that are made up, seeded, each an async client of a block device.
+//!
+//! One array lists them, with their options and defaults; `spec` reads what a person types. A workload
+//! sees its [`Client`](client::Client) and the clock, and nothing of what is below: the same code loads
+//! a simulated drive and a tree of layers.
+//!
+//! The same seed gives the same requests. A closed workload waits for answers, so when it asks depends
+//! on the device; an open one arrives by itself.
+
+pub mod answers;
+mod arrivals;
+pub mod client;
+mod distribution;
+pub mod keys;
+mod mix;
+mod oltp;
+mod phases;
+mod random;
+mod sequential;
+mod serial;
+mod spec;
+mod startup;
+mod zipf;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use client::Client;
+use keys::{Keys, WorkloadError};
+pub use spec::{defaulted, parse};
+
+/// A workload under way; done when it has nothing more to ask.
+pub type Running = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A load with all that it needs to know, but for the device.
+pub trait Workload {
+    /// Asks, until it ends or is dropped.
+    fn run(self: Rc<Self>, client: Client) -> Running;
+
+    /// The least window that it runs in, in sectors.
+    fn needs(&self) -> u64;
+
+    /// Whether it arrives without waiting for answers.
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    /// Whether it ends by itself.
+    fn ends(&self) -> bool {
+        false
+    }
+}
+
+/// An option of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opt {
+    /// What is typed before the `=`.
+    pub key: &'static str,
+    /// What holds if it is not.
+    pub default: &'static str,
+    /// What it is.
+    pub what: &'static str,
+}
+
+/// What is known of a workload without making one.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub does: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Its own options; every workload but a mixture also has those of [`WINDOW`].
+    pub options: &'static [Opt],
+    /// The part of the volume it uses if nobody says: a size, or `all`.
+    pub area: &'static str,
+    /// Makes one; none for mixtures, which are made of others.
+    make: Option<Make>,
+}
+
+/// Makes a workload of its options.
+type Make = fn(&Keys) -> Result<Rc<dyn Workload>, WorkloadError>;
+
+/// The options that say where on the volume a workload works.
+pub const WINDOW: [Opt; 2] = [
+    Opt { key: "at", default: "0", what: "where its part of the volume starts" },
+    Opt { key: "area", default: "all", what: "how large that part is: a size, or all that is left" },
+];
+
+/// All workloads, in the order in which they are told.
+pub const WORKLOADS: [&Entry; 8] = [
+    &random::ENTRY,
+    &oltp::ENTRY,
+    &serial::ENTRY,
+    &zipf::ENTRY,
+    &startup::ENTRY,
+    &sequential::ENTRY,
+    &mix::ENTRY,
+    &phases::ENTRY,
+];
+
+/// A workload, and where on the volume it works.
+pub struct Load {
+    name: &'static str,
+    workload: Rc<dyn Workload>,
+    /// The first sector.
+    at: u64,
+    /// How many; all that is left if `None`.
+    area: Option<u64>,
+}
+
+impl Load {
+    /// Its name in [`WORKLOADS`].
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The least volume that it runs on, in sectors.
+    pub fn needs(&self) -> u64 {
+        self.at.saturating_add(self.area.unwrap_or(self.workload.needs()))
+    }
+
+    /// Whether it arrives without waiting for answers.
+    pub fn is_open(&self) -> bool {
+        self.workload.is_open()
+    }
+
+    /// Whether it ends by itself.
+    pub fn ends(&self) -> bool {
+        self.workload.ends()
+    }
+
+    /// Whether it fits a volume of so many sectors.
+    pub fn fits(&self, sectors: u64) -> Result<(), WorkloadError> {
+        let told = |sectors: u64| seekless_core::Size(sectors.saturating_mul(512)).to_string();
+        if self.needs() <= sectors {
+            return Ok(());
+        }
+        let found = format!("a volume of {}", told(sectors));
+        Err(WorkloadError::new(
+            format!("workload {}", self.name),
+            found,
+            format!("at least {}", told(self.needs())),
+        ))
+    }
+
+    /// Starts it in a client's window.
+    fn start(&self, client: &Client) -> Running {
+        self.workload.clone().run(client.within(self.at, self.area))
+    }
+}
+
+/// The largest request that a workload makes, in bytes.
+const LARGEST: u64 = seekless_core::device::LARGEST_REQUEST_SECTORS * seekless_core::SECTOR_BYTES;
