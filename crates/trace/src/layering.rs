@@ -44,6 +44,8 @@ struct Expected {
 pub struct Layering {
     /// The devices that have had queue events: their requests have been counted.
     traced: FxHashSet<u32>,
+    /// The one that was noted last, and mostly is next.
+    latest: Option<u32>,
     expected: VecDeque<Expected>,
     repeated: u64,
 }
@@ -93,6 +95,10 @@ impl Layering {
     }
 
     fn note_traced(&mut self, device: u32) {
+        if self.latest == Some(device) {
+            return;
+        }
+        self.latest = Some(device);
         if self.traced.len() < MAX_DEVICES {
             self.traced.insert(device);
         }

@@ -175,7 +175,9 @@ impl Merge {
     pub fn next(&mut self) -> Result<Option<Event>, TraceError> {
         if !self.started {
             self.started = true;
-            for number in 0..self.sources.len() {
+            // A single file has nothing to be compared with.
+            let compared = if self.sources.len() == 1 { 0 } else { self.sources.len() };
+            for number in 0..compared {
                 self.advance(number);
             }
         }
@@ -183,9 +185,23 @@ impl Merge {
             self.heads.clear();
             return Err(error);
         }
+        if let [_] = &self.sources[..] {
+            return self.only();
+        }
         let Some(Reverse(slot)) = self.heads.pop() else { return Ok(None) };
         self.advance(slot.key.2 as usize);
         Ok(Some(slot.event))
+    }
+
+    /// The next event of the only file.
+    fn only(&mut self) -> Result<Option<Event>, TraceError> {
+        let source = &mut self.sources[0];
+        let next = source.next();
+        if let Ok(None) = next {
+            self.skipped += source.decoder.skipped();
+            self.warnings.extend(source.warnings());
+        }
+        next
     }
 
     /// What the files that have ended had to say, and how many of their records made no sense.

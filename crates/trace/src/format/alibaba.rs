@@ -3,7 +3,7 @@
 //! Units: offset and length in bytes, time in microseconds since 1970; opcode `R` or `W`. Faults: any
 //! text.
 
-use super::fields::{self, Flaw, MICROSECOND, bytes, columns, direction, number};
+use super::fields::{self, Flaw, MICROSECOND, bytes, columns, direction, number, split};
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Sample};
 
@@ -26,7 +26,7 @@ impl Lines for Alibaba {
             return Ok(());
         }
         let [device, opcode, offset, length, time] =
-            columns(line, line.split(','), "device_id,opcode,offset,length,timestamp")?;
+            columns(line, split(line, b','), "device_id,opcode,offset,length,timestamp")?;
         let time = fields::time(time, MICROSECOND, "a time in microseconds")?;
         let op = direction(opcode, "R", "W")?;
         let extent = bytes(number(offset, "an offset in bytes")?, number(length, "a length in bytes")?)?;

@@ -45,13 +45,13 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn parse(line: &'a str) -> Result<Line<'a>, Flaw> {
-        let mut rest = line.trim();
+        let mut rest = line.trim_ascii();
         let mut words = [""; 7];
         for word in &mut words {
-            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            let end = rest.bytes().position(|byte| byte.is_ascii_whitespace()).unwrap_or(rest.len());
             let (first, others) = rest.split_at(end);
             *word = first;
-            rest = others.trim_start();
+            rest = others.trim_ascii_start();
         }
         let [device, cpu, sequence, time, pid, action, rwbs] = words;
         if rwbs.is_empty() {

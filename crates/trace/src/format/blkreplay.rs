@@ -7,7 +7,7 @@
 use seekless_core::{Latency, Nanos, Op};
 
 use super::blkparse::{flags, operation};
-use super::fields::{self, Flaw, SECOND, at_least, number, sectors};
+use super::fields::{self, Flaw, SECOND, at_least, number, sectors, split};
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Queued, Sample};
 
@@ -46,7 +46,7 @@ impl Lines for Blkreplay {
 }
 
 fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
-    let mut parts = line.split(';');
+    let mut parts = split(line, b';');
     let [time, start, count, op] = at_least(line, &mut parts, "seconds ; sector ; sectors ; R|W")?;
     let time = fields::time(time, SECOND, "a time in seconds")?;
     let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;

@@ -27,7 +27,7 @@ struct Borg;
 impl Lines for Borg {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         let [time, pid, name, start, size, mode] =
-            columns(line, line.split_whitespace(), "timestamp pid executable start size mode")?;
+            columns(line, line.split_ascii_whitespace(), "timestamp pid executable start size mode")?;
         let time = fields::time(time, 1, "a time in nanoseconds")?;
         let op = direction(mode, "R", "W")?;
         let extent = sectors(number(start, "a sector")?, number(size, "a number of sectors")?)?;

@@ -35,7 +35,7 @@ struct ByteAscii;
 impl Lines for ByteAscii {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         let [time, disk, offset, size, op] =
-            columns(line, line.split_whitespace(), "ms disk offset bytes op")?;
+            columns(line, line.split_ascii_whitespace(), "ms disk offset bytes op")?;
         let expected = "a time in milliseconds, with a fraction";
         if !time.contains('.') {
             return Err(Flaw::text(time, expected));

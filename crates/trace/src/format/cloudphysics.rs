@@ -5,7 +5,7 @@
 
 use seekless_core::{Extent, Op, SECTOR_BYTES};
 
-use super::fields::{self, Flaw, SECOND, columns, number, sectors};
+use super::fields::{self, Flaw, SECOND, columns, number, sectors, split};
 use super::spread::Spread;
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Sample, scsi};
@@ -34,7 +34,7 @@ impl Lines for CloudPhysics {
             let header = line == HEADER;
             return if header { Ok(()) } else { Err(Flaw::text(line, HEADER)) };
         }
-        let [_version, time, op, size, lbn] = columns(line, line.split(','), HEADER)?;
+        let [_version, time, op, size, lbn] = columns(line, split(line, b','), HEADER)?;
         let time = fields::time(time, SECOND, "a time in seconds")?;
         let expected = "a SCSI operation code in hexadecimal";
         let code = u16::from_str_radix(op, 16).map_err(|_| Flaw::text(op, expected))?;

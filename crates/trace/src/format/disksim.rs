@@ -28,7 +28,7 @@ struct DiskSim;
 impl Lines for DiskSim {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         let [time, device, start, count, flags] =
-            columns(line, line.split_whitespace(), "time device blkno bcount flags")?;
+            columns(line, line.split_ascii_whitespace(), "time device blkno bcount flags")?;
         let expected = "a time in milliseconds, with a fraction";
         if !time.contains('.') {
             return Err(Flaw::text(time, expected));

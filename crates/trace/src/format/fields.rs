@@ -3,8 +3,6 @@
 //! Invariant: every [`Extent`] made here ends where its address in bytes still fits 64 bits, and is at
 //! most [`MAX_BYTES`] long. Faults: any text at all; what is not a field is a [`Flaw`] that quotes it.
 
-use std::str::FromStr;
-
 use seekless_core::{Extent, Latency, Nanos, Op, SECTOR_BYTES};
 
 use crate::volumes::{MAX_NAMED, Volumes};
@@ -65,44 +63,83 @@ pub fn at_least<'a, const N: usize>(
 ) -> Result<[&'a str; N], Flaw> {
     let mut columns = [""; N];
     for column in &mut columns {
-        *column = parts.next().ok_or_else(|| Flaw::text(line, expected))?.trim();
+        *column = parts.next().ok_or_else(|| Flaw::text(line, expected))?.trim_ascii();
     }
     Ok(columns)
 }
 
+/// The parts of `line` between separators: as `str::split`, which is slower on short parts.
+pub fn split(line: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let line = rest?;
+        // Cut at a byte of ASCII, hence between characters.
+        match line.bytes().position(|byte| byte == separator) {
+            Some(end) => {
+                rest = line.get(end + 1..);
+                line.get(..end)
+            }
+            None => rest.take(),
+        }
+    })
+}
+
 /// A whole number.
-pub fn number<T: FromStr>(text: &str, expected: &str) -> Result<T, Flaw> {
-    let text = text.trim();
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parsed = if digits { text.parse().ok() } else { None };
-    parsed.ok_or_else(|| Flaw::text(text, expected))
+pub fn number<T: TryFrom<u64>>(text: &str, expected: &str) -> Result<T, Flaw> {
+    let text = text.trim_ascii();
+    let value = digits(text.as_bytes(), 0);
+    let value = value.filter(|_| !text.is_empty()).and_then(|value| T::try_from(value).ok());
+    value.ok_or_else(|| Flaw::text(text, expected))
+}
+
+/// The number that these digits continue.
+fn digits(text: &[u8], before: u64) -> Option<u64> {
+    text.iter().try_fold(before, |value, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value.checked_mul(10)?.checked_add(u64::from(digit))
+    })
 }
 
 /// A time in units of `unit_ns` nanoseconds, with a fraction or without. What is finer than a
 /// nanosecond is dropped.
 pub fn time(text: &str, unit_ns: u64, expected: &str) -> Result<Nanos, Flaw> {
-    let text = text.trim();
-    let flaw = || Flaw::text(text, expected);
-    if text.contains(['e', 'E']) {
-        let value = text.parse::<f64>().map_err(|_| flaw())? * unit_ns as f64;
-        // 2^63: beyond it, times do not fit, and neither do the differences of times.
-        let fits = (0.0..9.223_372_036_854_775e18).contains(&value);
-        return if fits { Ok(Nanos(value as u64)) } else { Err(flaw()) };
+    let text = text.trim_ascii();
+    decimal(text.as_bytes(), unit_ns)
+        .or_else(|| scientific(text, unit_ns))
+        .map(Nanos)
+        .ok_or_else(|| Flaw::text(text, expected))
+}
+
+fn decimal(text: &[u8], unit_ns: u64) -> Option<u64> {
+    let point = text.iter().position(|&byte| byte == b'.').unwrap_or(text.len());
+    let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or_default());
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
     }
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(flaw());
-    }
-    let whole = if whole.is_empty() && !fraction.is_empty() { "0" } else { whole };
-    let mut nanos = number::<u64>(whole, expected).map_err(|_| flaw())?.checked_mul(unit_ns);
+    let mut nanos = digits(whole, 0)?.checked_mul(unit_ns)?;
     let mut place = unit_ns;
     // A digit below the unit's own granularity contributes nothing.
-    for digit in fraction.bytes() {
-        let part = u64::from(digit - b'0') * place / 10;
-        nanos = nanos.and_then(|sum| sum.checked_add(part));
+    for byte in fraction {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        nanos = nanos.checked_add(u64::from(digit) * place / 10)?;
         place /= 10;
     }
-    nanos.map(Nanos).ok_or_else(flaw)
+    Some(nanos)
+}
+
+fn scientific(text: &str, unit_ns: u64) -> Option<u64> {
+    if !text.contains(['e', 'E']) {
+        return None;
+    }
+    let value = text.parse::<f64>().ok()? * unit_ns as f64;
+    // 2^63: beyond it, times do not fit, and neither do the differences of times.
+    (0.0..9.223_372_036_854_775e18).contains(&value).then_some(value as u64)
 }
 
 /// A place given in sectors of 512 bytes.
@@ -163,7 +200,7 @@ pub fn device_of(major: u32, minor: u32) -> Result<u32, Flaw> {
 
 /// Whichever of the two words (either case) stands there: the one for a read, the one for a write.
 pub fn direction(text: &str, read: &str, write: &str) -> Result<Op, Flaw> {
-    let text = text.trim();
+    let text = text.trim_ascii();
     if text.eq_ignore_ascii_case(read) {
         Ok(Op::Read)
     } else if text.eq_ignore_ascii_case(write) {

@@ -52,7 +52,7 @@ impl Lines for Fio {
         if self.version == 0 {
             return self.first_line(line);
         }
-        let mut words = line.split_whitespace();
+        let mut words = line.split_ascii_whitespace();
         let mut time = self.now;
         if self.version == 3 {
             let word = words.next().unwrap_or_default();

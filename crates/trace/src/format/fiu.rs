@@ -32,7 +32,7 @@ struct Fiu {
 impl Lines for Fiu {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         let [time, pid, name, lba, size, op, major, minor, _md5] =
-            columns(line, line.split_whitespace(), "ts pid process lba size op major minor md5")?;
+            columns(line, line.split_ascii_whitespace(), "ts pid process lba size op major minor md5")?;
         let time = fields::time(time, 1, "a time in nanoseconds")?;
         let op = direction(op, "R", "W")?;
         let size: u64 = number(size, "a number of sectors")?;

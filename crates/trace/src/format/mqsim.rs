@@ -29,7 +29,7 @@ struct MqSim {
 impl Lines for MqSim {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         let [time, device, start, count, op] =
-            columns(line, line.split_whitespace(), "time device lba n op")?;
+            columns(line, line.split_ascii_whitespace(), "time device lba n op")?;
         number::<u64>(time, "a time, a whole number")?;
         let time = fields::time(time, self.unit_ns, "a time")?;
         let op = direction(op, "1", "0")?;

@@ -4,7 +4,7 @@
 //! bytes; type `Read` or `Write`; the response time in 100 ns. A volume is called as in the traces' own
 //! names: `web_0`. Faults: any text.
 
-use super::fields::{self, Flaw, bytes, columns, direction, number, volume};
+use super::fields::{self, Flaw, bytes, columns, direction, number, split, volume};
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Queued, Sample};
 use crate::volumes::Volumes;
@@ -28,11 +28,24 @@ pub const FORMAT: Format = Format {
 
 struct Msr {
     volumes: Volumes,
+    /// Host and disk of the line before, and which volume that is: a file mostly has one.
+    latest: Option<(Box<str>, u32, u32)>,
 }
 
 impl Msr {
     fn new(volumes: Volumes) -> Msr {
-        Msr { volumes }
+        Msr { volumes, latest: None }
+    }
+
+    fn volume(&mut self, host: &str, disk: u32) -> Result<u32, Flaw> {
+        match &self.latest {
+            Some((known, number, device)) if **known == *host && *number == disk => Ok(*device),
+            _ => {
+                let device = volume(&self.volumes, &format!("{host}_{disk}"))?;
+                self.latest = Some((host.into(), disk, device));
+                Ok(device)
+            }
+        }
     }
 }
 
@@ -42,12 +55,12 @@ impl Lines for Msr {
             return Ok(());
         }
         let [time, host, disk, kind, offset, size, response] =
-            columns(line, line.split(','), "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime")?;
+            columns(line, split(line, b','), "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime")?;
         let time = fields::time(time, FILETIME, "a Windows filetime")?;
         let op = direction(kind, "Read", "Write")?;
         let extent = bytes(number(offset, "an offset in bytes")?, number(size, "a size in bytes")?)?;
         let disk: u32 = number(disk, "the number of a disk")?;
-        let device = volume(&self.volumes, &format!("{host}_{disk}"))?;
+        let device = self.volume(host, disk)?;
         let latency = fields::latency(response, FILETIME, "a response time in units of 100 ns")?;
         said.request(time, Queued { latency, ..plain(device, op, extent) });
         Ok(())

@@ -6,7 +6,7 @@
 
 use seekless_core::SECTOR_BYTES;
 
-use super::fields::{self, Flaw, SECOND, at_least, blocks, direction, number};
+use super::fields::{self, Flaw, SECOND, at_least, blocks, direction, number, split};
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Sample};
 
@@ -31,7 +31,7 @@ struct Spc {
 impl Lines for Spc {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         let [asu, lba, size, opcode, time] =
-            at_least(line, &mut line.split(','), "ASU,LBA,Size,Opcode,Timestamp")?;
+            at_least(line, &mut split(line, b','), "ASU,LBA,Size,Opcode,Timestamp")?;
         let time = fields::time(time, SECOND, "a time in seconds")?;
         let op = direction(opcode, "r", "w")?;
         let size: u64 = number(size, "a size in bytes")?;

@@ -5,7 +5,7 @@
 
 use seekless_core::Latency;
 
-use super::fields::{self, Flaw, SECOND, bytes, columns, direction, number};
+use super::fields::{self, Flaw, SECOND, bytes, columns, direction, number, split};
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Queued, Sample};
 
@@ -28,7 +28,7 @@ impl Lines for Systor {
             return Ok(());
         }
         let [time, response, kind, lun, offset, size] =
-            columns(line, line.split(','), "Timestamp,Response,IOType,LUN,Offset,Size")?;
+            columns(line, split(line, b','), "Timestamp,Response,IOType,LUN,Offset,Size")?;
         let time = fields::time(time, SECOND, "a time in seconds")?;
         let op = direction(kind, "R", "W")?;
         let extent = bytes(number(offset, "an offset in bytes")?, number(size, "a size in bytes")?)?;

@@ -3,7 +3,7 @@
 //! Units: time in whole seconds since 1970 (the requests of a second are spread over it), offset and size
 //! in sectors of 512 bytes; type 0 is a read, 1 a write. Faults: any text.
 
-use super::fields::{self, Flaw, SECOND, columns, direction, number, sectors};
+use super::fields::{self, Flaw, SECOND, columns, direction, number, sectors, split};
 use super::spread::Spread;
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Sample};
@@ -30,7 +30,7 @@ impl Lines for Tencent {
             return Ok(());
         }
         let [time, offset, size, kind, volume] =
-            columns(line, line.split(','), "Timestamp,Offset,Size,IOType,VolumeID")?;
+            columns(line, split(line, b','), "Timestamp,Offset,Size,IOType,VolumeID")?;
         let seconds: u64 = number(time, "a time in whole seconds")?;
         let time = fields::time(time, SECOND, "a time in whole seconds")?;
         if seconds < EARLIEST {

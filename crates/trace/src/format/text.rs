@@ -186,8 +186,14 @@ impl<F: Lines + 'static> Text<F> {
 
     fn take_in(&mut self) -> Result<(), TraceError> {
         let whole = self.line.ends_with(b"\n");
-        let text = String::from_utf8_lossy(&self.line);
-        let text = text.trim_end();
+        let lossy;
+        let text = if let Ok(text) = std::str::from_utf8(&self.line) {
+            text
+        } else {
+            lossy = String::from_utf8_lossy(&self.line);
+            &*lossy
+        };
+        let text = text.trim_ascii_end();
         if text.is_empty() {
             return Ok(());
         }

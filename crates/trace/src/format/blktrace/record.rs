@@ -1,51 +1,15 @@
-//! The binary format of `blktrace` and of the kernel's `blk` tracer, versions 7 and 8, of either byte
-//! order.
+//! One record of the binary format: its header in both byte orders and versions, and what it means.
 //!
-//! A file is records back to back, each 48 bytes (64 in version 8) and a payload of up
-//! to 64 KiB; `blktrace` writes a
-//! file per CPU, `blkparse -d` and the raw kernel stream one for all. A record is a [`Queued`]
-//! request only at its queue event (Q): later events are the same request, merged, dispatched or
-//! completed, and a completion carries the process that happened to run.
-//!
-//! What the format cannot say: a write of zeroes is a write in it, a secure erase a discard. An
-//! ordinary queue event of no bytes is a flush.
-//!
-//! Invariant: [`exact`] looks at no byte beyond the slice it is given. Faults: any bytes at all. A
-//! file that ends inside a record has been cut short: a warning. Bytes that cannot be a record are
-//! an error that says where: after them, nothing can be trusted.
+//! Invariant: [`exact`] looks at no byte beyond the slice it is given. Faults: any bytes at all; what is
+//! no record is a [`Flaw`].
 
 use std::fmt::Write;
-use std::io::{self, Read};
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, SECTOR_BYTES, record::Flags};
+use seekless_core::{Extent, Latency, Op, ProcessId, SECTOR_BYTES, record::Flags};
 
-use super::{
-    Completed, Content, Decoder, Event, EventKind, Format, LeavesOpen, Naming, Queued, Remapped, Sample,
-};
-use crate::compressed::fill;
 use crate::error::TraceError;
-use crate::options::ReadOptions;
-
-/// How the table of formats knows this one.
-pub const FORMAT: Format = Format {
-    name: "blktrace",
-    summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7; version 8 from its description)",
-    sample: Sample::Real,
-    volumes: Naming::Linux,
-    leaves_open: LeavesOpen::NOTHING,
-    // Of any version: one that cannot be read is named by its number.
-    detect: |head| byte_order(head).is_some(),
-    open,
-};
-
-fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
-    if !content.options.skip_bad {
-        check_magic(&content.head).map_err(|flaw| flaw.at(&content.file, 0))?;
-    }
-    Ok(Box::new(Blktrace::new(content.input, content.file, &content.options)))
-}
+use crate::format::{Completed, EventKind, Queued, Remapped};
 
 /// How many bytes tell whether a file is of this format.
 pub const MAGIC_BYTES: usize = 4;
@@ -72,7 +36,7 @@ mod what {
 }
 
 /// Of which kind: the action above its low 16 bits.
-mod category {
+pub(super) mod category {
     pub const READ: u64 = 1;
     pub const WRITE: u64 = 1 << 1;
     pub const FLUSH: u64 = 1 << 2;
@@ -155,14 +119,18 @@ impl Flaw {
 }
 
 /// The byte order and the magic number of a record that starts so, if one does.
-fn byte_order(bytes: &[u8]) -> Option<(ByteOrder, u32)> {
+pub(super) fn byte_order(bytes: &[u8]) -> Option<(ByteOrder, u32)> {
     let head = *bytes.first_chunk::<MAGIC_BYTES>()?;
     let both = [(ByteOrder::Little, u32::from_le_bytes(head)), (ByteOrder::Big, u32::from_be_bytes(head))];
     both.into_iter().find(|(_, magic)| magic & !0xff == MAGIC)
 }
 
 /// The byte order and the version that the first bytes of a record tell.
+#[inline]
 pub fn check_magic(bytes: &[u8]) -> Result<(ByteOrder, u8), Flaw> {
+    if bytes.starts_with(&(MAGIC | 7).to_le_bytes()) {
+        return Ok((ByteOrder::Little, 7));
+    }
     let Some((order, magic)) = byte_order(bytes) else {
         return Err(Flaw::Malformed { found: first_bytes(bytes), expected: EXPECTED.into() });
     };
@@ -175,7 +143,7 @@ pub fn check_magic(bytes: &[u8]) -> Result<(ByteOrder, u8), Flaw> {
 }
 
 /// How some bytes that are no trace start, in words.
-pub(super) fn first_bytes(bytes: &[u8]) -> String {
+pub(crate) fn first_bytes(bytes: &[u8]) -> String {
     match bytes.first_chunk::<MAGIC_BYTES>() {
         Some(head) => format!("bytes {}", hex(head)),
         None => format!("only {} bytes ({})", bytes.len(), hex(bytes)),
@@ -190,55 +158,87 @@ pub fn exact(bytes: &[u8]) -> Result<RawRecord<'_>, Flaw> {
     }
     let (order, version) = check_magic(bytes)?;
     let header_bytes = if version == 7 { HEADER_BYTES } else { HEADER_BYTES_8 };
-    let header = bytes.get(..header_bytes).ok_or_else(|| short(header_bytes))?;
-    let fields = Fields { header, order };
-    let v7 = version == 7;
-    // Version 8 has the process before the action, and the action twice as wide.
-    let (pid, action, rest) = if v7 { (32, u64::from(fields.u32(28)), 36) } else { (28, fields.u64(32), 40) };
-    let length = header_bytes + usize::from(fields.u16(rest + 10));
+    let record = match (bytes.first_chunk(), version) {
+        (Some(header), 7) => version_7(header, order),
+        _ => version_8(bytes.first_chunk().ok_or_else(|| short(header_bytes))?, order),
+    };
+    let (record, payload_bytes) = record;
+    let length = header_bytes + usize::from(payload_bytes);
     let payload = bytes.get(header_bytes..length).ok_or_else(|| short(length))?;
-    Ok(RawRecord {
+    Ok(RawRecord { payload, ..record })
+}
+
+/// A header of version 7, and how long its payload is. The length is in the type, so that no offset is
+/// checked at run time.
+fn version_7(header: &[u8; HEADER_BYTES], order: ByteOrder) -> (RawRecord<'static>, u16) {
+    let fields = Fields { header, order };
+    let record = RawRecord {
         order,
-        version,
+        version: 7,
         sequence: fields.u32(4),
         time_ns: fields.u64(8),
         sector: fields.u64(16),
         bytes: fields.u32(24),
-        action,
-        pid: fields.u32(pid),
-        device: fields.u32(rest),
-        cpu: fields.u32(rest + 4),
-        error: fields.u16(rest + 8),
-        payload,
-    })
+        action: u64::from(fields.u32(28)),
+        pid: fields.u32(32),
+        device: fields.u32(36),
+        cpu: fields.u32(40),
+        error: fields.u16(44),
+        payload: &[],
+    };
+    (record, fields.u16(46))
+}
+
+/// A header of version 8: the process before the action, and the action twice as wide.
+fn version_8(header: &[u8; HEADER_BYTES_8], order: ByteOrder) -> (RawRecord<'static>, u16) {
+    let fields = Fields { header, order };
+    let record = RawRecord {
+        order,
+        version: 8,
+        sequence: fields.u32(4),
+        time_ns: fields.u64(8),
+        sector: fields.u64(16),
+        bytes: fields.u32(24),
+        pid: fields.u32(28),
+        action: fields.u64(32),
+        device: fields.u32(40),
+        cpu: fields.u32(44),
+        error: fields.u16(48),
+        payload: &[],
+    };
+    (record, fields.u16(50))
 }
 
 /// Numbers in a header; every offset above is a constant inside it.
-struct Fields<'a> {
-    header: &'a [u8],
+struct Fields<'a, const BYTES: usize> {
+    header: &'a [u8; BYTES],
     order: ByteOrder,
 }
 
-impl Fields<'_> {
+impl<const BYTES: usize> Fields<'_, BYTES> {
+    #[inline]
     fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut bytes = [0; N];
         bytes.copy_from_slice(&self.header[at..at + N]);
-        if self.order == ByteOrder::Big {
-            bytes.reverse();
-        }
         bytes
     }
 
+    #[inline]
     fn u16(&self, at: usize) -> u16 {
-        u16::from_le_bytes(self.bytes(at))
+        let value = u16::from_le_bytes(self.bytes(at));
+        if self.order == ByteOrder::Big { value.swap_bytes() } else { value }
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
-        u32::from_le_bytes(self.bytes(at))
+        let value = u32::from_le_bytes(self.bytes(at));
+        if self.order == ByteOrder::Big { value.swap_bytes() } else { value }
     }
 
+    #[inline]
     fn u64(&self, at: usize) -> u64 {
-        u64::from_le_bytes(self.bytes(at))
+        let value = u64::from_le_bytes(self.bytes(at));
+        if self.order == ByteOrder::Big { value.swap_bytes() } else { value }
     }
 }
 
@@ -264,11 +264,11 @@ impl RawRecord<'_> {
         header + self.payload.len()
     }
 
-    fn tells_completion(&self) -> bool {
+    pub(super) fn tells_completion(&self) -> bool {
         self.action & 0xff == what::COMPLETED && !self.is(category::NOTE)
     }
 
-    fn is(&self, category: u64) -> bool {
+    pub(super) fn is(&self, category: u64) -> bool {
         (self.action >> 16) & category != 0
     }
 
@@ -367,153 +367,4 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// Read at once: many times the longest record.
-const BUFFER_BYTES: usize = 256 << 10;
-
-/// The events of a blktrace file.
-pub struct Blktrace<R> {
-    input: R,
-    file: PathBuf,
-    buffer: Vec<u8>,
-    /// What of the buffer has been read from the file and not been decoded yet.
-    ready: Range<usize>,
-    /// Of the next record.
-    offset: u64,
-    /// As the first record has it; a file is written by one machine.
-    order: Option<ByteOrder>,
-    /// The latest time so far: the time of a note that has none.
-    newest: Nanos,
-    /// Whether completions are of interest.
-    completions: bool,
-    /// Bytes that are no record are passed over, and counted a run of them at a time.
-    skip_bad: bool,
-    skipped: u64,
-    /// What stopped the stream, told once what came before it has been decoded.
-    stopped: Option<io::Error>,
-    warnings: Vec<String>,
-}
-
-impl<R: Read> Blktrace<R> {
-    /// Reads `input`, the uncompressed content of `file`.
-    pub fn new(input: R, file: PathBuf, options: &ReadOptions) -> Blktrace<R> {
-        Blktrace {
-            input,
-            file,
-            buffer: vec![0; BUFFER_BYTES],
-            ready: 0..0,
-            offset: 0,
-            order: None,
-            newest: Nanos::ZERO,
-            completions: options.latencies,
-            skip_bad: options.skip_bad,
-            skipped: 0,
-            stopped: None,
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Reads on, so that `need` bytes are ready; fewer if there are no more.
-    fn refill(&mut self, need: usize) {
-        self.buffer.copy_within(self.ready.clone(), 0);
-        self.ready = 0..self.ready.len();
-        if self.buffer.len() < need {
-            self.buffer.resize(need, 0);
-        }
-        if self.stopped.is_none() {
-            let (filled, stopped) = fill(&mut self.input, &mut self.buffer[self.ready.end..]);
-            self.ready.end += filled;
-            self.stopped = stopped;
-        }
-    }
-
-    /// Nothing follows that is a whole record: why.
-    fn end(&mut self, need: usize) -> Result<Option<Event>, TraceError> {
-        let have = self.ready.len();
-        let cut = self.stopped.is_some();
-        match self.stopped.take() {
-            Some(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
-                return Err(TraceError::Io { file: self.file.clone(), source });
-            }
-            _ if have == 0 && !cut => return Ok(None),
-            _ => {}
-        }
-        let why = if cut { "the compressed stream stops early" } else { "the file is cut short" };
-        let (file, offset) = (self.file.display(), self.offset);
-        self.warnings.push(format!(
-            "{file}, byte {offset}: {why}: found {have} bytes of a record, expected {need}; what comes before was read"
-        ));
-        Ok(None)
-    }
-
-    /// Passes over bytes up to what may be the next record.
-    fn resynchronise(&mut self) {
-        self.skipped += 1;
-        loop {
-            self.advance(1);
-            if self.ready.len() < MAGIC_BYTES {
-                self.refill(MAGIC_BYTES);
-            }
-            let rest = &self.buffer[self.ready.clone()];
-            if rest.len() < MAGIC_BYTES || check_magic(rest).is_ok() {
-                return;
-            }
-        }
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.ready.start = (self.ready.start + bytes).min(self.ready.end);
-        self.offset += bytes as u64;
-    }
-
-    /// The next record that says something, and how long it is; `None` for one that does not.
-    fn decode(&mut self) -> Result<(usize, Option<Event>), Flaw> {
-        let record = exact(&self.buffer[self.ready.clone()])?;
-        if *self.order.get_or_insert(record.order) != record.order {
-            let found = format!("a record of {:?}-endian byte order", record.order);
-            let expected = "the byte order of the file's first record".into();
-            return Err(Flaw::Malformed { found, expected });
-        }
-        let meaning = if self.completions || !record.tells_completion() { record.meaning()? } else { None };
-        let mut time = Nanos(record.time_ns);
-        if record.time_ns == 0 && record.is(category::NOTE) {
-            time = self.newest;
-        }
-        let (length, offset) = (record.length_bytes(), self.offset);
-        self.newest = self.newest.max(time);
-        Ok((length, meaning.map(|kind| Event { time, offset, kind })))
-    }
-}
-
-impl<R: Read> Decoder for Blktrace<R> {
-    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
-        loop {
-            match self.decode() {
-                Ok((length, event)) => {
-                    self.advance(length);
-                    if event.is_some() {
-                        return Ok(event);
-                    }
-                }
-                Err(Flaw::Short { need, .. }) => {
-                    let had = self.ready.len();
-                    self.refill(need);
-                    if self.ready.len() == had {
-                        return self.end(need);
-                    }
-                }
-                Err(_) if self.skip_bad => self.resynchronise(),
-                Err(flaw) => return Err(flaw.at(&self.file, self.offset)),
-            }
-        }
-    }
-
-    fn warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
-    }
-
-    fn skipped(&self) -> u64 {
-        self.skipped
-    }
 }

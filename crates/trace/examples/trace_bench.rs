@@ -1,0 +1,155 @@
+//! How fast traces are read, in CPU seconds; run it by `make bench`.
+//!
+//! Rounds are interleaved, the figures are medians. Files are made here, in memory where the machine has
+//! such a folder. `blkparse`, the peer, runs in the same rounds where it is installed.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use seekless_core::runtime::Rng;
+use seekless_trace::{ReadOptions, Reader};
+
+const ROUNDS: usize = 5;
+/// Records in the binary file: queue events and completions.
+const RAW: u64 = 4_000_000;
+const LINES: u64 = 500_000;
+
+struct Case {
+    name: &'static str,
+    /// What is counted, and how many of it.
+    unit: &'static str,
+    amount: f64,
+    run: Box<dyn Fn()>,
+    seconds: Vec<f64>,
+}
+
+fn main() {
+    let folder = ["/dev/shm", "/tmp"].into_iter().map(Path::new).find(|folder| folder.is_dir());
+    let folder = folder.unwrap_or(Path::new(".")).join(format!("seekless-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder for the files");
+    let mut cases = reading(&folder);
+    // Words after the program's name choose among the cases.
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    cases.retain(|case| wanted.is_empty() || wanted.iter().any(|word| case.name.contains(word)));
+    for _ in 0..ROUNDS {
+        for case in &mut cases {
+            let before = cpu_seconds();
+            (case.run)();
+            case.seconds.push(cpu_seconds() - before);
+        }
+    }
+    println!("medians of {ROUNDS} interleaved rounds");
+    println!("{:<44} {:>12} {:>16}", "", "CPU seconds", "per CPU second");
+    for case in &mut cases {
+        case.seconds.sort_by(f64::total_cmp);
+        let median = case.seconds[ROUNDS / 2];
+        println!("{:<44} {median:>12.3} {:>9.2} {}", case.name, case.amount / median.max(1e-9), case.unit);
+    }
+    // Nothing but these files is in it.
+    let _ = fs::remove_dir_all(&folder);
+}
+
+fn reading(folder: &Path) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut case = |name, unit, amount, run: Box<dyn Fn()>| {
+        cases.push(Case { name, unit, amount, run, seconds: Vec::new() });
+    };
+    let binary = folder.join("bench.blktrace.0");
+    fs::write(&binary, blktrace(RAW)).expect("room for the binary file");
+    let millions = RAW as f64 / 1e6;
+    let path = binary.clone();
+    case("blktrace, binary", "M records", millions, Box::new(move || read(&path, false)));
+    let path = binary;
+    case("blktrace, binary, with latencies", "M records", millions, Box::new(move || read(&path, true)));
+    if Command::new("blkparse").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
+        let folder = folder.to_owned();
+        case("the same by blkparse", "M records", millions, Box::new(move || blkparse(&folder)));
+    }
+    for (name, line) in TEXTS {
+        let path = folder.join(name);
+        let text = lines(*line);
+        let megabytes = text.len() as f64 / 1e6;
+        fs::write(&path, text).expect("room for the text");
+        case(name, "MB", megabytes, Box::new(move || read(&path, false)));
+    }
+    cases
+}
+
+fn read(path: &PathBuf, latencies: bool) {
+    let options = ReadOptions { latencies, ..ReadOptions::default() };
+    let reader = Reader::open(&[path], &options).expect("a trace");
+    let sum: u64 = reader.map(|record| record.expect("a record").extent.sectors).sum();
+    black_box(sum);
+}
+
+fn blkparse(folder: &Path) {
+    let mut command = Command::new("blkparse");
+    command.args(["-q", "-i", "bench"]).current_dir(folder).stdout(Stdio::null());
+    assert!(command.status().is_ok_and(|status| status.success()), "blkparse reads the file");
+}
+
+/// Time that this thread, and the processes it waited for, were on a processor.
+fn cpu_seconds() -> f64 {
+    let own = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let own = own.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name in brackets; in hundredths of a second.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let children = fields.skip(13).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0;
+    own + children
+}
+
+/// Queue events and completions of a device with eight requests under way.
+fn blktrace(records: u64) -> Vec<u8> {
+    const QUEUED: u32 = 1 | (1 | 1 << 4) << 16;
+    const COMPLETED: u32 = 8 | (1 | 1 << 7) << 16;
+    let mut rng = Rng::seeded(1);
+    let mut bytes = Vec::with_capacity(records as usize * 48);
+    let mut under_way = VecDeque::new();
+    for number in 0..records {
+        let (sector, action) = if number % 2 == 0 || under_way.len() < 8 {
+            let sector = rng.below(1 << 28) * 8;
+            under_way.push_back(sector);
+            (sector, QUEUED)
+        } else {
+            (under_way.pop_front().unwrap_or(0), COMPLETED)
+        };
+        bytes.extend(0x6561_7407_u32.to_le_bytes());
+        bytes.extend((number as u32).to_le_bytes());
+        bytes.extend((number * 10_000).to_le_bytes());
+        bytes.extend(sector.to_le_bytes());
+        for field in [4096, action, 1000 + (number % 50) as u32, 8 << 20, 0, 0] {
+            bytes.extend(field.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// A line for these nanoseconds and this sector.
+type Line = fn(u64, u64) -> String;
+
+const TEXTS: &[(&str, Line)] = &[
+    ("blkparse text", |ns, sector| {
+        let (s, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
+        format!("  8,0    1 {ns:8} {s:5}.{ns:09} {:5}  Q   R {sector} + 8 [postgres]\n", 1000 + sector % 50)
+    }),
+    ("MSR Cambridge", |ns, sector| {
+        let (time, response) = (128_166_372_003_061_629 + ns / 100, 1000 + sector % 9999);
+        format!("{time},web,1,Read,{},4096,{response}\n", sector * 512)
+    }),
+    ("blkreplay", |ns, sector| {
+        format!("{}.{:09} ; {sector} ; 8 ; R\n", ns / 1_000_000_000, ns % 1_000_000_000)
+    }),
+    ("Alibaba", |ns, sector| {
+        format!("{},R,{},4096,{}\n", sector % 1000, sector * 512, 1_577_808_000_000_000 + ns / 1000)
+    }),
+    ("DiskSim ascii", |ns, sector| format!("{}.{:06} 0 {sector} 8 1\n", ns / 1_000_000, ns % 1_000_000)),
+];
+
+fn lines(line: Line) -> String {
+    let mut rng = Rng::seeded(1);
+    (0..LINES).map(|number| line(number * 10_000, rng.below(1 << 28) * 8)).collect()
+}
