@@ -9,12 +9,16 @@
 
 pub mod answers;
 mod arrivals;
+mod blocks;
+mod cache;
 pub mod client;
 mod distribution;
+mod file_system;
 pub mod keys;
 mod mix;
 mod oltp;
 mod phases;
+mod postmark;
 mod random;
 mod sequential;
 mod serial;
@@ -90,10 +94,11 @@ pub const WINDOW: [Opt; 2] = [
 ];
 
 /// All workloads, in the order in which they are told.
-pub const WORKLOADS: [&Entry; 8] = [
+pub const WORKLOADS: [&Entry; 9] = [
     &random::ENTRY,
     &oltp::ENTRY,
     &serial::ENTRY,
+    &postmark::ENTRY,
     &zipf::ENTRY,
     &startup::ENTRY,
     &sequential::ENTRY,

@@ -58,7 +58,8 @@ impl Workload for Phases {
     fn run(self: Rc<Self>, client: Client) -> Running {
         let turns = Rc::new(Turns {
             now: Cell::new(0),
-            left: Cell::new(None),
+            // Nobody may ask before the first turn is given.
+            left: Cell::new(Some(0)),
             ended: self.members.iter().map(|_| Cell::new(false)).collect(),
         });
         let mut tasks: Vec<Running> = Vec::new();
@@ -71,8 +72,7 @@ impl Workload for Phases {
                 member.gates_changed();
             }));
         }
-        // The first turn is given before anybody asks.
-        tasks.insert(0, Box::pin(direct(self, turns, client)));
+        tasks.push(Box::pin(direct(self, turns, client)));
         together(tasks)
     }
 

@@ -1,0 +1,96 @@
+//! The page cache of the model of a file system: which blocks need not be read, and which have to be
+//! written.
+//!
+//! The block that was not used for longest leaves first. Dirty blocks stay until they are written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+/// Blocks in memory.
+pub struct Cache {
+    capacity: u64,
+    clock: u64,
+    /// When each clean block was last used.
+    used: FxHashMap<u64, u64>,
+    by_use: BTreeMap<u64, u64>,
+    /// File data to be written.
+    pub data: BTreeSet<u64>,
+    /// Metadata to be written, through the journal.
+    pub meta: BTreeSet<u64>,
+}
+
+impl Cache {
+    /// For so many blocks.
+    pub fn new(capacity: u64) -> Cache {
+        Cache {
+            capacity,
+            clock: 0,
+            used: FxHashMap::default(),
+            by_use: BTreeMap::new(),
+            data: BTreeSet::new(),
+            meta: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a block is there; it counts as used.
+    pub fn has(&mut self, block: u64) -> bool {
+        if self.data.contains(&block) || self.meta.contains(&block) {
+            return true;
+        }
+        let there = self.used.contains_key(&block);
+        if there {
+            self.keep(block);
+        }
+        there
+    }
+
+    /// A clean block was used.
+    pub fn keep(&mut self, block: u64) {
+        self.clock += 1;
+        if let Some(before) = self.used.insert(block, self.clock) {
+            self.by_use.remove(&before);
+        }
+        self.by_use.insert(self.clock, block);
+        while self.used.len() as u64 + self.dirty() > self.capacity {
+            let Some((_, oldest)) = self.by_use.pop_first() else { return };
+            self.used.remove(&oldest);
+        }
+    }
+
+    /// A block is no longer anything.
+    pub fn forget(&mut self, block: u64) {
+        self.data.remove(&block);
+        if let Some(before) = self.used.remove(&block) {
+            self.by_use.remove(&before);
+        }
+    }
+
+    /// How many blocks have to be written.
+    pub fn dirty(&self) -> u64 {
+        (self.data.len() + self.meta.len()) as u64
+    }
+
+    /// Whether writers have to wait.
+    pub fn is_full(&self) -> bool {
+        self.dirty() * 2 >= self.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_leaves_and_dirty_ones_stay() {
+        let mut cache = Cache::new(3);
+        cache.data.insert(9);
+        cache.keep(1);
+        cache.keep(2);
+        assert!(cache.has(1));
+        cache.keep(3);
+        assert_eq!([1, 2, 3, 9].map(|block| cache.has(block)), [true, false, true, true]);
+        cache.forget(9);
+        assert!(!cache.has(9));
+    }
+}

@@ -1,0 +1,103 @@
+//! Volume files: what they describe is what the flags describe, and what they cannot be is told.
+
+use seekless_core::PAGE_SECTORS;
+use seekless_drive::{QueueOptions, spec};
+use seekless_lab::volume_file::parse;
+use seekless_lab::workload::client::Limit;
+use seekless_lab::{Clock, Experiment, LayerSetup, Pace, Run, run_workload, workload};
+
+const GOOD: &str = r#"
+[component.disk]
+drive = "wd2500aaks"
+[slice.home]
+of = "disk"
+size = "100GiB"
+[slice.bopt]
+of = "disk"
+at = "100GiB"
+size = "1GiB"
+[layer.borg]
+over = "home"
+bopt = "bopt"
+write_buffer = 0.4
+[[export]]
+top = "borg"
+"#;
+
+#[test]
+fn a_file_and_the_flags_build_the_same_volume() {
+    let layer = LayerSetup {
+        name: "borg".to_owned(),
+        options: seekless_layers::borg::Options::default(),
+        bopt_sectors: 1 << 21,
+        bopt_at_sector: None,
+    };
+    let flags = Experiment {
+        drive: spec::find("wd2500aaks").unwrap(),
+        over_sectors: Some((100 << 21) / PAGE_SECTORS * PAGE_SECTORS),
+        layer: Some(layer),
+        queue: QueueOptions::default(),
+        pace: Pace::Closed { outstanding: 1 },
+        reconfigure: 0,
+        clock: Clock::Run,
+        seed: 1,
+    };
+    let load = workload::parse("oltp").unwrap();
+    let run = Run { limit: Limit { requests: Some(500), time: None }, seed: 1, keep: false };
+    let of = |volume| run_workload(&load, &volume, &run, None).unwrap().0;
+    assert_eq!(of(parse("v.toml", GOOD).unwrap()), of(flags.whole_volume().unwrap()));
+}
+
+#[test]
+fn a_layout_that_is_reconfigured_serves_from_the_bopt() {
+    let often = GOOD.replace("write_buffer = 0.4", "reconfigure = \"every 60s\"");
+    let load = workload::parse("startup:apps=2,reads=100,pause=1s").unwrap();
+    let run = Run { limit: Limit { requests: Some(5_000), time: None }, seed: 1, keep: false };
+    let outcome = run_workload(&load, &parse("v.toml", &often).unwrap(), &run, None).unwrap().0;
+    assert!(outcome.reconfigurations > 0 && outcome.served_from_bopt_pct > 30.0, "{outcome:?}");
+}
+
+#[test]
+fn what_cannot_be_a_volume_is_told_with_its_place() {
+    for (from, to, words) in [
+        ("of = \"disk\"", "off = \"disk\"", ["v.toml", "line 5", "unknown field `off`"]),
+        ("of = \"disk\"", "of = \"dusk\"", ["slice.home", "of = 'dusk'", "disk"]),
+        ("write_buffer", "write_bufer", ["v.toml: layer.borg", "write_bufer", "threshold"]),
+        ("write_buffer = 0.4", "write_buffer = 4.0", ["layer.borg.write_buffer", "found 4", "0 to 1"]),
+        ("write_buffer = 0.4", "reconfigure = 7", ["layer.borg.reconfigure", "7", "every 42h"]),
+        ("at = \"100GiB\"", "at = \"99GiB\"", ["layer.borg.bopt", "sectors of disk", "layer.borg.over"]),
+        ("at = \"100GiB\"", "at = \"232.5GiB\"", ["slice.bopt", "232.50 GiB", "a part of disk"]),
+        ("at = \"100GiB\"", "at = \"a lot\"", ["slice.bopt.at", "'a lot'", "4GiB"]),
+        ("over = \"home\"", "over = \"borg\"", ["layer.borg.over", "'borg'", "above"]),
+        ("over = \"home\"", "over = 7", ["layer.borg.over", "found 7", "name"]),
+        ("bopt = \"bopt\"", "bopt = \"b\"", ["layer.borg.bopt", "'b'", "home"]),
+        ("top = \"borg\"", "top = \"brog\"", ["export.top", "'brog'", "borg"]),
+        ("layer.borg", "layer.flash", ["layer.flash", "'flash'", "a layer: borg"]),
+        ("slice.home", "slice.disk", ["slice.disk", "same name", "another name"]),
+        ("\"wd2500aaks\"", "\"floppy\"", ["component.disk.drive", "'floppy'", "wd2500aaks"]),
+        (
+            "\"wd2500aaks\"",
+            "\"wd2500aaks\"\nscheduler = \"x\"",
+            ["component.disk.scheduler", "'x'", "c-look"],
+        ),
+        ("[[export]]", "[[exports]]", ["v.toml", "unknown field `exports`", "export"]),
+    ] {
+        let error =
+            parse("v.toml", &GOOD.replacen(from, to, 1)).err().unwrap_or_else(|| panic!("{to}")).to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{to}: {error}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever a line says, the file is a volume or an error; it never panics.
+    #[test]
+    fn any_file_is_a_volume_or_an_error(line in 0..16_usize, value in "\\PC{0,12}|\"[0-9]{1,20}GiB\"|-?[0-9]{1,12}") {
+        let mut lines: Vec<String> = GOOD.lines().map(str::to_owned).collect();
+        let line = line % lines.len();
+        lines[line] = match lines[line].split_once('=') {
+            Some((key, _)) => format!("{key}= {value}"),
+            None => value,
+        };
+        let _ = parse("v.toml", &lines.join("\n"));
+    }
+}
