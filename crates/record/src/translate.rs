@@ -55,6 +55,7 @@ pub const TASKS: [&str; 2] = ["task_newtask", "task_rename"];
 struct Block {
     action: u32,
     of_disk: bool,
+    device: Field,
     sector: Field,
     sectors: Option<Field>,
     flags: Field,
@@ -96,6 +97,7 @@ impl Translator {
         let block = Block {
             action: wanted.action,
             of_disk: wanted.of_disk,
+            device: layout.field("dev")?,
             sector: layout.field("sector")?,
             sectors: layout.find("nr_sector"),
             flags: layout.field("rwbs")?,
@@ -159,8 +161,8 @@ impl Translator {
         // Payloads are big-endian on every machine.
         let payload = match (block.old_device, block.new_sector) {
             (Some(device), _) => {
-                let (from, start) = (device.number(event) as u32, number(block.old_sector));
-                [&from.to_be_bytes()[..], &self.device.to_be_bytes(), &start.to_be_bytes()].concat()
+                let (from, to) = (device.number(event) as u32, block.device.number(event) as u32);
+                [&from.to_be_bytes()[..], &to.to_be_bytes(), &number(block.old_sector).to_be_bytes()].concat()
             }
             (None, Some(sector)) => sector.number(event).to_be_bytes().to_vec(),
             (None, None) => Vec::new(),

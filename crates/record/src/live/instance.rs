@@ -125,21 +125,17 @@ impl Instance {
 /// Pages of one CPU that are read before the next one's turn.
 const PAGES_AT_ONCE: usize = 4096;
 
-/// Which events of a kind are about `device`. A bio knows its partition, a request structure only its disk;
-/// sectors always count from the start of the disk.
+/// Which events of a kind are about `device`. Request structures, and on newer kernels bios, know only
+/// their disk; sectors always count from its start.
 fn filter(device: &Device, wanted: &Wanted, counted: bool) -> String {
     let is = |number: &u32| format!("dev == {number}");
     let Some(part) = device.part else {
         let parts = if wanted.of_disk { &[] } else { device.partitions.as_slice() };
         return [device.number].iter().chain(parts).map(is).collect::<Vec<_>>().join(" || ");
     };
-    let inside = format!("sector >= {} && sector < {}", part.start, part.end);
-    // A flush has no place: on the way to the disk, that of any partition may be this one's.
-    let place = if wanted.of_disk && counted {
-        format!("({inside} || nr_sector == 0)")
-    } else {
-        format!("({inside})")
-    };
+    let inside = format!("(sector >= {} && sector < {})", part.start, part.end);
+    // A flush has no place: that of any partition may be this one's, and the blk tracer counts it so.
+    let place = if counted { format!("({inside} || nr_sector == 0)") } else { inside };
     let on_disk = format!("dev == {} && {place}", part.disk);
     if wanted.of_disk { on_disk } else { format!("dev == {} || ({on_disk})", device.number) }
 }
@@ -163,8 +159,9 @@ mod tests {
         assert_eq!(filter(&disk, &request, true), "dev == 8388608");
         let part = Part { disk: 8 << 20, start: 2048, end: 4096 };
         let part = Device { number: 8 << 20 | 1, part: Some(part), partitions: vec![], ..disk };
-        let inside = "sector >= 2048 && sector < 4096";
-        assert_eq!(filter(&part, &bio, true), format!("dev == 8388609 || (dev == 8388608 && ({inside}))"));
-        assert_eq!(filter(&part, &request, true), format!("dev == 8388608 && ({inside} || nr_sector == 0)"));
+        let on_disk = "dev == 8388608 && ((sector >= 2048 && sector < 4096) || nr_sector == 0)";
+        assert_eq!(filter(&part, &bio, true), format!("dev == 8388609 || ({on_disk})"));
+        assert_eq!(filter(&part, &request, true), on_disk);
+        assert_eq!(filter(&part, &request, false), "dev == 8388608 && (sector >= 2048 && sector < 4096)");
     }
 }

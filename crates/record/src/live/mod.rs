@@ -83,7 +83,8 @@ pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, 
     let name = source.name();
     let limit = request.max_bytes.unwrap_or(u64::MAX);
     let output = Output::create(&request.output, request.force, device.number, limit)?;
-    let mut run = Run { source, output, order: Order::default(), began_ns: now_ns(), lost: 0 };
+    let mut run =
+        Run { source, output, order: Order::default(), began_ns: now_ns(), lost: 0, ended_ns: None };
     tell(Told::Began(&device.name, name));
     let end = run.until_the_end(request.duration, &mut stop, tell);
     // Not before `run` is gone: its pipes hold the tracer.
@@ -103,6 +104,8 @@ struct Run {
     order: Order,
     began_ns: u64,
     lost: u64,
+    /// When it was told to end.
+    ended_ns: Option<u64>,
 }
 
 impl Run {
@@ -147,6 +150,7 @@ impl Run {
 
     /// Switches off, and writes what has come until then.
     fn finish(&mut self, end: End, stop: &mut Stop) -> Result<End, RecordError> {
+        self.ended_ns = Some(now_ns());
         self.source.switch_off()?;
         for _ in 0..LAST_LOOKS {
             if stop.signals() > 1 {
@@ -166,7 +170,7 @@ impl Run {
 
     fn tally(&self) -> Tally {
         Tally {
-            seconds: Nanos(now_ns().saturating_sub(self.began_ns)).seconds(),
+            seconds: Nanos(self.ended_ns.unwrap_or_else(now_ns).saturating_sub(self.began_ns)).seconds(),
             events: self.output.events,
             requests: self.output.requests,
             names: self.output.noted,
