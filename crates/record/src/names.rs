@@ -8,6 +8,9 @@ use rustc_hash::FxHashMap;
 
 use crate::encode::{NAME_BYTES, name};
 
+/// How the names of kernel workers begin.
+const WORKER: &[u8] = b"kworker/";
+
 /// The names of threads at one instant, moved along in time order.
 #[derive(Debug, Default)]
 pub struct Names {
@@ -35,13 +38,13 @@ impl Names {
 
 /// The kernel's own name out of `/proc/PID/comm`, which shows what a kernel worker is doing as well:
 /// `kworker/0:1-events` is called `kworker/0:1`.
-pub fn from_proc(comm: &str) -> [u8; NAME_BYTES] {
-    let comm = comm.trim_end_matches('\n');
-    let own = match comm.strip_prefix("kworker/") {
-        Some(rest) => &comm[.."kworker/".len() + rest.find(['-', '+']).unwrap_or(rest.len())],
-        None => comm,
+pub fn from_proc(comm: &[u8]) -> [u8; NAME_BYTES] {
+    let comm = comm.strip_suffix(b"\n").unwrap_or(comm);
+    let end = match comm.strip_prefix(WORKER) {
+        Some(rest) => WORKER.len() + rest.iter().position(|each| b"-+".contains(each)).unwrap_or(rest.len()),
+        None => comm.len(),
     };
-    name(own.as_bytes())
+    name(&comm[..end])
 }
 
 #[cfg(test)]
@@ -62,8 +65,8 @@ mod tests {
 
     #[test]
     fn kernel_workers_have_their_own_name() {
-        assert_eq!(from_proc("kworker/u8:3-writeback\n"), name(b"kworker/u8:3"));
-        assert_eq!(from_proc("kworker/1:0H+kblockd\n"), name(b"kworker/1:0H"));
-        assert_eq!(from_proc("my-program\n"), name(b"my-program"));
+        assert_eq!(from_proc(b"kworker/u8:3-writeback\n"), name(b"kworker/u8:3"));
+        assert_eq!(from_proc(b"kworker/1:0H+kblockd\n"), name(b"kworker/1:0H"));
+        assert_eq!(from_proc(b"my-program\n"), name(b"my-program"));
     }
 }

@@ -118,7 +118,7 @@ impl Run {
     ) -> Result<End, RecordError> {
         let wall = clock_gettime(ClockId::Realtime);
         self.output.wall_clock(self.began_ns, wall.tv_sec as u32, wall.tv_nsec as u32)?;
-        warn(tell, self.source.first_names(self.output.names()));
+        self.source.tell_names(self.output.names());
         let end_ns = duration.map(|duration| self.began_ns.saturating_add(duration.0));
         for tick in 0_u64.. {
             let now = now_ns();

@@ -8,6 +8,7 @@ use super::device::Device;
 use super::instance::Instance;
 use super::tracer::{self, Tracer};
 use super::undo::Undo;
+use crate::encode::NAME_BYTES;
 use crate::error::RecordError;
 use crate::names::{self, Names};
 use crate::order::Order;
@@ -23,6 +24,8 @@ pub struct Source {
     /// Dropped first: its pipe holds the tracer.
     tracer: Option<Tracer>,
     instance: Instance,
+    /// What the threads were called that ran before.
+    first: Vec<(u32, [u8; NAME_BYTES])>,
 }
 
 impl Source {
@@ -47,13 +50,17 @@ impl Source {
                         "the blk tracer is not free (found {found}): recording block events, without plugging"
                     )
                 });
-                Ok((Source { tracer: None, instance }, warning))
+                // Block events carry their own names.
+                Ok((Source { tracer: None, instance, first: Vec::new() }, warning))
             }
             None => {
                 let mut instance = Instance::new(tracefs, device, NAMES_BUFFER_BYTES, undo)?;
                 instance.follow_names()?;
+                // After the events of names and before those of blocks: what changes meanwhile is in the pipes, and
+                // comes into force before the first request.
+                let (first, warning) = first_names();
                 let tracer = Tracer::start(tracefs, device, request.buffer_bytes, undo)?;
-                Ok((Source { tracer: Some(tracer), instance }, None))
+                Ok((Source { tracer: Some(tracer), instance, first }, warning))
             }
         }
     }
@@ -63,21 +70,11 @@ impl Source {
         if self.tracer.is_some() { "blk" } else { "events" }
     }
 
-    /// The names of the threads that run already. Events of after this are in the pipes by then.
-    pub fn first_names(&self, names: &mut Names) -> Option<String> {
-        // Block events carry their own.
-        self.tracer.as_ref()?;
-        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        if namespace != Path::new(FIRST_NAMESPACE) {
-            return Some(
-                "this is not the machine's first process namespace: processes that run already have no names"
-                    .into(),
-            );
+    /// Tells `names` what the threads were called when it was switched on.
+    pub fn tell_names(&mut self, names: &mut Names) {
+        for (pid, name) in self.first.drain(..) {
+            names.rename(pid, name);
         }
-        for (pid, comm) in threads() {
-            names.rename(pid, names::from_proc(&comm));
-        }
-        None
     }
 
     /// Lets nothing new come in.
@@ -121,8 +118,19 @@ impl Source {
     }
 }
 
+/// What the threads are called that run, or why that cannot be told.
+fn first_names() -> (Vec<(u32, [u8; NAME_BYTES])>, Option<String>) {
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    if namespace == Path::new(FIRST_NAMESPACE) {
+        return (threads(), None);
+    }
+    let warning =
+        "this is not the machine's first process namespace: processes that run already have no names";
+    (Vec::new(), Some(warning.to_owned()))
+}
+
 /// The threads that run, and what `/proc` calls them.
-fn threads() -> Vec<(u32, String)> {
+fn threads() -> Vec<(u32, [u8; NAME_BYTES])> {
     let numbers = |path: &Path| -> Vec<u32> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -133,7 +141,7 @@ fn threads() -> Vec<(u32, String)> {
         for thread in numbers(&tasks) {
             // One that ended meanwhile has no name any more, and needs none.
             if let Ok(comm) = fs::read(tasks.join(thread.to_string()).join("comm")) {
-                found.push((thread, String::from_utf8_lossy(&comm).into_owned()));
+                found.push((thread, names::from_proc(&comm)));
             }
         }
     }
