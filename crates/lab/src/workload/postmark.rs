@@ -1,5 +1,5 @@
 //! *postmark*: many small files, as on a mail server (Katcher, *`PostMark`: a new file system
-//! benchmark*, TR3022, Network Appliance, 1997; used in section 5.4 of the freeblock paper and 6.3 of BORG's).
+//! benchmark*, TR3022, Network Appliance, 1997; used in section 5.2 of the freeblock paper and 6.3 of BORG's).
 //!
 //! A pool of files of random size is created in subdirectories; then come transactions, each one access
 //! to a file (read it whole, or append to it) and one manipulation (create a file, or delete one), each
@@ -21,7 +21,7 @@ use super::{Entry, Opt, Running, Workload};
 pub const ENTRY: Entry = Entry {
     name: "postmark",
     does: "many small files created, read, appended to and deleted, through a model of a file system",
-    source: "PostMark (Katcher, TR3022, 1997); freeblock paper, section 5; BORG paper, section 6.3",
+    source: "PostMark (Katcher, TR3022, 1997); freeblock paper, section 5.2; BORG paper, section 6.3",
     options: &[
         Opt { key: "files", default: "2000", what: "in the pool at first" },
         Opt { key: "dirs", default: "100", what: "subdirectories" },

@@ -1,4 +1,4 @@
-//! *random*: the freeblock paper's synthetic workload (Lumb et al., OSDI 2000, section 3.2, Figures 2 to 4).
+//! *random*: the freeblock paper's synthetic workload (Lumb et al., OSDI 2000, section 3, Figures 2 to 4).
 //!
 //! 4 KiB requests, two reads to a write, uniformly over the disk, one at a time without think time. For
 //! Figure 4 a part of them is *local*: normally distributed around the last one, with a deviation of 4 MB.
@@ -18,7 +18,7 @@ use super::{Entry, LARGEST, Opt, Running, Workload};
 pub const ENTRY: Entry = Entry {
     name: "random",
     does: "requests of one size, uniformly over the volume or near the last one",
-    source: "freeblock paper (OSDI 2000), section 3.2, Figures 2 to 4",
+    source: "freeblock paper (OSDI 2000), section 3, Figures 2 to 4",
     options: &[
         Opt { key: "size", default: "4KiB", what: "of each request" },
         READS,

@@ -1,0 +1,103 @@
+//! Workloads and volume files as a user meets them: the list, a run, a trace of one, what is refused.
+
+mod common;
+
+use common::{SMALL, file, folder, json, quietly, seekless};
+
+const VOLUME: &str = "\
+[component.disk]
+drive = \"wd2500aaks\"
+[slice.home]
+of = \"disk\"
+size = \"10GiB\"
+[slice.bopt]
+of = \"disk\"
+at = \"10GiB\"
+size = \"256MiB\"
+[layer.borg]
+over = \"home\"
+bopt = \"bopt\"
+[[export]]
+top = \"borg\"
+";
+
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let ran = seekless(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
+    for word in words {
+        assert!(ran.stderr.contains(word), "{arguments:?}: {word:?} is not in: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_workloads_are_listed_with_options_and_defaults() {
+    let text = quietly(&["lab", "run", "--workloads"]);
+    let all = json(&["lab", "run", "--workloads"]);
+    for name in ["random", "oltp", "serial", "postmark", "zipf", "startup", "seq", "mix", "phases"] {
+        assert!(text.contains(&format!("{name}: ")), "{name} is not in: {text}");
+        assert!(all.as_array().unwrap().iter().any(|one| one["name"] == name), "{name}");
+    }
+    assert!(text.contains("30ms") && text.contains("area  "), "{text}");
+}
+
+#[test]
+fn a_workload_runs_on_flags_and_on_a_volume_file() {
+    let flags = json(&["lab", "run", "--workload", "oltp:mpl=4", "--layer", "none", "--for", "20s"]);
+    for key in ["requests", "requests_per_s", "mean_response_ms", "max_response_ms", "elapsed_s", "seeks"] {
+        assert!(flags[key].is_number(), "{key}");
+    }
+    assert!(flags["response_ms"]["p99"].is_number() && flags["head"]["rotation_s"].is_number());
+    assert!(flags["head_ms_per_request"]["seek"].is_number());
+    let volume = file("run.volume.toml", VOLUME.as_bytes());
+    let run = ["lab", "run", &volume, "--workload", "mix:3*oltp+1*seq", "--requests", "300"];
+    assert_eq!(json(&run)["requests"], 300);
+    let text = quietly(&run);
+    assert!(text.contains("borg with a BOPT of 256 MiB") && text.contains("99 % within"), "{text}");
+    assert_eq!(text, quietly(&run));
+}
+
+#[test]
+fn a_flag_is_the_option_of_its_name() {
+    let run =
+        |options: &[&str]| json(&[&["lab", "run", "--layer", "none", "--requests", "50"], options].concat());
+    let typed = run(&["--workload", "random:size=8KiB,reads=10,outstanding=3"]);
+    let flags = ["--workload", "random", "--size", "8KiB", "--reads", "10", "--outstanding", "3"];
+    assert_eq!(typed, run(&flags));
+    refused(&["lab", "run", "--workload", "random:size=4KiB", "--size", "8KiB"], 1, &["size", "one of them"]);
+}
+
+#[test]
+fn a_workload_becomes_a_trace_that_is_read_back() {
+    let out = folder().join("synth.txt");
+    let out = out.to_str().unwrap();
+    let synth = ["trace", "synth", "oltp:mpl=3", "--drive", "wd2500aaks", "--for", "10s", "-o", out];
+    let told = json(&synth);
+    let info = json(&["trace", "info", out]);
+    assert_eq!((&told["records"], &told["reads"]), (&info["records"], &info["reads"]));
+    let open =
+        json(&["trace", "synth", "random:rate=100/s", "--over", "1GiB", "--requests", "500", "-o", out]);
+    assert_eq!(open["records"], 500);
+    assert!(json(&["trace", "info", out])["end_sector"].as_u64().unwrap() <= 1 << 21);
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_what_would() {
+    let out = folder().join("refused.txt");
+    let out = out.to_str().unwrap();
+    refused(&["trace", "synth", "oltp", "-o", out], 1, &["--drive: found none for oltp", "rate=100/s"]);
+    refused(&["trace", "synth", "oltp"], 2, &["--output"]);
+    refused(&["lab", "run", "--workload", "olpt"], 1, &["found 'olpt'", "oltp"]);
+    refused(&["lab", "run", "--workload", "oltp", "--for", "ten"], 2, &["--for", "'ten'", "10m"]);
+    let bad = file("bad.volume.toml", VOLUME.replace("over", "above").as_bytes());
+    refused(&["lab", "run", &bad, "--workload", "oltp"], 1, &["bad.volume.toml: layer.borg.over", "nothing"]);
+    let good = file("good.volume.toml", VOLUME.as_bytes());
+    refused(&["lab", "run", &good, "--workload", "oltp", "--bopt", "1GiB"], 2, &["cannot be used with"]);
+    refused(
+        &["lab", "run", "/nonexistent.toml", "--workload", "oltp"],
+        1,
+        &["/nonexistent.toml", "No such file"],
+    );
+    refused(&["lab", "run", &good, "--trace", SMALL], 2, &["cannot be used with"]);
+    let every = ["lab", "run", "--workload", "oltp", "--layer", "none", "--reconfigure-every", "5m"];
+    refused(&every, 2, &["--reconfigure-every", "--layer borg"]);
+}
