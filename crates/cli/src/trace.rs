@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use seekless_trace::{FORMATS, Format, ReadOptions, Stats, StatsOptions, Trace, characterise};
+use seekless_trace::{FORMATS, Format, Intervals, ReadOptions, Stats, StatsOptions, Trace, characterise};
 use serde::Serialize;
 
 use crate::input::{Input, Reading};
@@ -98,7 +98,7 @@ pub fn load_as(files: &[PathBuf], options: &ReadOptions) -> anyhow::Result<Trace
 /// What the workload of `trace` is like.
 pub fn characterised(trace: &Trace, options: &StatsOptions) -> Stats {
     let _progress = Progress::spinner("characterising the workload");
-    characterise(&trace.records, &trace.names, options)
+    characterise(&trace.records, &trace.names, &trace.volumes, options)
 }
 
 /// What `trace info` tells.
@@ -166,7 +166,12 @@ fn formats(json: bool) -> anyhow::Result<()> {
 fn info(files: &InfoArgs) -> anyhow::Result<()> {
     let trace = load_as(&files.files, &files.reading.options(false))?;
     // No pictures, hence neither a heat map nor working sets.
-    let few = StatsOptions { device_sectors: None, heat_columns: 0, heat_rows: 0, intervals: 0 };
+    let few = StatsOptions {
+        heat_columns: 0,
+        heat_rows: 0,
+        intervals: Intervals::Count(0),
+        ..StatsOptions::default()
+    };
     let stats = characterised(&trace, &few);
     let file = |path: &PathBuf| {
         let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());

@@ -1,4 +1,4 @@
-//! How fast traces are read, in CPU seconds; run it by `make bench`.
+//! How fast traces are read and characterised, in CPU seconds; run it by `make bench`.
 //!
 //! Rounds are interleaved, the figures are medians. Files are made here, in memory where the machine has
 //! such a folder. `blkparse`, the peer, runs in the same rounds where it is installed.
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use seekless_core::runtime::Rng;
-use seekless_trace::{ReadOptions, Reader};
+use seekless_core::{Extent, Flags, Latency, Names, Nanos, Op, Origin, ProcessId, Record};
+use seekless_trace::{MissRatio, ReadOptions, Reader, StatsOptions, Volumes, characterise, load};
 
 const ROUNDS: usize = 5;
 /// Records in the binary file: queue events and completions.
@@ -31,6 +32,7 @@ fn main() {
     let folder = folder.unwrap_or(Path::new(".")).join(format!("seekless-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the files");
     let mut cases = reading(&folder);
+    cases.extend(characterising());
     // Words after the program's name choose among the cases.
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     cases.retain(|case| wanted.is_empty() || wanted.iter().any(|word| case.name.contains(word)));
@@ -76,6 +78,60 @@ fn reading(folder: &Path) -> Vec<Case> {
         case(name, "MB", megabytes, Box::new(move || read(&path, false)));
     }
     cases
+}
+
+fn characterising() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let shared =
+        std::env::var_os("SEEKLESS_SHARED").map_or_else(|| PathBuf::from("../shared"), PathBuf::from);
+    let cloud = shared.join("traces/public/cloudPhysicsIO.vscsi.xz");
+    if cloud.is_file() {
+        let run = move || {
+            let trace = load(&[&cloud], &ReadOptions::default()).expect("a trace");
+            stats(&trace.records);
+        };
+        let (name, unit) = ("read and characterise cloudPhysicsIO", "M requests");
+        cases.push(Case { name, unit, amount: 0.113_872, run: Box::new(run), seconds: Vec::new() });
+    }
+    let records = references(5_000_000);
+    let run = move || stats(&records);
+    let (name, unit) = ("characterise 5 million page references", "M references");
+    cases.push(Case { name, unit, amount: 5.0, run: Box::new(run), seconds: Vec::new() });
+    let records = references(5_000_000);
+    let run = move || {
+        let mut curve = MissRatio::new(1 << 30);
+        for record in &records {
+            curve.access(record.extent.start.page());
+        }
+        black_box(curve.finish());
+    };
+    let name = "exact LRU miss-ratio curve of them";
+    cases.push(Case { name, unit, amount: 5.0, run: Box::new(run), seconds: Vec::new() });
+    cases
+}
+
+fn stats(records: &[Record]) {
+    let (names, volumes) = (Names::default(), Volumes::default());
+    black_box(characterise(records, &names, &volumes, &StatsOptions::default()));
+}
+
+/// References to pages: half of them to a tenth of a million pages, requests of one page.
+fn references(count: u64) -> Vec<Record> {
+    const PAGES: u64 = 1_000_000;
+    let mut rng = Rng::seeded(2);
+    let reference = |number: u64| {
+        let page = if rng.chance(1, 2) { rng.below(PAGES / 10) * 10 } else { rng.below(PAGES) };
+        Record {
+            time: Nanos(number * 100_000),
+            device: 0,
+            op: if rng.chance(2, 3) { Op::Read } else { Op::Write },
+            extent: Extent::of_pages(page, 1),
+            flags: Flags::default(),
+            origin: Origin { process: ProcessId(rng.below(20) as u32), ..Origin::default() },
+            latency: Latency::UNKNOWN,
+        }
+    };
+    (0..count).map(reference).collect()
 }
 
 fn read(path: &PathBuf, latencies: bool) {

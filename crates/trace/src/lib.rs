@@ -27,5 +27,5 @@ pub use loaded::{DeviceUse, Trace, load};
 pub use options::{LeavesOpen, ReadOptions, TimeUnit};
 pub use paths::expand;
 pub use reader::Reader;
-pub use stats::{Stats, StatsOptions, characterise};
+pub use stats::{Analysis, Intervals, MissRatio, Stats, StatsOptions, Survey, characterise};
 pub use volumes::{Naming, Volumes};

@@ -98,7 +98,7 @@ proptest! {
         let clean = trace.offsets.contains(&cut) || cut == trace.bytes.len();
         let warned = cut_trace.warnings.iter().any(|warning| warning.contains("cut short"));
         prop_assert_eq!(warned, !clean);
-        let stats = characterise(&cut_trace.records, &cut_trace.names, &StatsOptions::default());
+        let stats = characterise(&cut_trace.records, &cut_trace.names, &cut_trace.volumes, &StatsOptions::default());
         prop_assert_eq!(stats.requests + stats.flushes, given as u64);
     }
 

@@ -64,7 +64,7 @@ fn figures(stats: &Stats, theirs: &Value, per_process_pct: f64) -> Vec<(&'static
 fn check(name: &str, trace: &Trace, theirs: &Value, per_process_pct: f64) {
     assert!(trace.warnings.is_empty(), "{name}: {:?}", trace.warnings);
     assert!(trace.records.is_sorted_by_key(|record| record.time), "{name}");
-    let stats = characterise(&trace.records, &trace.names, &StatsOptions::default());
+    let stats = characterise(&trace.records, &trace.names, &trace.volumes, &StatsOptions::default());
     for (key, ours, theirs, rounding) in figures(&stats, theirs, per_process_pct) {
         println!("{name:12} {key:16} {ours:14.3} {theirs:14.3}");
         assert!(

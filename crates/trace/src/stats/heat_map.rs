@@ -11,8 +11,6 @@
 
 use serde::Serialize;
 
-use seekless_core::PAGE_SECTORS;
-
 /// How many levels there are, level 0 (untouched) among them.
 pub const HEAT_LEVELS: u8 = 6;
 
@@ -32,25 +30,32 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// The map of a device of `device_sectors` with these accesses (page, how many).
-    pub fn of(
-        pages: impl Iterator<Item = (u64, u64)>,
-        device_sectors: u64,
-        columns: u32,
-        rows: u32,
-    ) -> HeatMap {
+    /// The map of so many pages, not accessed yet.
+    pub fn new(device_pages: u64, columns: u32, rows: u32) -> HeatMap {
         let regions = u64::from(columns) * u64::from(rows);
-        let device_pages = device_sectors.div_ceil(PAGE_SECTORS);
-        let mut accesses = vec![0; regions as usize];
-        for (page, count) in pages {
-            let region = u128::from(page) * u128::from(regions) / u128::from(device_pages.max(1));
-            if let Some(cell) = accesses.get_mut(region as usize) {
-                *cell += count;
-            }
+        HeatMap { columns, rows, device_pages, accesses: vec![0; regions as usize], levels: Vec::new() }
+    }
+
+    /// These pages are accessed.
+    pub fn access(&mut self, pages: std::ops::Range<u64>) {
+        let regions = self.accesses.len() as u128;
+        let all = u128::from(self.device_pages.max(1));
+        let mut page = pages.start;
+        while page < pages.end {
+            let region = u128::from(page) * regions / all;
+            // The first page of the next region.
+            let next = ((region + 1) * all).div_ceil(regions.max(1)).min(u128::from(pages.end)) as u64;
+            let Some(cell) = self.accesses.get_mut(region as usize) else { return };
+            *cell += next - page;
+            page = next;
         }
-        let hottest = accesses.iter().copied().max().unwrap_or(0);
-        let levels = accesses.iter().map(|&count| level(count, hottest)).collect();
-        HeatMap { columns, rows, device_pages, accesses, levels }
+    }
+
+    /// All accesses have been told: the level of each region.
+    pub fn finish(mut self) -> HeatMap {
+        let hottest = self.accesses.iter().copied().max().unwrap_or(0);
+        self.levels = self.accesses.iter().map(|&count| level(count, hottest)).collect();
+        self
     }
 }
 
@@ -80,9 +85,20 @@ mod tests {
 
     #[test]
     fn every_page_has_a_region() {
-        let map = HeatMap::of([(0, 1), (99, 2), (50, 4)].into_iter(), 800, 5, 2);
-        assert_eq!(map.accesses, [1, 0, 0, 0, 0, 4, 0, 0, 0, 2]);
-        assert_eq!(HeatMap::of(std::iter::empty(), 0, 5, 2).levels, [0; 10]);
-        assert!(HeatMap::of([(7, 1)].into_iter(), u64::MAX, 0, 2).levels.is_empty());
+        let map = |device_pages, columns, rows, accesses: &[(u64, u64)]| {
+            let mut map = HeatMap::new(device_pages, columns, rows);
+            for &(start, end) in accesses {
+                map.access(start..end);
+            }
+            map.finish()
+        };
+        assert_eq!(
+            map(100, 5, 2, &[(0, 1), (99, 100), (50, 51), (50, 51)]).accesses,
+            [1, 0, 0, 0, 0, 2, 0, 0, 0, 1]
+        );
+        assert_eq!(map(100, 5, 2, &[(0, 100), (5, 25)]).accesses, [15, 20, 15, 10, 10, 10, 10, 10, 10, 10]);
+        assert_eq!(map(7, 5, 2, &[(0, 7)]).accesses.iter().sum::<u64>(), 7);
+        assert_eq!(map(0, 5, 2, &[]).levels, [0; 10]);
+        assert!(map(u64::MAX, 0, 2, &[(7, 9)]).levels.is_empty());
     }
 }

@@ -1,36 +1,54 @@
-//! What a workload is like: Table 1 and Figure 1 of the BORG paper, counted exactly.
+//! What a workload is like: Table 1 and Figure 1 of the BORG paper, and what people ask for besides.
 //!
 //! Definitions, which hold throughout: a *request* is a record that covers bytes; flushes are counted
 //! apart. A *page* is 4 KiB, and counts whole when it is touched; an *access* is one request touching
 //! one page. Discards are requests, and take part in sequences; they move no data, so that they touch
-//! no page. A write of zeroes is a write. GiB are 2^30 bytes.
+//! no page. A write of zeroes is a write. GiB are 2^30 bytes. Volumes keep their own pages; where there
+//! is one picture for all of them, they are laid end to end.
 //!
-//! Invariant: the same records give the same figures, bit for bit: sums are integers, and what comes
-//! out of a hash map is sorted. Memory grows with the pages touched, not with the requests, but for
-//! one pair of sectors a request (16 bytes).
+//! Invariants: the same records give the same figures, bit for bit: sums are integers, and what comes
+//! out of a hash map is sorted. Memory is bounded by [`StatsOptions::memory`]; below it all is exact,
+//! above it what concerns single pages and pairs of requests is a sample, whose error is told.
 //!
 //! Nothing can fail. No records give zeroes, not NaN.
 
+mod analysis;
+mod arrivals;
+mod buckets;
+mod depth;
 mod heat_map;
 mod pages;
 mod processes;
+mod reuse;
+mod sample;
 mod sequence;
 mod sizes;
+mod slices;
+mod stack;
+mod survey;
+mod volume_use;
 mod working_sets;
 
-use seekless_core::{Names, Op, Record};
+use seekless_core::{Op, Record};
 use serde::Serialize;
 
+pub use analysis::{Analysis, characterise};
+pub use arrivals::{Arrivals, IdlePeriods};
+pub use buckets::{Buckets, Doubling};
+pub use depth::{DepthShare, Latencies, QueueDepth};
 pub use heat_map::{HEAT_LEVELS, HeatMap};
 pub use pages::RankPoint;
 pub use processes::{ProcessUse, family};
+pub use reuse::{MissPoint, MissRatio, MissRatioCurve};
+pub use sample::Sampling;
+pub use sequence::{PairRepeats, RunLength};
 pub use sizes::SizeBucket;
-pub use working_sets::WorkingSet;
+pub use slices::Slice;
+pub use survey::Survey;
+pub use volume_use::VolumeUse;
+pub use working_sets::{Intervals, MAX_INTERVALS, WorkingSet};
 
-use pages::PageCounts;
-use sequence::Sequences;
-
-/// What can be chosen about the pictures.
+/// What can be chosen about the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatsOptions {
     /// The device's size; `None` takes the end of the last access.
@@ -39,13 +57,21 @@ pub struct StatsOptions {
     pub heat_columns: u32,
     /// Rows of the heat map.
     pub heat_rows: u32,
-    /// Into how many intervals the trace is cut for its working sets; the paper has seven days.
-    pub intervals: u32,
+    /// How the trace is cut for its working sets; the paper has seven days.
+    pub intervals: Intervals,
+    /// How many bytes may be used: above it, pages and pairs are sampled. Less than 1 MiB counts as that.
+    pub memory: u64,
 }
 
 impl Default for StatsOptions {
     fn default() -> Self {
-        StatsOptions { device_sectors: None, heat_columns: 64, heat_rows: 32, intervals: 7 }
+        StatsOptions {
+            device_sectors: None,
+            heat_columns: 64,
+            heat_rows: 32,
+            intervals: Intervals::Count(7),
+            memory: 1 << 30,
+        }
     }
 }
 
@@ -102,6 +128,32 @@ pub struct Stats {
     pub top_processes: Vec<ProcessUse>,
     /// How large requests are.
     pub request_sizes: Vec<SizeBucket>,
+    /// How often non-sequential pairs occur.
+    pub pair_repeats: Vec<PairRepeats>,
+    /// How many requests follow each other without a gap.
+    pub sequential_runs: Vec<RunLength>,
+    /// When requests come.
+    pub arrivals: Arrivals,
+    /// When nobody asks for anything.
+    pub idle_periods: Vec<IdlePeriods>,
+    /// How long requests took, where the trace tells.
+    pub latencies: Option<Latencies>,
+    /// How many were under way, where the trace tells.
+    pub queue_depth: Option<QueueDepth>,
+    /// How many different pages were accessed since a page was; `up_to` in pages.
+    pub reuse_distances: Vec<Doubling>,
+    /// What an LRU cache would miss, by its size.
+    pub miss_ratio_curve: MissRatioCurve,
+    /// How long between two writes of a page; `up_to` in seconds.
+    pub overwrite_intervals: Vec<Doubling>,
+    /// The mix and the footprint over time.
+    pub over_time: Vec<Slice>,
+    /// What each volume saw.
+    pub volumes: Vec<VolumeUse>,
+    /// How exact what concerns pages is.
+    pub page_sampling: Sampling,
+    /// How exact partial determinism is.
+    pub pair_sampling: Sampling,
 }
 
 /// Whether a request moves data, and so touches pages.
@@ -120,57 +172,6 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
-}
-
-/// Characterises `records`, which stand in the order of their times; `names` are theirs.
-pub fn characterise(records: &[Record], names: &Names, options: &StatsOptions) -> Stats {
-    let mut stats = Stats::default();
-    let mut pages = PageCounts::default();
-    let mut sequences = Sequences::default();
-    let (mut read_bytes, mut written_bytes) = (0, 0);
-    for record in records {
-        if !is_request(record) {
-            stats.flushes += 1;
-            continue;
-        }
-        stats.requests += 1;
-        match record.op {
-            Op::Read => {
-                stats.reads += 1;
-                read_bytes += record.extent.bytes();
-            }
-            Op::Write | Op::WriteZeroes => {
-                stats.writes += 1;
-                written_bytes += record.extent.bytes();
-            }
-            Op::Discard => stats.discards += 1,
-            Op::Flush => {}
-        }
-        pages.count(record);
-        sequences.follow(record);
-    }
-    (stats.read_gib_total, stats.write_gib_total) = (gib(read_bytes), gib(written_bytes));
-    stats.seconds = seconds(records);
-    stats.processes = sequences.processes();
-    stats.nonsequential_pct = sequences.nonsequential_pct();
-    (stats.partial_determinism_pct, stats.partial_determinism_per_process_pct) =
-        sequences.partial_determinism_pct();
-    pages.summarise(&mut stats);
-    let end = records.iter().map(|record| record.extent.end().0).max().unwrap_or(0);
-    let device_sectors = options.device_sectors.unwrap_or(0).max(end);
-    stats.heat_map = HeatMap::of(pages.accesses(), device_sectors, options.heat_columns, options.heat_rows);
-    // The largest table of all; the working sets build their own.
-    drop(pages);
-    stats.working_sets = working_sets::working_sets(records, options.intervals);
-    stats.top_processes = processes::top_processes(records, names);
-    stats.request_sizes = sizes::request_sizes(records);
-    stats
-}
-
-fn seconds(records: &[Record]) -> f64 {
-    let mut requests = records.iter().filter(|record| is_request(record));
-    let Some(first) = requests.next() else { return 0.0 };
-    requests.next_back().map_or(0.0, |last| last.time.since(first.time).seconds())
 }
 
 #[cfg(test)]

@@ -1,12 +1,17 @@
-//! How often each page is read and written: working-set sizes, popularity, rank and frequency.
+//! What is known of each page: how often it is read and written, how long ago, in which working sets.
+//! One table for all of it, since finding the page is what costs.
 //!
-//! Invariant: a page is in the table once it is touched, so that no count pair is (0, 0).
+//! Invariants: a page is in the table once it is touched; `position` is its place in the stack. Above the
+//! memory that it may take, the table is a sample (see [`Sample`]).
 
-use rustc_hash::FxHashMap;
-use seekless_core::{Op, PAGE_BYTES, Record};
+use seekless_core::{Nanos, PAGE_BYTES};
 use serde::Serialize;
 
-use super::{Stats, gib, moves_data, percent};
+use super::buckets::Buckets;
+use super::reuse::{MissRatioCurve, Reuse};
+use super::sample::{Sample, mix};
+use super::stack::Stack;
+use super::{Stats, gib, percent};
 
 /// A point of a rank-frequency curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -14,57 +19,123 @@ pub struct RankPoint {
     /// The page's rank: 1 is the most accessed.
     pub rank: u64,
     /// How often the page of that rank is accessed.
-    pub accesses: u64,
+    accesses: u64,
 }
 
 /// At most so many points of a curve: more than a picture has pixels to tell apart.
 const RANK_POINTS: u32 = 200;
 
+/// What is known of a page.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+pub(super) struct Page {
     reads: u32,
     writes: u32,
+    /// Accesses in this interval.
+    pub here: u32,
+    /// Where it stands in the stack.
+    position: u32,
+    /// When it was written last, if it was.
+    written: Nanos,
+    /// In which of the earlier working sets it is (see `working_sets`).
+    pub sets: u8,
 }
 
-/// How often each page is accessed.
-#[derive(Default)]
-pub struct PageCounts {
-    pages: FxHashMap<u64, Counts>,
+impl Page {
+    fn accesses(&self) -> u64 {
+        u64::from(self.reads) + u64::from(self.writes)
+    }
 }
 
-impl PageCounts {
-    /// Counts a request at each page it touches.
-    pub fn count(&mut self, record: &Record) {
-        if !moves_data(record) {
+/// All pages.
+pub(super) struct Pages {
+    pub sample: Sample<Page>,
+    stack: Stack,
+    reuse: Reuse,
+    /// Between two writes of a page, in nanoseconds.
+    overwrites: Buckets,
+    /// Accesses of all pages, kept or not.
+    accesses: u64,
+}
+
+impl Pages {
+    /// None yet, in so much memory.
+    pub fn new(memory: u64) -> Pages {
+        // Eight positions a page, a bit each and a Fenwick node for 64: less than two bytes.
+        let sample = Sample::new(memory / 20 * 19);
+        let (stack, reuse) = (Stack::default(), Reuse::default());
+        Pages { sample, stack, reuse, overwrites: Buckets::new(4), accesses: 0 }
+    }
+
+    /// A page is read or written.
+    pub fn access(&mut self, number: u64, write: bool, now: Nanos) {
+        self.accesses += 1;
+        let hash = mix(number);
+        if !self.sample.keeps(hash) {
             return;
         }
-        for page in record.extent.pages() {
-            let counts = self.pages.entry(page).or_default();
-            let one = if record.op == Op::Read { &mut counts.reads } else { &mut counts.writes };
-            *one = one.saturating_add(1);
+        if self.stack.is_full() {
+            self.stack.renumber(self.sample.table.values_mut().map(|page| &mut page.position));
+        }
+        if self.sample.is_full() && !self.sample.table.contains_key(&number) {
+            let stack = &mut self.stack;
+            self.sample.halve(|page| {
+                stack.remove(page.position);
+            });
+            if !self.sample.keeps(hash) {
+                return;
+            }
+        }
+        let (halvings, known) = (self.sample.halvings(), self.sample.table.len());
+        let page = self.sample.table.entry(number).or_default();
+        if page.accesses() == 0 {
+            debug_assert!(known < u32::MAX as usize);
+            self.reuse.first(hash, halvings);
+        } else {
+            self.reuse.again(hash, halvings, self.stack.remove(page.position));
+        }
+        page.position = self.stack.push();
+        page.here = page.here.saturating_add(1);
+        if write {
+            if page.writes > 0 {
+                self.overwrites.add(now.since(page.written).0, 1 << halvings);
+            }
+            page.writes = page.writes.saturating_add(1);
+            page.written = now;
+        } else {
+            page.reads = page.reads.saturating_add(1);
         }
     }
 
-    /// Each page and how often it is accessed, in no particular order.
-    pub fn accesses(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.pages.iter().map(|(&page, counts)| (page, u64::from(counts.reads) + u64::from(counts.writes)))
+    /// How many different pages there are so far.
+    pub fn distinct(&self) -> u64 {
+        self.sample.scaled(self.sample.table.len() as u64)
+    }
+
+    /// What an LRU cache would miss.
+    pub fn curve(&self) -> MissRatioCurve {
+        self.reuse.curve(self.accesses, self.sample.halvings() == 0)
     }
 
     /// Fills in what pages tell.
     pub fn summarise(&self, stats: &mut Stats) {
-        let all = sorted(self.accesses().map(|(_, accesses)| accesses));
-        let read = sorted(self.pages.values().map(|counts| u64::from(counts.reads)));
-        let written = sorted(self.pages.values().map(|counts| u64::from(counts.writes)));
-        let size_gib = |pages: &[u64]| gib(pages.len() as u64 * PAGE_BYTES);
-        stats.accessed_pages = all.len() as u64;
+        let pages = self.sample.table.values();
+        let all = sorted(pages.clone().map(Page::accesses));
+        let read = sorted(pages.clone().map(|page| u64::from(page.reads)));
+        let written = sorted(pages.map(|page| u64::from(page.writes)));
+        let size_gib = |pages: &[u64]| gib(self.sample.scaled(pages.len() as u64).saturating_mul(PAGE_BYTES));
+        stats.accessed_pages = self.sample.scaled(all.len() as u64);
         stats.total_gib_unique = size_gib(&all);
         stats.read_gib_unique = size_gib(&read);
         stats.write_gib_unique = size_gib(&written);
         stats.top20_share_pct = top20_share_pct(&all);
         stats.top20_read_share_pct = top20_share_pct(&read);
         stats.top20_write_share_pct = top20_share_pct(&written);
-        stats.read_rank_frequency = rank_frequency(&read);
-        stats.write_rank_frequency = rank_frequency(&written);
+        stats.read_rank_frequency = rank_frequency(&read, self.sample.halvings());
+        stats.write_rank_frequency = rank_frequency(&written, self.sample.halvings());
+        stats.page_sampling = self.sample.sampling();
+        stats.reuse_distances = self.reuse.distances();
+        stats.miss_ratio_curve = self.curve();
+        stats.overwrite_intervals = self.overwrites.doublings(1e9);
     }
 }
 
@@ -87,12 +158,13 @@ fn top20_share_pct(counts: &[u64]) -> f64 {
 }
 
 /// The curve of `counts`, the highest first, at ranks that are evenly spaced on a log scale.
-fn rank_frequency(counts: &[u64]) -> Vec<RankPoint> {
+fn rank_frequency(counts: &[u64], halvings: u32) -> Vec<RankPoint> {
     let last = counts.len() as f64;
     let mut points: Vec<RankPoint> = Vec::new();
     for step in 0..RANK_POINTS {
         let rank = last.powf(f64::from(step) / f64::from(RANK_POINTS - 1)).round() as u64;
         let Some(&accesses) = counts.get((rank as usize).wrapping_sub(1)) else { continue };
+        let rank = rank << halvings;
         if points.last().is_none_or(|point| point.rank < rank) {
             points.push(RankPoint { rank, accesses });
         }

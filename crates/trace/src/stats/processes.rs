@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use seekless_core::{Names, Op, Record};
+use seekless_core::{NameId, Names, Op, Record};
 use serde::Serialize;
 
-use super::{gib, is_request, percent};
+use super::{gib, percent};
 
 /// So many names are told.
 const TOP: usize = 20;
@@ -39,45 +39,78 @@ pub fn family(name: &str) -> &str {
     }
 }
 
-#[derive(Default)]
-struct Sums {
-    requests: u64,
-    reads: u64,
-    writes: u64,
-    read_bytes: u64,
-    written_bytes: u64,
+/// What somebody did: a process, or all clients of a volume.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sums {
+    pub requests: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
 }
 
-/// The names with the most requests, the most first; equals by name.
-pub fn top_processes(records: &[Record], names: &Names) -> Vec<ProcessUse> {
-    let mut by_name: BTreeMap<&str, Sums> = BTreeMap::new();
-    for record in records.iter().filter(|record| is_request(record)) {
-        let sums = by_name.entry(family(names.get(record.origin.name))).or_default();
-        sums.requests += 1;
+impl Sums {
+    /// One more request.
+    pub fn add(&mut self, record: &Record) {
+        self.requests += 1;
         match record.op {
             Op::Read => {
-                sums.reads += 1;
-                sums.read_bytes += record.extent.bytes();
+                self.reads += 1;
+                self.read_bytes += record.extent.bytes();
             }
             Op::Write | Op::WriteZeroes => {
-                sums.writes += 1;
-                sums.written_bytes += record.extent.bytes();
+                self.writes += 1;
+                self.written_bytes += record.extent.bytes();
             }
             Op::Discard | Op::Flush => {}
         }
     }
-    let all = by_name.values().map(|sums| sums.requests).sum();
-    let mut uses: Vec<(&str, Sums)> = by_name.into_iter().collect();
-    uses.sort_by_key(|(name, sums)| (Reverse(sums.requests), *name));
-    uses.truncate(TOP);
-    let told = |(name, sums): (&str, Sums)| ProcessUse {
-        name: name.to_owned(),
-        requests: sums.requests,
-        reads: sums.reads,
-        writes: sums.writes,
-        read_gib: gib(sums.read_bytes),
-        write_gib: gib(sums.written_bytes),
-        share_pct: percent(sums.requests, all),
-    };
-    uses.into_iter().map(told).collect()
+
+    fn and(self, other: &Sums) -> Sums {
+        Sums {
+            requests: self.requests + other.requests,
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            read_bytes: self.read_bytes + other.read_bytes,
+            written_bytes: self.written_bytes + other.written_bytes,
+        }
+    }
+}
+
+/// Counts requests by the names of their processes.
+#[derive(Default)]
+pub(super) struct Processes(Vec<Sums>);
+
+impl Processes {
+    /// The next request.
+    pub fn follow(&mut self, record: &Record) {
+        let name = record.origin.name.0 as usize;
+        if self.0.len() <= name {
+            self.0.resize(name + 1, Sums::default());
+        }
+        self.0[name].add(record);
+    }
+
+    /// The names with the most requests, the most first; equals by name.
+    pub fn top(&self, names: &Names) -> Vec<ProcessUse> {
+        let mut by_name: BTreeMap<&str, Sums> = BTreeMap::new();
+        for (number, sums) in (0..).zip(&self.0).filter(|(_, sums)| sums.requests > 0) {
+            let all = by_name.entry(family(names.get(NameId(number)))).or_default();
+            *all = all.and(sums);
+        }
+        let all = by_name.values().map(|sums| sums.requests).sum();
+        let mut uses: Vec<(&str, Sums)> = by_name.into_iter().collect();
+        uses.sort_by_key(|(name, sums)| (Reverse(sums.requests), *name));
+        uses.truncate(TOP);
+        let told = |(name, sums): (&str, Sums)| ProcessUse {
+            name: name.to_owned(),
+            requests: sums.requests,
+            reads: sums.reads,
+            writes: sums.writes,
+            read_gib: gib(sums.read_bytes),
+            write_gib: gib(sums.written_bytes),
+            share_pct: percent(sums.requests, all),
+        };
+        uses.into_iter().map(told).collect()
+    }
 }

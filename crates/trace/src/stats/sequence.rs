@@ -6,57 +6,180 @@
 //! turns, and what several do alike is not one process's doing: hence both measures, by time over all
 //! processes, and with the predecessor of the same process. The pairs themselves count across
 //! processes: a program that is started again is another process.
+//!
+//! A pair is kept as a hash of 64 bits: of a hundred million pairs, two different ones are taken for one
+//! in 3 of 10,000 traces. Above the memory that they may take, pairs are sampled by that hash (see `sample`).
 
 use rustc_hash::FxHashMap;
-use seekless_core::{Extent, ProcessId, Record};
+use seekless_core::ProcessId;
+use serde::Serialize;
 
-use super::percent;
+use super::buckets::Powers;
+use super::sample::{Sampling, mix};
+use super::{Stats, percent};
 
-type Pair = (u64, u64);
+/// More processes than that are not told apart: a bound for hostile input.
+const MAX_PROCESSES: usize = 1 << 20;
+
+/// Non-sequential pairs by how often they occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PairRepeats {
+    /// Pairs that occur this often at most, and more often than the line before says.
+    pub up_to_times: u64,
+    /// Different pairs.
+    pub pairs: u64,
+    /// Their occurrences.
+    pub occurrences: u64,
+}
+
+/// Runs of requests each of which starts where the one before ended, by their length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RunLength {
+    /// Runs of this many requests at most, and more than the line before says.
+    pub up_to_requests: u64,
+    /// How many runs.
+    pub runs: u64,
+    /// Their requests.
+    pub requests: u64,
+}
+
+/// First sector and end of a request, in the row of all volumes.
+pub(super) type Span = (u64, u64);
 
 /// Follows the requests of a trace.
-#[derive(Default)]
-pub struct Sequences {
-    previous: Option<Extent>,
-    previous_of: FxHashMap<ProcessId, Extent>,
+pub(super) struct Sequences {
+    previous: Option<Span>,
+    previous_of: FxHashMap<ProcessId, Span>,
     requests: u64,
-    pairs: Vec<Pair>,
-    pairs_per_process: Vec<Pair>,
+    nonsequential: u64,
+    /// Requests of the run that goes on.
+    run: u64,
+    runs: Powers,
+    pairs: Pairs,
+    pairs_per_process: Pairs,
 }
 
 impl Sequences {
+    /// Nothing yet, in so much memory.
+    pub fn new(memory: u64) -> Sequences {
+        Sequences {
+            previous: None,
+            previous_of: FxHashMap::default(),
+            requests: 0,
+            nonsequential: 0,
+            run: 0,
+            runs: Powers::default(),
+            pairs: Pairs::new(memory / 2),
+            pairs_per_process: Pairs::new(memory / 2),
+        }
+    }
+
     /// The next request.
-    pub fn follow(&mut self, record: &Record) {
+    pub fn follow(&mut self, process: ProcessId, here: Span) {
         self.requests += 1;
-        let here = record.extent;
-        let before = self.previous.replace(here);
-        self.pairs.extend(nonsequential(before, here));
-        let before = self.previous_of.insert(record.origin.process, here);
-        self.pairs_per_process.extend(nonsequential(before, here));
+        let pair = nonsequential(self.previous.replace(here), here);
+        if let Some(pair) = pair {
+            self.nonsequential += 1;
+            self.pairs.count(pair);
+        }
+        if pair.is_some() && self.run > 0 {
+            self.runs.add(self.run);
+            self.run = 0;
+        }
+        self.run += 1;
+        let before = if self.previous_of.len() < MAX_PROCESSES {
+            self.previous_of.insert(process, here)
+        } else {
+            self.previous_of.get_mut(&process).map(|before| std::mem::replace(before, here))
+        };
+        if let Some(pair) = nonsequential(before, here) {
+            self.pairs_per_process.count(pair);
+        }
     }
 
-    /// How many processes there are.
-    pub fn processes(&self) -> u64 {
-        self.previous_of.len() as u64
+    /// Fills in what pairs tell.
+    pub fn summarise(mut self, stats: &mut Stats) {
+        stats.processes = self.previous_of.len() as u64;
+        stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
+        let (all, each) = (self.pairs.powers(), self.pairs_per_process.powers());
+        stats.partial_determinism_pct = repeated_pct(&all);
+        stats.partial_determinism_per_process_pct = repeated_pct(&each);
+        let halvings = self.pairs.halvings;
+        let told = |(up_to_times, pairs, occurrences)| PairRepeats {
+            up_to_times,
+            pairs: pairs << halvings,
+            occurrences: occurrences << halvings,
+        };
+        stats.pair_repeats = all.iter().map(told).collect();
+        let (all, each) = (self.pairs.sampling(), self.pairs_per_process.sampling());
+        stats.pair_sampling = if all.kept < each.kept { all } else { each };
+        stats.sequential_runs = self.run_lengths();
     }
 
-    /// Of all pairs, the non-sequential ones.
-    pub fn nonsequential_pct(&self) -> f64 {
-        percent(self.pairs.len() as u64, self.requests.saturating_sub(1))
-    }
-
-    /// Of the non-sequential pairs, those that are repeated: over all processes, and per process.
-    pub fn partial_determinism_pct(self) -> (f64, f64) {
-        (repeated_pct(self.pairs), repeated_pct(self.pairs_per_process))
+    /// How long runs are.
+    fn run_lengths(&mut self) -> Vec<RunLength> {
+        if self.run > 0 {
+            self.runs.add(self.run);
+            self.run = 0;
+        }
+        let told = |(up_to_requests, runs, requests)| RunLength { up_to_requests, runs, requests };
+        self.runs.iter().map(told).collect()
     }
 }
 
-fn nonsequential(before: Option<Extent>, here: Extent) -> Option<Pair> {
-    before.filter(|before| before.end() != here.start).map(|before| (before.start.0, here.start.0))
+fn nonsequential(before: Option<Span>, here: Span) -> Option<u64> {
+    before.filter(|before| before.1 != here.0).map(|before| mix(mix(before.0).wrapping_add(here.0)))
 }
 
-fn repeated_pct(mut pairs: Vec<Pair>) -> f64 {
-    pairs.sort_unstable();
-    let repeated: usize = pairs.chunk_by(|a, b| a == b).map(<[Pair]>::len).filter(|&times| times > 1).sum();
-    percent(repeated as u64, pairs.len() as u64)
+/// Every occurrence of every pair that is kept: sorting them at the end is many times quicker than finding
+/// each in a table, and eight bytes hold one.
+struct Pairs {
+    hashes: Vec<u64>,
+    most: usize,
+    halvings: u32,
+}
+
+impl Pairs {
+    fn new(memory: u64) -> Pairs {
+        // While it grows, the old one is there too.
+        let most = (memory / 8 * 2 / 3).max(16).checked_ilog2().map_or(16, |power| 1 << power);
+        Pairs { hashes: Vec::new(), most, halvings: 0 }
+    }
+
+    fn count(&mut self, pair: u64) {
+        if pair > u64::MAX >> self.halvings {
+            return;
+        }
+        while self.hashes.len() >= self.most && self.halvings < 63 {
+            self.halvings += 1;
+            let limit = u64::MAX >> self.halvings;
+            self.hashes.retain(|&pair| pair <= limit);
+        }
+        // Where halving does not help, one pair fills it all: more of it says nothing new.
+        if self.hashes.len() < self.most && pair <= u64::MAX >> self.halvings {
+            self.hashes.push(pair);
+        }
+    }
+
+    /// How often the pairs occur that occur up to 1, 2, 4, 8 times and so on.
+    fn powers(&mut self) -> Powers {
+        self.hashes.sort_unstable();
+        let mut powers = Powers::default();
+        for pair in self.hashes.chunk_by(|a, b| a == b) {
+            powers.add(pair.len() as u64);
+        }
+        powers
+    }
+
+    fn sampling(&self) -> Sampling {
+        Sampling::of(self.halvings, self.hashes.len() as u64)
+    }
+}
+
+/// Of all occurrences, those of pairs that occur more than once.
+fn repeated_pct(powers: &Powers) -> f64 {
+    let all = powers.iter().map(|(_, _, occurrences)| occurrences).sum();
+    let repeated =
+        powers.iter().filter(|&(times, _, _)| times > 1).map(|(_, _, occurrences)| occurrences).sum();
+    percent(repeated, all)
 }

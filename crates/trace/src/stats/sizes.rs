@@ -1,7 +1,5 @@
 //! How large requests are.
 
-use std::collections::BTreeMap;
-
 use seekless_core::{Op, Record};
 use serde::Serialize;
 
@@ -19,15 +17,28 @@ pub struct SizeBucket {
     pub writes: u64,
 }
 
-/// The size classes that occur, the smallest first.
-pub fn request_sizes(records: &[Record]) -> Vec<SizeBucket> {
-    let mut buckets: BTreeMap<u64, SizeBucket> = BTreeMap::new();
-    let requests = records.iter().filter(|record| record.extent.sectors > 0 && moves_data(record));
-    for record in requests {
-        let up_to_kib = record.extent.sectors.div_ceil(2).next_power_of_two();
-        let bucket = buckets.entry(up_to_kib).or_insert(SizeBucket { up_to_kib, reads: 0, writes: 0 });
-        let one = if record.op == Op::Read { &mut bucket.reads } else { &mut bucket.writes };
-        *one += 1;
+/// Counts requests by size.
+pub(super) struct Sizes([(u64, u64); 64]);
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes([(0, 0); 64])
     }
-    buckets.into_values().collect()
+}
+
+impl Sizes {
+    /// The next request.
+    pub fn follow(&mut self, record: &Record) {
+        if moves_data(record) {
+            let class = record.extent.sectors.div_ceil(2).next_power_of_two().ilog2() as usize;
+            let (reads, writes) = &mut self.0[class];
+            *(if record.op == Op::Read { reads } else { writes }) += 1;
+        }
+    }
+
+    /// The classes that occur, the smallest first.
+    pub fn buckets(&self) -> Vec<SizeBucket> {
+        let used = self.0.iter().enumerate().filter(|(_, counts)| **counts != (0, 0));
+        used.map(|(class, &(reads, writes))| SizeBucket { up_to_kib: 1 << class, reads, writes }).collect()
+    }
 }

@@ -1,22 +1,25 @@
 //! How the working set changes: Figure 1 of the BORG paper, bottom row.
 //!
-//! The trace is cut into intervals of equally many requests, not of equal time: recordings are
+//! The trace is cut into intervals of equally many requests, unless a length is asked for: recordings are
 //! compressed in time, and a pause would make an interval without requests. The *top* of an interval
 //! is the fifth of its pages that is accessed most in it (among equals, those at lower addresses).
 //! An overlap is the share of an interval's pages that an earlier interval accessed too.
 
-use rustc_hash::FxHashMap;
-use seekless_core::Record;
+use std::cmp::Reverse;
+
+use seekless_core::Nanos;
 use serde::Serialize;
 
-use super::pages::top20;
-use super::{is_request, moves_data, percent};
+use super::pages::{Pages, top20};
+use super::percent;
 
 /// One interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkingSet {
     /// The number of its first request, from zero.
     pub first_request: u64,
+    /// When it begins, in seconds from the start of the trace.
+    pub from_s: f64,
     /// Its requests.
     pub requests: u64,
     /// Different pages accessed in it.
@@ -33,65 +36,117 @@ pub struct WorkingSet {
     pub top20_overlap_previous_pct: f64,
 }
 
-/// Pages in ascending order.
-#[derive(Clone, Default)]
-struct Sets {
-    all: Vec<u64>,
-    top: Vec<u64>,
+/// In which sets a page is: bits of `Page::sets`.
+const FIRST: u8 = 1;
+const FIRST_TOP: u8 = 2;
+const PREVIOUS: u8 = 4;
+const PREVIOUS_TOP: u8 = 8;
+/// More intervals are not told: each costs a walk over all pages.
+pub const MAX_INTERVALS: u32 = 1_000;
+
+/// How a trace is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intervals {
+    /// Into so many, of equally many requests.
+    Count(u32),
+    /// Into intervals of this time, those without requests left out.
+    Every(Nanos),
 }
 
-/// The working sets of `intervals` intervals; fewer if there are fewer requests.
-pub fn working_sets(records: &[Record], intervals: u32) -> Vec<WorkingSet> {
-    let requests: Vec<&Record> = records.iter().filter(|record| is_request(record)).collect();
-    let intervals = requests.len().min(intervals as usize);
-    let mut first: Option<Sets> = None;
-    let mut previous: Option<Sets> = None;
-    let mut sets = Vec::with_capacity(intervals);
-    for interval in 0..intervals {
-        let bound = |number: usize| requests.len() * number / intervals;
-        let range = bound(interval)..bound(interval + 1);
-        let here = pages_of(&requests[range.clone()]);
-        let (day_one, before) = (first.as_ref().unwrap_or(&here), previous.as_ref().unwrap_or(&here));
-        sets.push(WorkingSet {
-            first_request: range.start as u64,
-            requests: range.len() as u64,
-            pages: here.all.len() as u64,
-            overlap_first_pct: overlap_pct(&here.all, &day_one.all),
-            overlap_previous_pct: overlap_pct(&here.all, &before.all),
-            top20_pages: here.top.len() as u64,
-            top20_overlap_first_pct: overlap_pct(&here.top, &day_one.top),
-            top20_overlap_previous_pct: overlap_pct(&here.top, &before.top),
-        });
-        first.get_or_insert_with(|| here.clone());
-        previous = Some(here);
+/// Follows the requests of a trace.
+pub(super) struct WorkingSets {
+    intervals: Intervals,
+    /// Of the trace.
+    requests: u64,
+    done: Vec<WorkingSet>,
+    /// The request that comes next.
+    next: u64,
+    /// The first request of the interval that goes on, and when it began.
+    first: u64,
+    from: Nanos,
+}
+
+impl WorkingSets {
+    /// Of a trace of so many requests.
+    pub fn new(intervals: Intervals, requests: u64) -> WorkingSets {
+        WorkingSets { intervals, requests, done: Vec::new(), next: 0, first: 0, from: Nanos::ZERO }
     }
-    sets
-}
 
-fn pages_of(requests: &[&Record]) -> Sets {
-    let mut counts: FxHashMap<u64, u64> = FxHashMap::default();
-    for request in requests.iter().filter(|request| moves_data(request)) {
-        for page in request.extent.pages() {
-            *counts.entry(page).or_default() += 1;
+    /// The next request comes now: whether it begins an interval.
+    pub fn begins(&self, now: Nanos) -> bool {
+        if self.next == 0 || self.done.len() as u32 >= MAX_INTERVALS {
+            return false;
+        }
+        match self.intervals {
+            Intervals::Count(count) => {
+                let count = self.requests.min(u64::from(count.min(MAX_INTERVALS)));
+                let ended = self.done.len() as u64 + 1;
+                let bound =
+                    |number| u128::from(self.requests) * u128::from(number) / u128::from(count.max(1));
+                count > 0 && u128::from(self.next) == bound(ended)
+            }
+            Intervals::Every(length) => now.0 / length.0.max(1) != self.from.0 / length.0.max(1),
         }
     }
-    let mut counts: Vec<(u64, u64)> = counts.into_iter().collect();
-    counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-    let ascending = |counts: &[(u64, u64)]| {
-        let mut pages: Vec<u64> = counts.iter().map(|&(page, _)| page).collect();
-        pages.sort_unstable();
-        pages
-    };
-    Sets { all: ascending(&counts), top: ascending(&counts[..top20(counts.len())]) }
-}
 
-/// Of `here`, what is in `there` too; both ascend.
-fn overlap_pct(here: &[u64], there: &[u64]) -> f64 {
-    let mut others = there.iter().peekable();
-    let mut common = 0;
-    for page in here {
-        while others.next_if(|other| *other < page).is_some() {}
-        common += u64::from(others.peek() == Some(&page));
+    /// Counts a request.
+    pub fn follow(&mut self, now: Nanos) {
+        if self.next == self.first {
+            self.from = now;
+        }
+        self.next += 1;
     }
-    percent(common, here.len() as u64)
+
+    /// Ends the interval that goes on.
+    pub fn end(&mut self, pages: &mut Pages) {
+        if self.intervals == Intervals::Count(0) || self.next == self.first {
+            return;
+        }
+        let table = &mut pages.sample.table;
+        let here = table.iter().filter(|(_, page)| page.here > 0);
+        let mut order: Vec<(Reverse<u32>, u64)> =
+            here.map(|(&number, page)| (Reverse(page.here), number)).collect();
+        let top = top20(order.len());
+        let least = (top > 0).then(|| *order.select_nth_unstable(top - 1).1);
+        let in_top = |page: u32, number: u64| least.is_some_and(|least| (Reverse(page), number) <= least);
+        // How many pages of this interval, and of its top, are in which sets of before.
+        let (mut shared, mut shared_top) = ([0_u64; 16], [0_u64; 16]);
+        let first = self.done.is_empty();
+        for (&number, page) in table.iter_mut() {
+            let sets = page.sets;
+            page.sets &= FIRST | FIRST_TOP;
+            if page.here == 0 {
+                continue;
+            }
+            shared[usize::from(sets)] += 1;
+            page.sets |= PREVIOUS | if first { FIRST } else { 0 };
+            if in_top(page.here, number) {
+                shared_top[usize::from(sets)] += 1;
+                page.sets |= PREVIOUS_TOP | if first { FIRST_TOP } else { 0 };
+            }
+            page.here = 0;
+        }
+        let with = |counts: &[u64; 16], set: u8| -> u64 {
+            counts.iter().zip(0_u8..).filter(|(_, sets)| sets & set != 0).map(|(count, _)| count).sum()
+        };
+        let (all, top) = (order.len() as u64, top as u64);
+        let overlap = |common, of| if first { percent(of, of) } else { percent(common, of) };
+        self.done.push(WorkingSet {
+            first_request: self.first,
+            from_s: self.from.seconds(),
+            requests: self.next - self.first,
+            pages: pages.sample.scaled(all),
+            overlap_first_pct: overlap(with(&shared, FIRST), all),
+            overlap_previous_pct: overlap(with(&shared, PREVIOUS), all),
+            top20_pages: pages.sample.scaled(top),
+            top20_overlap_first_pct: overlap(with(&shared_top, FIRST_TOP), top),
+            top20_overlap_previous_pct: overlap(with(&shared_top, PREVIOUS_TOP), top),
+        });
+        self.first = self.next;
+    }
+
+    /// All intervals.
+    pub fn finish(self) -> Vec<WorkingSet> {
+        self.done
+    }
 }

@@ -1,0 +1,162 @@
+//! When requests come: how long between two of them, how evenly, and when nobody asks for anything.
+//!
+//! Definitions: *burstiness* is the variance of requests per second over their mean (the index of
+//! dispersion: 1 if they come at random, more if in bursts), over whole seconds of the trace, empty ones
+//! included. The device is *idle* from the answer of the last request under way to the next arrival; a
+//! request whose latency nobody knows counts as answered at once.
+
+use seekless_core::{Nanos, Record};
+use serde::Serialize;
+
+use super::buckets::{Buckets, Doubling};
+
+/// A second.
+const SECOND: u64 = 1_000_000_000;
+/// The shortest idle periods that are told, each class ten times the one before but for minutes.
+const IDLE_FROM_MS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000];
+
+/// Times between arrivals, and how evenly requests come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Arrivals {
+    /// Between two requests, on average, in microseconds.
+    pub mean_us: f64,
+    /// Half of the times are at most this.
+    pub median_us: f64,
+    /// Nine of ten are.
+    pub p90_us: f64,
+    /// 99 of 100 are.
+    pub p99_us: f64,
+    /// Their standard deviation over their mean: 1 if requests come at random.
+    pub variation: f64,
+    /// Requests in the busiest second.
+    pub peak_per_s: u64,
+    /// Requests a second on average.
+    pub mean_per_s: f64,
+    /// Variance over mean of requests per second: 1 if they come at random.
+    pub burstiness: f64,
+    /// How many times are how long; `up_to` in microseconds.
+    pub histogram: Vec<Doubling>,
+}
+
+/// Idle periods of a length or longer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IdlePeriods {
+    /// The length, in milliseconds.
+    pub at_least_ms: u64,
+    /// How many there are.
+    pub periods: u64,
+    /// Their time in all, in seconds.
+    pub seconds: f64,
+    /// Of the time of the trace, in per cent.
+    pub share_pct: f64,
+}
+
+/// Follows the arrivals of a trace.
+pub(super) struct Clock {
+    latest: Option<Nanos>,
+    gaps: Buckets,
+    sum: u128,
+    squares: f64,
+    /// The second that goes on, and its requests so far.
+    second: u64,
+    in_second: u64,
+    peak: u64,
+    squares_per_s: u128,
+    requests: u64,
+    /// When everything that was asked for will have been answered.
+    busy_until: Nanos,
+    idle: [(u64, u64); IDLE_FROM_MS.len()],
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock {
+            latest: None,
+            gaps: Buckets::new(4),
+            sum: 0,
+            squares: 0.0,
+            second: 0,
+            in_second: 0,
+            peak: 0,
+            squares_per_s: 0,
+            requests: 0,
+            busy_until: Nanos::ZERO,
+            idle: Default::default(),
+        }
+    }
+}
+
+impl Clock {
+    /// The next request.
+    pub fn follow(&mut self, record: &Record) {
+        let now = record.time;
+        self.requests += 1;
+        if let Some(latest) = self.latest.replace(now) {
+            let gap = now.since(latest).0;
+            self.gaps.add(gap, 1);
+            self.sum += u128::from(gap);
+            self.squares += gap as f64 * gap as f64;
+            self.note_idle(now.since(self.busy_until));
+        }
+        if now.0 / SECOND != self.second {
+            self.end_second();
+            self.second = now.0 / SECOND;
+        }
+        self.in_second += 1;
+        let answered = now.0.saturating_add(record.latency.known().unwrap_or_default().0);
+        self.busy_until = self.busy_until.max(Nanos(answered));
+    }
+
+    fn end_second(&mut self) {
+        self.peak = self.peak.max(self.in_second);
+        self.squares_per_s += u128::from(self.in_second) * u128::from(self.in_second);
+        self.in_second = 0;
+    }
+
+    fn note_idle(&mut self, time: Nanos) {
+        for (class, from_ms) in self.idle.iter_mut().zip(IDLE_FROM_MS) {
+            if time.0 < from_ms * 1_000_000 {
+                break;
+            }
+            class.0 += 1;
+            class.1 += time.0;
+        }
+    }
+
+    /// What arrivals were like.
+    pub fn arrivals(&mut self) -> Arrivals {
+        self.end_second();
+        let gaps = self.gaps.total();
+        if gaps == 0 {
+            return Arrivals { peak_per_s: self.peak, ..Arrivals::default() };
+        }
+        let mean = self.sum as f64 / gaps as f64;
+        let variance = (self.squares / gaps as f64 - mean * mean).max(0.0);
+        let seconds = (self.latest.unwrap_or_default().0 / SECOND + 1) as f64;
+        let per_s = self.requests as f64 / seconds;
+        let variance_per_s = (self.squares_per_s as f64 / seconds - per_s * per_s).max(0.0);
+        let us = |share| self.gaps.quantile(share) as f64 / 1e3;
+        Arrivals {
+            mean_us: mean / 1e3,
+            median_us: us(0.5),
+            p90_us: us(0.9),
+            p99_us: us(0.99),
+            variation: if mean > 0.0 { variance.sqrt() / mean } else { 0.0 },
+            peak_per_s: self.peak,
+            mean_per_s: per_s,
+            burstiness: variance_per_s / per_s,
+            histogram: self.gaps.doublings(1e3),
+        }
+    }
+
+    /// The classes of idle periods that occur.
+    pub fn idle(&self) -> Vec<IdlePeriods> {
+        let all = self.latest.unwrap_or_default().seconds();
+        let told = |(&(periods, nanos), at_least_ms): (&(u64, u64), u64)| {
+            let seconds = Nanos(nanos).seconds();
+            let share_pct = if all > 0.0 { 100.0 * seconds / all } else { 0.0 };
+            IdlePeriods { at_least_ms, periods, seconds, share_pct }
+        };
+        self.idle.iter().zip(IDLE_FROM_MS).filter(|((periods, _), _)| *periods > 0).map(told).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! How long requests took and how many were under way, where the trace tells.
+//!
+//! A request is under way from its arrival to its answer. Requests whose latency nobody knows are left
+//! out, and the share of those that are known is told.
+//!
+//! Bound: at most [`MOST`] under way are followed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use seekless_core::{Nanos, Record};
+use serde::Serialize;
+
+use super::buckets::{Buckets, Doubling};
+use super::percent;
+
+/// A bound for hostile latencies.
+const MOST: usize = 1 << 20;
+
+/// How long requests took, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Latencies {
+    /// Requests whose latency is known, in per cent of all.
+    pub known_pct: f64,
+    /// On average.
+    pub mean_us: f64,
+    /// Half of the requests took at most this.
+    pub median_us: f64,
+    /// Nine of ten did.
+    pub p90_us: f64,
+    /// 99 of 100 did.
+    pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// How many took how long; `up_to` in microseconds.
+    pub histogram: Vec<Doubling>,
+}
+
+/// How many requests were under way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct QueueDepth {
+    /// On average over the time of the trace.
+    pub mean: f64,
+    /// On average over the time in which there was one.
+    pub mean_busy: f64,
+    /// At most.
+    pub max: u64,
+    /// Of the time of the trace, that in which there was one.
+    pub busy_pct: f64,
+    /// How much of that time there were how many; more than the class before.
+    pub shares: Vec<DepthShare>,
+}
+
+/// Some depths of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DepthShare {
+    /// So many requests at most.
+    pub up_to: u64,
+    /// Of the time in which a request was under way.
+    pub share_pct: f64,
+}
+
+/// Follows requests to their answers.
+pub(super) struct Depth {
+    requests: u64,
+    took: Buckets,
+    sum: u128,
+    longest: Nanos,
+    /// When those under way will be answered.
+    answers: BinaryHeap<Reverse<Nanos>>,
+    now: Nanos,
+    /// Time at each depth, up to powers of two.
+    at: [u64; 24],
+    /// Requests times time.
+    area: u128,
+    max: u64,
+}
+
+impl Default for Depth {
+    fn default() -> Depth {
+        Depth {
+            requests: 0,
+            took: Buckets::new(6),
+            sum: 0,
+            longest: Nanos::ZERO,
+            answers: BinaryHeap::new(),
+            now: Nanos::ZERO,
+            at: [0; 24],
+            area: 0,
+            max: 0,
+        }
+    }
+}
+
+impl Depth {
+    /// The next request.
+    pub fn follow(&mut self, record: &Record) {
+        self.requests += 1;
+        let Some(latency) = record.latency.known() else { return };
+        self.took.add(latency.0, 1);
+        self.sum += u128::from(latency.0);
+        self.longest = self.longest.max(latency);
+        self.pass(record.time);
+        if self.answers.len() < MOST {
+            self.answers.push(Reverse(Nanos(record.time.0.saturating_add(latency.0))));
+            self.max = self.max.max(self.answers.len() as u64);
+        }
+    }
+
+    /// Time goes on to `to`.
+    fn pass(&mut self, to: Nanos) {
+        while let Some(&Reverse(answer)) = self.answers.peek() {
+            if answer > to {
+                break;
+            }
+            self.spend(answer);
+            self.answers.pop();
+        }
+        self.spend(to);
+    }
+
+    fn spend(&mut self, until: Nanos) {
+        let (time, depth) = (until.since(self.now).0, self.answers.len() as u64);
+        if depth > 0 {
+            let class = depth.next_power_of_two().ilog2() as usize;
+            self.at[class.min(self.at.len() - 1)] += time;
+            self.area += u128::from(time) * u128::from(depth);
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// How long requests took; `None` if nobody knows of any.
+    pub fn latencies(&self) -> Option<Latencies> {
+        let known = self.took.total();
+        let us = |share| self.took.quantile(share) as f64 / 1e3;
+        (known > 0).then(|| Latencies {
+            known_pct: percent(known, self.requests),
+            mean_us: self.sum as f64 / known as f64 / 1e3,
+            median_us: us(0.5),
+            p90_us: us(0.9),
+            p99_us: us(0.99),
+            max_us: self.longest.0 as f64 / 1e3,
+            histogram: self.took.doublings(1e3),
+        })
+    }
+
+    /// How many requests were under way; `None` if nobody knows.
+    pub fn queue(&mut self) -> Option<QueueDepth> {
+        if self.took.total() == 0 {
+            return None;
+        }
+        while let Some(Reverse(answer)) = self.answers.pop() {
+            // The one that is answered was under way until now.
+            self.answers.push(Reverse(answer));
+            self.spend(answer);
+            self.answers.pop();
+        }
+        let busy: u64 = self.at.iter().sum();
+        let over = |time: u64| if time == 0 { 0.0 } else { self.area as f64 / time as f64 };
+        let used = self.at.iter().rposition(|&time| time > 0).map_or(0, |last| last + 1);
+        let share =
+            |(class, &time): (usize, &u64)| DepthShare { up_to: 1 << class, share_pct: percent(time, busy) };
+        Some(QueueDepth {
+            mean: over(self.now.0),
+            mean_busy: over(busy),
+            max: self.max,
+            busy_pct: percent(busy, self.now.0),
+            shares: self.at[..used].iter().enumerate().map(share).collect(),
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! How the workload goes over time: the trace in slices of equal time.
+
+use seekless_core::{Nanos, Op, Record};
+use serde::Serialize;
+
+use super::gib;
+
+/// Slices, at most.
+const SLICES: u64 = 120;
+
+/// A slice of the trace's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Slice {
+    /// When it begins, in seconds from the start.
+    pub from_s: f64,
+    /// Reads in it.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes and discards.
+    pub others: u64,
+    /// Read in it.
+    pub read_gib: f64,
+    /// Written in it.
+    pub write_gib: f64,
+    /// Different pages accessed from the trace's start to its end, in GiB.
+    pub footprint_gib: f64,
+}
+
+/// Follows a trace whose length is known.
+pub(super) struct Slices {
+    /// Of a slice, not zero.
+    length: Nanos,
+    done: Vec<Slice>,
+    now: Slice,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+impl Slices {
+    /// Of a trace that ends then.
+    pub fn new(end: Nanos) -> Slices {
+        let length = Nanos((end.0 / SLICES + 1).max(1));
+        Slices { length, done: Vec::new(), now: Slice::default(), read_bytes: 0, written_bytes: 0 }
+    }
+
+    /// Ends what ends before `time`; until then so many GiB of pages have been accessed.
+    pub fn pass(&mut self, time: Nanos, footprint_gib: impl Fn() -> f64) {
+        while self.done.len() as u64 != time.0 / self.length.0 && (self.done.len() as u64) < SLICES {
+            self.end(footprint_gib());
+        }
+    }
+
+    /// Takes in a record of the slice that goes on.
+    pub fn follow(&mut self, record: &Record) {
+        match record.op {
+            Op::Read => {
+                self.now.reads += 1;
+                self.read_bytes += record.extent.bytes();
+            }
+            Op::Write | Op::WriteZeroes => {
+                self.now.writes += 1;
+                self.written_bytes += record.extent.bytes();
+            }
+            Op::Flush | Op::Discard => self.now.others += 1,
+        }
+    }
+
+    fn end(&mut self, footprint_gib: f64) {
+        let from_s = Nanos(self.length.0.saturating_mul(self.done.len() as u64)).seconds();
+        let (read_gib, write_gib) = (gib(self.read_bytes), gib(self.written_bytes));
+        self.done.push(Slice { from_s, read_gib, write_gib, footprint_gib, ..self.now });
+        (self.now, self.read_bytes, self.written_bytes) = (Slice::default(), 0, 0);
+    }
+
+    /// All slices.
+    pub fn finish(mut self, footprint_gib: f64) -> Vec<Slice> {
+        self.end(footprint_gib);
+        self.done
+    }
+}

@@ -1,0 +1,121 @@
+//! How many different pages were accessed since a page was: its LRU stack distance, exactly.
+//!
+//! Each page stands at the position of its latest access; a distance is how many pages stand after it.
+//! Positions are bits, and a Fenwick tree (Bennett and Kruskal, 1975) sums them 64 at a time, so that the
+//! tree of ten million pages fits into a processor's cache. When positions run out, they are given anew.
+//!
+//! Invariant: one bit for each page, in the order of their latest accesses.
+
+/// Positions for each page when they are given anew: a walk over all pages for so many accesses but one.
+const ROOM: usize = 8;
+/// The first size.
+const LEAST: usize = 1 << 12;
+
+/// The pages in the order of their latest accesses.
+#[derive(Default)]
+pub struct Stack {
+    /// A bit for each position at which a page stands.
+    live: Vec<u64>,
+    /// Fenwick tree over the words of `live`.
+    sums: Vec<u32>,
+    next: u32,
+    count: u32,
+}
+
+impl Stack {
+    /// Whether positions have to be given anew before the next push.
+    pub fn is_full(&self) -> bool {
+        self.next as usize == self.live.len() * 64
+    }
+
+    /// A page is accessed: its position. Not called when full.
+    pub fn push(&mut self) -> u32 {
+        let position = self.next;
+        self.next += 1;
+        self.count += 1;
+        self.live[position as usize / 64] |= 1 << (position % 64);
+        self.add(position, 1);
+        position
+    }
+
+    /// A page leaves its position: how many stand after it.
+    pub fn remove(&mut self, position: u32) -> u32 {
+        let after = self.count - self.up_to(position);
+        self.count -= 1;
+        self.live[position as usize / 64] &= !(1 << (position % 64));
+        self.add(position, u32::MAX);
+        after
+    }
+
+    /// Gives the pages new positions, in the same order, with room for more.
+    pub fn renumber<'a>(&mut self, positions: impl Iterator<Item = &'a mut u32>) {
+        for position in positions {
+            *position = self.up_to(*position) - 1;
+        }
+        let words = (self.count as usize * ROOM).max(LEAST).div_ceil(64);
+        self.live.clear();
+        self.live.resize(words, 0);
+        self.sums.clear();
+        self.sums.resize(words, 0);
+        self.next = self.count;
+        for position in 0..self.count {
+            self.live[position as usize / 64] |= 1 << (position % 64);
+        }
+        for word in 0..words {
+            self.sums[word] += self.live[word].count_ones();
+            let parent = word | (word + 1);
+            if parent < words {
+                self.sums[parent] += self.sums[word];
+            }
+        }
+    }
+
+    /// How many pages stand up to a position, itself included.
+    fn up_to(&self, position: u32) -> u32 {
+        let (word, bit) = (position as usize / 64, position % 64);
+        let mut sum = (self.live[word] & (u64::MAX >> (63 - bit))).count_ones();
+        let mut end = word;
+        while end > 0 {
+            sum += self.sums[end - 1];
+            end &= end - 1;
+        }
+        sum
+    }
+
+    /// Adds to the sums that hold a position; `u32::MAX` takes one away.
+    fn add(&mut self, position: u32, what: u32) {
+        let mut word = position as usize / 64;
+        while word < self.sums.len() {
+            self.sums[word] = self.sums[word].wrapping_add(what);
+            word |= word + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn distances_are_those_of_a_list(accesses in proptest::collection::vec(0_usize..300, 1..6000)) {
+            let mut stack = Stack::default();
+            let mut list: Vec<usize> = Vec::new();
+            let mut positions: Vec<Option<u32>> = vec![None; 300];
+            for page in accesses {
+                let expected = list.iter().rev().position(|&other| other == page);
+                list.retain(|&other| other != page);
+                list.push(page);
+                let distance = positions[page].take().map(|position| stack.remove(position) as usize);
+                prop_assert_eq!(distance, expected);
+                if stack.is_full() {
+                    stack.renumber(positions.iter_mut().flatten());
+                }
+                positions[page] = Some(stack.push());
+            }
+        }
+    }
+}

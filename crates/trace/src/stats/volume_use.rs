@@ -1,0 +1,78 @@
+//! What each volume of a trace saw.
+
+use std::cmp::Reverse;
+
+use seekless_core::{PAGE_BYTES, Record};
+use serde::Serialize;
+
+use super::pages::Pages;
+use super::processes::Sums;
+use super::survey::{Space, Survey};
+use super::{gib, percent};
+use crate::volumes::Volumes;
+
+/// So many volumes are told.
+const TOP: usize = 50;
+
+/// What a volume saw.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VolumeUse {
+    /// Its name.
+    pub name: String,
+    /// Its requests.
+    pub requests: u64,
+    /// Of them, reads.
+    pub reads: u64,
+    /// Of them, writes.
+    pub writes: u64,
+    /// Read from it.
+    pub read_gib: f64,
+    /// Written to it.
+    pub write_gib: f64,
+    /// Different pages of it that were accessed.
+    pub unique_gib: f64,
+    /// Up to here it was accessed: it is as large at least.
+    pub end_gib: f64,
+    /// Its share in all requests.
+    pub share_pct: f64,
+}
+
+/// Counts requests by volume.
+pub(super) struct VolumeUses(Vec<Sums>);
+
+impl VolumeUses {
+    /// Of the volumes of a survey.
+    pub fn new(survey: &Survey) -> VolumeUses {
+        VolumeUses(vec![Sums::default(); survey.volumes().count().max(1)])
+    }
+
+    /// The next request, to the volume at this place among all.
+    pub fn follow(&mut self, place: usize, record: &Record) {
+        self.0[place].add(record);
+    }
+
+    /// The volumes with the most requests, the most first; equals by number.
+    pub fn top(&self, survey: &Survey, space: &Space, pages: &Pages, names: &Volumes) -> Vec<VolumeUse> {
+        let mut unique = vec![0; self.0.len()];
+        for &page in pages.sample.table.keys() {
+            unique[space.volume_of(page)] += 1;
+        }
+        let all = self.0.iter().map(|sums| sums.requests).sum();
+        let each = survey.volumes().zip(&self.0).zip(unique).filter(|((_, sums), _)| sums.requests > 0);
+        let told = |(((device, end), sums), unique): (((u32, u64), &Sums), u64)| VolumeUse {
+            name: names.name(device),
+            requests: sums.requests,
+            reads: sums.reads,
+            writes: sums.writes,
+            read_gib: gib(sums.read_bytes),
+            write_gib: gib(sums.written_bytes),
+            unique_gib: gib(pages.sample.scaled(unique).saturating_mul(PAGE_BYTES)),
+            end_gib: end as f64 * 512.0 / f64::from(1 << 30),
+            share_pct: percent(sums.requests, all),
+        };
+        let mut uses: Vec<VolumeUse> = each.map(told).collect();
+        uses.sort_by_key(|volume| Reverse(volume.requests));
+        uses.truncate(TOP);
+        uses
+    }
+}
