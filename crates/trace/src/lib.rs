@@ -19,6 +19,7 @@ mod options;
 mod paths;
 pub mod reader;
 pub mod stats;
+mod surveyed;
 mod volumes;
 
 pub use error::TraceError;
@@ -28,4 +29,5 @@ pub use options::{LeavesOpen, ReadOptions, TimeUnit};
 pub use paths::expand;
 pub use reader::Reader;
 pub use stats::{Analysis, Intervals, MissRatio, Stats, StatsOptions, Survey, characterise};
+pub use surveyed::Surveyed;
 pub use volumes::{Naming, Volumes};

@@ -36,6 +36,7 @@ fn heat_map() -> HeatMap {
 
 fn stats() -> Stats {
     let set = |at: u64| WorkingSet {
+        from_s: at as f64,
         first_request: at * 28_571,
         requests: 28_571,
         pages: 41_000 - at * 700,

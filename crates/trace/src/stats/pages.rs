@@ -19,7 +19,7 @@ pub struct RankPoint {
     /// The page's rank: 1 is the most accessed.
     pub rank: u64,
     /// How often the page of that rank is accessed.
-    accesses: u64,
+    pub accesses: u64,
 }
 
 /// At most so many points of a curve: more than a picture has pixels to tell apart.

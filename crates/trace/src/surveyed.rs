@@ -1,0 +1,106 @@
+//! A trace that can be gone over again once its outline is known: kept in memory while it is small, read
+//! anew from its files when it is not. Standard input, which cannot be read twice, is kept in a file.
+//!
+//! Invariant: every pass sees the same records. Faults: those of [`Reader`]; files that change meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use seekless_core::{Names, Record};
+
+use crate::compressed::STDIN;
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::options::ReadOptions;
+use crate::reader::Reader;
+use crate::stats::Survey;
+use crate::volumes::Volumes;
+
+/// A trace whose outline is known.
+pub struct Surveyed {
+    /// Its outline.
+    pub survey: Survey,
+    /// The names of the processes that made its requests.
+    pub names: Names,
+    /// The names of its volumes.
+    pub volumes: Volumes,
+    /// What a person should know about it.
+    pub warnings: Vec<String>,
+    /// The files it is read from, as they were named.
+    pub sources: Vec<PathBuf>,
+    /// The format that they are in.
+    pub format: &'static Format,
+    /// All records, if they are few.
+    kept: Option<Vec<Record>>,
+    paths: Vec<PathBuf>,
+    options: ReadOptions,
+    /// Holds what came on standard input; removed in the end.
+    _spool: Option<tempfile::NamedTempFile>,
+}
+
+impl Surveyed {
+    /// Goes over a trace for the first time; a quarter of `memory` bytes may keep its records. `progress`
+    /// is told how many have been read, now and then.
+    pub fn open(
+        paths: &[impl AsRef<Path>],
+        options: &ReadOptions,
+        memory: u64,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Surveyed, TraceError> {
+        let (paths, spool) = spooled(paths)?;
+        let mut reader = Reader::open(&paths, options)?;
+        let format = reader.format();
+        let most = (memory / 4) as usize / size_of::<Record>();
+        let mut kept = Some(Vec::new());
+        let mut survey = Survey::default();
+        for record in reader.by_ref() {
+            let record = record?;
+            survey.note(&record);
+            match &mut kept {
+                Some(records) if records.len() < most => records.push(record),
+                other => *other = None,
+            }
+            if survey.records % 65_536 == 0 {
+                progress(survey.records);
+            }
+        }
+        let (names, volumes, mut warnings, mut sources) = reader.into_parts();
+        if survey.records == 0 {
+            warnings.push("the trace holds no requests".into());
+        }
+        if let Some(spool) = &spool {
+            for source in sources.iter_mut().filter(|source| *source == spool.path()) {
+                *source = PathBuf::from(STDIN);
+            }
+        }
+        let options = options.clone();
+        Ok(Surveyed { survey, names, volumes, warnings, sources, format, kept, paths, options, _spool: spool })
+    }
+
+    /// Goes over all records again.
+    pub fn each(&self, mut see: impl FnMut(&Record)) -> Result<(), TraceError> {
+        if let Some(records) = &self.kept {
+            records.iter().for_each(see);
+            return Ok(());
+        }
+        for record in Reader::open(&self.paths, &self.options)? {
+            see(&record?);
+        }
+        Ok(())
+    }
+}
+
+/// The same paths, with a file that holds what standard input had.
+fn spooled(paths: &[impl AsRef<Path>]) -> Result<(Vec<PathBuf>, Option<tempfile::NamedTempFile>), TraceError> {
+    let mut paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+    let Some(stdin) = paths.iter_mut().find(|path| *path == Path::new(STDIN)) else { return Ok((paths, None)) };
+    let copy = || -> io::Result<tempfile::NamedTempFile> {
+        let file = tempfile::NamedTempFile::with_prefix("seekless-")?;
+        io::copy(&mut io::stdin().lock(), &mut File::create(file.path())?)?;
+        Ok(file)
+    };
+    let file = copy().map_err(|source| TraceError::Io { file: stdin.clone(), source })?;
+    file.path().clone_into(stdin);
+    Ok((paths, Some(file)))
+}
