@@ -5,6 +5,7 @@
 mod comparison;
 mod demo;
 mod drive;
+mod info;
 mod input;
 mod lab;
 mod output;

@@ -23,6 +23,11 @@ impl Progress {
         Progress(bar)
     }
 
+    /// What goes on now, of a job whose length is not known.
+    pub fn tell(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+
     /// For one that tells how far it is.
     pub fn measured() -> Progress {
         let bar = Progress::bar();

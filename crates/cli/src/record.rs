@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Stop after this long, such as 30s, 10m or 2h [default: at Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME")]
     duration: Option<Nanos>,
     /// Stop before the file is larger than this, such as 1GiB
     #[arg(long, value_name = "SIZE")]
@@ -61,14 +61,6 @@ enum From {
     Blk,
     /// Block events in a buffer of their own, which disturbs nobody
     Events,
-}
-
-/// A time as everywhere else, and minutes also as `10m`.
-fn time(text: &str) -> Result<Nanos, String> {
-    let minutes =
-        text.strip_suffix('m').filter(|number| number.ends_with(|last: char| last.is_ascii_digit()));
-    let text = minutes.map_or(text.to_owned(), |number| format!("{number}min"));
-    text.parse().map_err(|error: seekless_core::units::UnitError| error.to_string())
 }
 
 /// A buffer that a kernel can make, and that holds something.
@@ -163,14 +155,6 @@ fn text(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn minutes_may_be_written_short() {
-        assert_eq!(time("10m"), time("10min"));
-        assert_eq!(time("1.5m"), Ok(Nanos(90_000_000_000)));
-        assert_eq!(time("5ms"), Ok(Nanos(5_000_000)));
-        assert!(time("m").is_err() && time("10").is_err());
-    }
 
     #[test]
     fn a_buffer_holds_something_and_fits() {

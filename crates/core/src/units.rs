@@ -251,15 +251,17 @@ pub fn thousands(value: u64) -> String {
 impl FromStr for Nanos {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const UNITS: [(&str, u64); 6] = [
+        const UNITS: [(&str, u64); 8] = [
             ("ns", 1),
             ("us", 1_000),
             ("ms", 1_000_000),
             ("s", 1_000_000_000),
             ("min", 60_000_000_000),
+            ("m", 60_000_000_000),
             ("h", 3_600_000_000_000),
+            ("d", 86_400_000_000_000),
         ];
-        quantity(text, &UNITS, "a time such as 1.5ms, 30s or 42h").map(Nanos)
+        quantity(text, &UNITS, "a time such as 1.5ms, 30s, 10m or 42h").map(Nanos)
     }
 }
 
@@ -286,7 +288,9 @@ mod tests {
     fn times_are_read_with_units() {
         assert_eq!("1.5ms".parse(), Ok(Nanos(1_500_000)));
         assert_eq!("42h".parse(), Ok(Nanos(42 * 3_600_000_000_000)));
-        assert!("5".parse::<Nanos>().is_err());
+        assert_eq!("10m".parse::<Nanos>(), "10min".parse());
+        assert_eq!("1d".parse::<Nanos>(), "24h".parse());
+        assert!("5".parse::<Nanos>().is_err() && "m".parse::<Nanos>().is_err());
     }
 
     #[test]

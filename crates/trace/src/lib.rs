@@ -23,7 +23,7 @@ mod surveyed;
 mod volumes;
 
 pub use error::TraceError;
-pub use format::{Columns, FORMATS, Format, Sample};
+pub use format::{BLKPARSE_F, Columns, FORMATS, Format, Sample};
 pub use loaded::{DeviceUse, Trace, load};
 pub use options::{LeavesOpen, ReadOptions, TimeUnit};
 pub use paths::expand;

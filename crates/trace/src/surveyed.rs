@@ -75,7 +75,18 @@ impl Surveyed {
             }
         }
         let options = options.clone();
-        Ok(Surveyed { survey, names, volumes, warnings, sources, format, kept, paths, options, _spool: spool })
+        Ok(Surveyed {
+            survey,
+            names,
+            volumes,
+            warnings,
+            sources,
+            format,
+            kept,
+            paths,
+            options,
+            _spool: spool,
+        })
     }
 
     /// Goes over all records again.
@@ -92,9 +103,13 @@ impl Surveyed {
 }
 
 /// The same paths, with a file that holds what standard input had.
-fn spooled(paths: &[impl AsRef<Path>]) -> Result<(Vec<PathBuf>, Option<tempfile::NamedTempFile>), TraceError> {
+fn spooled(
+    paths: &[impl AsRef<Path>],
+) -> Result<(Vec<PathBuf>, Option<tempfile::NamedTempFile>), TraceError> {
     let mut paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-    let Some(stdin) = paths.iter_mut().find(|path| *path == Path::new(STDIN)) else { return Ok((paths, None)) };
+    let Some(stdin) = paths.iter_mut().find(|path| *path == Path::new(STDIN)) else {
+        return Ok((paths, None));
+    };
     let copy = || -> io::Result<tempfile::NamedTempFile> {
         let file = tempfile::NamedTempFile::with_prefix("seekless-")?;
         io::copy(&mut io::stdin().lock(), &mut File::create(file.path())?)?;

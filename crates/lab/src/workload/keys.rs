@@ -161,14 +161,9 @@ impl Keys {
 
 const DAY: Nanos = Nanos(86_400_000_000_000);
 
-/// A time with its unit; `m` is minutes here, since nobody asks for metres.
+/// A time with its unit.
 pub fn duration(text: &str) -> Result<Nanos, String> {
-    let text = text.trim();
-    let minutes =
-        text.strip_suffix('m').filter(|number| number.ends_with(|last: char| last.is_ascii_digit()));
-    let spelled = minutes.map(|number| format!("{number}min"));
-    let read = spelled.as_deref().unwrap_or(text).parse::<Nanos>();
-    read.map_err(|_| format!("found '{text}', expected a time such as 30ms, 90s, 10m or 2h"))
+    text.parse::<Nanos>().map_err(|error| error.to_string())
 }
 
 fn share(text: &str) -> Option<Share> {

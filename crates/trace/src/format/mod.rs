@@ -39,8 +39,8 @@ use crate::error::TraceError;
 pub use crate::options::{LeavesOpen, TimeUnit};
 pub use crate::volumes::Naming;
 pub use columns::Columns;
+pub use table::{BLKPARSE_F, FORMATS, Format, Sample};
 pub(crate) use table::{Content, open};
-pub use table::{FORMATS, Format, Sample};
 
 /// Something a trace says, at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]

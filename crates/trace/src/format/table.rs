@@ -92,6 +92,9 @@ pub const FORMATS: &[&Format] = &[
     &oracle_general::FORMAT,
 ];
 
+/// The format that nothing tells: somebody has to say what its columns are.
+pub const BLKPARSE_F: &Format = &columns::FORMAT;
+
 /// A file to decode.
 pub(crate) struct Content {
     /// How it is to be read.
@@ -202,7 +205,7 @@ impl Format {
 
     /// The format that people call so.
     pub fn named(name: &str) -> Option<&'static Format> {
-        FORMATS.iter().chain([&&columns::FORMAT]).find(|format| format.name == name).copied()
+        FORMATS.iter().chain([&BLKPARSE_F]).find(|format| format.name == name).copied()
     }
 }
 

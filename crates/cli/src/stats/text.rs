@@ -8,15 +8,15 @@ use crate::text::{count, number, percent, size, span};
 /// A demo shows this many processes.
 const FEW: usize = 5;
 
-/// All of it.
-pub fn text(stats: &Stats) -> String {
+/// Table 1 and Figure 1.
+pub fn paper(stats: &Stats) -> String {
     let mut out = format!("Requests\n{}", requests(stats));
     out.extend(["\nData\n", &data(stats), "\nReuse and order\n", &order(stats)]);
     if !stats.top_processes.is_empty() {
         out.extend(["\nProcesses, by requests\n", &processes(stats, usize::MAX)]);
     }
     if !stats.working_sets.is_empty() {
-        out.extend(["\nWorking sets of intervals of equally many requests: pages, and those that the first and the\nprevious interval had too; the same of the 20 % accessed most\n", &working_sets(stats)]);
+        out.extend(["\nWorking sets by interval: pages, and those that the first and the\nprevious interval had too; the same of the 20 % accessed most\n", &working_sets(stats)]);
     }
     if !stats.request_sizes.is_empty() {
         out.extend(["\nRequest sizes\n", &request_sizes(stats)]);
@@ -125,7 +125,8 @@ fn processes(stats: &Stats, most: usize) -> String {
 
 fn working_sets(stats: &Stats) -> String {
     let mut table = Table::new(&[
-        ">from request",
+        ">from",
+        ">requests",
         ">pages",
         ">in first",
         ">in previous",
@@ -135,7 +136,8 @@ fn working_sets(stats: &Stats) -> String {
     ]);
     for set in &stats.working_sets {
         table.row([
-            count(set.first_request),
+            span(set.from_s),
+            count(set.requests),
             count(set.pages),
             percent(set.overlap_first_pct),
             percent(set.overlap_previous_pct),

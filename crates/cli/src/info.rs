@@ -1,0 +1,225 @@
+//! `seekless trace info`: what files are, and what is in them. One pass, nothing is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use clap::Args;
+use seekless_core::{Nanos, Op, Record};
+use seekless_trace::{BLKPARSE_F, FORMATS, Format, Reader};
+use serde::Serialize;
+
+use crate::input::Reading;
+use crate::output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::text::{count, counted, sectors, size, span};
+
+/// Examples, as `--help` shows them.
+pub const HELP: &str = "\
+Examples:
+  seekless trace info data/mail
+  seekless trace info --formats
+  zcat load.gz | seekless trace info -
+
+A recording is given by its name (data/mail), or by its files (data/mail.blktrace.*.xz).";
+
+/// What `trace info` is asked.
+#[derive(Args)]
+pub struct Arguments {
+    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on); - is
+    /// standard input
+    #[arg(required_unless_present = "formats")]
+    files: Vec<PathBuf>,
+    /// How they are read
+    #[command(flatten)]
+    reading: Reading,
+    /// List the formats that can be read, instead
+    #[arg(long, conflicts_with = "files")]
+    formats: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `trace info` tells.
+#[derive(Serialize)]
+struct Info<'a> {
+    format: &'static str,
+    files: Vec<File>,
+    records: u64,
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+    discards: u64,
+    seconds: f64,
+    processes: u64,
+    /// The sector after the last one that was accessed.
+    end_sector: u64,
+    devices: Vec<Device>,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct File {
+    path: String,
+    bytes: u64,
+}
+
+#[derive(Default, Serialize)]
+struct Device {
+    number: String,
+    records: u64,
+    end_sector: u64,
+}
+
+/// A format, as `trace info --formats` tells of it.
+#[derive(Serialize)]
+struct Known {
+    name: &'static str,
+    summary: &'static str,
+    /// How well its reader is known to work.
+    reader: &'static str,
+    /// Which of its units an option can say, and what they are otherwise.
+    leaves_open: String,
+}
+
+#[derive(Serialize)]
+struct Formats {
+    formats: Vec<Known>,
+}
+
+fn formats(json: bool) -> anyhow::Result<()> {
+    let known = |format: &&'static Format| Known {
+        name: format.name,
+        summary: format.summary,
+        reader: format.sample.words(),
+        leaves_open: open_units(format),
+    };
+    let formats: Vec<Known> = FORMATS.iter().chain([&BLKPARSE_F]).map(known).collect();
+    if json {
+        return output::json(&Formats { formats });
+    }
+    let mut table = Table::new(&["format", "reader", "options", "what it is"]);
+    for format in &formats {
+        table.row([format.name, format.reader, &format.leaves_open, format.summary]);
+    }
+    output::print(&table.text())
+}
+
+/// The units that a format leaves open, with their defaults.
+fn open_units(format: &Format) -> String {
+    let time = format.leaves_open.time.map(|unit| format!("--time-unit {unit}"));
+    let sector = format.leaves_open.sector.map(|bytes| format!("--sector-size {bytes}B"));
+    let columns = (format.name == BLKPARSE_F.name).then(|| "--columns SPEC".to_owned());
+    [time, sector, columns].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// Prints what files are.
+pub fn run(asked: &Arguments) -> anyhow::Result<()> {
+    if asked.formats {
+        return formats(asked.json);
+    }
+    let progress = Progress::spinner("reading the trace");
+    let mut reader = Reader::open(&asked.files, &asked.reading.options(false))?;
+    let mut seen = Seen::default();
+    for record in reader.by_ref() {
+        seen.note(&record?);
+        if seen.records % 65_536 == 0 {
+            progress.tell(&format!("reading the trace: {} records", count(seen.records)));
+        }
+    }
+    drop(progress);
+    let file = |path: &PathBuf| {
+        let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        File { path: path.display().to_string(), bytes }
+    };
+    let mut devices: Vec<(u32, Device)> = seen.devices.into_iter().collect();
+    devices.sort_by_key(|(number, device)| (std::cmp::Reverse(device.records), *number));
+    let name = |(number, device): (u32, Device)| Device { number: reader.volumes().name(number), ..device };
+    let info = Info {
+        format: reader.format().name,
+        files: reader.sources().iter().map(file).collect(),
+        records: seen.records,
+        reads: seen.reads,
+        writes: seen.writes,
+        flushes: seen.flushes,
+        discards: seen.discards,
+        seconds: seen.first.map_or(0.0, |first| seen.latest.since(first).seconds()),
+        processes: seen.processes.len() as u64,
+        end_sector: seen.end_sector,
+        devices: devices.into_iter().map(name).collect(),
+        warnings: reader.warnings(),
+    };
+    if asked.json { output::json(&info) } else { output::print(&info_text(&info)) }
+}
+
+/// What has been seen of a trace.
+#[derive(Default)]
+struct Seen {
+    records: u64,
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+    discards: u64,
+    first: Option<Nanos>,
+    latest: Nanos,
+    end_sector: u64,
+    processes: BTreeSet<u32>,
+    devices: BTreeMap<u32, Device>,
+}
+
+impl Seen {
+    fn note(&mut self, record: &Record) {
+        self.records += 1;
+        match record.op {
+            Op::Read => self.reads += 1,
+            Op::Write | Op::WriteZeroes => self.writes += 1,
+            Op::Flush => self.flushes += 1,
+            Op::Discard => self.discards += 1,
+        }
+        let end = record.extent.end().0;
+        let device = self.devices.entry(record.device).or_default();
+        device.records += 1;
+        device.end_sector = device.end_sector.max(end);
+        self.end_sector = self.end_sector.max(end);
+        // As elsewhere, flushes have neither a time span nor a process.
+        if record.extent.sectors > 0 {
+            self.first.get_or_insert(record.time);
+            self.latest = record.time;
+            self.processes.insert(record.origin.process.0);
+        }
+    }
+}
+
+fn info_text(info: &Info) -> String {
+    let mut files = Table::new(&["file", ">size"]);
+    for file in &info.files {
+        files.row([file.path.clone(), size(file.bytes)]);
+    }
+    let mut table = Table::new(&["", ""]);
+    table.row([
+        "format".to_owned(),
+        format!("{} ({})", info.format, counted(info.files.len() as u64, "file")),
+    ]);
+    let kinds = [
+        counted(info.reads, "read"),
+        counted(info.writes, "write"),
+        counted(info.flushes, "flush"),
+        counted(info.discards, "discard"),
+    ];
+    table.row(["records".to_owned(), format!("{}: {}", count(info.records), kinds.join(", "))]);
+    table.row(["time span".to_owned(), span(info.seconds)]);
+    table.row(["processes".to_owned(), count(info.processes)]);
+    table.row(["up to sector".to_owned(), sectors(info.end_sector)]);
+    let mut devices = Table::new(&["device", ">records", ">up to sector"]);
+    for device in &info.devices {
+        devices.row([device.number.clone(), count(device.records), sectors(device.end_sector)]);
+    }
+    let mut out = format!("{}\n{}\n{}", table.text(), files.text(), devices.text());
+    if !info.warnings.is_empty() {
+        let mut warnings = Table::new(&[""]);
+        info.warnings.iter().for_each(|warning| warnings.row([warning.as_str()]));
+        out.extend(["\nWarnings\n", &warnings.text()]);
+    }
+    out
+}

@@ -1,0 +1,127 @@
+//! `seekless trace stats`: what a workload is like.
+
+mod behaviour;
+mod text;
+
+use std::num::NonZeroU32;
+
+use anyhow::bail;
+use clap::Args;
+use seekless_core::{Nanos, SECTOR_BYTES, Size};
+use seekless_trace::stats::MAX_INTERVALS;
+use seekless_trace::{Analysis, Intervals, Stats, StatsOptions, Surveyed};
+
+use crate::input::Input;
+use crate::output;
+use crate::progress::Progress;
+
+pub use text::compact;
+
+/// Examples, as `--help` shows them.
+pub const HELP: &str = "\
+Examples:
+  seekless trace stats data/svnserver2
+  seekless trace stats data/svnserver2 --json | jq .partial_determinism_pct
+  seekless trace stats week.csv.gz --interval 1d --volume web_0
+
+The first figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009). Everything is exact
+while it fits into --memory; above it pages and pairs of requests are sampled, and the error is told.";
+
+/// How a trace is characterised.
+#[derive(Args, Clone)]
+pub struct Characterising {
+    /// Use at most so much memory, about
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = memory)]
+    memory: Size,
+    /// Cut the trace into so many intervals of equally many requests, for its working sets [default: 7]
+    #[arg(long, value_name = "N", conflicts_with = "interval")]
+    intervals: Option<NonZeroU32>,
+    /// Cut it into intervals of this time instead, such as 1d
+    #[arg(long, value_name = "TIME")]
+    interval: Option<Nanos>,
+    /// The size of the device [default: up to where it was accessed]
+    #[arg(long, value_name = "SIZE")]
+    device_size: Option<Size>,
+}
+
+/// Less than that holds no tables at all.
+const LEAST_MEMORY: u64 = 16 << 20;
+
+fn memory(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: seekless_core::units::UnitError| error.to_string())?;
+    if size.0 >= LEAST_MEMORY { Ok(size) } else { Err(format!("found {size}, expected 16 MiB or more")) }
+}
+
+impl Characterising {
+    /// How many bytes may be used.
+    pub fn memory(&self) -> u64 {
+        self.memory.0
+    }
+
+    /// The same for the trace crate.
+    pub fn options(&self) -> anyhow::Result<StatsOptions> {
+        let count = self.intervals.map_or(7, NonZeroU32::get);
+        if count > MAX_INTERVALS {
+            bail!("intervals: found {count}, expected at most {MAX_INTERVALS}");
+        }
+        if self.interval == Some(Nanos::ZERO) {
+            bail!("interval: found no time at all, expected a time such as 1d");
+        }
+        Ok(StatsOptions {
+            device_sectors: self.device_size.map(|size| size.0.div_ceil(SECTOR_BYTES)),
+            intervals: self.interval.map_or(Intervals::Count(count), Intervals::Every),
+            // What is left is for the records that are kept.
+            memory: self.memory.0 / 4 * 3,
+            ..StatsOptions::default()
+        })
+    }
+}
+
+/// What is asked.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    how: Characterising,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Characterises a trace and prints what it is like.
+pub fn run(asked: &Arguments) -> anyhow::Result<()> {
+    let options = asked.how.options()?;
+    let trace = survey(&asked.input, asked.how.memory())?;
+    output::warn(&trace.warnings);
+    let stats = characterise(&trace, &options)?;
+    if asked.json { output::json(&stats) } else { output::print(&text(&stats)) }
+}
+
+/// Reads a trace for the first time.
+pub fn survey(input: &Input, memory: u64) -> anyhow::Result<Surveyed> {
+    let progress = Progress::spinner("reading the trace");
+    let told =
+        |records| progress.tell(&format!("reading the trace: {} records", crate::text::count(records)));
+    Ok(Surveyed::open(&input.files, &input.reading.options(true), memory, told)?)
+}
+
+/// What the workload of a trace is like.
+pub fn characterise(trace: &Surveyed, options: &StatsOptions) -> anyhow::Result<Stats> {
+    let progress = Progress::measured();
+    let mut analysis = Analysis::new(trace.survey.clone(), options);
+    let (mut done, all) = (0_u64, trace.survey.records);
+    trace.each(|record| {
+        if done % 65_536 == 0 {
+            progress.at("characterising", done, all);
+        }
+        done += 1;
+        analysis.follow(record);
+    })?;
+    Ok(analysis.finish(&trace.names, &trace.volumes))
+}
+
+/// All of it.
+fn text(stats: &Stats) -> String {
+    text::paper(stats) + &behaviour::text(stats)
+}

@@ -1,0 +1,188 @@
+//! Where a written trace goes: a file that appears under its name only when it is whole, or a stream;
+//! compressed on the way if the name says so (`.gz`, `.xz`, `.zst`).
+//!
+//! Invariants: a file is written under another name in the same folder (`NAME.PROCESS.part`) and renamed
+//! by [`Output::finish`]; dropped before, it is removed. What is there is replaced only when that was
+//! asked for. What is no file (a pipe, a terminal, `/dev/null`) is written to as it is.
+//!
+//! Faults: a full disk, a folder that is not there, a reader that went away: errors of the operating
+//! system. A program that is killed leaves the `.part` file.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use flate2::write::GzEncoder;
+use liblzma::write::XzEncoder;
+
+/// Large enough that system calls vanish beside formatting.
+const BUFFER_BYTES: usize = 128 << 10;
+/// What `xz` itself takes.
+const XZ_LEVEL: u32 = 6;
+/// What `zstd` itself takes.
+const ZSTD_LEVEL: i32 = 3;
+
+/// How what is written is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    Plain,
+    /// gzip, as `.gz`.
+    Gzip,
+    /// xz, as `.xz`.
+    Xz,
+    /// zstd, as `.zst`.
+    Zstd,
+}
+
+impl Packing {
+    /// What the ending of a file's name says, and the name without it.
+    pub fn of(name: &str) -> (Packing, &str) {
+        let known = [(".gz", Packing::Gzip), (".xz", Packing::Xz), (".zst", Packing::Zstd)];
+        let found = known.iter().find_map(|(ending, packing)| Some((*packing, name.strip_suffix(ending)?)));
+        found.unwrap_or((Packing::Plain, name))
+    }
+}
+
+type Sink = Counted<BufWriter<Box<dyn Write + Send>>>;
+
+/// Where a written trace goes.
+pub struct Output {
+    stream: Stream,
+    /// The file under its other name, and what it will be called; `None` for what is no file.
+    file: Option<Unfinished>,
+}
+
+enum Stream {
+    Plain(Sink),
+    Gzip(GzEncoder<Sink>),
+    Xz(XzEncoder<Sink>),
+    Zstd(zstd::stream::write::Encoder<'static, Sink>),
+}
+
+impl Output {
+    /// To `to`, which need not be a file.
+    pub fn stream(to: impl Write + Send + 'static, packing: Packing) -> io::Result<Output> {
+        let sink = Counted { bytes: 0, to: BufWriter::with_capacity(BUFFER_BYTES, Box::new(to) as Box<_>) };
+        let stream = match packing {
+            Packing::Plain => Stream::Plain(sink),
+            Packing::Gzip => Stream::Gzip(GzEncoder::new(sink, flate2::Compression::default())),
+            Packing::Xz => Stream::Xz(XzEncoder::new(sink, XZ_LEVEL)),
+            Packing::Zstd => Stream::Zstd(zstd::stream::write::Encoder::new(sink, ZSTD_LEVEL)?),
+        };
+        Ok(Output { stream, file: None })
+    }
+
+    /// To a file, compressed as the ending of its name says. One that is there is an error of the kind
+    /// [`ErrorKind::AlreadyExists`] unless it may be replaced.
+    pub fn file(path: &Path, replace: bool) -> io::Result<Output> {
+        let packing = Packing::of(&path.to_string_lossy()).0;
+        match fs::metadata(path) {
+            // A rename would put a file in the place of a device.
+            Ok(there) if !there.is_file() => {
+                return Output::stream(File::options().write(true).open(path)?, packing);
+            }
+            Ok(_) if !replace => return Err(exists()),
+            _ => {}
+        }
+        // A link goes on leading to the file.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut part = path.file_name().unwrap_or_default().to_owned();
+        part.push(format!(".{}.part", process::id()));
+        let part = path.with_file_name(part);
+        let created = File::options().write(true).create_new(true).open(&part)?;
+        let mut output = Output::stream(created, packing)?;
+        output.file = Some(Unfinished { part, path, replace, renamed: false });
+        Ok(output)
+    }
+
+    /// Writes what is left and gives a file its name: how many bytes it has.
+    pub fn finish(self) -> io::Result<u64> {
+        let Output { stream, file } = self;
+        let mut sink = match stream {
+            Stream::Plain(sink) => sink,
+            Stream::Gzip(stream) => stream.finish()?,
+            Stream::Xz(stream) => stream.finish()?,
+            Stream::Zstd(stream) => stream.finish()?,
+        };
+        sink.flush()?;
+        let bytes = sink.bytes;
+        drop(sink);
+        if let Some(file) = file {
+            file.finish()?;
+        }
+        Ok(bytes)
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Gzip(stream) => stream.write(bytes),
+            Stream::Xz(stream) => stream.write(bytes),
+            Stream::Zstd(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.flush(),
+            Stream::Gzip(stream) => stream.flush(),
+            Stream::Xz(stream) => stream.flush(),
+            Stream::Zstd(stream) => stream.flush(),
+        }
+    }
+}
+
+/// Counts what passes.
+struct Counted<W> {
+    bytes: u64,
+    to: W,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A file under its other name.
+struct Unfinished {
+    part: PathBuf,
+    path: PathBuf,
+    replace: bool,
+    renamed: bool,
+}
+
+impl Unfinished {
+    fn finish(mut self) -> io::Result<()> {
+        // It may have come meanwhile.
+        if !self.replace && self.path.exists() {
+            return Err(exists());
+        }
+        fs::rename(&self.part, &self.path)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // What cannot be removed stays; the error that led here is the one to tell.
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
+fn exists() -> io::Error {
+    io::Error::new(ErrorKind::AlreadyExists, "found a file of that name, expected none")
+}
