@@ -66,7 +66,7 @@ impl Analysis {
 
     /// The next record; one that was surveyed.
     pub fn follow(&mut self, record: &Record) {
-        let pages = &self.pages;
+        let pages = &mut self.pages;
         self.slices.pass(record.time, || gib(pages.distinct().saturating_mul(seekless_core::PAGE_BYTES)));
         self.slices.follow(record);
         if !is_request(record) {
@@ -114,6 +114,7 @@ impl Analysis {
 
     /// All records have been told; `names` and `volumes` are theirs.
     pub fn finish(mut self, names: &Names, volumes: &Volumes) -> Stats {
+        self.pages.settle();
         self.working_sets.end(&mut self.pages);
         let mut stats = self.stats;
         (stats.read_gib_total, stats.write_gib_total) = (gib(self.read_bytes), gib(self.written_bytes));

@@ -38,13 +38,23 @@ impl HeatMap {
 
     /// These pages are accessed.
     pub fn access(&mut self, pages: std::ops::Range<u64>) {
-        let regions = self.accesses.len() as u128;
-        let all = u128::from(self.device_pages.max(1));
+        let (all, regions) = (self.device_pages.max(1), self.accesses.len() as u64);
+        let region_of = |page: u64| match page.checked_mul(regions) {
+            Some(product) => product / all,
+            None => (u128::from(page) * u128::from(regions) / u128::from(all)) as u64,
+        };
         let mut page = pages.start;
         while page < pages.end {
-            let region = u128::from(page) * regions / all;
+            let region = region_of(page);
+            // Most accesses lie in one region.
+            if region_of(pages.end - 1) == region {
+                if let Some(cell) = self.accesses.get_mut(region as usize) {
+                    *cell += pages.end - page;
+                }
+                return;
+            }
             // The first page of the next region.
-            let next = ((region + 1) * all).div_ceil(regions.max(1)).min(u128::from(pages.end)) as u64;
+            let next = (u128::from(region + 1) * u128::from(all)).div_ceil(u128::from(regions.max(1))) as u64;
             let Some(cell) = self.accesses.get_mut(region as usize) else { return };
             *cell += next - page;
             page = next;

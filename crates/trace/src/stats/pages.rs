@@ -4,6 +4,8 @@
 //! Invariants: a page is in the table once it is touched; `position` is its place in the stack. Above the
 //! memory that it may take, the table is a sample (see [`Sample`]).
 
+use std::hint::black_box;
+
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::Serialize;
 
@@ -55,7 +57,21 @@ pub(super) struct Pages {
     overwrites: Buckets,
     /// Accesses of all pages, kept or not.
     accesses: u64,
+    /// Accesses that are not counted yet: several pages are looked up before the first is changed, so that
+    /// a processor waits for memory once and not for each.
+    pending: Vec<Access>,
 }
+
+/// A page is read or written.
+struct Access {
+    number: u64,
+    hash: u64,
+    write: bool,
+    at: Nanos,
+}
+
+/// As many as a processor can look up at the same time.
+const PENDING: usize = 32;
 
 impl Pages {
     /// None yet, in so much memory.
@@ -63,13 +79,35 @@ impl Pages {
         // Eight positions a page, a bit each and a Fenwick node for 64: less than two bytes.
         let sample = Sample::new(memory / 20 * 19);
         let (stack, reuse) = (Stack::default(), Reuse::default());
-        Pages { sample, stack, reuse, overwrites: Buckets::new(4), accesses: 0 }
+        let pending = Vec::with_capacity(PENDING);
+        Pages { sample, stack, reuse, overwrites: Buckets::new(4), accesses: 0, pending }
     }
 
-    /// A page is read or written.
-    pub fn access(&mut self, number: u64, write: bool, now: Nanos) {
+    /// A page is read or written. It counts at the next [`settle`](Pages::settle), at the latest.
+    pub fn access(&mut self, number: u64, write: bool, at: Nanos) {
         self.accesses += 1;
         let hash = mix(number);
+        if self.sample.keeps(hash) {
+            self.pending.push(Access { number, hash, write, at });
+            if self.pending.len() == PENDING {
+                self.settle();
+            }
+        }
+    }
+
+    /// Counts what is pending; before anything is asked of the pages.
+    pub fn settle(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        let looked_up = pending.iter().filter_map(|access| self.sample.table.get(&access.number));
+        black_box(looked_up.fold(0, |sum: u32, page| sum.wrapping_add(page.position)));
+        for access in pending.drain(..) {
+            self.count(&access);
+        }
+        self.pending = pending;
+    }
+
+    fn count(&mut self, access: &Access) {
+        let &Access { number, hash, write, at } = access;
         if !self.sample.keeps(hash) {
             return;
         }
@@ -85,10 +123,9 @@ impl Pages {
                 return;
             }
         }
-        let (halvings, known) = (self.sample.halvings(), self.sample.table.len());
+        let halvings = self.sample.halvings();
         let page = self.sample.table.entry(number).or_default();
         if page.accesses() == 0 {
-            debug_assert!(known < u32::MAX as usize);
             self.reuse.first(hash, halvings);
         } else {
             self.reuse.again(hash, halvings, self.stack.remove(page.position));
@@ -97,26 +134,27 @@ impl Pages {
         page.here = page.here.saturating_add(1);
         if write {
             if page.writes > 0 {
-                self.overwrites.add(now.since(page.written).0, 1 << halvings);
+                self.overwrites.add(at.since(page.written).0, 1 << halvings);
             }
             page.writes = page.writes.saturating_add(1);
-            page.written = now;
+            page.written = at;
         } else {
             page.reads = page.reads.saturating_add(1);
         }
     }
 
     /// How many different pages there are so far.
-    pub fn distinct(&self) -> u64 {
+    pub fn distinct(&mut self) -> u64 {
+        self.settle();
         self.sample.scaled(self.sample.table.len() as u64)
     }
 
-    /// What an LRU cache would miss.
+    /// What an LRU cache would miss, of what is settled.
     pub fn curve(&self) -> MissRatioCurve {
         self.reuse.curve(self.accesses, self.sample.halvings() == 0)
     }
 
-    /// Fills in what pages tell.
+    /// Fills in what pages tell, of what is settled.
     pub fn summarise(&self, stats: &mut Stats) {
         let pages = self.sample.table.values();
         let all = sorted(pages.clone().map(Page::accesses));

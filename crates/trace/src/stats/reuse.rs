@@ -144,7 +144,8 @@ impl MissRatio {
     }
 
     /// The curve.
-    pub fn finish(&self) -> MissRatioCurve {
+    pub fn finish(mut self) -> MissRatioCurve {
+        self.0.settle();
         self.0.curve()
     }
 }

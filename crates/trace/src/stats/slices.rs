@@ -45,7 +45,7 @@ impl Slices {
     }
 
     /// Ends what ends before `time`; until then so many GiB of pages have been accessed.
-    pub fn pass(&mut self, time: Nanos, footprint_gib: impl Fn() -> f64) {
+    pub fn pass(&mut self, time: Nanos, mut footprint_gib: impl FnMut() -> f64) {
         while self.done.len() as u64 != time.0 / self.length.0 && (self.done.len() as u64) < SLICES {
             self.end(footprint_gib());
         }

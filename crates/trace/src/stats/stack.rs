@@ -1,22 +1,25 @@
 //! How many different pages were accessed since a page was: its LRU stack distance, exactly.
 //!
 //! Each page stands at the position of its latest access; a distance is how many pages stand after it.
-//! Positions are bits, and a Fenwick tree (Bennett and Kruskal, 1975) sums them 64 at a time, so that the
-//! tree of ten million pages fits into a processor's cache. When positions run out, they are given anew.
+//! Positions are bits, and a Fenwick tree (Bennett and Kruskal, 1975) sums them a cache line at a time, so
+//! that the tree of a million pages fits into a processor's first cache. When positions run out, they are
+//! given anew.
 //!
 //! Invariant: one bit for each page, in the order of their latest accesses.
 
 /// Positions for each page when they are given anew: a walk over all pages for so many accesses but one.
-const ROOM: usize = 8;
+const ROOM: usize = 4;
 /// The first size.
 const LEAST: usize = 1 << 12;
+/// A sum is over so many words of 64 positions.
+const WORDS: usize = 8;
 
 /// The pages in the order of their latest accesses.
 #[derive(Default)]
 pub struct Stack {
     /// A bit for each position at which a page stands.
     live: Vec<u64>,
-    /// Fenwick tree over the words of `live`.
+    /// Fenwick tree over blocks of [`WORDS`] words of `live`.
     sums: Vec<u32>,
     next: u32,
     count: u32,
@@ -52,20 +55,21 @@ impl Stack {
         for position in positions {
             *position = self.up_to(*position) - 1;
         }
-        let words = (self.count as usize * ROOM).max(LEAST).div_ceil(64);
+        let blocks = (self.count as usize * ROOM).max(LEAST).div_ceil(64 * WORDS);
         self.live.clear();
-        self.live.resize(words, 0);
+        self.live.resize(blocks * WORDS, 0);
         self.sums.clear();
-        self.sums.resize(words, 0);
+        self.sums.resize(blocks, 0);
         self.next = self.count;
         for position in 0..self.count {
             self.live[position as usize / 64] |= 1 << (position % 64);
         }
-        for word in 0..words {
-            self.sums[word] += self.live[word].count_ones();
-            let parent = word | (word + 1);
-            if parent < words {
-                self.sums[parent] += self.sums[word];
+        for block in 0..blocks {
+            let words = &self.live[block * WORDS..(block + 1) * WORDS];
+            self.sums[block] += words.iter().map(|word| word.count_ones()).sum::<u32>();
+            let parent = block | (block + 1);
+            if parent < blocks {
+                self.sums[parent] += self.sums[block];
             }
         }
     }
@@ -73,8 +77,10 @@ impl Stack {
     /// How many pages stand up to a position, itself included.
     fn up_to(&self, position: u32) -> u32 {
         let (word, bit) = (position as usize / 64, position % 64);
+        let first = word / WORDS * WORDS;
         let mut sum = (self.live[word] & (u64::MAX >> (63 - bit))).count_ones();
-        let mut end = word;
+        sum += self.live[first..word].iter().map(|word| word.count_ones()).sum::<u32>();
+        let mut end = word / WORDS;
         while end > 0 {
             sum += self.sums[end - 1];
             end &= end - 1;
@@ -84,10 +90,10 @@ impl Stack {
 
     /// Adds to the sums that hold a position; `u32::MAX` takes one away.
     fn add(&mut self, position: u32, what: u32) {
-        let mut word = position as usize / 64;
-        while word < self.sums.len() {
-            self.sums[word] = self.sums[word].wrapping_add(what);
-            word |= word + 1;
+        let mut block = position as usize / 64 / WORDS;
+        while block < self.sums.len() {
+            self.sums[block] = self.sums[block].wrapping_add(what);
+            block |= block + 1;
         }
     }
 }

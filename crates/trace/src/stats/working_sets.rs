@@ -64,12 +64,17 @@ pub(super) struct WorkingSets {
     /// The first request of the interval that goes on, and when it began.
     first: u64,
     from: Nanos,
+    /// The first request of the next, if all are equally long.
+    bound: u64,
 }
 
 impl WorkingSets {
     /// Of a trace of so many requests.
     pub fn new(intervals: Intervals, requests: u64) -> WorkingSets {
-        WorkingSets { intervals, requests, done: Vec::new(), next: 0, first: 0, from: Nanos::ZERO }
+        let (done, from) = (Vec::new(), Nanos::ZERO);
+        let mut sets = WorkingSets { intervals, requests, done, next: 0, first: 0, from, bound: 0 };
+        sets.bound = sets.bound();
+        sets
     }
 
     /// The next request comes now: whether it begins an interval.
@@ -78,15 +83,16 @@ impl WorkingSets {
             return false;
         }
         match self.intervals {
-            Intervals::Count(count) => {
-                let count = self.requests.min(u64::from(count.min(MAX_INTERVALS)));
-                let ended = self.done.len() as u64 + 1;
-                let bound =
-                    |number| u128::from(self.requests) * u128::from(number) / u128::from(count.max(1));
-                count > 0 && u128::from(self.next) == bound(ended)
-            }
+            Intervals::Count(_) => self.next == self.bound,
             Intervals::Every(length) => now.0 / length.0.max(1) != self.from.0 / length.0.max(1),
         }
+    }
+
+    /// Where the interval ends that goes on, if all are equally long.
+    fn bound(&self) -> u64 {
+        let Intervals::Count(count) = self.intervals else { return 0 };
+        let count = u128::from(self.requests.min(u64::from(count.min(MAX_INTERVALS))));
+        (u128::from(self.requests) * (self.done.len() as u128 + 1) / count.max(1)) as u64
     }
 
     /// Counts a request.
@@ -102,6 +108,7 @@ impl WorkingSets {
         if self.intervals == Intervals::Count(0) || self.next == self.first {
             return;
         }
+        pages.settle();
         let table = &mut pages.sample.table;
         let here = table.iter().filter(|(_, page)| page.here > 0);
         let mut order: Vec<(Reverse<u32>, u64)> =
@@ -143,6 +150,7 @@ impl WorkingSets {
             top20_overlap_previous_pct: overlap(with(&shared_top, PREVIOUS_TOP), top),
         });
         self.first = self.next;
+        self.bound = self.bound();
     }
 
     /// All intervals.
