@@ -1,4 +1,4 @@
-//! Block traces: formats in, and what a workload is like.
+//! Block traces: formats in and out, and what a workload is like.
 //!
 //! [`load`] reads a recording whole, [`Reader`] as a stream; [`characterise`] counts what the papers'
 //! tables and figures show. Formats are in [`mod@format`], one file each.
@@ -21,6 +21,7 @@ pub mod reader;
 pub mod stats;
 mod surveyed;
 mod volumes;
+pub mod write;
 
 pub use error::TraceError;
 pub use format::{BLKPARSE_F, Columns, FORMATS, Format, Sample};

@@ -3,7 +3,7 @@
 //!
 //! Invariant: [`Holds::keep`] of what it has kept changes nothing more. No faults: it is arithmetic.
 
-use seekless_core::{Extent, Flags, Latency, Nanos, NameId, Op, Origin, ProcessId, Record, StreamId};
+use seekless_core::{Extent, Flags, Latency, NameId, Nanos, Op, Origin, ProcessId, Record, StreamId};
 use serde::Serialize;
 
 /// How a target tells volumes apart.
