@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use seekless_trace::Stats;
 use seekless_trace::stats::{RankPoint, SizeBucket, WorkingSet};
 
-use super::plot::{Along, Form, Plot, Series};
+use super::along::Along;
+use super::plot::{Form, Plot, Series};
 use super::sections::display_name;
 use super::stack::Stack;
 use super::table::Table;
@@ -31,9 +32,10 @@ pub fn rank_frequency(stats: &Stats) -> Option<Plot> {
         let known: BTreeMap<u64, u64> = curve.iter().map(|point| (point.rank, point.accesses)).collect();
         ranks.iter().map(|rank| known.get(rank).map(|&accesses| accesses as f64)).collect()
     };
-    let drawn = curves.iter().filter(|(_, curve)| !curve.is_empty());
-    let series =
-        drawn.map(|(name, curve)| Series { name: (*name).to_owned(), values: values(curve) }).collect();
+    let series = curves
+        .iter()
+        .map(|(name, curve)| Series { name: (*name).to_owned(), values: values(curve) })
+        .collect();
     Some(Plot {
         id: "rank-frequency",
         title: "How often pages are accessed",
@@ -47,7 +49,7 @@ pub fn rank_frequency(stats: &Stats) -> Option<Plot> {
         value_log: true,
         form: Form::Lines,
         series,
-        shaded: Vec::new(),
+        ..Plot::default()
     })
 }
 
@@ -68,10 +70,9 @@ pub fn working_sets(stats: &Stats) -> Option<Plot> {
                   interval accessed too. \u{201c}Top\u{201d} is the fifth of the pages that is accessed most. High \
                   lines mean that what was learnt from one interval serves the next."
             .to_owned(),
-        along: Along::Names((1..=sets.len()).map(|interval| interval.to_string()).collect()),
+        along: Along::names((1..=sets.len()).map(|interval| (interval as f64, interval.to_string()))),
         along_label: "interval",
         value_label: "pages seen before, %",
-        value_log: false,
         form: Form::Lines,
         series: vec![
             series("as in the first", |set| set.overlap_first_pct),
@@ -79,7 +80,7 @@ pub fn working_sets(stats: &Stats) -> Option<Plot> {
             series("top, as in the first", |set| set.top20_overlap_first_pct),
             series("top, as in the one before", |set| set.top20_overlap_previous_pct),
         ],
-        shaded: Vec::new(),
+        ..Plot::default()
     })
 }
 
@@ -108,13 +109,12 @@ pub fn request_sizes(stats: &Stats) -> Option<Plot> {
         id: "request-sizes",
         title: "How large the requests are",
         caption: "Each bar counts the requests of up to its size, and larger than the one before.".to_owned(),
-        along: Along::Names(sizes.iter().map(|size| size.up_to_kib.to_string()).collect()),
+        along: Along::names(sizes.iter().map(|size| (size.up_to_kib as f64, whole(size.up_to_kib)))),
         along_label: "up to this many KiB",
         value_label: "requests",
-        value_log: false,
         form: Form::Bars,
         series: vec![series("reads", |size| size.reads), series("writes", |size| size.writes)],
-        shaded: Vec::new(),
+        ..Plot::default()
     })
 }
 
@@ -136,16 +136,16 @@ pub fn busy_by_phase(variant: &Variant) -> Option<Plot> {
         caption: "How long the drive was busy with the same requests. Shaded phases (R) hold a reconfiguration, whose \
                   copies are part of them; the last phase writes back what is dirty."
             .to_owned(),
-        along: Along::Names(phases.iter().map(|phase| phase.name.clone()).collect()),
+        along: Along::names(phases.iter().enumerate().map(|(at, phase)| (at as f64, phase.name.clone()))),
         along_label: "phase",
         value_label: "busy, s",
-        value_log: false,
         form: Form::Bars,
         series: vec![
             Series { name: "vanilla".to_owned(), values: vanilla },
             Series { name: display_name(&variant.name), values: layer },
         ],
         shaded: phases.iter().map(|phase| is_reconfiguration(&phase.name)).collect(),
+        ..Plot::default()
     })
 }
 
@@ -168,13 +168,12 @@ pub fn seek_distances(comparison: &Comparison) -> Option<Plot> {
         caption: "Seeks by their distance: each bar counts those up to its number of cylinders, and farther than the \
                   one before. Fewer and shorter seeks are what a better layout buys."
             .to_owned(),
-        along: Along::Names(bins.iter().map(|&bin| mark(bin as f64)).collect()),
+        along: Along::names(bins.iter().map(|&bin| (bin as f64, mark(bin as f64)))),
         along_label: "up to this many cylinders",
         value_label: "seeks",
-        value_log: false,
         form: Form::Bars,
         series: series.collect(),
-        shaded: Vec::new(),
+        ..Plot::default()
     })
 }
 

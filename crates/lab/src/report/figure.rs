@@ -1,35 +1,122 @@
-//! A chart as it stands in the page: title, legend, picture, and its numbers in tables.
+//! A chart as it stands in the page: title, legend, pictures, and their numbers in tables. The same as a
+//! picture in a file of its own is in [`super::standalone`].
 
+use serde_json::Value;
+
+use super::legend::Legend;
+use super::plot::Plot;
+use super::stack::Stack;
 use super::table::Table;
 use super::text::escape;
 
-/// A chart with all that belongs to it. Legend and picture are HTML, the rest is plain text.
-pub struct Figure<'a> {
+/// A chart with all that belongs to it. All text is plain, and escaped when it is written.
+#[derive(Default)]
+pub struct Figure {
     /// Its name in the page.
-    pub id: &'a str,
+    pub id: &'static str,
     /// Above it.
-    pub title: &'a str,
+    pub title: String,
     /// What to see in it.
-    pub caption: &'a str,
+    pub caption: String,
     /// What its marks mean.
-    pub legend: String,
-    /// The picture.
-    pub svg: String,
+    pub legend: Legend,
+    /// At least one picture; several have the same axes.
+    pub panels: Vec<Panel>,
     /// Its numbers; at least one table.
     pub tables: Vec<Table>,
+    /// Whether it takes the page's whole width.
+    pub wide: bool,
+    /// What the script needs to draw the pictures again; for charts of lines and bars.
+    pub data: Vec<Value>,
 }
 
-impl Figure<'_> {
+/// One picture of a figure.
+#[derive(Default)]
+pub struct Panel {
+    /// What it is of, where a figure has several.
+    pub name: String,
+    /// The picture.
+    pub svg: String,
+    /// What has to be known of this picture alone.
+    pub note: String,
+}
+
+impl Figure {
     /// The chart, with its tables folded away.
     pub fn html(&self) -> String {
-        let (id, title, caption) = (self.id, escape(self.title), escape(self.caption));
+        let (id, title, caption) = (self.id, escape(&self.title), escape(&self.caption));
+        let class = if self.wide || self.panels.len() > 1 { " class=\"whole\"" } else { "" };
         let mut out = format!(
-            "<figure id=\"{id}\"><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>{}<div class=\"plot\">{}</div>",
-            self.legend, self.svg
+            "<figure id=\"{id}\"{class}><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>{}",
+            self.legend.html()
         );
+        let several = self.panels.len() > 1;
+        if several {
+            out.push_str("<div class=\"panels\">");
+        }
+        for panel in &self.panels {
+            if several {
+                out.extend(["<div><h4>", &escape(&panel.name), "</h4>"]);
+            }
+            out.extend(["<div class=\"plot\">", &panel.svg, "</div>"]);
+            if !panel.note.is_empty() {
+                out.extend(["<p class=\"note\">", &escape(&panel.note), "</p>"]);
+            }
+            if several {
+                out.push_str("</div>");
+            }
+        }
+        if several {
+            out.push_str("</div>");
+        }
         out.push_str("<details><summary>The numbers</summary>");
         out.extend(self.tables.iter().map(Table::html));
         out.push_str("</details></figure>\n");
         out
+    }
+
+    /// One chart of lines or bars, or several of the same with the same axes, each with its name; `None`
+    /// draws nothing, since there is nothing to draw.
+    pub fn of_plots(plots: Vec<(String, Option<Plot>)>) -> Option<Figure> {
+        let legend = plots.iter().filter_map(|(_, plot)| Some(plot.as_ref()?.legend()));
+        let legend = legend.max_by_key(Legend::len)?;
+        let first = plots.iter().find_map(|(_, plot)| plot.as_ref())?;
+        let (id, title, caption) = (first.id, first.title.to_owned(), first.caption.clone());
+        let mut figure = Figure { id, title, caption, legend, ..Figure::default() };
+        let several = plots.len() > 1;
+        for (place, (name, plot)) in plots.into_iter().enumerate() {
+            let Some(plot) = plot else {
+                let note = "Nothing to draw: the trace does not tell.".to_owned();
+                figure.panels.push(Panel { name, note, ..Panel::default() });
+                continue;
+            };
+            figure.data.extend(plot.data(place));
+            let mut table = plot.table();
+            if several {
+                table.caption = format!("{}: {name}", table.caption);
+            }
+            figure.tables.push(table);
+            figure.panels.push(Panel { name, svg: plot.svg(), note: plot.note });
+        }
+        Some(figure)
+    }
+
+    /// A chart of stacked bars.
+    pub fn of_stack(stack: &Stack) -> Figure {
+        Figure {
+            id: stack.id,
+            title: stack.title.to_owned(),
+            caption: stack.caption.clone(),
+            legend: stack.legend(),
+            panels: vec![Panel { svg: stack.svg(), ..Panel::default() }],
+            tables: vec![stack.table()],
+            ..Figure::default()
+        }
+    }
+
+    /// With one more table, if there is one.
+    pub fn with(mut self, table: Option<Table>) -> Figure {
+        self.tables.extend(table);
+        self
     }
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use seekless_core::PAGE_BYTES;
 use seekless_trace::stats::HeatMap;
 
+use super::figure::{Figure, Panel};
+use super::legend::Legend;
 use super::table::Table;
 use super::text::{bytes, escape, whole};
 
@@ -66,15 +68,31 @@ impl Heat<'_> {
     }
 
     /// The six levels.
-    pub fn legend() -> String {
-        let mut out = String::from("<ul class=\"legend\">");
+    fn legend() -> Legend {
+        let mut legend = Legend::default();
         for (level, name) in LEVELS.iter().enumerate() {
-            let _ = write!(
-                out,
-                "<li><svg class=\"key\" viewBox=\"0 0 32 14\" aria-hidden=\"true\"><rect class=\"h{level} edge\" width=\"32\" height=\"14\"/></svg>{name}</li>"
-            );
+            legend.add(format!("<rect class=\"h{level} edge\" width=\"32\" height=\"14\"/>"), name);
         }
-        out.push_str("</ul>");
-        out
+        legend
     }
+}
+
+/// The figure of one map, or of several, each with its name; none of maps without regions.
+pub fn figure(maps: &[(String, Heat)]) -> Option<Figure> {
+    let title = "Where on the disk the accesses go";
+    let mut figure = Figure {
+        id: "heat-map",
+        title: title.to_owned(),
+        caption: "Each cell is a region of the disk: the first at the top left, then row by row. Each level of heat \
+                  is several times the accesses of the one below."
+            .to_owned(),
+        legend: Heat::legend(),
+        ..Figure::default()
+    };
+    for (name, map) in maps.iter().filter(|(_, map)| map.is_whole()) {
+        let titled = if maps.len() > 1 { format!("{title}: {name}") } else { title.to_owned() };
+        figure.panels.push(Panel { name: name.clone(), svg: map.svg(&titled), ..Panel::default() });
+        figure.tables.push(map.table(&titled));
+    }
+    (!figure.panels.is_empty()).then_some(figure)
 }

@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::along::{Along, Reach};
+use super::legend::Legend;
 use super::scale::Scale;
 use super::table::Table;
 use super::text::{escape, mark, number};
@@ -20,18 +22,11 @@ const BOTTOM: f64 = 248.0;
 /// Lines with no more points than this get a mark at each.
 const MARKED_POINTS: usize = 40;
 
-/// What is along the bottom.
-pub enum Along {
-    /// Values above 0, rising, by powers of ten.
-    Log(Vec<f64>),
-    /// Names, evenly spaced.
-    Names(Vec<String>),
-}
-
 /// How the values are drawn.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub enum Form {
     /// Points, joined.
+    #[default]
     Lines,
     /// Bars beside each other.
     Bars,
@@ -49,6 +44,7 @@ pub struct Series {
 }
 
 /// A chart.
+#[derive(Default)]
 pub struct Plot {
     /// Its name in the page.
     pub id: &'static str,
@@ -70,35 +66,37 @@ pub struct Plot {
     pub series: Vec<Series>,
     /// Places along the bottom that are shaded; empty for none.
     pub shaded: Vec<bool>,
+    /// What its axes hold besides its own values.
+    pub reach: Reach,
+    /// What has to be known of these values alone; empty for nothing.
+    pub note: String,
 }
 
 impl Plot {
-    fn places(&self) -> usize {
-        match &self.along {
-            Along::Log(values) => values.len(),
-            Along::Names(names) => names.len(),
-        }
-    }
-
-    fn place_name(&self, at: usize) -> String {
-        match &self.along {
-            Along::Log(values) => number(values[at]),
-            Along::Names(names) => names[at].clone(),
-        }
-    }
-
     fn scale(&self) -> Scale {
-        let values = self.series.iter().flat_map(|series| series.values.iter().flatten().copied());
+        let values = self.series.iter().flat_map(|series| series.values.iter().flatten());
+        let values = values.chain(&self.reach.values).copied();
         if self.value_log { Scale::log(values) } else { Scale::linear(values) }
     }
 
     /// The middle of a place, from the left.
     fn x(&self, at: usize) -> f64 {
         let part = match &self.along {
-            Along::Log(values) => Scale::log(values.iter().copied()).at(values[at]),
             Along::Names(names) => (at as f64 + 0.5) / names.len() as f64,
+            Along::Log(values) | Along::Linear(values) => {
+                self.along.scale(&self.reach.along).map_or(0.0, |scale| scale.at(values[at]))
+            }
         };
         LEFT + part * (RIGHT - LEFT)
+    }
+
+    /// The marks of an axis along the bottom: where they are, from 0 to 1, and their values.
+    fn along_ticks(&self) -> Vec<(f64, f64)> {
+        let Some(scale) = self.along.scale(&self.reach.along) else { return Vec::new() };
+        let ticks = scale.ticks();
+        // About seven units a letter: of very many powers of ten, every other one.
+        let each = ticks.len().div_ceil(12);
+        ticks.into_iter().step_by(each).map(|tick| (scale.at(tick), tick)).collect()
     }
 
     /// The static picture.
@@ -121,7 +119,7 @@ impl Plot {
     }
 
     fn draw_shades(&self, out: &mut String) {
-        let width = (RIGHT - LEFT) / self.places().max(1) as f64;
+        let width = (RIGHT - LEFT) / self.along.places().max(1) as f64;
         for at in (0..self.shaded.len()).filter(|&at| self.shaded[at]) {
             let left = self.x(at) - width / 2.0;
             let high = BOTTOM - TOP;
@@ -141,21 +139,20 @@ impl Plot {
             let _ = write!(out, "<text class=\"end\" x=\"{x}\" y=\"{y:.1}\">{}</text>", mark(tick));
         }
         match &self.along {
-            Along::Log(values) => {
-                let along = Scale::log(values.iter().copied());
-                for tick in along.ticks() {
-                    let x = LEFT + along.at(tick) * (RIGHT - LEFT);
+            Along::Log(_) | Along::Linear(_) => {
+                for (part, tick) in self.along_ticks() {
+                    let x = LEFT + part * (RIGHT - LEFT);
                     let _ = write!(out, "<path class=\"grid\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>");
                     tick_text(out, x, &mark(tick));
                 }
             }
             Along::Names(names) => {
                 // About seven units a letter: as many names as fit.
-                let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(1);
+                let longest = names.iter().map(|(_, name)| name.chars().count()).max().unwrap_or(1);
                 let each =
                     (names.len() as f64 * (longest as f64 * 7.5 + 8.0) / (RIGHT - LEFT)).ceil() as usize;
                 for at in (0..names.len()).step_by(each.max(1)) {
-                    tick_text(out, self.x(at), &names[at]);
+                    tick_text(out, self.x(at), &names[at].1);
                 }
             }
         }
@@ -187,7 +184,7 @@ impl Plot {
 
     fn draw_bars(&self, out: &mut String, scale: Scale, index: usize, series: &Series) {
         let style = index % STYLES;
-        let slot = (RIGHT - LEFT) / self.places().max(1) as f64;
+        let slot = (RIGHT - LEFT) / self.along.places().max(1) as f64;
         let width = slot * 0.8 / self.series.len() as f64;
         for (at, value) in series.values.iter().enumerate() {
             let Some(value) = *value else { continue };
@@ -204,7 +201,7 @@ impl Plot {
 
     /// The tooltip of a value.
     fn says(&self, at: usize, series: &Series, value: f64) -> String {
-        let text = format!("{}, {}: {}", self.place_name(at), series.name, number(value));
+        let text = format!("{}, {}: {}", self.along.name(at), series.name, number(value));
         format!("<title>{}</title>", escape(&text))
     }
 
@@ -212,39 +209,53 @@ impl Plot {
     pub fn table(&self) -> Table {
         let mut table = Table::new(self.title, &[self.along_label]);
         table.head.extend(self.series.iter().map(|series| format!("{} ({})", series.name, self.value_label)));
-        for at in 0..self.places() {
+        for at in 0..self.along.places() {
             let values = self.series.iter().map(|series| series.values[at].map_or_else(String::new, number));
-            table.row(std::iter::once(self.place_name(at)).chain(values));
+            table.row(std::iter::once(self.along.name(at)).chain(values));
         }
         table
     }
 
-    /// What the script needs to draw it again.
-    pub fn data(&self) -> Value {
-        let (xs, names) = match &self.along {
-            Along::Log(values) => (values.iter().copied().map(plain).collect(), Value::Null),
-            Along::Names(names) => (json!((0..names.len()).collect::<Vec<_>>()), json!(names)),
+    /// What the script needs to draw it again in the figure's panel number `panel`. It puts at most two bars
+    /// beside each other; more stay as they are.
+    pub fn data(&self, panel: usize) -> Option<Value> {
+        if self.form == Form::Bars && self.series.len() > 2 {
+            return None;
+        }
+        let (xs, names): (Value, Value) = match &self.along {
+            Along::Log(values) | Along::Linear(values) => {
+                (values.iter().copied().map(plain).collect(), Value::Null)
+            }
+            Along::Names(names) => {
+                ((0..names.len()).collect(), names.iter().map(|(_, name)| json!(name)).collect())
+            }
         };
+        let ends = |scale: Scale| scale.ends().map(plain);
         let finite = |series: &Series| -> Value {
             let drawn = |value: &f64| value.is_finite() && (!self.value_log || *value > 0.0);
             series.values.iter().map(|value| value.filter(drawn).map_or(Value::Null, plain)).collect()
         };
-        json!({
+        Some(json!({
             "id": self.id,
+            "panel": panel,
             "xs": xs,
             "names": names,
             "xLabel": self.along_label,
             "yLabel": self.value_label,
+            "xLog": matches!(self.along, Along::Log(_)),
             "yLog": self.value_log,
+            // Axes that other charts have too.
+            "xEnds": self.along.scale(&self.reach.along).filter(|_| !self.reach.along.is_empty()).map(ends),
+            "yEnds": (!self.reach.values.is_empty()).then(|| ends(self.scale())),
             "bars": self.form == Form::Bars,
             "series": self.series.iter().map(|series| &series.name).collect::<Vec<_>>(),
             "values": self.series.iter().map(finite).collect::<Vec<_>>(),
             "shaded": self.shaded,
-        })
+        }))
     }
 
     /// Names and marks of the series.
-    pub fn legend(&self) -> String {
+    pub fn legend(&self) -> Legend {
         let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
         legend(&names, self.form)
     }
@@ -261,20 +272,15 @@ fn tick_text(out: &mut String, x: f64, text: &str) {
 }
 
 /// A legend whose marks differ in more than their colour: dashes for lines, patterns for areas.
-pub fn legend(names: &[&str], form: Form) -> String {
-    let mut out = String::from("<ul class=\"legend\">");
+pub fn legend(names: &[&str], form: Form) -> Legend {
+    let mut legend = Legend::default();
     for (index, name) in names.iter().enumerate() {
         let style = index % STYLES;
         let mark = match form {
             Form::Lines => format!("<path class=\"line s{style}\" d=\"M0 7H32\"/>"),
             Form::Bars => format!("<rect class=\"p{style}\" width=\"32\" height=\"14\"/>"),
         };
-        let _ = write!(
-            out,
-            "<li><svg class=\"key\" viewBox=\"0 0 32 14\" aria-hidden=\"true\">{mark}</svg>{}</li>",
-            escape(name)
-        );
+        legend.add(mark, name);
     }
-    out.push_str("</ul>");
-    out
+    legend
 }

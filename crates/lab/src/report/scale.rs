@@ -41,6 +41,14 @@ impl Scale {
         Scale::Log { from, to: if to > from { to } else { from * 10.0 } }
     }
 
+    /// The values at its ends.
+    pub fn ends(self) -> [f64; 2] {
+        match self {
+            Scale::Linear { to } => [0.0, to],
+            Scale::Log { from, to } => [from, to],
+        }
+    }
+
     /// Where `value` is, from 0 to 1.
     pub fn at(self, value: f64) -> f64 {
         let place = match self {

@@ -81,11 +81,6 @@ pub fn headline(comparison: &Comparison) -> String {
     out
 }
 
-/// The exact command.
-pub fn command(command: &str) -> String {
-    format!("<section><h2>Made by</h2><pre tabindex=\"0\"><code>{}</code></pre></section>", escape(command))
-}
-
 /// How the trace was played.
 pub fn settings(comparison: &Comparison) -> Table {
     let settings = &comparison.settings;

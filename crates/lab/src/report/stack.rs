@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::legend::Legend;
 use super::plot::{Form, STYLES, legend};
 use super::scale::Scale;
 use super::table::Table;
@@ -92,7 +93,7 @@ impl Stack {
     }
 
     /// Names and patterns of the parts.
-    pub fn legend(&self) -> String {
+    pub fn legend(&self) -> Legend {
         let names: Vec<&str> = self.parts.iter().map(String::as_str).collect();
         legend(&names, Form::Bars)
     }

@@ -214,7 +214,7 @@ fn example() -> String {
 
 /// The page without uPlot, whose licence line names its home.
 fn ours(page: &str) -> String {
-    page.replace(super::UPLOT_SCRIPT, "").replace(super::UPLOT_STYLE, "")
+    page.replace(super::page::UPLOT_SCRIPT, "").replace(super::page::UPLOT_STYLE, "")
 }
 
 /// Reads a page as tags. An error says what is not balanced; what is inside script and style is skipped.
@@ -438,7 +438,7 @@ fn the_page_is_small() {
     stats.write_rank_frequency =
         (0..200).map(|at| RankPoint { rank: 100_002 + at * 2, accesses: 90_000 - at }).collect();
     let bytes = html(&stats, &comparison(), "").len();
-    assert!(bytes < 300_000, "{bytes} bytes");
+    assert!(bytes < 310_000, "{bytes} bytes");
 }
 
 #[test]

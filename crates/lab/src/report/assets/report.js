@@ -62,7 +62,7 @@
       x.values = (u, ticks) => ticks.map((tick) => plot.names[tick] ?? "");
       x.grid.show = false;
     } else {
-      x.filter = x.grid.filter = x.ticks.filter = decades;
+      if (plot.xLog) x.filter = x.grid.filter = x.ticks.filter = decades;
     }
     const last = plot.xs.length - 1;
     const series = plot.series.map((label, at) => {
@@ -79,12 +79,16 @@
       }
       return one;
     });
+    // Unzoomed, an axis that other charts have too is whole.
+    const whole = (from, to) => from <= plot.xs[0] && to >= plot.xs[last];
+    const xRange = plot.names ? (u, from, to) => [Math.max(from, 0) - 0.5, Math.min(to, last) + 0.5]
+      : plot.xEnds ? (u, from, to) => whole(from, to) ? plot.xEnds : [from, to] : undefined;
     return {
       width: box.clientWidth,
       height: 300,
       scales: {
-        x: { time: false, distr: plot.names ? 1 : 3, range: plot.names ? (u, from, to) => [Math.max(from, 0) - 0.5, Math.min(to, last) + 0.5] : undefined },
-        y: plot.yLog ? { distr: 3 } : { range: (u, from, to) => [0, (to || 1) * 1.05] },
+        x: { time: false, distr: plot.xLog ? 3 : 1, range: xRange },
+        y: plot.yLog ? { distr: 3, range: plot.yEnds ? () => plot.yEnds : undefined } : { range: (u, from, to) => [0, plot.yEnds ? plot.yEnds[1] : (to || 1) * 1.05] },
       },
       axes: [x, y],
       series: [{ label: plot.xLabel, value: (u, value) => value == null ? "\u2013" : plot.names ? plot.names[value] : short(value) }, ...series],
@@ -97,8 +101,8 @@
   function draw() {
     live.splice(0).forEach((chart) => chart.destroy());
     for (const plot of plots) {
-      const box = document.querySelector("#" + plot.id + " .plot");
-      box.parentElement.classList.add("live");
+      const box = document.querySelectorAll("#" + plot.id + " .plot")[plot.panel];
+      box.classList.add("live");
       live.push(new uPlot(options(plot, box), [plot.xs, ...plot.values], box));
     }
   }
