@@ -6,7 +6,8 @@
 //! stays unknown.
 //!
 //! Bounds: at most [`MAX_WAITING`] requests wait, none longer than [`PATIENCE`] by the trace's clock; what
-//! is not answered by then is passed on as unknown.
+//! is not answered by then is passed on as unknown. After as many without any answer the trace is taken for
+//! one that notes none, and none waits until an answer is read.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -28,6 +29,10 @@ pub struct Answers {
     gone: u64,
     /// Those without an answer: device, first sector, number since the start.
     open: BTreeSet<(u32, u64, u64)>,
+    /// How many arrived since an answer was read.
+    unanswered: usize,
+    /// The time of the last event.
+    now: Nanos,
 }
 
 struct Waiting {
@@ -40,7 +45,9 @@ struct Waiting {
 impl Answers {
     /// A request arrived.
     pub fn arrived(&mut self, at: Nanos, record: Record) {
-        let open = record.op != Op::Flush && record.latency.known().is_none();
+        self.now = at;
+        self.unanswered += 1;
+        let open = record.op != Op::Flush && record.latency.known().is_none() && !self.given_up();
         if open {
             let number = self.gone + self.waiting.len() as u64;
             self.open.insert((record.device, record.extent.start.0, number));
@@ -50,6 +57,8 @@ impl Answers {
 
     /// A device answered.
     pub fn answered(&mut self, at: Nanos, done: &Completed) {
+        self.now = at;
+        self.unanswered = 0;
         let (first, end) = (done.extent.start.0, done.extent.end().0);
         let within = self.open.range((done.device, first, 0)..(done.device, end, 0));
         let keys: Vec<(u32, u64, u64)> = within.copied().collect();
@@ -69,10 +78,10 @@ impl Answers {
         }
     }
 
-    /// The next request that need not wait any more at this time; at the end, the next one.
-    pub fn next(&mut self, now: Option<Nanos>) -> Option<Record> {
+    /// The next request that need not wait any more; once the trace has ended, the next one.
+    pub fn next(&mut self, ended: bool) -> Option<Record> {
         let first = self.waiting.front()?;
-        let patient = now.is_some_and(|now| now.since(first.arrived) <= PATIENCE);
+        let patient = !ended && !self.given_up() && self.now.since(first.arrived) <= PATIENCE;
         if first.open && patient && self.waiting.len() <= MAX_WAITING {
             return None;
         }
@@ -82,5 +91,9 @@ impl Answers {
         }
         self.gone += 1;
         Some(record)
+    }
+
+    fn given_up(&self) -> bool {
+        self.unanswered > MAX_WAITING
     }
 }

@@ -122,13 +122,16 @@ impl Reader {
 
     fn next_record(&mut self) -> Option<Record> {
         loop {
+            if let Some(record) = self.answers.as_mut().and_then(|answers| answers.next(false)) {
+                return Some(record);
+            }
             let event = if self.failure.is_some() { Ok(None) } else { self.merge.next() };
             let event = event.unwrap_or_else(|error| {
                 self.failure = Some(error);
                 None
             });
             let Some(Event { time, kind, .. }) = event else {
-                return self.answers.as_mut().and_then(|answers| answers.next(None));
+                return self.answers.as_mut().and_then(|answers| answers.next(true));
             };
             if let Some(record) = self.take_in(time, kind) {
                 return Some(record);
@@ -136,7 +139,7 @@ impl Reader {
         }
     }
 
-    /// What an event says; the record that it completes, if one.
+    /// What an event says; the record that it is, if that need not wait for an answer.
     fn take_in(&mut self, time: Nanos, kind: EventKind) -> Option<Record> {
         match kind {
             EventKind::Named(process, name) => {
@@ -157,7 +160,7 @@ impl Reader {
                 }
             }
         }
-        self.answers.as_mut()?.next(Some(time))
+        None
     }
 
     fn wants(&mut self, device: u32) -> bool {
@@ -178,7 +181,7 @@ impl Reader {
             op: request.op,
             extent: request.extent,
             flags: request.flags,
-            origin: Origin { process, name, stream: StreamId::default() },
+            origin: Origin { process, name, stream: request.stream },
             latency: request.latency,
         }
     }
