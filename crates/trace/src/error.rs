@@ -50,6 +50,20 @@ pub enum TraceError {
         /// What should be there.
         expected: String,
     },
+    /// A row of a table is not what the format says.
+    #[error("{}, row {row}, column {column}: found {found}, expected {expected}", file.display())]
+    Row {
+        /// The file that was read.
+        file: PathBuf,
+        /// The row's number, from one.
+        row: u64,
+        /// The column's name.
+        column: &'static str,
+        /// What is there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
     /// An option that cannot be used with this trace.
     #[error("{setting}: found {found}, expected {expected}")]
     Setting {

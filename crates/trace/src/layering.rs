@@ -114,7 +114,7 @@ impl Layering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seekless_core::{Latency, Op, ProcessId, record::Flags};
+    use seekless_core::{Latency, Op, ProcessId, StreamId, record::Flags};
 
     const VOLUME: u32 = 253 << 20;
     const PARTITION: u32 = 8 << 20 | 2;
@@ -123,7 +123,7 @@ mod tests {
     fn queued(device: u32, start: u64, sectors: u64) -> Queued {
         let extent = Extent::new(start, sectors);
         let (flags, latency) = (Flags::default(), Latency::UNKNOWN);
-        Queued { device, op: Op::Read, extent, flags, process: ProcessId(1), latency }
+        Queued { device, op: Op::Read, extent, flags, process: ProcessId(1), stream: StreamId(0), latency }
     }
 
     fn remap(from: (u32, u64), to: (u32, u64), seen_at: u32) -> Remapped {

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
-use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record, StreamId};
+use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record};
 
 use crate::error::TraceError;
 use crate::format::{self, Event, EventKind, Format, Queued};

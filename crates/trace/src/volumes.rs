@@ -3,7 +3,7 @@
 //! Invariant: a name has one number in all files of a trace, given in the order in which the names were
 //! first read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -27,19 +27,36 @@ pub const MAX_NAMED: u32 = 1 << 16;
 /// The volumes of one trace. Clones are the same table.
 #[derive(Clone, Default)]
 pub struct Volumes {
-    naming: Naming,
+    naming: Rc<Cell<Naming>>,
+    /// Whether a file has said so itself.
+    said: Rc<Cell<bool>>,
     names: Rc<RefCell<Names>>,
 }
 
 impl Volumes {
     /// None yet, of a format that names them so.
     pub fn new(naming: Naming) -> Volumes {
-        Volumes { naming, names: Rc::default() }
+        Volumes { naming: Rc::new(Cell::new(naming)), said: Rc::default(), names: Rc::default() }
+    }
+
+    /// How they are told apart.
+    pub fn naming(&self) -> Naming {
+        self.naming.get()
+    }
+
+    /// A file says itself how it tells them apart, before it names any. The error is what a file before it
+    /// said, if that was something else.
+    pub fn say(&self, naming: Naming) -> Result<(), Naming> {
+        if self.said.replace(true) && self.naming() != naming {
+            return Err(self.naming());
+        }
+        self.naming.set(naming);
+        Ok(())
     }
 
     /// What volume `device` is called.
     pub fn name(&self, device: u32) -> String {
-        match self.naming {
+        match self.naming() {
             Naming::Linux => format!("{},{}", device >> 20, device & 0x000f_ffff),
             Naming::Numbered => device.to_string(),
             Naming::Named => {
@@ -59,6 +76,6 @@ impl Volumes {
 
 impl fmt::Debug for Volumes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} volumes", self.naming)
+        write!(f, "{:?} volumes", self.naming())
     }
 }

@@ -23,6 +23,8 @@ mod hp_srt;
 mod mqsim;
 mod msr;
 mod oracle_general;
+#[cfg(feature = "parquet")]
+pub(crate) mod parquet;
 mod scsi;
 mod spc;
 mod spread;
@@ -32,7 +34,7 @@ mod tencent;
 mod text;
 mod vscsi;
 
-use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, record::Flags};
+use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId, record::Flags};
 
 use crate::error::TraceError;
 
@@ -79,6 +81,8 @@ pub struct Queued {
     pub flags: Flags,
     /// Who asked.
     pub process: ProcessId,
+    /// For which of a workload's clients.
+    pub stream: StreamId,
     /// How long it took, where the format tells it with the request.
     pub latency: Latency,
 }

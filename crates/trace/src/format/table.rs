@@ -70,6 +70,8 @@ impl Format {
 /// Every format that can be read, in the order in which they are tried.
 pub const FORMATS: &[&Format] = &[
     &blktrace::FORMAT,
+    #[cfg(feature = "parquet")]
+    &super::parquet::FORMAT,
     &hp_srt::FORMAT,
     &fio::FORMAT,
     &cloudphysics::FORMAT,

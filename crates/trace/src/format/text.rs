@@ -12,7 +12,7 @@ use std::io::{BufRead, ErrorKind, Read};
 use std::path::PathBuf;
 
 use rustc_hash::FxHashMap;
-use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, record::Flags};
+use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId, record::Flags};
 
 use super::fields::Flaw;
 use super::{Content, Decoder, Event, EventKind, Queued};
@@ -49,7 +49,7 @@ pub(super) struct Said {
 /// A request of a process that the format does not name.
 pub(super) fn plain(device: u32, op: Op, extent: Extent) -> Queued {
     let (flags, process, latency) = (Flags::default(), ProcessId::default(), Latency::UNKNOWN);
-    Queued { device, op, extent, flags, process, latency }
+    Queued { device, op, extent, flags, process, stream: StreamId::default(), latency }
 }
 
 impl Said {

@@ -15,6 +15,8 @@ mod holds;
 mod in_flight;
 mod names;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -48,7 +50,14 @@ pub struct Target {
 }
 
 /// Every format that can be written.
-pub const TARGETS: &[&Target] = &[&fio::TARGET, &blkreplay::TARGET, &blkparse::TARGET, &disksim::TARGET];
+pub const TARGETS: &[&Target] = &[
+    #[cfg(feature = "parquet")]
+    &parquet::TARGET,
+    &fio::TARGET,
+    &blkreplay::TARGET,
+    &blkparse::TARGET,
+    &disksim::TARGET,
+];
 
 impl Target {
     /// The target that people call so.

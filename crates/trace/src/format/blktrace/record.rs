@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use seekless_core::{Extent, Latency, Op, ProcessId, SECTOR_BYTES, record::Flags};
+use seekless_core::{Extent, Latency, Op, ProcessId, SECTOR_BYTES, StreamId, record::Flags};
 
 use crate::error::TraceError;
 use crate::format::{Completed, EventKind, Queued, Remapped};
@@ -294,6 +294,7 @@ impl RawRecord<'_> {
             extent,
             flags: self.flags(),
             process: ProcessId(self.pid),
+            stream: StreamId::default(),
             latency: Latency::UNKNOWN,
         }))
     }

@@ -1,0 +1,134 @@
+//! Rows of a trace that have been read together, by columns, and what one of them says.
+//!
+//! Faults: a column that is not there (its values are unknown), null, numbers that fit nothing, words that
+//! nobody knows.
+
+use ::parquet::data_type::ByteArray;
+use seekless_core::record::Flags;
+use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId};
+
+use super::super::Queued;
+use super::super::fields::{self, Flaw, quoted, sectors};
+use super::super::text::{Said, plain};
+use super::column::{Kind, Values};
+use super::schema;
+use crate::volumes::Volumes;
+
+/// The columns that are looked for: name, what it holds, whether it must be there. Those of flags follow.
+const COLUMNS: [(&str, Kind, bool); FIRST_FLAG] = [
+    ("time_ns", Kind::Number, true),
+    ("op", Kind::Text, true),
+    ("sector", Kind::Number, true),
+    ("sectors", Kind::Number, true),
+    ("volume", Kind::Text, false),
+    ("device", Kind::Number, false),
+    ("pid", Kind::Number, false),
+    ("process", Kind::Text, false),
+    ("stream", Kind::Number, false),
+    ("latency_ns", Kind::Number, false),
+];
+const TIME: usize = 0;
+const OP: usize = 1;
+const SECTOR: usize = 2;
+const SECTORS: usize = 3;
+/// The name of the volume.
+pub const VOLUME: usize = 4;
+/// The number of the volume.
+pub const DEVICE: usize = 5;
+const PID: usize = 6;
+const PROCESS: usize = 7;
+const STREAM: usize = 8;
+const LATENCY: usize = 9;
+const FIRST_FLAG: usize = 10;
+
+/// How many columns are looked for.
+pub const FIELDS: usize = FIRST_FLAG + schema::FLAGS.len();
+
+/// The column that is looked for with this number: its name, what it holds, whether it must be there.
+pub fn field(number: usize) -> (&'static str, Kind, bool) {
+    let flag = || (schema::FLAGS[number - FIRST_FLAG].0, Kind::Bit, false);
+    COLUMNS.get(number).copied().unwrap_or_else(flag)
+}
+
+/// What is wrong with a row, and in which column.
+pub type Wrong = (usize, Flaw);
+
+/// Rows that have been read.
+#[derive(Default)]
+pub struct Batch {
+    /// The values of each column that the file has.
+    pub columns: [Option<Values>; FIELDS],
+}
+
+impl Batch {
+    /// Notes what a row says. Volumes are those in the column of numbers if they are `numbered`.
+    pub fn row(&self, row: usize, said: &mut Said, volumes: &Volumes, numbered: bool) -> Result<(), Wrong> {
+        let time = Nanos(self.needed(TIME, row)?);
+        let op = self.op(row)?;
+        let extent = if op == Op::Flush {
+            Extent::default()
+        } else {
+            sectors(self.needed(SECTOR, row)?, self.needed(SECTORS, row)?).map_err(|flaw| (SECTORS, flaw))?
+        };
+        let device = if numbered { self.small(DEVICE, row)? } else { self.volume(row, volumes)? };
+        let process = ProcessId(self.small(PID, row)?);
+        let stream = StreamId(self.small(STREAM, row)?);
+        let latency = self.whole(LATENCY, row, i64::MAX)?;
+        let latency = latency.map_or(Latency::UNKNOWN, |took| Latency::of(Nanos(took)));
+        if let Some(name) = self.text(PROCESS, row) {
+            said.process(time, process, &String::from_utf8_lossy(name));
+        }
+        let flags = self.flags(row);
+        said.request(time, Queued { flags, process, stream, latency, ..plain(device, op, extent) });
+        Ok(())
+    }
+
+    fn needed(&self, field: usize, row: usize) -> Result<u64, Wrong> {
+        let null = || (field, Flaw { found: "null".into(), expected: "a whole number".into() });
+        self.whole(field, row, i64::MAX)?.ok_or_else(null)
+    }
+
+    /// A number from 0 to `most`.
+    fn whole(&self, field: usize, row: usize, most: i64) -> Result<Option<u64>, Wrong> {
+        let Some(Values::Numbers(numbers)) = &self.columns[field] else { return Ok(None) };
+        match numbers.get(row).copied().flatten() {
+            Some(number) if !(0..=most).contains(&number) => {
+                Err((field, Flaw { found: number.to_string(), expected: format!("0 to {most}") }))
+            }
+            number => Ok(number.map(|number| number as u64)),
+        }
+    }
+
+    /// A number of 32 bits; zero where there is none.
+    fn small(&self, field: usize, row: usize) -> Result<u32, Wrong> {
+        Ok(self.whole(field, row, i64::from(u32::MAX))?.unwrap_or(0) as u32)
+    }
+
+    fn text(&self, field: usize, row: usize) -> Option<&[u8]> {
+        let Some(Values::Texts(texts)) = &self.columns[field] else { return None };
+        texts.get(row)?.as_ref().map(ByteArray::data)
+    }
+
+    fn volume(&self, row: usize, volumes: &Volumes) -> Result<u32, Wrong> {
+        let name = String::from_utf8_lossy(self.text(VOLUME, row).unwrap_or_default());
+        fields::volume(volumes, &name).map_err(|flaw| (VOLUME, flaw))
+    }
+
+    fn op(&self, row: usize) -> Result<Op, Wrong> {
+        let word = self.text(OP, row);
+        let known = schema::OPS.iter().find(|(known, _)| Some(known.as_bytes()) == word);
+        known.map(|(_, op)| *op).ok_or_else(|| {
+            let found = word.map_or("null".to_owned(), |word| quoted(&String::from_utf8_lossy(word)));
+            (OP, Flaw { found, expected: schema::OPS.map(|(word, _)| word).join(", ") })
+        })
+    }
+
+    fn flags(&self, row: usize) -> Flags {
+        let columns = schema::FLAGS.iter().zip(&self.columns[FIRST_FLAG..]);
+        let set = columns.filter(|(_, column)| match column {
+            Some(Values::Bits(bits)) => bits.get(row).copied().flatten() == Some(true),
+            _ => false,
+        });
+        set.fold(Flags::default(), |all, ((_, flag), _)| all.with(*flag))
+    }
+}

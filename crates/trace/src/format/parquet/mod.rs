@@ -1,0 +1,268 @@
+//! Parquet, as this project writes it and as data-frame programs write it back: a row a request, columns
+//! known by their names in any order, others passed over.
+//!
+//! Units: nanoseconds, sectors of 512 bytes (see `schema`). `time_ns`, `op`, `sector` and `sectors` must be
+//! there; what else is missing, or null, is unknown. Volumes have their numbers where the file says how
+//! they are numbered, else the names in `volume`. Pages may be plain, zstd or Snappy.
+//!
+//! Bounds: a batch of rows and a page a column, whatever the size of a row group. A file is read in place;
+//! standard input and what is compressed as a whole goes through a temporary file. Faults: any bytes. The
+//! library below panics on some of those; that ends the trace with an error like any other.
+
+mod batch;
+mod column;
+mod guard;
+pub(crate) mod schema;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use ::parquet::file::reader::{FileReader, Length, SerializedFileReader};
+
+use super::fields::{Flaw, quoted};
+use super::text::Said;
+use super::{Content, Decoder, Event, Format, LeavesOpen, Naming, Sample};
+use crate::error::TraceError;
+use crate::volumes::Volumes;
+use batch::Batch;
+use column::Column;
+use guard::guarded;
+use source::Source;
+
+/// How the table of formats knows this one.
+pub const FORMAT: Format = Format {
+    name: "parquet",
+    summary: "Parquet with columns time_ns, op, sector, sectors, and others as trace convert writes them",
+    sample: Sample::Real,
+    volumes: Naming::Named,
+    leaves_open: LeavesOpen::NOTHING,
+    detect: |head| head.starts_with(MAGIC),
+    open,
+};
+
+const MAGIC: &[u8; 4] = b"PAR1";
+/// Rows that are read together.
+const BATCH: usize = 8192;
+/// More columns than a person would read about.
+const COLUMNS_TOLD: usize = 20;
+
+struct Parquet {
+    input: SerializedFileReader<Source>,
+    file: PathBuf,
+    said: Said,
+    /// The columns of interest: which of `batch` it is, and its number in the file.
+    wanted: Vec<(usize, usize)>,
+    volumes: Volumes,
+    /// Whether volumes are called by the numbers in `device`.
+    numbered: bool,
+    /// The row group being read: its columns, and rows still to come.
+    group: Vec<Column>,
+    left: usize,
+    groups_begun: usize,
+    batch: Batch,
+    /// The next row of the batch, of how many, and the number of the batch's first row in the file.
+    next: usize,
+    rows: usize,
+    first: u64,
+    skip_bad: bool,
+    skipped: u64,
+}
+
+fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
+    let file = content.file;
+    let io = |source| TraceError::Io { file: file.clone(), source };
+    let source = Source::open(&file, &mut content.input).map_err(io)?;
+    let bytes = source.len();
+    let opened = guarded(|| {
+        let input = SerializedFileReader::new(source)?;
+        places(input.metadata(), bytes)?;
+        Ok(input)
+    });
+    let input = opened.map_err(|error| damaged(&file, 0, error, "a whole Parquet file"))?;
+    let wanted = wanted(input.metadata()).map_err(|Flaw { found, expected }| TraceError::Malformed {
+        file: file.clone(),
+        offset: 0,
+        found,
+        expected,
+    })?;
+    let has = |field| wanted.iter().any(|(known, _)| *known == field);
+    let naming = match naming(input.metadata()) {
+        Some(naming) if naming == Naming::Named || has(batch::DEVICE) => naming,
+        _ if has(batch::VOLUME) => Naming::Named,
+        _ => Naming::Numbered,
+    };
+    content.volumes.say(naming).map_err(|before| TraceError::Malformed {
+        file: file.clone(),
+        offset: 0,
+        found: format!("volumes that are {}", words(naming)),
+        expected: format!("{}, as in the files before it", words(before)),
+    })?;
+    Ok(Box::new(Parquet {
+        input,
+        file,
+        said: Said::default(),
+        wanted,
+        volumes: content.volumes,
+        numbered: naming != Naming::Named,
+        group: Vec::new(),
+        left: 0,
+        groups_begun: 0,
+        batch: Batch::default(),
+        next: 0,
+        rows: 0,
+        first: 0,
+        skip_bad: content.options.skip_bad,
+        skipped: 0,
+    }))
+}
+
+/// Which columns of the file are of interest.
+fn wanted(metadata: &ParquetMetaData) -> Result<Vec<(usize, usize)>, Flaw> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let mut wanted = Vec::new();
+    for field in 0..batch::FIELDS {
+        let (name, kind, needed) = batch::field(field);
+        let found = columns.iter().position(|column| column.path().parts() == [name]);
+        let Some(number) = found else {
+            if needed {
+                let names = columns.iter().take(COLUMNS_TOLD).map(|column| quoted(&column.path().string()));
+                let found = format!("the columns {}", names.collect::<Vec<_>>().join(", "));
+                return Err(Flaw { found, expected: format!("one called {name}") });
+            }
+            continue;
+        };
+        kind.suits(&columns[number]).map_err(|found| Flaw {
+            found: format!("column {name} of type {found}"),
+            expected: kind.words().to_owned(),
+        })?;
+        wanted.push((field, number));
+    }
+    Ok(wanted)
+}
+
+/// Whether all that the file points to lies in its `bytes`, which the library below takes for granted.
+fn places(metadata: &ParquetMetaData, bytes: u64) -> Result<(), ParquetError> {
+    for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        let dictionary = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let first = dictionary.min(column.data_page_offset());
+        let end = first.checked_add(column.compressed_size());
+        let within = first >= 0 && column.compressed_size() >= 0 && column.num_values() >= 0;
+        if !within || end.is_none_or(|end| end as u64 > bytes) {
+            let path = column.column_path().string();
+            let told =
+                format!("{} bytes of column {path} at byte {first} of {bytes}", column.compressed_size());
+            return Err(ParquetError::General(told));
+        }
+    }
+    Ok(())
+}
+
+/// What the file says volumes are called by.
+fn naming(metadata: &ParquetMetaData) -> Option<Naming> {
+    let said = metadata.file_metadata().key_value_metadata()?;
+    let said = said.iter().find(|pair| pair.key == schema::VOLUMES)?.value.as_deref()?;
+    schema::NAMINGS.iter().find(|(word, _)| *word == said).map(|(_, naming)| *naming)
+}
+
+fn words(naming: Naming) -> &'static str {
+    schema::NAMINGS.iter().find(|(_, known)| *known == naming).map_or("", |(word, _)| word)
+}
+
+fn damaged(file: &Path, offset: u64, error: ParquetError, expected: &str) -> TraceError {
+    let found = match error {
+        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+            Ok(source) if source.raw_os_error().is_some() => {
+                return TraceError::Io { file: file.to_owned(), source: *source };
+            }
+            // Of a decompressor.
+            Ok(cause) => cause.to_string(),
+            Err(cause) => cause.to_string(),
+        },
+        ParquetError::General(said) | ParquetError::NYI(said) | ParquetError::EOF(said) => said,
+        error => error.to_string(),
+    };
+    // What it quotes may be of any length, and steer a terminal.
+    let found = quoted(&found).trim_matches('"').to_owned();
+    TraceError::Malformed { file: file.to_owned(), offset, found, expected: expected.to_owned() }
+}
+
+impl Parquet {
+    /// Brings the next rows into the batch; `false` at the end.
+    fn fetch(&mut self) -> Result<bool, TraceError> {
+        while self.left == 0 {
+            if self.groups_begun == self.input.num_row_groups() {
+                return Ok(false);
+            }
+            self.begin()?;
+        }
+        self.first += self.rows as u64;
+        (self.next, self.rows) = (0, self.left.min(BATCH));
+        self.left -= self.rows;
+        for ((field, number), column) in self.wanted.iter().zip(&mut self.group) {
+            let rows = self.rows;
+            let values = guarded(|| column.read(rows));
+            let group = self.input.metadata().row_group(self.groups_begun - 1).column(*number);
+            let offset = group.dictionary_page_offset().unwrap_or(group.data_page_offset());
+            let expected = format!("pages of {rows} more values of column {}", batch::field(*field).0);
+            let values =
+                values.map_err(|error| damaged(&self.file, offset.max(0) as u64, error, &expected))?;
+            self.batch.columns[*field] = Some(values);
+        }
+        Ok(true)
+    }
+
+    /// Comes to the next row group.
+    fn begin(&mut self) -> Result<(), TraceError> {
+        let (input, number, wanted) = (&self.input, self.groups_begun, &self.wanted);
+        let opened = guarded(|| {
+            let group = input.get_row_group(number)?;
+            let columns = wanted.iter().map(|(_, column)| Column::open(&*group, *column));
+            let rows = usize::try_from(group.metadata().num_rows());
+            let rows = rows.map_err(|_| ParquetError::General("a negative number of rows".into()))?;
+            Ok((rows, columns.collect::<Result<Vec<_>, _>>()?))
+        });
+        let expected = format!("row group {number}");
+        (self.left, self.group) = opened.map_err(|error| damaged(&self.file, 0, error, &expected))?;
+        self.groups_begun += 1;
+        Ok(())
+    }
+}
+
+impl Decoder for Parquet {
+    fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            if let Some((time, kind)) = self.said.next() {
+                return Ok(Some(Event { time, offset: 0, kind }));
+            }
+            if self.next == self.rows && !self.fetch()? {
+                return Ok(None);
+            }
+            let row = self.next;
+            self.next += 1;
+            match self.batch.row(row, &mut self.said, &self.volumes, self.numbered) {
+                Err(_) if self.skip_bad => self.skipped += 1,
+                Err((field, Flaw { found, expected })) => {
+                    // From one, as lines are.
+                    let (file, row) = (self.file.clone(), self.first + row as u64 + 1);
+                    let column = batch::field(field).0;
+                    return Err(TraceError::Row { file, row, column, found, expected });
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        self.said.warnings(&self.file)
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    fn clamps(&self) -> bool {
+        true
+    }
+}

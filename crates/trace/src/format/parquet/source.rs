@@ -1,0 +1,66 @@
+//! A Parquet file as bytes at any place: the file itself, or a copy of what cannot be read twice.
+//!
+//! Invariant: no more is asked for than there is, so that a damaged length allocates nothing.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use ::parquet::errors::{ParquetError, Result};
+use ::parquet::file::reader::{ChunkReader, Length};
+use bytes::Bytes;
+
+use super::MAGIC;
+
+/// The bytes of a file.
+pub struct Source {
+    file: File,
+    length: u64,
+}
+
+impl Source {
+    /// The file at `path`; of what is none, or is compressed, a copy of `content`, which goes with us.
+    pub fn open(path: &Path, content: &mut dyn Read) -> io::Result<Source> {
+        if path != Path::new(crate::compressed::STDIN) {
+            let mut file = File::open(path)?;
+            let metadata = file.metadata()?;
+            let mut magic = [0; MAGIC.len()];
+            if metadata.is_file() && file.read_exact(&mut magic).is_ok() && magic == *MAGIC {
+                return Ok(Source { file, length: metadata.len() });
+            }
+        }
+        let mut file = tempfile::tempfile()?;
+        let length = io::copy(content, &mut file)?;
+        Ok(Source { file, length })
+    }
+
+    fn from(&self, start: u64, length: u64) -> Result<File> {
+        if start.checked_add(length).is_none_or(|end| end > self.length) {
+            return Err(ParquetError::EOF(format!("{length} bytes at byte {start} of {}", self.length)));
+        }
+        let mut file = self.file.try_clone()?;
+        file.seek(SeekFrom::Start(start))?;
+        Ok(file)
+    }
+}
+
+impl Length for Source {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for Source {
+    type T = BufReader<File>;
+
+    fn get_read(&self, start: u64) -> Result<BufReader<File>> {
+        self.from(start, 0).map(BufReader::new)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let mut file = self.from(start, length as u64)?;
+        let mut bytes = vec![0; length];
+        file.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+}
