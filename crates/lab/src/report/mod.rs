@@ -1,21 +1,21 @@
-//! Reports, each one HTML file that works offline: of a comparison ([`html`]).
+//! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]).
 
-#[allow(dead_code, reason = "charts side by side are for the report of traces, which follows")]
 mod along;
 mod charts;
 mod figure;
 mod heat;
-#[allow(dead_code, reason = "as above")]
 mod legend;
 mod page;
 mod plot;
 mod scale;
 mod sections;
 mod stack;
+mod standalone;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod trace;
 
 use seekless_trace::Stats;
 

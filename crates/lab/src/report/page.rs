@@ -26,6 +26,18 @@ const SCRIPT: &str = include_str!("assets/report.js");
 /// The patterns that tell areas apart without colour.
 pub const PATTERNS: &str = include_str!("assets/patterns.svg");
 
+/// What one kind of report has besides.
+pub struct Extra {
+    /// Its style.
+    pub style: &'static str,
+    /// Its script.
+    pub script: &'static str,
+    /// What the script finds its data by.
+    pub name: &'static str,
+    /// For the script.
+    pub data: Value,
+}
+
 /// What is written so far.
 #[derive(Default)]
 pub struct Page {
@@ -85,16 +97,18 @@ impl Page {
         self.out.push_str("</div>");
     }
 
-    /// The whole page; `more` is a script of its own, with the name of its data and its data.
-    pub fn finish(mut self, title: &str, more: Option<(&str, &str, &Value)>) -> String {
+    /// The whole page.
+    pub fn finish(mut self, title: &str, extra: Option<&Extra>) -> String {
         self.end_section();
         let data = script_json(&json!(self.plots));
         let (body, title) = (self.out, escape(title));
-        let more = more.map_or_else(String::new, |(script, name, data)| {
+        let (style, more) = extra.map_or_else(Default::default, |extra| {
+            let Extra { style, script, name, data } = extra;
             let data = script_json(data);
-            format!(
+            let more = format!(
                 "<script type=\"application/json\" id=\"{name}\">{data}</script>\n<script>{script}</script>\n"
-            )
+            );
+            (*style, more)
         });
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -103,7 +117,7 @@ impl Page {
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
              script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
              <title>{title}</title>\n\
-             <style>{UPLOT_STYLE}</style>\n<style>{PALETTE}{PICTURE}{STYLE}</style></head>\n<body>{PATTERNS}<main>\n{body}</main>\n\
+             <style>{UPLOT_STYLE}</style>\n<style>{PALETTE}{PICTURE}{STYLE}{style}</style></head>\n<body>{PATTERNS}<main>\n{body}</main>\n\
              <script type=\"application/json\" id=\"plots\">{data}</script>\n\
              <script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n{more}</body></html>\n"
         )

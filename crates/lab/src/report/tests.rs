@@ -7,7 +7,7 @@ use seekless_trace::stats::{HeatMap, ProcessUse, RankPoint, SizeBucket, WorkingS
 use super::html;
 use crate::outcome::{Comparison, DriveWork, HeadTime, Phase, Reconfiguration, Settings, Stage, Variant};
 
-const HOSTILE: &str = "</script><script>alert(\"1\")</script><img src=x onerror='a'>&\u{1}";
+pub(super) const HOSTILE: &str = "</script><script>alert(\"1\")</script><img src=x onerror='a'>&\u{1}";
 
 fn curve(pages: u32, hottest: f64) -> Vec<RankPoint> {
     let ranks = (0..120).map(|step| f64::from(pages).powf(f64::from(step) / 119.0).round() as u64);
@@ -213,12 +213,12 @@ fn example() -> String {
 }
 
 /// The page without uPlot, whose licence line names its home.
-fn ours(page: &str) -> String {
+pub(super) fn ours(page: &str) -> String {
     page.replace(super::page::UPLOT_SCRIPT, "").replace(super::page::UPLOT_STYLE, "")
 }
 
 /// Reads a page as tags. An error says what is not balanced; what is inside script and style is skipped.
-fn balanced(page: &str) -> Result<Vec<String>, String> {
+pub(super) fn balanced(page: &str) -> Result<Vec<String>, String> {
     const VOID: [&str; 2] = ["meta", "!doctype"];
     // In SVG an element may close itself.
     let (mut open, mut seen, mut rest): (Vec<String>, Vec<String>, &str) = (Vec::new(), Vec::new(), page);

@@ -1,0 +1,234 @@
+//! What a picture of addresses over time needs, gathered in a pass over the records in bounded memory:
+//! the requests themselves while they are few, counts in a grid when they are many.
+//!
+//! A request counts where it starts; flushes, which have no place, are left out. Volumes are laid end to
+//! end in the order of their numbers, as they are in the trace's statistics.
+//!
+//! Invariants: the same records give the same picture; its text is no longer than it may be.
+
+use seekless_core::{Names, Nanos, Op, PAGE_SECTORS, Record};
+use seekless_trace::{Survey, Volumes};
+
+use super::cells::Cells;
+use super::families::{Families, Family};
+use super::pack::{base64, base64_length, varint, zigzag};
+
+/// As many requests are shown one by one.
+pub const POINTS: u64 = 200_000;
+/// Cells of the grid, at most: 32 bytes each while they are counted.
+const CELLS: usize = 1_000_000;
+/// The text of all pictures of a page, in bytes.
+pub const TEXT_BYTES: usize = 5_000_000;
+/// Farther out nothing is drawn: 1 EiB, beyond any device, and a number that scripts can count with.
+const FARTHEST: u64 = 1 << 51;
+/// Volumes whose names are kept.
+const NAMED: usize = 256;
+
+/// Follows the records of a surveyed trace.
+#[derive(Debug)]
+pub struct Accesses {
+    /// Each volume and its first sector in the row of all.
+    volumes: Vec<(u32, u64)>,
+    /// Of all volumes.
+    sectors: u64,
+    families: Families,
+    kept: Kept,
+    requests: u64,
+    /// The time of the latest record.
+    now: Nanos,
+    /// The place of the latest record's volume.
+    latest: usize,
+}
+
+#[derive(Debug)]
+enum Kept {
+    Points(Vec<Point>),
+    Cells(Cells),
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    time: Nanos,
+    sector: u64,
+    sectors: u32,
+    family: u16,
+    kind: u8,
+}
+
+/// One mark of the picture: a request, or some of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mark {
+    /// When, in units of the picture.
+    pub time: u64,
+    /// Where, in units of the picture.
+    pub place: u64,
+    /// The number of its family, up to [`super::families::FAMILIES`], times three, and its kind: 0 read, 1 write, 2 discard.
+    pub class: u8,
+    /// Of a cell, its requests; of a request, its sectors.
+    pub count: u64,
+}
+
+impl Accesses {
+    /// Of the trace that was surveyed.
+    pub fn new(survey: &Survey) -> Accesses {
+        let (mut volumes, mut sectors) = (Vec::new(), 0_u64);
+        for (device, end) in survey.volumes() {
+            volumes.push((device, sectors));
+            let pages = end.div_ceil(PAGE_SECTORS);
+            sectors = sectors.saturating_add(pages.saturating_mul(PAGE_SECTORS)).min(FARTHEST);
+        }
+        let kept = if survey.requests <= POINTS {
+            Kept::Points(Vec::with_capacity(survey.requests as usize))
+        } else {
+            Kept::Cells(Cells::new(CELLS, survey.end, sectors))
+        };
+        Accesses {
+            volumes,
+            sectors,
+            families: Families::default(),
+            kept,
+            requests: 0,
+            now: Nanos::ZERO,
+            latest: 0,
+        }
+    }
+
+    /// The next record; one that was surveyed.
+    pub fn follow(&mut self, record: &Record, names: &Names) {
+        let kind = match record.op {
+            Op::Read => 0,
+            Op::Write | Op::WriteZeroes => 1,
+            Op::Discard => 2,
+            Op::Flush => return,
+        };
+        if record.extent.sectors == 0 {
+            return;
+        }
+        self.requests += 1;
+        self.now = self.now.max(record.time);
+        let family = self.families.number(record.origin.name, names);
+        let sector = self.first_sector(record.device).saturating_add(record.extent.start.0).min(FARTHEST);
+        match &mut self.kept {
+            Kept::Points(points) => {
+                let sectors = record.extent.sectors.min(u64::from(u32::MAX)) as u32;
+                points.push(Point { time: self.now, sector, sectors, family, kind });
+            }
+            Kept::Cells(cells) => cells.add(self.now, sector, family, kind),
+        }
+    }
+
+    fn first_sector(&mut self, device: u32) -> u64 {
+        if self.volumes.get(self.latest).is_none_or(|&(latest, _)| latest != device) {
+            self.latest = self.volumes.binary_search_by_key(&device, |&(device, _)| device).unwrap_or(0);
+        }
+        self.volumes.get(self.latest).map_or(0, |&(_, first)| first)
+    }
+
+    /// All records have been told; the picture's text is at most `text_bytes` long.
+    pub fn finish(self, volumes: &Volumes, text_bytes: usize) -> Picture {
+        let (families, places) = self.families.ranked();
+        let number = |family: u16| places.get(usize::from(family)).copied().unwrap_or(0);
+        let class = |family: u16, kind: u8| number(family) as u8 * 3 + kind;
+        let named = if self.volumes.len() <= NAMED { &self.volumes[..] } else { &[] };
+        let mut picture = Picture {
+            seconds: self.now.seconds(),
+            sectors: self.sectors,
+            requests: self.requests,
+            families,
+            volumes: named.iter().map(|&(device, first)| (volumes.name(device), first)).collect(),
+            volume_count: self.volumes.len(),
+            points: false,
+            unit_nanos: 1_000,
+            unit_sectors: 1,
+            marks: Vec::new(),
+        };
+        match self.kept {
+            Kept::Points(points) => {
+                picture.points = true;
+                let mark = |point: &Point| Mark {
+                    time: point.time.0 / 1_000,
+                    place: point.sector,
+                    class: class(point.family, point.kind),
+                    count: u64::from(point.sectors),
+                };
+                picture.marks = points.iter().map(mark).collect();
+            }
+            Kept::Cells(mut cells) => {
+                cells.settle();
+                cells.rename(number);
+                loop {
+                    (picture.unit_nanos, picture.unit_sectors) = cells.size();
+                    picture.marks = cells
+                        .iter()
+                        .map(|cell| Mark {
+                            time: u64::from(cell.time),
+                            place: u64::from(cell.place),
+                            class: cell.family as u8 * 3 + cell.kind,
+                            count: cell.count,
+                        })
+                        .collect();
+                    if base64_length(picture.packed().len()) <= text_bytes || !cells.coarsen() {
+                        break;
+                    }
+                }
+            }
+        }
+        picture
+    }
+}
+
+/// Addresses over time, gathered.
+#[derive(Debug)]
+pub struct Picture {
+    /// The time of the last request.
+    pub seconds: f64,
+    /// Of all volumes, end to end.
+    pub sectors: u64,
+    /// Requests shown.
+    pub requests: u64,
+    /// Who makes them, by number; the last may be all others.
+    pub families: Vec<Family>,
+    /// Each volume's name and first sector; empty if they are very many.
+    pub volumes: Vec<(String, u64)>,
+    /// How many volumes there are.
+    pub volume_count: usize,
+    /// Whether each mark is a request, rather than a cell.
+    pub points: bool,
+    /// What one unit of a mark's time is, in nanoseconds.
+    pub unit_nanos: u64,
+    /// What one unit of a mark's place is, in sectors.
+    pub unit_sectors: u64,
+    /// In the order of their times.
+    pub marks: Vec<Mark>,
+}
+
+impl Picture {
+    /// The marks as bytes: the class, its highest bit set if time goes on; by how much, then; by how much the
+    /// place changes; the count.
+    fn packed(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.marks.len() * 5);
+        let (mut time, mut place) = (0, 0);
+        for mark in &self.marks {
+            let goes_on = mark.time != time;
+            out.push(mark.class | if goes_on { 0x80 } else { 0 });
+            if goes_on {
+                varint(&mut out, mark.time - time);
+            }
+            varint(&mut out, zigzag(place, mark.place));
+            varint(&mut out, mark.count);
+            (time, place) = (mark.time, mark.place);
+        }
+        out
+    }
+
+    /// The marks as text.
+    pub fn text(&self) -> String {
+        base64(&self.packed())
+    }
+
+    /// Whether processes are known at all: what has no name is called `?`.
+    pub fn knows_processes(&self) -> bool {
+        self.families.iter().any(|family| family.name != "?")
+    }
+}

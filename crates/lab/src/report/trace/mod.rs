@@ -1,0 +1,132 @@
+//! The report of one trace, or of two side by side: its figures as one page, and each as a file.
+//!
+//! Invariants: the page shows the statistics that it is given, and no others; the same input gives the
+//! same bytes; a page is smaller than [`PAGE_BYTES`], however long the traces are, and the names in
+//! them are text wherever they appear.
+
+mod accesses;
+mod accesses_figure;
+mod cells;
+mod charts;
+mod families;
+mod pack;
+mod still;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use seekless_trace::Stats;
+
+pub use accesses::{Accesses, Picture, TEXT_BYTES};
+
+use super::along::align;
+use super::charts::{interval_table, rank_frequency, request_sizes, working_sets};
+use super::figure::Figure;
+use super::heat::{self, Heat};
+use super::page::{Extra, Page};
+use super::plot::Plot;
+use super::standalone;
+
+/// A page is smaller.
+pub const PAGE_BYTES: usize = 8_000_000;
+/// The figures that there may be: each one's name in the page, and its file's.
+pub const FIGURES: [&str; 9] = [
+    "accesses",
+    "heat-map",
+    "over-time",
+    "rank-frequency",
+    "working-sets",
+    "miss-ratio",
+    "request-sizes",
+    "inter-arrivals",
+    "latencies",
+];
+
+/// A trace, as far as its report needs to know it.
+pub struct Subject<'a> {
+    /// What people call it.
+    pub name: String,
+    /// The files it is read from.
+    pub sources: Vec<String>,
+    /// What they are written in.
+    pub format: &'a str,
+    /// What a person should know about it.
+    pub warnings: &'a [String],
+    /// What it is like.
+    pub stats: &'a Stats,
+    /// Where its requests go.
+    pub accesses: &'a Picture,
+}
+
+/// What is written.
+pub struct Report {
+    /// The page.
+    pub html: String,
+    /// Each figure's name and what is in its SVG file.
+    pub pictures: Vec<(&'static str, String)>,
+}
+
+/// The report of one trace or more; `command` is what made it.
+pub fn report(subjects: &[Subject], command: &str) -> Report {
+    let figures = figures(subjects);
+    let pictures = figures.iter().map(|figure| (figure.id, standalone::svg(figure))).collect();
+    let mut page = Page::default();
+    page.html(&summary::headline(subjects));
+    page.section("The pictures");
+    page.charts(figures);
+    page.section("All figures");
+    page.tables(&summary::tables(subjects));
+    page.section("The traces");
+    page.table(&summary::sources(subjects));
+    page.command(command);
+    let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+    let extra = Extra {
+        style: include_str!("../assets/accesses.css"),
+        script: concat!(include_str!("../assets/accesses_marks.js"), include_str!("../assets/accesses.js")),
+        name: "accesses-data",
+        data: accesses_figure::data(&pictures_of(subjects)),
+    };
+    let html = page.finish(&format!("seekless: {}", names.join(", ")), Some(&extra));
+    Report { html, pictures }
+}
+
+fn pictures_of<'a>(subjects: &'a [Subject]) -> Vec<(&'a str, &'a Picture)> {
+    subjects.iter().map(|subject| (subject.name.as_str(), subject.accesses)).collect()
+}
+
+/// All that have something to show, in the order of [`FIGURES`].
+fn figures(subjects: &[Subject]) -> Vec<Figure> {
+    let maps: Vec<_> =
+        subjects.iter().map(|subject| (subject.name.clone(), Heat(&subject.stats.heat_map))).collect();
+    let longest = subjects.iter().map(|subject| subject.stats.seconds).fold(0.0, f64::max);
+    let sets = side_by_side(subjects, working_sets).map(|mut figure| {
+        let tables = subjects
+            .iter()
+            .map(|subject| interval_table(subject.stats))
+            .filter(|table| !table.rows.is_empty());
+        figure.tables.extend(tables);
+        figure
+    });
+    let figures = [
+        accesses_figure::figure(&pictures_of(subjects)),
+        heat::figure(&maps),
+        side_by_side(subjects, |stats| charts::over_time(stats, longest)),
+        side_by_side(subjects, rank_frequency),
+        sets,
+        side_by_side(subjects, charts::miss_ratio),
+        side_by_side(subjects, request_sizes),
+        side_by_side(subjects, charts::inter_arrivals),
+        side_by_side(subjects, charts::latencies),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+/// The same chart of every trace, with the same axes.
+fn side_by_side(subjects: &[Subject], chart: impl Fn(&Stats) -> Option<Plot>) -> Option<Figure> {
+    let mut plots: Vec<Option<Plot>> = subjects.iter().map(|subject| chart(subject.stats)).collect();
+    if plots.len() > 1 {
+        align(&mut plots.iter_mut().flatten().collect::<Vec<_>>());
+    }
+    let name = |subject: &Subject| if subjects.len() > 1 { subject.name.clone() } else { String::new() };
+    Figure::of_plots(subjects.iter().map(name).zip(plots).collect())
+}
