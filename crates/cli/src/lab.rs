@@ -165,7 +165,7 @@ pub fn write_report(file: &Path, stats: &Stats, comparison: &Comparison) -> anyh
 }
 
 /// How the program was called, as a shell reads it back.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let words = std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy()));
     std::iter::once("seekless".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -11,6 +11,7 @@ mod lab;
 mod output;
 mod progress;
 mod record;
+mod report;
 mod setup;
 mod stats;
 mod synth;

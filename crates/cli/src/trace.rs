@@ -16,6 +16,9 @@ pub enum Command {
     /// What the workload is like: reuse, working sets, partial determinism
     #[command(after_help = crate::stats::HELP)]
     Stats(crate::stats::Arguments),
+    /// A page of pictures: where requests go over time, heat map, reuse; two traces side by side
+    #[command(after_help = crate::report::HELP)]
+    Report(crate::report::Arguments),
     /// Record what a block device of this machine is asked for
     #[command(after_help = crate::record::HELP)]
     Record(crate::record::Arguments),
@@ -30,6 +33,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Info(asked) => crate::info::run(&asked),
         Command::Record(asked) => crate::record::run(&asked),
         Command::Synth(asked) => crate::synth::run(&asked),
+        Command::Report(asked) => crate::report::run(&asked),
         Command::Stats(asked) => crate::stats::run(&asked),
     }
 }

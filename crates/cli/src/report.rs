@@ -1,0 +1,254 @@
+//! `seekless trace report`: what one workload is like, or two, as a page and as pictures.
+//!
+//! Faults: a file or a picture that is there already is an error before anything is read; so is a folder
+//! that is missing. The page is written whole or not at all.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use seekless_lab::report::trace::{Accesses, FIGURES, Picture, Subject, TEXT_BYTES, report};
+use seekless_trace::{Analysis, Stats, StatsOptions};
+use serde::Serialize;
+
+use crate::input::{Input, Reading};
+use crate::lab::command_line;
+use crate::output;
+use crate::progress::Progress;
+use crate::stats::{Characterising, survey};
+use crate::text::size;
+
+/// Examples, as `--help` shows them.
+pub const HELP: &str = "\
+Examples:
+  seekless trace report data/mail -o mail.html
+  seekless trace report data/mail data/svnserver2 -o both.html
+  seekless trace report week.csv.gz -o week.html --volume web_0 --interval 1d --svg pictures
+
+The page needs nothing else: no network, no other file. It is below 8 MB however long the traces are.
+Its figures are those of `seekless trace stats` with the same options.";
+
+/// What is shown.
+#[derive(Args)]
+pub struct Arguments {
+    /// One trace, or two to compare: each a file, or a recording's name (data/mail for
+    /// data/mail.blktrace.0.xz and so on); - is standard input
+    #[arg(value_name = "TRACE", required = true, num_args = 1..=2)]
+    traces: Vec<PathBuf>,
+    /// The page to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Write each figure as an SVG file into this folder, too
+    #[arg(long, value_name = "FOLDER")]
+    svg: Option<PathBuf>,
+    /// Replace files that are there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    how: Characterising,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A trace, read.
+struct Read {
+    name: String,
+    sources: Vec<String>,
+    format: &'static str,
+    warnings: Vec<String>,
+    stats: Stats,
+    accesses: Picture,
+}
+
+/// What is told of the addresses over time.
+#[derive(Serialize)]
+struct Shown<'a> {
+    /// Requests in the picture.
+    requests: u64,
+    /// Whether each is there by itself, rather than counted in a cell.
+    one_by_one: bool,
+    /// What the finest mark stands for, in seconds.
+    mark_s: f64,
+    /// The same in bytes.
+    mark_bytes: u64,
+    /// How many marks there are.
+    marks: u64,
+    /// Who makes the requests, and how many.
+    processes: Vec<(&'a str, u64)>,
+}
+
+#[derive(Serialize)]
+struct ToldTrace<'a> {
+    name: &'a str,
+    files: &'a [String],
+    format: &'a str,
+    accesses: Shown<'a>,
+    stats: &'a Stats,
+}
+
+#[derive(Serialize)]
+struct ToldFile {
+    path: String,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    page: &'a ToldFile,
+    pictures: &'a [ToldFile],
+    traces: Vec<ToldTrace<'a>>,
+}
+
+/// Reads, counts, draws, and says what was written.
+pub fn run(asked: &Arguments) -> anyhow::Result<()> {
+    let options = asked.how.options()?;
+    asked.expect_room()?;
+    let names = names(&asked.traces);
+    let text_bytes = TEXT_BYTES / asked.traces.len();
+    let mut traces = Vec::new();
+    // One after the other: each may have all of the memory.
+    for (path, name) in asked.traces.iter().zip(names) {
+        traces.push(asked.read(path, name, &options, text_bytes)?);
+    }
+    let subjects: Vec<Subject> = traces.iter().map(Read::subject).collect();
+    let drawn = report(&subjects, &command_line());
+    let mut pictures = Vec::new();
+    if let Some(folder) = &asked.svg {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        for (figure, svg) in &drawn.pictures {
+            pictures.push(write(&picture(folder, figure), svg)?);
+        }
+    }
+    let page = write(&asked.output, &drawn.html)?;
+    if asked.json {
+        let traces = traces.iter().map(Read::told).collect();
+        return output::json(&Told { page: &page, pictures: &pictures, traces });
+    }
+    let lines = std::iter::once(&page).chain(&pictures);
+    let lines: Vec<String> = lines.map(|file| format!("{}: {}\n", file.path, size(file.bytes))).collect();
+    output::print(&lines.concat())
+}
+
+impl Arguments {
+    /// Before long work: whether what it gives can be written.
+    fn expect_room(&self) -> anyhow::Result<()> {
+        output::expect_folder(&self.output)?;
+        let pictures = self.svg.iter().flat_map(|folder| FIGURES.map(|figure| picture(folder, figure)));
+        for path in std::iter::once(self.output.clone()).chain(pictures) {
+            if !self.force && path.exists() {
+                bail!("{}: found a file of that name, expected none; --force replaces it", path.display());
+            }
+        }
+        if self.traces.iter().filter(|path| *path == Path::new("-")).count() > 1 {
+            bail!("-: found standard input twice, expected two different traces");
+        }
+        match &self.svg {
+            Some(folder) if folder.exists() && !folder.is_dir() => {
+                bail!("{}: found a file, expected a folder", folder.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read(
+        &self,
+        path: &Path,
+        name: String,
+        options: &StatsOptions,
+        text_bytes: usize,
+    ) -> anyhow::Result<Read> {
+        let input = Input { files: vec![path.to_owned()], reading: self.reading.clone() };
+        let trace = survey(&input, self.how.memory())?;
+        output::warn(&trace.warnings);
+        let progress = Progress::measured();
+        let mut analysis = Analysis::new(trace.survey.clone(), options);
+        let mut accesses = Accesses::new(&trace.survey);
+        let (mut done, all) = (0_u64, trace.survey.records);
+        trace.each(|record| {
+            if done % 65_536 == 0 {
+                progress.at("characterising", done, all);
+            }
+            done += 1;
+            analysis.follow(record);
+            accesses.follow(record, &trace.names);
+        })?;
+        Ok(Read {
+            name,
+            sources: trace.sources.iter().map(|file| file.display().to_string()).collect(),
+            format: trace.format.name,
+            warnings: trace.warnings.clone(),
+            stats: analysis.finish(&trace.names, &trace.volumes),
+            accesses: accesses.finish(&trace.volumes, text_bytes),
+        })
+    }
+}
+
+impl Read {
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            name: self.name.clone(),
+            sources: self.sources.clone(),
+            format: self.format,
+            warnings: &self.warnings,
+            stats: &self.stats,
+            accesses: &self.accesses,
+        }
+    }
+
+    fn told(&self) -> ToldTrace<'_> {
+        let picture = &self.accesses;
+        ToldTrace {
+            name: &self.name,
+            files: &self.sources,
+            format: self.format,
+            accesses: Shown {
+                requests: picture.requests,
+                one_by_one: picture.points,
+                mark_s: picture.unit_nanos as f64 / 1e9,
+                mark_bytes: picture.unit_sectors.saturating_mul(seekless_core::SECTOR_BYTES),
+                marks: picture.marks.len() as u64,
+                processes: picture.families.iter().map(|each| (each.name.as_str(), each.requests)).collect(),
+            },
+            stats: &self.stats,
+        }
+    }
+}
+
+/// Where a figure goes.
+fn picture(folder: &Path, figure: &str) -> PathBuf {
+    folder.join(format!("{figure}.svg"))
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<ToldFile> {
+    output::file(path, text)?;
+    Ok(ToldFile { path: path.display().to_string(), bytes: text.len() as u64 })
+}
+
+/// What to call the traces: the last part of their names, or all of it where that is the same.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let last = |path: &PathBuf| {
+        path.file_name()
+            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+    };
+    let short: Vec<String> = paths.iter().map(last).collect();
+    if short.windows(2).any(|two| two[0] == two[1]) {
+        return paths.iter().map(|path| path.display().to_string()).collect();
+    }
+    short.into_iter().map(|name| if name == "-" { "standard input".to_owned() } else { name }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_traces_apart() {
+        let names = |paths: &[&str]| super::names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(names(&["data/mail", "data/svn"]), ["mail", "svn"]);
+        assert_eq!(names(&["a/trace", "b/trace"]), ["a/trace", "b/trace"]);
+        assert_eq!(names(&["-"]), ["standard input"]);
+    }
+}
