@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check format lint tidy agree bench soak toolchain toolchain-check checkout
+.PHONY: help build demo test check format lint tidy agree fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -21,16 +21,18 @@ test: toolchain ## run all tests
 	cargo test --workspace --locked
 
 # Sub-makes, so that they run in this order also under `make -j`. `test` holds `tidy`.
-check: toolchain-check ## all that must hold: format, lints, tests, house rules, licences, demo
+check: toolchain-check ## all that must hold: format, lints, tests, house rules, licences, demo, fuzzing
 	@$(MAKE) --no-print-directory format
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory demo
 	@$(MAKE) --no-print-directory agree
+	@$(MAKE) --no-print-directory fuzz
 	@echo "check: all of it holds"
 
 format: ## is every file as rustfmt writes it?
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 lint: ## clippy, warnings as errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -45,12 +47,17 @@ agree: build ## do a debug and a release build give the same bytes?
 	done
 	cmp "$(CARGO_TARGET_DIR)/debug.json" "$(CARGO_TARGET_DIR)/release.json"
 
-bench: toolchain ## measure speed
-	cargo build --release --locked -p seekless-lab --example bench
-	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
+fuzz: toolchain-check ## bytes made up against every reader of traces, FOR=5 seconds each
+	scripts/fuzz $(or $(FOR),5)
 
-soak: toolchain ## the property tests, 20,000 cases each
+bench: toolchain ## measure speed
+	cargo build --release --locked -p seekless-lab --example bench -p seekless-trace --example trace_bench
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
+
+soak: toolchain-check ## the property tests, 20,000 cases each, and ten minutes of fuzzing a format
 	PROPTEST_CASES=20000 cargo test --workspace --locked
+	scripts/fuzz 600
 
 toolchain: checkout
 	@scripts/toolchain

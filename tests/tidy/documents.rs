@@ -41,10 +41,10 @@ const UNSHIPPABLE: [&str; 12] = [
     concat!("/wo", "rk/shared"),
 ];
 
-/// None of these words. `Cargo.lock` is cargo's own and names the registry on every line.
+/// None of these words. A `Cargo.lock` is cargo's own and names the registry on every line.
 pub fn no_unshippable_words(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in files.iter().filter(|file| file.path != "Cargo.lock") {
+    for file in files.iter().filter(|file| !file.path.ends_with("Cargo.lock")) {
         for (number, line) in file.text.lines().enumerate() {
             for word in UNSHIPPABLE.iter().filter(|word| line.contains(**word)) {
                 findings.push(file.finding(number + 1, format!("`{word}`"), "nothing of the kind"));

@@ -7,13 +7,15 @@
 //! Faults: a trace cut short is read to where it ends, with a warning; anything else that is wrong
 //! ends the stream with an error, after the records before it.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use seekless_core::{NameId, Names, Nanos, Origin, ProcessId, Record};
 
+use crate::compressed;
 use crate::error::TraceError;
-use crate::format::{self, Event, EventKind, Format, Queued};
+use crate::format::{self, Event, EventKind, Format, Opened, Queued};
 use crate::latency::Answers;
 use crate::layering::Layering;
 use crate::merge::Merge;
@@ -49,11 +51,33 @@ impl Reader {
     /// a format, and names noted in one count in all.
     pub fn open(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Reader, TraceError> {
         let sources = expand(paths)?;
+        let opened = sources.iter().map(|file| format::open(file)).collect::<Result<Vec<_>, _>>()?;
+        Reader::of(sources, opened, options)
+    }
+
+    /// Reads what `stream` gives, compressed or not; messages call it `name`.
+    pub fn over(
+        name: &str,
+        stream: impl Read + 'static,
+        options: &ReadOptions,
+    ) -> Result<Reader, TraceError> {
+        let file = PathBuf::from(name);
+        let stream = compressed::decompress(stream);
+        let stream = stream.map_err(|source| TraceError::Io { file: file.clone(), source })?;
+        let opened = format::opened(file.clone(), stream)?;
+        Reader::of(vec![file], vec![opened], options)
+    }
+
+    fn of(
+        sources: Vec<PathBuf>,
+        opened: Vec<Option<Opened>>,
+        options: &ReadOptions,
+    ) -> Result<Reader, TraceError> {
         let mut files = Vec::new();
         let mut warnings = Vec::new();
         let mut common: Option<(&'static Format, Volumes)> = None;
-        for file in &sources {
-            let Some(opened) = format::open(file)? else {
+        for (file, opened) in sources.iter().zip(opened) {
+            let Some(opened) = opened else {
                 // A CPU on which nothing happened.
                 warnings.push(format!("{}: the file is empty", file.display()));
                 continue;

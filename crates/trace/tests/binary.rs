@@ -2,86 +2,16 @@
 
 mod common;
 
+use common::binary::{COMMANDS, Sample, TEXT, oracle_general, samples, srt, vscsi_1, vscsi_2};
+use common::samples::row;
 use common::save;
 use proptest::prelude::*;
-use seekless_core::{Flags, Op, Record};
+use seekless_core::Flags;
 use seekless_trace::{ReadOptions, Reader, load};
-
-/// Time in nanoseconds, device, operation, first sector, sectors.
-type Row = (u64, u32, Op, u64, u64);
-
-fn row(record: &Record) -> Row {
-    (record.time.0, record.device, record.op, record.extent.start.0, record.extent.sectors)
-}
-
-/// Each field its own little-endian bytes.
-macro_rules! little {
-    ($($field:expr),* $(,)?) => { [$(&$field.to_le_bytes()[..]),*].concat() };
-}
-
-/// Command, bytes, sector, microseconds.
-type Command = (u16, u32, u64, u64);
-
-const COMMANDS: [Command; 4] =
-    [(0x2a, 512, 7, 100), (0x88, 4096, 80, 350), (0x12, 36, 0, 360), (0x35, 0, 0, 400)];
-
-fn vscsi_1(commands: &[Command]) -> Vec<u8> {
-    let record = |&(command, bytes, sector, time): &Command| {
-        little!(9_u32, bytes, 1_u32, command, 0x0100_u16, sector, time)
-    };
-    commands.iter().flat_map(record).collect()
-}
-
-fn vscsi_2(commands: &[Command]) -> Vec<u8> {
-    let record = |&(command, bytes, sector, time): &Command| {
-        little!(command, 0x0200_u16, 9_u32, bytes, 1_u32, sector, time, 77_u64)
-    };
-    commands.iter().flat_map(record).collect()
-}
-
-fn oracle_general(records: &[(u32, u64, u32, i64)]) -> Vec<u8> {
-    let record = |&(time, object, bytes, next): &(u32, u64, u32, i64)| little!(time, object, bytes, next);
-    records.iter().flat_map(record).collect()
-}
-
-const TEXT: &str = "$$TR_IOREC-1.3 (made by hand)\ndisks = { 0 -> {\n\tsectorsize  = 256,\n} };\n\x0c";
-
-/// Seconds, microseconds, bytes, sector, device, flags.
-fn srt(records: &[[u32; 6]]) -> Vec<u8> {
-    let mut bytes = TEXT.as_bytes().to_vec();
-    for [seconds, micros, length, sector, device, flags] in records {
-        let fields = [56, 0x4_0001, *seconds, *micros, 1, 2, *length, *sector, *device, 4, 0, *flags, 0, 1];
-        bytes.extend(fields.iter().flat_map(|field: &u32| field.to_be_bytes()));
-    }
-    bytes
-}
-
-fn samples() -> [(&'static str, Vec<u8>, Vec<Row>); 4] {
-    let commands =
-        vec![(0, 0, Op::Write, 7, 1), (250_000, 0, Op::Read, 80, 8), (300_000, 0, Op::Flush, 0, 0)];
-    [
-        ("vscsi-1", vscsi_1(&COMMANDS), commands.clone()),
-        ("vscsi-2", vscsi_2(&COMMANDS), commands),
-        (
-            "oracleGeneral",
-            oracle_general(&[(5, 100, 512, 2), (5, 200, 4096, -1), (6, 100, 512, i64::MAX)]),
-            vec![
-                (0, 0, Op::Read, 100, 1),
-                (500_000_000, 0, Op::Read, 200, 8),
-                (1_000_000_000, 0, Op::Read, 100, 1),
-            ],
-        ),
-        (
-            "hp-srt",
-            srt(&[[0, 5, 4096, 8, 0x0800_0107, 1], [1, 5, 1024, 4, 0x0800_000e, 0x100]]),
-            vec![(0, 1, Op::Read, 4, 8), (1_000_000_000, 0, Op::Write, 2, 2)],
-        ),
-    ]
-}
 
 #[test]
 fn each_format_is_known_by_its_content_and_says_what_it_says() {
-    for (format, bytes, rows) in samples() {
+    for Sample { format, bytes, rows, .. } in samples() {
         let trace = load(&[save(format, &bytes)], &ReadOptions::default()).unwrap();
         assert_eq!(trace.format, format);
         assert_eq!(trace.records.iter().map(row).collect::<Vec<_>>(), rows, "{format}");
@@ -162,11 +92,11 @@ proptest! {
 
     #[test]
     fn mutated_and_cut_files_end(
-        sample in 0_usize..4,
+        sample in 0_usize..6,
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut bytes = samples()[sample].1.clone();
+        let mut bytes = samples()[sample].bytes.clone();
         for (at, value) in changes {
             let at = at.index(bytes.len());
             bytes[at] = value;

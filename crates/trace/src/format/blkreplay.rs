@@ -43,6 +43,11 @@ impl Lines for Blkreplay {
             }
         }
     }
+
+    fn end(&self) -> Result<(), Flaw> {
+        let flaw = || Flaw { found: "a preamble only".into(), expected: "a line \"start ; ...\"".into() };
+        self.started.then_some(()).ok_or_else(flaw)
+    }
 }
 
 fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {

@@ -38,7 +38,14 @@ impl Flaw {
 /// `text` as an error quotes it: not too much, nothing that a terminal would obey.
 pub fn quoted(text: &str) -> String {
     let more = if text.chars().nth(QUOTED).is_some() { "..." } else { "" };
-    let shown: String = text.chars().take(QUOTED).map(|c| if c.is_control() { '?' } else { c }).collect();
+    let mut shown = String::new();
+    for letter in text.chars().take(QUOTED) {
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
     format!("\"{shown}{more}\"")
 }
 

@@ -50,7 +50,7 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
         let Flaw { found, expected } = flaw;
         TraceError::Malformed { file: file.clone(), offset, found, expected }
     };
-    if !content.head[MARK.len()..].starts_with(VERSION) {
+    if !content.head.strip_prefix(MARK).is_some_and(|rest| rest.starts_with(VERSION)) {
         let first = String::from_utf8_lossy(&content.head).lines().next().map(quoted).unwrap_or_default();
         return Err(wrong(0, Flaw { found: first, expected: "$$TR_IOREC-1.3".into() }));
     }

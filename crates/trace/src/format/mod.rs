@@ -42,7 +42,7 @@ pub use crate::options::{LeavesOpen, TimeUnit};
 pub use crate::volumes::Naming;
 pub use columns::Columns;
 pub use table::{BLKPARSE_F, FORMATS, Format, Sample};
-pub(crate) use table::{Content, open};
+pub(crate) use table::{Content, Opened, open, opened};
 
 /// Something a trace says, at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -124,11 +124,14 @@ pub(crate) struct Opened {
 
 /// Opens a file; `None` if it is empty.
 pub(crate) fn open(path: &Path) -> Result<Option<Opened>, TraceError> {
-    let mut rest = compressed::open(path)?;
+    opened(path.to_owned(), compressed::open(path)?)
+}
+
+/// Takes in the start of `rest`, which `file` holds; `None` if it is empty.
+pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option<Opened>, TraceError> {
     let mut head = vec![0; HEAD_BYTES];
     let (filled, stopped) = fill(&mut rest, &mut head);
     head.truncate(filled);
-    let file = path.to_owned();
     let start = Cursor::new(head.clone());
     let input: Box<dyn BufRead> = match stopped {
         Some(source) if head.is_empty() && source.kind() != io::ErrorKind::UnexpectedEof => {

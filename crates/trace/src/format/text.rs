@@ -8,7 +8,7 @@
 //! file are clamped: the tools that wrote these traces sorted by completion, or not at all.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, ErrorKind, Read};
+use std::io::{self, BufRead, ErrorKind, Read};
 use std::path::PathBuf;
 
 use rustc_hash::FxHashMap;
@@ -25,6 +25,11 @@ pub const MAX_LINE_BYTES: usize = 16 << 10;
 pub(super) trait Lines {
     /// Takes in a line, without its end and never blank, and notes what it says.
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw>;
+
+    /// Whether the lines so far can be all of a trace.
+    fn end(&self) -> Result<(), Flaw> {
+        Ok(())
+    }
 
     /// What a person should know about the file though it could be read.
     fn warnings(&self) -> Vec<String> {
@@ -142,34 +147,43 @@ impl<F: Lines + 'static> Text<F> {
 
     /// Brings the next line into `self.line`; `false` at the end, clean or not.
     fn fetch(&mut self) -> Result<bool, TraceError> {
-        self.offset += self.line.len() as u64;
-        self.line.clear();
-        self.said.line += 1;
-        let mut bounded = self.input.by_ref().take(MAX_LINE_BYTES as u64 + 1);
-        match bounded.read_until(b'\n', &mut self.line) {
-            Ok(0) => Ok(false),
-            Ok(bytes) if bytes > MAX_LINE_BYTES && self.skip_bad => self.pass_line(bytes),
-            Ok(bytes) if bytes > MAX_LINE_BYTES => Err(self.wrong(Flaw {
-                found: format!("a line of more than {MAX_LINE_BYTES} bytes"),
-                expected: "shorter lines".into(),
-            })),
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                self.cut("the compressed stream stops early");
-                Ok(false)
+        loop {
+            self.offset += self.line.len() as u64;
+            self.line.clear();
+            self.said.line += 1;
+            let mut bounded = self.input.by_ref().take(MAX_LINE_BYTES as u64 + 1);
+            let read = bounded.read_until(b'\n', &mut self.line);
+            let read = match read {
+                Ok(bytes) if bytes > MAX_LINE_BYTES && self.skip_bad => {
+                    self.skipped += 1;
+                    self.pass_rest()
+                }
+                Ok(bytes) if bytes > MAX_LINE_BYTES => Err(self.wrong(Flaw {
+                    found: format!("a line of more than {MAX_LINE_BYTES} bytes"),
+                    expected: "shorter lines".into(),
+                }))?,
+                read => read,
+            };
+            match read {
+                Ok(0) => return Ok(false),
+                Ok(_) if self.line.is_empty() => {}
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    self.cut("the compressed stream stops early");
+                    return Ok(false);
+                }
+                Err(source) => return Err(TraceError::Io { file: self.file.clone(), source }),
             }
-            Err(source) => Err(TraceError::Io { file: self.file.clone(), source }),
         }
     }
 
-    /// Leaves out a line of which more than can be a record has been read, and brings the next one.
-    fn pass_line(&mut self, have: usize) -> Result<bool, TraceError> {
-        let io = |source| TraceError::Io { file: self.file.clone(), source };
-        self.skipped += 1;
-        let rest = self.input.skip_until(b'\n').map_err(io)?;
-        self.offset += (have + rest) as u64;
+    /// Leaves out the line, of which more than can be a record has been read.
+    fn pass_rest(&mut self) -> io::Result<usize> {
+        let rest = self.input.skip_until(b'\n')?;
+        let bytes = self.line.len() + rest;
+        self.offset += bytes as u64;
         self.line.clear();
-        self.fetch()
+        Ok(bytes)
     }
 
     fn cut(&mut self, why: &str) {
@@ -219,10 +233,15 @@ impl<F: Lines + 'static> Decoder for Text<F> {
             if let Some((time, kind)) = self.said.next() {
                 return Ok(Some(Event { time, offset: self.offset, kind }));
             }
-            if self.said.ended || !self.fetch()? {
+            if self.said.ended {
                 return Ok(None);
             }
-            self.take_in()?;
+            if self.fetch()? {
+                self.take_in()?;
+            } else {
+                self.said.ended = true;
+                self.format.end().map_err(|flaw| self.wrong(flaw))?;
+            }
         }
     }
 
