@@ -6,7 +6,7 @@
   const figure = document.getElementById("accesses");
   if (!figure) return;
   const KINDS = ["reads", "writes", "discards"];
-  const LEFT = 70, RIGHT = 10, TOP = 10, BOTTOM = 30;
+  const LEFT = 70, RIGHT = 10, TOP = 18, BOTTOM = 30;
   // No stretch is shorter: a microsecond, a page.
   const LEAST = { seconds: 1e-6, sectors: 8 };
   const WHOLE = { from: 0, to: Math.max(told.seconds, 1e-5), low: 0, high: Math.max(told.sectors, 8) };
@@ -75,8 +75,9 @@
     }
     const cell = map.points ? 0 : map.unitSeconds;
     const start = firstAt(map.times, (view.from - cell) / map.unitSeconds);
-    const end = firstAt(map.times, view.to / map.unitSeconds + 1e-9);
-    const least = map.points ? Math.max(2, Math.round(2 * dot)) : Math.max(1, Math.round(dot));
+    const end = firstAt(map.times, view.to / map.unitSeconds + 0.5);
+    // Very many are told apart better when they are small.
+    const least = Math.max(1, Math.round((end - start < 300000 ? 2 : 1) * dot));
     let requests = 0;
     for (let mark = start; mark < end; mark++) {
       if (!shown[map.classes[mark]]) continue;
@@ -86,7 +87,7 @@
       const left = (map.times[mark] * map.unitSeconds - view.from) * across;
       if (bottom < 0 || bottom - tall > high) continue;
       requests += count;
-      const x0 = Math.max(0, Math.floor(left)), y1 = Math.min(high, Math.ceil(bottom));
+      const x0 = Math.min(wide - 1, Math.max(0, Math.floor(left))), y1 = Math.min(high, Math.max(1, Math.ceil(bottom)));
       const x1 = Math.min(wide, Math.max(x0 + least, Math.floor(left + cell * across)));
       const y0 = Math.max(0, Math.min(y1 - least, Math.ceil(bottom - tall)));
       for (let y = y0; y < y1; y++) {
@@ -109,7 +110,7 @@
     const colours = Array.from({ length: 9 }, (_, at) => rgb(style("--a" + at)));
     let most = 1;
     for (let at = 0; at < sums.length; at++) if (sums[at] > most) most = sums[at];
-    const scale = Math.log(1 + most), least = map.points ? 0.8 : 0.5;
+    const scale = Math.log(1 + most), least = map.points ? 0.8 : 0.6;
     for (let at = 0; at < hit.length; at++) {
       const mark = hit[at];
       if (mark < 0) continue;
@@ -420,7 +421,7 @@
   const list = document.createElement("ul");
   list.className = "legend keys";
   function keys() {
-    list.replaceChildren(...(byKind ? KINDS : told.colours).map((name, colour) => {
+    list.replaceChildren(...(byKind ? told.kinds.map((kind) => [KINDS[kind], kind]) : told.colours.map((name, colour) => [name, colour])).map(([name, colour]) => {
       const item = document.createElement("li"), one = document.createElement("button"), text = document.createElement("span");
       one.type = "button";
       one.setAttribute("aria-pressed", "true");

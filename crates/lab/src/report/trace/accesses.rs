@@ -9,11 +9,11 @@
 use seekless_core::{Names, Nanos, Op, PAGE_SECTORS, Record};
 use seekless_trace::{Survey, Volumes};
 
-use super::cells::Cells;
+use super::cells::{Cell, Cells};
 use super::families::{Families, Family};
 use super::pack::{base64, base64_length, varint, zigzag};
 
-/// As many requests are shown one by one.
+/// As many requests are shown one by one, if their text is short enough.
 pub const POINTS: u64 = 200_000;
 /// Cells of the grid, at most: 32 bytes each while they are counted.
 const CELLS: usize = 1_000_000;
@@ -54,6 +54,21 @@ struct Point {
     sectors: u32,
     family: u16,
     kind: u8,
+}
+
+impl Point {
+    fn mark(&self, class: u8) -> Mark {
+        Mark { time: self.time.0 / 1_000, place: self.sector, class, count: u64::from(self.sectors) }
+    }
+}
+
+/// The same requests in a grid.
+fn counted(points: &[Point], end: Nanos, sectors: u64) -> Cells {
+    let mut cells = Cells::new(CELLS, end, sectors);
+    for point in points {
+        cells.add(point.time, point.sector, point.family, point.kind);
+    }
+    cells
 }
 
 /// One mark of the picture: a request, or some of a cell.
@@ -143,37 +158,20 @@ impl Accesses {
             unit_sectors: 1,
             marks: Vec::new(),
         };
-        match self.kept {
+        let cells = match self.kept {
             Kept::Points(points) => {
                 picture.points = true;
-                let mark = |point: &Point| Mark {
-                    time: point.time.0 / 1_000,
-                    place: point.sector,
-                    class: class(point.family, point.kind),
-                    count: u64::from(point.sectors),
-                };
-                picture.marks = points.iter().map(mark).collect();
-            }
-            Kept::Cells(mut cells) => {
-                cells.settle();
-                cells.rename(number);
-                loop {
-                    (picture.unit_nanos, picture.unit_sectors) = cells.size();
-                    picture.marks = cells
-                        .iter()
-                        .map(|cell| Mark {
-                            time: u64::from(cell.time),
-                            place: u64::from(cell.place),
-                            class: cell.family as u8 * 3 + cell.kind,
-                            count: cell.count,
-                        })
-                        .collect();
-                    if base64_length(picture.packed().len()) <= text_bytes || !cells.coarsen() {
-                        break;
-                    }
+                picture.marks =
+                    points.iter().map(|point| point.mark(class(point.family, point.kind))).collect();
+                if base64_length(picture.packed().len()) <= text_bytes {
+                    return picture;
                 }
+                picture.points = false;
+                counted(&points, self.now, self.sectors)
             }
-        }
+            Kept::Cells(cells) => cells,
+        };
+        picture.count(cells, number, text_bytes);
         picture
     }
 }
@@ -204,6 +202,25 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// Makes each cell a mark, in the finest grid whose text is not too long; `number` is the place of a family.
+    fn count(&mut self, mut cells: Cells, number: impl Fn(u16) -> u16, text_bytes: usize) {
+        cells.settle();
+        cells.rename(number);
+        loop {
+            (self.unit_nanos, self.unit_sectors) = cells.size();
+            let mark = |cell: &Cell| Mark {
+                time: u64::from(cell.time),
+                place: u64::from(cell.place),
+                class: cell.family as u8 * 3 + cell.kind,
+                count: cell.count,
+            };
+            self.marks = cells.iter().map(mark).collect();
+            if base64_length(self.packed().len()) <= text_bytes || !cells.coarsen() {
+                return;
+            }
+        }
+    }
+
     /// The marks as bytes: the class, its highest bit set if time goes on; by how much, then; by how much the
     /// place changes; the count.
     fn packed(&self) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use seekless_core::SECTOR_BYTES;
 use serde_json::{Value, json};
 
-use super::accesses::Picture;
+use super::accesses::{Mark, Picture};
 use super::families::{FAMILIES, Family};
 use super::still::{self, Axes};
 use crate::report::figure::{Figure, Panel};
@@ -26,6 +26,8 @@ struct Shared {
     by_process: bool,
     /// What each colour means, if processes have colours.
     colours: Vec<Family>,
+    /// The kinds of requests that there are.
+    kinds: Vec<usize>,
 }
 
 /// The figure of the pictures, each with the trace's name; `None` if none shows a request.
@@ -87,6 +89,7 @@ pub fn data(pictures: &[(&str, &Picture)]) -> Value {
         "seconds": shared.axes.seconds,
         "sectors": shared.axes.sectors,
         "byProcess": shared.by_process,
+        "kinds": shared.kinds,
         "colours": shared.colours.iter().map(shown).collect::<Vec<_>>(),
         "maps": pictures.iter().map(one).collect::<Vec<_>>(),
     })
@@ -102,6 +105,7 @@ impl Shared {
             },
             by_process: pictures().any(|picture| picture.knows_processes()),
             colours: colours(pictures().map(|picture| &picture.families)),
+            kinds: kinds(pictures().flat_map(|picture| &picture.marks)),
         }
     }
 
@@ -128,10 +132,19 @@ impl Shared {
         if self.by_process {
             self.colours.iter().enumerate().for_each(|(colour, family)| add(colour, &shown(family)));
         } else {
-            KINDS.iter().enumerate().for_each(|(colour, name)| add(colour, name));
+            self.kinds.iter().for_each(|&kind| add(kind, KINDS[kind]));
         }
         legend
     }
+}
+
+/// Those that occur.
+fn kinds<'a>(marks: impl Iterator<Item = &'a Mark>) -> Vec<usize> {
+    let mut occurs = [false; KINDS.len()];
+    for mark in marks {
+        occurs[usize::from(mark.class) % KINDS.len()] = true;
+    }
+    (0..KINDS.len()).filter(|&kind| occurs[kind]).collect()
 }
 
 /// The colour of a family's marks.

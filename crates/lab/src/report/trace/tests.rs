@@ -131,6 +131,14 @@ fn few_requests_are_drawn_one_by_one() {
 }
 
 #[test]
+fn few_requests_whose_text_is_long_are_counted() {
+    let (records, names) = small();
+    let picture = picture(&records, &names, 4_000);
+    assert!(!picture.points && picture.text().len() <= 4_000);
+    assert_eq!(picture.marks.iter().map(|mark| mark.count).sum::<u64>(), 2_000);
+}
+
+#[test]
 fn an_empty_trace_has_a_page_too() {
     let report = drawn(&[], &Names::default(), 1);
     balanced(&report.html).expect("balanced");
