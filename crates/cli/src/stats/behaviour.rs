@@ -115,7 +115,7 @@ fn depth(stats: &Stats) -> String {
 
 fn reuse(stats: &Stats) -> String {
     let all = stats.reuse_distances.iter().map(|class| class.count).sum();
-    let mut table = Table::new(&[">pages, up to", ">cache of", ">accesses", ">share"]);
+    let mut table = Table::new(&[">pages, below", ">cache of", ">accesses", ">share"]);
     for class in &stats.reuse_distances {
         let bytes = size((class.up_to as u64).saturating_mul(PAGE_BYTES));
         table.row([count(class.up_to as u64), bytes, count(class.count), part(class.count, all)]);

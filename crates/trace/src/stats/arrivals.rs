@@ -72,7 +72,7 @@ impl Default for Clock {
     fn default() -> Clock {
         Clock {
             latest: None,
-            gaps: Buckets::new(4),
+            gaps: Buckets::new(8),
             sum: 0,
             squares: 0.0,
             second: 0,

@@ -13,7 +13,7 @@ pub struct Buckets {
     total: u64,
 }
 
-/// Values of one doubling: above half of `up_to`, and up to it.
+/// Values of one doubling: half of `up_to` or more, and below it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Doubling {
     /// The upper end, in the unit that the field's name tells.

@@ -80,7 +80,7 @@ impl Default for Depth {
     fn default() -> Depth {
         Depth {
             requests: 0,
-            took: Buckets::new(6),
+            took: Buckets::new(8),
             sum: 0,
             longest: Nanos::ZERO,
             answers: BinaryHeap::new(),
