@@ -16,7 +16,7 @@ use super::text::{escape, mark, number};
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 58.0;
-const RIGHT: f64 = 508.0;
+const RIGHT: f64 = 498.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 248.0;
 /// Lines with no more points than this get a mark at each.

@@ -16,8 +16,8 @@ const GAP: f64 = 28.0;
 /// The figure as the text of an SVG file.
 pub fn svg(figure: &Figure) -> String {
     let mut body = String::new();
-    let columns = figure.panels.len().clamp(1, 2);
-    let scale = if figure.wide && columns == 1 { 2.0 } else { 1.0 };
+    let columns = if figure.wide { 1 } else { figure.panels.len().clamp(1, 2) };
+    let scale = if figure.wide { 2.0 } else { 1.0 };
     let (each, inside) = (WIDTH * scale, WIDTH * scale * columns as f64 + GAP * (columns - 1) as f64);
     let _ = write!(body, "<text class=\"title\" x=\"0\" y=\"16\">{}</text>", escape(&figure.title));
     let (legend, mut bottom) = figure.legend.svg(inside, 28.0);

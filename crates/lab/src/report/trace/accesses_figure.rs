@@ -199,6 +199,7 @@ fn note(picture: &Picture) -> String {
 /// A short time with its unit.
 pub fn span(seconds: f64) -> String {
     let (size, unit) = match seconds {
+        short if short < 1e-6 => (short * 1e9, "ns"),
         short if short < 1e-3 => (short * 1e6, "\u{b5}s"),
         short if short < 1.0 => (short * 1e3, "ms"),
         long if long < 120.0 => (long, "s"),

@@ -9,7 +9,7 @@ use seekless_core::Nanos;
 /// The finest grid: so many cells along time, and along the addresses. Time is the finer one: a picture is
 /// zoomed along it, and in a week this is a seventh of a second.
 const TIMES: u64 = 1 << 22;
-const PLACES: u64 = 2_048;
+const PLACES: u64 = 16_384;
 /// Cells along time for each along the addresses, while the grid is made coarser.
 const TIMES_A_PLACE: u64 = 32;
 /// Requests that wait to be counted.
@@ -193,7 +193,7 @@ mod tests {
         cells.settle();
         assert_eq!(
             (cells.all.len(), cells.size()),
-            (500, (3_600_000_000_000 / (1 << 22) + 1, (1 << 19) + 8))
+            (500, (3_600_000_000_000 / (1 << 22) + 1, (1 << 16) + 8))
         );
     }
 }

@@ -96,8 +96,11 @@ fn pictures_of<'a>(subjects: &'a [Subject]) -> Vec<(&'a str, &'a Picture)> {
 
 /// All that have something to show, in the order of [`FIGURES`].
 fn figures(subjects: &[Subject]) -> Vec<Figure> {
-    let maps: Vec<_> =
-        subjects.iter().map(|subject| (subject.name.clone(), Heat(&subject.stats.heat_map))).collect();
+    let maps: Vec<_> = subjects
+        .iter()
+        .zip(panel_names(subjects))
+        .map(|(subject, name)| (name, Heat(&subject.stats.heat_map)))
+        .collect();
     let longest = subjects.iter().map(|subject| subject.stats.seconds).fold(0.0, f64::max);
     let sets = side_by_side(subjects, working_sets).map(|mut figure| {
         let tables = subjects
@@ -127,6 +130,10 @@ fn side_by_side(subjects: &[Subject], chart: impl Fn(&Stats) -> Option<Plot>) ->
     if plots.len() > 1 {
         align(&mut plots.iter_mut().flatten().collect::<Vec<_>>());
     }
-    let name = |subject: &Subject| if subjects.len() > 1 { subject.name.clone() } else { String::new() };
-    Figure::of_plots(subjects.iter().map(name).zip(plots).collect())
+    Figure::of_plots(panel_names(subjects).zip(plots).collect())
+}
+
+/// What a figure calls the picture of each trace: nothing, of a single one.
+fn panel_names<'a>(subjects: &'a [Subject]) -> impl Iterator<Item = String> + 'a {
+    subjects.iter().map(|subject| if subjects.len() > 1 { subject.name.clone() } else { String::new() })
 }
