@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 an error (on stderr, one line and its causes), 2 arguments that make no sense.
 
 mod comparison;
+mod convert;
 mod demo;
 mod drive;
 mod info;

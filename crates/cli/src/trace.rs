@@ -22,6 +22,9 @@ pub enum Command {
     /// Record what a block device of this machine is asked for
     #[command(after_help = crate::record::HELP)]
     Record(crate::record::Arguments),
+    /// Write a trace in another format
+    #[command(after_help = crate::convert::HELP)]
+    Convert(crate::convert::Arguments),
     /// Make up a trace: a workload, recorded on a simulated drive
     #[command(after_help = crate::synth::HELP)]
     Synth(crate::synth::Arguments),
@@ -33,6 +36,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Info(asked) => crate::info::run(&asked),
         Command::Record(asked) => crate::record::run(&asked),
         Command::Synth(asked) => crate::synth::run(&asked),
+        Command::Convert(asked) => crate::convert::run(&asked),
         Command::Report(asked) => crate::report::run(&asked),
         Command::Stats(asked) => crate::stats::run(&asked),
     }

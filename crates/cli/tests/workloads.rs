@@ -74,9 +74,9 @@ fn a_workload_becomes_a_trace_that_is_read_back() {
     let told = json(&synth);
     let info = json(&["trace", "info", out]);
     assert_eq!((&told["records"], &told["reads"]), (&info["records"], &info["reads"]));
-    let open =
-        json(&["trace", "synth", "random:rate=100/s", "--over", "1GiB", "--requests", "500", "-o", out]);
-    assert_eq!(open["records"], 500);
+    let open = ["trace", "synth", "random:rate=100/s", "--over", "1GiB", "--requests", "500", "-o", out];
+    refused(&open, 1, &["found a file of that name", "--force"]);
+    assert_eq!(json(&[&open[..], &["--force"]].concat())["records"], 500);
     assert!(json(&["trace", "info", out])["end_sector"].as_u64().unwrap() <= 1 << 21);
 }
 

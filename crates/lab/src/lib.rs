@@ -1,6 +1,5 @@
 //! The laboratory: what a layer saves on a trace and a drive, measured in virtual time.
 
-pub mod blkparse;
 pub mod compare;
 pub mod description;
 pub mod experiment;

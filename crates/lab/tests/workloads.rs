@@ -9,7 +9,9 @@ use seekless_drive::{QueueOptions, spec};
 use seekless_lab::description::{Component, Description};
 use seekless_lab::workload::client::Limit;
 use seekless_lab::workload::{WORKLOADS, parse};
-use seekless_lab::{LoadOutcome, Recorded, Run, arrivals, blkparse, run_workload};
+use seekless_lab::{LoadOutcome, Recorded, Run, arrivals, run_workload};
+use seekless_trace::Volumes;
+use seekless_trace::write::{Output, Provenance, Tables, Target, Writer};
 
 /// Each workload once, small enough for a test.
 const EACH: [&str; 9] = [
@@ -263,10 +265,15 @@ fn what_cannot_be_a_workload_is_told_with_what_would() {
 #[test]
 fn a_trace_of_a_workload_is_read_back() {
     let (_, recorded) = run("mix:1*startup+1*serial:area=1MiB", 1, Some(300));
-    let mut text = Vec::new();
-    blkparse::write(&mut text, &recorded.records, &recorded.names).unwrap();
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("synth.txt");
-    std::fs::write(&file, text).unwrap();
+    let target = Target::of_file("synth.txt").unwrap();
+    let output = Output::file(&file, true).unwrap();
+    let mut writer = Writer::new(target, output, &Provenance::default()).unwrap();
+    let volumes = Volumes::default();
+    for record in &recorded.records {
+        writer.record(record, Tables { names: &recorded.names, volumes: &volumes }).unwrap();
+    }
+    assert_eq!(writer.finish().unwrap().warnings, [""; 0]);
     let trace = seekless_trace::load(&[file], &seekless_trace::ReadOptions::default()).unwrap();
     let first = recorded.records[0].time;
     for (ours, read) in recorded.records.iter().zip(&trace.records) {

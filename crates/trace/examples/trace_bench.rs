@@ -1,4 +1,4 @@
-//! How fast traces are read and characterised, in CPU seconds; run it by `make bench`.
+//! How fast traces are read, written and characterised, in CPU seconds; run it by `make bench`.
 //!
 //! Rounds are interleaved, the figures are medians. Files are made here, in memory where the machine has
 //! such a folder. `blkparse`, the peer, runs in the same rounds where it is installed.
@@ -8,10 +8,12 @@ use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Flags, Latency, Names, Nanos, Op, Origin, ProcessId, Record};
-use seekless_trace::{MissRatio, ReadOptions, Reader, StatsOptions, Volumes, characterise, load};
+use seekless_trace::write::{Output, Provenance, TARGETS, Tables, Target, Writer};
+use seekless_trace::{MissRatio, ReadOptions, Reader, StatsOptions, Trace, Volumes, characterise, load};
 
 const ROUNDS: usize = 5;
 /// Records in the binary file: queue events and completions.
@@ -19,7 +21,7 @@ const RAW: u64 = 4_000_000;
 const LINES: u64 = 500_000;
 
 struct Case {
-    name: &'static str,
+    name: String,
     /// What is counted, and how many of it.
     unit: &'static str,
     amount: f64,
@@ -32,10 +34,11 @@ fn main() {
     let folder = folder.unwrap_or(Path::new(".")).join(format!("seekless-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the files");
     let mut cases = reading(&folder);
+    cases.extend(writing(&folder));
     cases.extend(characterising());
     // Words after the program's name choose among the cases.
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    cases.retain(|case| wanted.is_empty() || wanted.iter().any(|word| case.name.contains(word)));
+    cases.retain(|case| wanted.is_empty() || wanted.iter().any(|word| case.name.contains(word.as_str())));
     for _ in 0..ROUNDS {
         for case in &mut cases {
             let before = cpu_seconds();
@@ -56,8 +59,8 @@ fn main() {
 
 fn reading(folder: &Path) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut case = |name, unit, amount, run: Box<dyn Fn()>| {
-        cases.push(Case { name, unit, amount, run, seconds: Vec::new() });
+    let mut case = |name: &str, unit, amount, run: Box<dyn Fn()>| {
+        cases.push(Case { name: name.to_owned(), unit, amount, run, seconds: Vec::new() });
     };
     let binary = folder.join("bench.blktrace.0");
     fs::write(&binary, blktrace(RAW)).expect("room for the binary file");
@@ -80,6 +83,42 @@ fn reading(folder: &Path) -> Vec<Case> {
     cases
 }
 
+/// Each format written, to a file in the folder, and Parquet read back.
+fn writing(folder: &Path) -> Vec<Case> {
+    let binary = folder.join("bench.blktrace.0");
+    let options = ReadOptions { latencies: true, ..ReadOptions::default() };
+    let trace = Rc::new(load(&[&binary], &options).expect("the file that was made for reading"));
+    let (unit, amount) = ("M requests", trace.records.len() as f64 / 1e6);
+    let mut cases = Vec::new();
+    for target in TARGETS {
+        let (path, trace) = (folder.join(format!("written{}", target.endings[0])), Rc::clone(&trace));
+        if target.name == "parquet" {
+            write(target, &path, &trace);
+            let path = path.clone();
+            let run = Box::new(move || read(&path, true));
+            cases.push(Case { name: "parquet, read".into(), unit, amount, run, seconds: Vec::new() });
+        }
+        let run = Box::new(move || write(target, &path, &trace));
+        cases.push(Case {
+            name: format!("{}, written", target.name),
+            unit,
+            amount,
+            run,
+            seconds: Vec::new(),
+        });
+    }
+    cases
+}
+
+fn write(target: &'static Target, path: &Path, trace: &Trace) {
+    let output = Output::file(path, true).expect("room for the file");
+    let mut writer = Writer::new(target, output, &Provenance::default()).expect("a writer");
+    for record in &trace.records {
+        writer.record(record, Tables { names: &trace.names, volumes: &trace.volumes }).expect("room");
+    }
+    black_box(writer.finish().expect("room").bytes);
+}
+
 fn characterising() -> Vec<Case> {
     let mut cases = Vec::new();
     let shared =
@@ -91,12 +130,18 @@ fn characterising() -> Vec<Case> {
             stats(&trace.records);
         };
         let (name, unit) = ("read and characterise cloudPhysicsIO", "M requests");
-        cases.push(Case { name, unit, amount: 0.113_872, run: Box::new(run), seconds: Vec::new() });
+        cases.push(Case {
+            name: name.to_owned(),
+            unit,
+            amount: 0.113_872,
+            run: Box::new(run),
+            seconds: Vec::new(),
+        });
     }
     let records = references(5_000_000);
     let run = move || stats(&records);
     let (name, unit) = ("characterise 5 million page references", "M references");
-    cases.push(Case { name, unit, amount: 5.0, run: Box::new(run), seconds: Vec::new() });
+    cases.push(Case { name: name.to_owned(), unit, amount: 5.0, run: Box::new(run), seconds: Vec::new() });
     let records = references(5_000_000);
     let run = move || {
         let mut curve = MissRatio::new(1 << 30);
@@ -106,7 +151,7 @@ fn characterising() -> Vec<Case> {
         black_box(curve.finish());
     };
     let name = "exact LRU miss-ratio curve of them";
-    cases.push(Case { name, unit, amount: 5.0, run: Box::new(run), seconds: Vec::new() });
+    cases.push(Case { name: name.to_owned(), unit, amount: 5.0, run: Box::new(run), seconds: Vec::new() });
     cases
 }
 

@@ -216,7 +216,11 @@ impl Format {
 
 fn unknown(head: &[u8], file: PathBuf) -> TraceError {
     let tried = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
-    let expected = format!("a trace in one of the formats {tried}");
+    let expected = if cfg!(not(feature = "parquet")) && head.starts_with(b"PAR1") {
+        "a program that was built with --features parquet".to_owned()
+    } else {
+        format!("a trace in one of the formats {tried}")
+    };
     TraceError::Malformed { file, offset: 0, found: blktrace::first_bytes(head), expected }
 }
 
