@@ -24,8 +24,9 @@ Examples:
   seekless trace stats data/svnserver2 --json | jq .partial_determinism_pct
   seekless trace stats week.csv.gz --interval 1d --volume web_0
 
-The first figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009). Everything is exact
-while it fits into --memory; above it pages and pairs of requests are sampled, and the error is told.";
+The first figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009). Everything is
+exact while it fits into --memory; above it pages and pairs of requests are sampled, and the error
+is told.";
 
 /// How a trace is characterised.
 #[derive(Args, Clone)]

@@ -2,8 +2,9 @@
 //!
 //! Version 2: `file add|open|close`, `file action offset length`, where the offset of a `wait` is the time
 //! in microseconds since the wait before it. Version 3: a time in front of each line; `fio` writes it in
-//! microseconds, its manual names no unit, and other programs that write it use others: an option says so. Offsets and lengths are in bytes; `sync` and `datasync` are flushes. A volume is a
-//! file. Faults: any text; other versions are an error.
+//! microseconds, its manual names no unit, and other programs that write it use others: an option says so.
+//! Offsets and lengths are in bytes; `sync` and `datasync` are flushes. A volume is a file.
+//! Faults: any text; other versions are an error.
 
 use seekless_core::{Extent, Nanos, Op};
 
@@ -15,8 +16,8 @@ use crate::volumes::Volumes;
 /// How the table of formats knows this one.
 pub const FORMAT: Format = Format {
     name: "fio",
-    summary: "fio iolog, versions 2 and 3 (microseconds, unless told for version 3)",
-    sample: Sample::Description,
+    summary: "fio iolog, version 3 (microseconds, unless told); version 2 from its description",
+    sample: Sample::Real,
     volumes: Naming::Named,
     leaves_open: LeavesOpen { time: Some(TimeUnit::Micro), sector: None },
     detect: |head| head.starts_with(b"fio version "),
