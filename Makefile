@@ -51,7 +51,7 @@ fuzz: toolchain-check ## bytes made up against every reader of traces, FOR=5 sec
 	scripts/fuzz $(or $(FOR),5)
 
 bench: toolchain ## measure speed
-	cargo build --release --locked -p seekless-lab --example bench -p seekless-trace --example trace_bench
+	cargo build --release --locked -p seekless-lab --example bench -p seekless-trace --features seekless-trace/parquet --example trace_bench
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
 

@@ -29,11 +29,11 @@ Examples:
   seekless trace convert data/mail -o - --to blkparse | head
 
 Formats, and the endings that ask for them:
+  parquet    .parquet             for polars, pandas and DuckDB
   fio        .fio .iolog          fio iolog, version 3
   blkreplay  .load .blkreplay     blkreplay load
   blkparse   .blkparse .txt       what blkparse prints by default
   disksim    .disksim .dsim       DiskSim ascii
-  parquet    .parquet             for polars, pandas and DuckDB; needs --features parquet at build time
 
 A second ending .gz, .xz or .zst compresses. What the format cannot hold is told.";
 
@@ -96,9 +96,9 @@ struct Source {
     bytes: Option<u64>,
 }
 
-/// Without this feature the program knows of Parquet only how to get it.
-const NO_PARQUET: &str = "found parquet, which this program was built without; expected one that was built with \
-     `cargo build --release -p seekless --features parquet`";
+/// Without its feature the program knows of Parquet only how to get it.
+const NO_PARQUET: &str = "found parquet, expected another format: this program was built without its default \
+     features, of which parquet is one";
 
 fn target(name: &str) -> Result<&'static Target, String> {
     let known = || TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");

@@ -56,7 +56,8 @@ impl<'a> Damaged<'a> {
 #[test]
 fn every_format_of_text_has_a_sample() {
     let binary: Vec<&str> = binary::samples().iter().map(|sample| sample.format).collect();
-    for format in FORMATS {
+    // Parquet's damage has a test of its own.
+    for format in FORMATS.iter().filter(|format| format.name != "parquet") {
         let known = SAMPLES.iter().any(|sample| sample.format == format.name);
         assert!(known || binary.contains(&format.name), "{} has none", format.name);
     }

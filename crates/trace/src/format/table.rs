@@ -217,7 +217,7 @@ impl Format {
 fn unknown(head: &[u8], file: PathBuf) -> TraceError {
     let tried = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
     let expected = if cfg!(not(feature = "parquet")) && head.starts_with(b"PAR1") {
-        "a program that was built with --features parquet".to_owned()
+        "a program that was built with the feature parquet".to_owned()
     } else {
         format!("a trace in one of the formats {tried}")
     };

@@ -17,6 +17,7 @@ mod source;
 
 use std::path::{Path, PathBuf};
 
+use ::parquet::basic::Compression;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::reader::{FileReader, Length, SerializedFileReader};
@@ -75,29 +76,23 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     let io = |source| TraceError::Io { file: file.clone(), source };
     let source = Source::open(&file, &mut content.input).map_err(io)?;
     let bytes = source.len();
-    let opened = guarded(|| {
-        let input = SerializedFileReader::new(source)?;
-        places(input.metadata(), bytes)?;
-        Ok(input)
-    });
+    let opened = guarded(|| SerializedFileReader::new(source));
     let input = opened.map_err(|error| damaged(&file, 0, error, "a whole Parquet file"))?;
-    let wanted = wanted(input.metadata()).map_err(|Flaw { found, expected }| TraceError::Malformed {
-        file: file.clone(),
-        offset: 0,
-        found,
-        expected,
-    })?;
+    let malformed = |Flaw { found, expected }| {
+        let file = file.clone();
+        TraceError::Malformed { file, offset: 0, found, expected }
+    };
+    let wanted = wanted(input.metadata()).map_err(malformed)?;
+    check(input.metadata(), bytes).map_err(malformed)?;
     let has = |field| wanted.iter().any(|(known, _)| *known == field);
     let naming = match naming(input.metadata()) {
         Some(naming) if naming == Naming::Named || has(batch::DEVICE) => naming,
         _ if has(batch::VOLUME) => Naming::Named,
         _ => Naming::Numbered,
     };
-    content.volumes.say(naming).map_err(|before| TraceError::Malformed {
-        file: file.clone(),
-        offset: 0,
-        found: format!("volumes that are {}", words(naming)),
-        expected: format!("{}, as in the files before it", words(before)),
+    content.volumes.say(naming).map_err(|before| {
+        let found = format!("volumes that are {}", words(naming));
+        malformed(Flaw { found, expected: format!("{}, as in the files before it", words(before)) })
     })?;
     Ok(Box::new(Parquet {
         input,
@@ -142,18 +137,22 @@ fn wanted(metadata: &ParquetMetaData) -> Result<Vec<(usize, usize)>, Flaw> {
     Ok(wanted)
 }
 
-/// Whether all that the file points to lies in its `bytes`, which the library below takes for granted.
-fn places(metadata: &ParquetMetaData, bytes: u64) -> Result<(), ParquetError> {
+/// Whether all columns lie in the file's `bytes`, which the library below takes for granted, and can be
+/// decompressed.
+fn check(metadata: &ParquetMetaData, bytes: u64) -> Result<(), Flaw> {
     for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
-        let dictionary = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-        let first = dictionary.min(column.data_page_offset());
-        let end = first.checked_add(column.compressed_size());
-        let within = first >= 0 && column.compressed_size() >= 0 && column.num_values() >= 0;
-        if !within || end.is_none_or(|end| end as u64 > bytes) {
-            let path = column.column_path().string();
-            let told =
-                format!("{} bytes of column {path} at byte {first} of {bytes}", column.compressed_size());
-            return Err(ParquetError::General(told));
+        let (data, length) = (column.data_page_offset(), column.compressed_size());
+        let first = column.dictionary_page_offset().unwrap_or(data).min(data);
+        let path = quoted(&column.column_path().string());
+        let signs = first >= 0 && length >= 0 && column.num_values() >= 0;
+        if !signs || first.checked_add(length).is_none_or(|end| end as u64 > bytes) {
+            let found = format!("column {path} of {length} bytes at byte {first}");
+            return Err(Flaw { found, expected: format!("a place within {bytes} bytes") });
+        }
+        let codec = column.compression();
+        if !matches!(codec, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)) {
+            let found = format!("column {path} compressed by {codec}");
+            return Err(Flaw { found, expected: "ZSTD, SNAPPY or UNCOMPRESSED".to_owned() });
         }
     }
     Ok(())
