@@ -25,7 +25,7 @@ use crate::text::{count, counted, shell_word, size};
 pub const HELP: &str = "\
 Examples:
   seekless trace convert data/mail -o mail.fio
-  seekless trace convert data/mail -o mail.load.zst --volume 8,32
+  seekless trace convert data/mail -o mail.load.zst --volume 7,0
   seekless trace convert data/mail -o - --to blkparse | head
 
 Formats, and the endings that ask for them:

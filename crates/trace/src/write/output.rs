@@ -9,7 +9,7 @@
 //! system. A program that is killed leaves the `.part` file.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -45,11 +45,12 @@ impl Packing {
     }
 }
 
-type Sink = Counted<BufWriter<Box<dyn Write + Send>>>;
+type Sink = Counted<Box<dyn Write + Send>>;
 
 /// Where a written trace goes.
 pub struct Output {
-    stream: Stream,
+    /// Buffered in front: text comes in pieces of a few bytes.
+    stream: BufWriter<Stream>,
     /// The file under its other name, and what it will be called; `None` for what is no file.
     file: Option<Unfinished>,
 }
@@ -64,14 +65,14 @@ enum Stream {
 impl Output {
     /// To `to`, which need not be a file.
     pub fn stream(to: impl Write + Send + 'static, packing: Packing) -> io::Result<Output> {
-        let sink = Counted { bytes: 0, to: BufWriter::with_capacity(BUFFER_BYTES, Box::new(to) as Box<_>) };
+        let sink = Counted { bytes: 0, to: Box::new(to) as Box<_> };
         let stream = match packing {
             Packing::Plain => Stream::Plain(sink),
             Packing::Gzip => Stream::Gzip(GzEncoder::new(sink, flate2::Compression::default())),
             Packing::Xz => Stream::Xz(XzEncoder::new(sink, XZ_LEVEL)),
             Packing::Zstd => Stream::Zstd(zstd::stream::write::Encoder::new(sink, ZSTD_LEVEL)?),
         };
-        Ok(Output { stream, file: None })
+        Ok(Output { stream: BufWriter::with_capacity(BUFFER_BYTES, stream), file: None })
     }
 
     /// To a file, compressed as the ending of its name says. One that is there is an error of the kind
@@ -100,7 +101,7 @@ impl Output {
     /// Writes what is left and gives a file its name: how many bytes it has.
     pub fn finish(self) -> io::Result<u64> {
         let Output { stream, file } = self;
-        let mut sink = match stream {
+        let mut sink = match stream.into_inner().map_err(IntoInnerError::into_error)? {
             Stream::Plain(sink) => sink,
             Stream::Gzip(stream) => stream.finish()?,
             Stream::Xz(stream) => stream.finish()?,
@@ -118,7 +119,21 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.stream {
+        self.stream.write(bytes)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
             Stream::Plain(stream) => stream.write(bytes),
             Stream::Gzip(stream) => stream.write(bytes),
             Stream::Xz(stream) => stream.write(bytes),
@@ -127,7 +142,7 @@ impl Write for Output {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.stream {
+        match self {
             Stream::Plain(stream) => stream.flush(),
             Stream::Gzip(stream) => stream.flush(),
             Stream::Xz(stream) => stream.flush(),

@@ -7,7 +7,8 @@
 //!
 //! Bounds: a batch of rows and a page a column, whatever the size of a row group. A file is read in place;
 //! standard input and what is compressed as a whole goes through a temporary file. Faults: any bytes. The
-//! library below panics on some of those; that ends the trace with an error like any other.
+//! library below panics on some of those; that ends the trace with an error like any other. Pages have no
+//! checksum: damage inside of one may pass for other values.
 
 mod batch;
 mod column;
