@@ -250,3 +250,17 @@ fn text(from: &str, records_read: u64, told: &Told) -> String {
     table.row(["file".to_owned(), format!("{} ({})", told.file, size(told.bytes))]);
     table.text()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_has_all_formats_with_their_endings() {
+        for target in TARGETS {
+            let line = HELP.lines().find(|line| line.trim().starts_with(&format!("{} ", target.name)));
+            let line = line.unwrap_or_else(|| panic!("{} is not in the help", target.name));
+            assert!(line.contains(&target.endings.join(" ")), "{line}");
+        }
+    }
+}
