@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 use common::{SMALL, file, folder, json, quietly, seekless};
 
 const GROUPS: [&[&str]; 4] = [&[], &["trace"], &["drive"], &["lab"]];
-const COMMANDS: [&[&str]; 7] = [
+const COMMANDS: [&[&str]; 8] = [
     &["demo"],
     &["trace", "info"],
     &["trace", "stats"],
+    &["trace", "report"],
     &["drive", "list"],
     &["drive", "show"],
     &["lab", "compare"],

@@ -15,7 +15,7 @@
   let byKind = !told.byProcess;
   let hidden = new Set();
 
-  const { many, bytes, unpack, steps } = seeklessMarks;
+  const { many, bytes, span, unpack, steps } = seeklessMarks;
   const clock = (seconds, step) => seeklessMarks.clock(seconds, step, WHOLE.to);
 
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -55,7 +55,8 @@
     return panel;
   }
 
-  // Which mark each dot shows: where several fall together, that with the most requests.
+  // Which mark each dot shows: where several fall together, that with the most requests. Dots stand column by
+  // column, as the marks do.
   function rasterise(panel, wide, high, dot) {
     const { map } = panel;
     const dots = wide * high;
@@ -90,8 +91,8 @@
       const x0 = Math.min(wide - 1, Math.max(0, Math.floor(left))), y1 = Math.min(high, Math.max(1, Math.ceil(bottom)));
       const x1 = Math.min(wide, Math.max(x0 + least, Math.floor(left + cell * across)));
       const y0 = Math.max(0, Math.min(y1 - least, Math.ceil(bottom - tall)));
-      for (let y = y0; y < y1; y++) {
-        for (let at = y * wide + x0, last = y * wide + x1; at < last; at++) {
+      for (let x = x0; x < x1; x++) {
+        for (let at = x * high + y0, last = x * high + y1; at < last; at++) {
           sums[at] += count;
           if (count > best[at]) {
             best[at] = count;
@@ -103,20 +104,31 @@
     return requests;
   }
 
-  // More requests are drawn stronger, by powers.
+  // More requests are drawn stronger, by powers, between the fewest and the most that are in sight.
   function paint(panel, ctx, wide, high) {
     const { map, hit, sums } = panel;
-    const image = ctx.createImageData(wide, high);
+    const image = ctx.createImageData(wide, high), dots = new Uint32Array(image.data.buffer);
     const colours = Array.from({ length: 9 }, (_, at) => rgb(style("--a" + at)));
-    let most = 1;
-    for (let at = 0; at < sums.length; at++) if (sums[at] > most) most = sums[at];
-    const scale = Math.log(1 + most), least = map.points ? 0.8 : 0.6;
-    for (let at = 0; at < hit.length; at++) {
-      const mark = hit[at];
-      if (mark < 0) continue;
-      const [r, g, b] = colours[colourOf(map, map.classes[mark] % 3, (map.classes[mark] / 3) | 0)];
-      const strength = most > 1 ? least + (1 - least) * Math.log(1 + sums[at]) / scale : 1;
-      image.data.set([r, g, b, Math.round(255 * strength)], at * 4);
+    const ofClass = new Uint32Array(128);
+    for (let family = 0; family < map.families.length; family++) {
+      for (let kind = 0; kind < 3; kind++) {
+        const [r, g, b] = colours[colourOf(map, kind, family)];
+        ofClass[family * 3 + kind] = (b << 16) | (g << 8) | r;
+      }
+    }
+    let most = 1, fewest = Infinity;
+    for (const sum of sums) {
+      if (sum > most) most = sum;
+      if (sum > 0 && sum < fewest) fewest = sum;
+    }
+    const weakest = map.points ? 0.8 : 0.55, low = Math.log(fewest), reach = Math.max(Math.log(most) - low, Math.log(4));
+    for (let x = 0, at = 0; x < wide; x++) {
+      for (let y = 0; y < high; y++, at++) {
+        const mark = hit[at];
+        if (mark < 0) continue;
+        const strength = most > 1 ? weakest + (1 - weakest) * (Math.log(sums[at]) - low) / reach : 1;
+        dots[y * wide + x] = ((255 * strength) << 24) | ofClass[map.classes[mark]];
+      }
     }
     return image;
   }
@@ -215,7 +227,10 @@
   function all() {
     const requests = panels.map(draw);
     const span = view.to - view.from;
-    const parts = requests.map((count, at) => panels.length > 1 ? maps[at].name + ": " + many(count) : many(count));
+    // Cells at the edges count whole.
+    const entire = view.from === 0 && view.to === WHOLE.to && view.low === 0 && view.high === WHOLE.high;
+    const about = (count, at) => (entire || maps[at].points ? "" : "about ") + many(count);
+    const parts = requests.map((count, at) => panels.length > 1 ? maps[at].name + ": " + about(count, at) : about(count, at));
     const unit = WHOLE.to < 120 ? " s" : "";
     viewLine.textContent = clock(view.from, span / 100) + " to " + clock(view.to, span / 100) + unit + ", " +
       bytes(view.low * 512) + " to " + bytes(view.high * 512) + "; requests: " + parts.join(", ");
@@ -266,7 +281,7 @@
         for (let dx = -far; dx <= far; dx += Math.abs(dy) === far ? 1 : 2 * far || 1) {
           const [px, py] = [x + dx, y + dy];
           if (px < 0 || py < 0 || px >= panel.wide || py >= high) continue;
-          const mark = panel.hit[py * panel.wide + px];
+          const mark = panel.hit[px * high + py];
           if (mark >= 0) return mark;
         }
       }
@@ -275,15 +290,19 @@
   }
 
   function says(map, mark) {
-    const family = map.families[(map.classes[mark] / 3) | 0][0], kind = KINDS[map.classes[mark] % 3];
-    const sector = map.places[mark] * map.unitSectors;
+    const kind = KINDS[map.classes[mark] % 3], sector = map.places[mark] * map.unitSectors;
     const volume = map.volumes.filter(([, first]) => first <= sector + (map.points ? 0 : map.unitSectors - 1)).pop();
     const start = volume ? Math.max(0, sector - volume[1]) : sector;
-    const where = (map.volumes.length > 1 && volume ? volume[0] + ", " : "") +
-      (map.points ? "sector " + many(start) : "from " + bytes(start * 512));
-    const when = "at " + clock(map.times[mark] * map.unitSeconds, map.points ? 1e-6 : map.unitSeconds) + (WHOLE.to < 120 ? " s" : "");
-    const what = map.points ? kind.slice(0, -1) + " of " + bytes(map.counts[mark] * 512) : many(map.counts[mark]) + " " + kind;
-    return [family, what, when, where].join("\n");
+    const whose = told.byProcess ? [map.families[(map.classes[mark] / 3) | 0][0]] : [];
+    const where = map.volumes.length > 1 && volume ? [volume[0]] : [];
+    const at = clock(map.times[mark] * map.unitSeconds, map.points ? 1e-6 : map.unitSeconds / 2) + (WHOLE.to < 120 ? " s" : "");
+    if (map.points) {
+      const one = kind.slice(0, -1) + " of " + bytes(map.counts[mark] * 512);
+      return [...whose, one, "at " + at, ...where, "sector " + many(start)].join("\n");
+    }
+    const long = span(map.unitSeconds);
+    return [...whose, many(map.counts[mark]) + " " + kind, "in the " + long + " from " + at, ...where,
+      "in the " + bytes(map.unitSectors * 512) + " from " + bytes(start * 512)].join("\n");
   }
 
   function point(panel, at) {

@@ -64,5 +64,11 @@ const seeklessMarks = (function () {
     for (let power = 1e-7; power < 0.5; power *= 10) steps.push(power, power * 2, power * 5);
     return steps.concat([1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000, 8640000, 86400000]);
   }
-  return { unpack, number, many, bytes, clock, steps: timeSteps() };
+  // A short time with its unit.
+  function span(seconds) {
+    const [size, unit] = seconds < 1e-3 ? [1e6, "\u00b5s"] : seconds < 1 ? [1e3, "ms"] : [1, "s"];
+    return number(seconds * size) + "\u00a0" + unit;
+  }
+
+  return { unpack, many, bytes, span, clock, steps: timeSteps() };
 })();

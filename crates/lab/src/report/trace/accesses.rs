@@ -16,9 +16,9 @@ use super::pack::{base64, base64_length, varint, zigzag};
 /// As many requests are shown one by one, if their text is short enough.
 pub const POINTS: u64 = 200_000;
 /// Cells of the grid, at most: 32 bytes each while they are counted.
-const CELLS: usize = 1_000_000;
+const CELLS: usize = 1_100_000;
 /// The text of all pictures of a page, in bytes.
-pub const TEXT_BYTES: usize = 5_000_000;
+pub const TEXT_BYTES: usize = 6_000_000;
 /// Farther out nothing is drawn: 1 EiB, beyond any device, and a number that scripts can count with.
 const FARTHEST: u64 = 1 << 51;
 /// Volumes whose names are kept.

@@ -107,7 +107,7 @@ fn the_figures_are_those_that_are_announced() {
 fn scattered() -> (Vec<Record>, Names) {
     let mixed =
         |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    trace(1_100_000, move |at| (at * 400_000, (mixed(at) >> 20) % (1 << 28), mixed(at + 7) >> 40))
+    trace(1_200_000, move |at| (at * 400_000, (mixed(at) >> 20) % (1 << 28), mixed(at + 7) >> 40))
 }
 
 #[test]
