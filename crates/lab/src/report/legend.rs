@@ -7,7 +7,7 @@ use super::text::escape;
 /// A mark's size in a picture's units.
 const MARK: (f64, f64) = (32.0, 14.0);
 /// About what a letter of a picture's text is wide, and the height of a row of marks.
-const LETTER: f64 = 7.2;
+const LETTER: f64 = 7.8;
 const ROW: f64 = 22.0;
 
 /// Marks with their meanings.
