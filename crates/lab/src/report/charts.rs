@@ -66,7 +66,7 @@ pub fn working_sets(stats: &Stats) -> Option<Plot> {
     Some(Plot {
         id: "working-sets",
         title: "How the working set stays",
-        caption: "The trace in intervals of as many requests each: the share of an interval's pages that an earlier \
+        caption: "The trace cut into intervals: the share of an interval's pages that an earlier \
                   interval accessed too. \u{201c}Top\u{201d} is the fifth of the pages that is accessed most. High \
                   lines mean that what was learnt from one interval serves the next."
             .to_owned(),
