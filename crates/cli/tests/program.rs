@@ -87,7 +87,7 @@ fn a_trace_that_is_cut_short_is_read_with_a_warning() {
 fn bad_drives_are_told_with_what_would_do() {
     let bad = file("bad.toml", b"name = \"bad\"\nrpm = \"fast\"\n");
     refused(&["drive", "show", "wd2501aaks"], 1, &["wd2501aaks", "wd2500aaks", "quantum-atlas-10k"]);
-    refused(&["drive", "show", &bad], 1, &["bad.toml", "line 2", "fast", "expected u32"]);
+    refused(&["drive", "show", &bad], 1, &["bad.toml", "line 2", "fast", "expected f64"]);
     refused(&["drive", "show", "/nonexistent.toml"], 1, &["/nonexistent.toml", "No such file"]);
     refused(&["drive", "show"], 2, &["NAME"]);
     refused(&["lab", "compare", "--trace", SMALL, "--drive", "floppy"], 1, &["floppy", "wd2500aaks"]);

@@ -3,9 +3,11 @@
 
 pub mod component;
 pub mod disk;
+pub mod import;
 pub mod queue;
 pub mod scheduler;
 pub mod spec;
+pub mod validate;
 pub mod work;
 
 pub use component::Disk;

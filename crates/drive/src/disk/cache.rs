@@ -1,266 +1,297 @@
-//! The drive's on-board cache: segments, and reading ahead while nothing else is to be done.
+//! The memory on the drive: segments, each a run of sectors, and reading on behind one of them while nothing
+//! else is to be done.
 //!
-//! After a read the head goes on reading behind it, into the *active* segment, until it has to go
-//! elsewhere. How far it came is worked out when somebody asks. Invariants: segments hold nothing
-//! that was written after they were filled; only the first segment is active.
-
-use std::collections::VecDeque;
+//! How far the head came is worked out when somebody asks. Invariants: segments hold nothing that was written
+//! after they were filled; at most one is *active*, that is, the head reads on behind it; a segment holds at
+//! most `segment_sectors`, the last ones.
 
 use seekless_core::{Extent, Lba, Nanos};
 
 use super::layout::Layout;
 use super::mechanics::{Head, Mechanics};
+use crate::spec::{CacheSpec, ReadAhead};
 
-/// A run of sectors that the cache holds, and more if the head was reading on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Segment {
-    start: Lba,
-    /// How far it is known to reach.
-    end: Lba,
-    ahead: Option<Ahead>,
+/// A run of sectors that the cache holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// The first.
+    pub start: u64,
+    /// Behind the last that is known to be there; the same as `start` if there is none.
+    pub end: u64,
+    /// How far the head may read on.
+    pub until: u64,
+    /// How far it has to, before anything else.
+    pub at_least: u64,
+    /// Whether it was filled by a write.
+    pub written: bool,
 }
 
-/// Reading on behind a segment's end.
+/// Reading on: the head is at the end of the active segment at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ahead {
-    /// When the head was at the segment's end.
+struct Reading {
     since: Nanos,
-    /// How far it reads at most.
-    until: Lba,
     head: Head,
 }
 
-/// How much of a read the cache can give.
+/// How much of a read is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// All of it.
-    All,
-    /// The start of it; the head passes over the rest right now, and is done at this time.
-    Passing(Nanos, Head),
-    /// The start of it, up to here; the rest needs the media.
-    Start(Lba),
-    /// Nothing.
-    Nothing,
+    /// All of it, in this segment.
+    Whole(usize),
+    /// The start of it; perhaps only what the head is about to pass.
+    Partial(usize),
+    /// Nothing; this segment is to hold it, if there are any.
+    Nothing(Option<usize>),
 }
 
 /// The cache of a drive.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    /// Most recently used first.
-    segments: VecDeque<Segment>,
-    most_segments: usize,
-    segment_sectors: u64,
-    read_ahead: u64,
-}
-
-impl Segment {
-    /// How far it may reach.
-    fn reach(&self) -> Lba {
-        self.ahead.map_or(self.end, |ahead| ahead.until)
-    }
-
-    /// Whether the head is still reading on.
-    fn runs(&self) -> bool {
-        self.ahead.is_some_and(|ahead| self.end < ahead.until)
-    }
-
-    /// Adds what the head has passed over by `now`.
-    fn catch_up(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) {
-        let Some(mut ahead) = self.ahead else { return };
-        while self.end < ahead.until && ahead.since < now {
-            let track = layout.track(self.end);
-            let sectors = (ahead.until.0 - self.end.0).min(track.first.0 + track.sectors - self.end.0);
-            let rest = Extent { start: self.end, sectors };
-            let (took, head) = mechanics.access(layout, ahead.head, ahead.since, rest, false);
-            if ahead.since + took.total() <= now {
-                ahead = Ahead { since: ahead.since + took.total(), head, ..ahead };
-                self.end = rest.end();
-                continue;
-            }
-            // In the middle of this track: whole sectors only, and the clock stays in step with them.
-            let begin = ahead.since + took.seek + took.rotation;
-            let passed = (now.since(begin).0 * track.sectors / mechanics.revolution().0).min(sectors);
-            if passed > 0 {
-                let since = begin + Nanos(passed * mechanics.revolution().0 / track.sectors);
-                ahead = Ahead { since, head, ..ahead };
-                self.end = self.end + passed;
-            }
-            break;
-        }
-        self.ahead = Some(ahead);
-    }
+    spec: CacheSpec,
+    segments: Vec<Segment>,
+    /// The segments' numbers, least recently used first.
+    order: Vec<usize>,
+    active: Option<usize>,
+    reading: Reading,
 }
 
 impl Cache {
-    /// An empty cache of so many segments and sectors each, reading ahead so many.
-    pub fn new(segments: u32, segment_sectors: u32, read_ahead: u32) -> Cache {
+    /// An empty cache.
+    pub fn new(spec: &CacheSpec) -> Cache {
+        let count = if spec.segment_sectors == 0 { 0 } else { spec.segments as usize };
+        let reading = Reading { since: Nanos::ZERO, head: Head::default() };
         Cache {
-            segments: VecDeque::with_capacity(segments as usize),
-            most_segments: segments as usize,
-            segment_sectors: u64::from(segment_sectors),
-            read_ahead: u64::from(read_ahead),
+            spec: *spec,
+            segments: vec![Segment::default(); count],
+            order: (0..count).collect(),
+            active: None,
+            reading,
         }
     }
 
-    /// What the cache has of `at` at time `now`.
-    pub fn look_up(&mut self, layout: &Layout, mechanics: &Mechanics, at: Extent, now: Nanos) -> Found {
-        for index in 0..self.segments.len() {
-            let segment = &mut self.segments[index];
-            if at.start < segment.start || segment.reach() < at.start {
-                continue;
-            }
-            segment.catch_up(layout, mechanics, now);
-            trim(segment, self.segment_sectors);
-            let passing = index == 0 && segment.runs() && at.start == segment.end;
-            if segment.start <= at.start && (at.start < segment.end || passing) {
-                return self.found(index, layout, mechanics, at);
-            }
-        }
-        Found::Nothing
+    /// A segment.
+    pub fn segment(&self, number: usize) -> Segment {
+        self.segments[number]
     }
 
-    /// What a segment gives that has the start of a read.
-    fn found(&mut self, index: usize, layout: &Layout, mechanics: &Mechanics, at: Extent) -> Found {
-        let read_ahead = self.read_ahead;
-        let segment = &mut self.segments[index];
-        match segment.ahead {
-            _ if at.end() <= segment.end => {
-                if segment.runs() {
-                    extend(segment, layout, at.end(), read_ahead);
-                } else if index > 0 && !self.segments[0].runs() {
-                    let used = self.segments.remove(index);
-                    self.segments.extend(used);
-                    self.segments.rotate_right(1);
-                }
-                Found::All
-            }
-            Some(ahead) if index == 0 && segment.runs() => {
-                let rest = Extent { start: segment.end, sectors: at.end().0 - segment.end.0 };
-                let (took, head) = mechanics.access(layout, ahead.head, ahead.since, rest, false);
-                Found::Passing(ahead.since + took.total(), head)
-            }
-            _ => Found::Start(segment.end),
-        }
+    /// Whether the head reads on behind this segment, and how far at most.
+    pub fn reads_on(&self, number: usize) -> bool {
+        self.active == Some(number) && self.segments[number].end < self.segments[number].until
     }
 
-    /// The head finished reading `at` at time `now`, and goes on.
-    pub fn was_read(&mut self, layout: &Layout, at: Extent, now: Nanos, head: Head) {
-        if self.most_segments == 0 {
-            return;
-        }
-        let continues = |segment: &Segment| segment.start <= at.start && at.start <= segment.end;
-        let before = self.segments.iter().position(continues).and_then(|index| self.segments.remove(index));
-        let start = before.map_or(at.start, |segment| segment.start);
-        let ahead = Ahead { since: now, until: at.end(), head };
-        let mut segment = Segment { start, end: at.end(), ahead: Some(ahead) };
-        extend(&mut segment, layout, at.end(), self.read_ahead);
-        trim(&mut segment, self.segment_sectors);
-        if self.segments.len() == self.most_segments {
-            self.segments.pop_back();
-        }
-        self.segments.push_front(segment);
-    }
-
-    /// The head goes elsewhere at time `now`: what it read until then stays. Says where it is.
-    pub fn stop_ahead(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<Head> {
-        let active = self.segments.front_mut()?;
-        active.catch_up(layout, mechanics, now);
-        trim(active, self.segment_sectors);
-        active.ahead.take().map(|ahead| ahead.head)
-    }
-
-    /// `at` is written, and the head does not read on: what the cache has of it is stale.
-    pub fn was_written(&mut self, at: Extent) {
-        for segment in &mut self.segments {
-            if segment.start < at.end() && at.start < segment.end {
-                // Keeps the longer side.
-                if at.start.0.saturating_sub(segment.start.0) >= segment.end.0.saturating_sub(at.end().0) {
-                    segment.end = at.start;
+    /// What there is of `at`; what was read on until now has been caught up with.
+    pub fn find(&self, at: Extent) -> Found {
+        let (mut best, mut found) = (0, Found::Nothing(None));
+        for &number in self.order.iter().filter(|&&number| !self.is_for_writes(number)) {
+            let segment = &self.segments[number];
+            let active = self.reads_on(number);
+            let (value, here) = if segment.start == segment.end && !active {
+                (3, Found::Nothing(Some(number)))
+            } else if self.holds(number, at.start) {
+                let worth = if active { 9 } else { 8 };
+                if at.end().0 <= segment.end {
+                    (worth, Found::Whole(number))
                 } else {
-                    segment.start = at.end();
+                    (worth - 4, Found::Partial(number))
+                }
+            } else {
+                (if active { 1 } else { 2 }, Found::Nothing(Some(number)))
+            };
+            if value > best {
+                (best, found) = (value, here);
+            }
+        }
+        found
+    }
+
+    /// Whether a read of this sector finds it, or the head is about to pass it.
+    fn holds(&self, number: usize, sector: Lba) -> bool {
+        let segment = &self.segments[number];
+        let allowed = self.spec.enabled && (self.spec.read_hits_on_writes || !segment.written);
+        let passing = self.spec.almost_hits && self.reads_on(number) && sector.0 == segment.end;
+        allowed && segment.start <= sector.0 && (sector.0 < segment.end || passing)
+    }
+
+    /// The segment for a write: the one that is for writes alone, else one that has to be emptied anyway,
+    /// an empty one, or the one used longest ago.
+    pub fn for_write(&self, at: Extent) -> Option<usize> {
+        if self.spec.separate_write_segment {
+            return self.segments.len().checked_sub(1);
+        }
+        let value = |number: usize| {
+            let segment = &self.segments[number];
+            match () {
+                () if self.active == Some(number) => 1,
+                () if segment.start == segment.end => 3,
+                () if segment.start < at.end().0 && at.start.0 < segment.end => 4,
+                () => 2,
+            }
+        };
+        // The first of the best.
+        self.order.iter().copied().rev().max_by_key(|&number| value(number))
+    }
+
+    fn is_for_writes(&self, number: usize) -> bool {
+        self.spec.separate_write_segment && number + 1 == self.segments.len()
+    }
+
+    /// A segment is used: it will be reused last.
+    pub fn used(&mut self, number: usize) {
+        if let Some(place) = self.order.iter().position(|&other| other == number) {
+            self.order[place..].rotate_left(1);
+        }
+    }
+
+    /// A segment is to hold what begins here, and nothing else.
+    pub fn reset(&mut self, number: usize, start: Lba, written: bool) {
+        self.segments[number] = Segment { start: start.0, end: start.0, written, ..Segment::default() };
+    }
+
+    /// A read of `at` goes to this segment: how far the head reads on behind it.
+    pub fn aim(&mut self, layout: &Layout, number: usize, at: Extent) {
+        let most = layout.sectors();
+        let until = self.until(layout, number, at).min(most);
+        let at_least = (at.end().0 + u64::from(self.spec.read_ahead_minimum_sectors)).min(most);
+        let segment = &mut self.segments[number];
+        segment.until = segment.until.max(until);
+        segment.at_least = segment.at_least.max(at_least.min(segment.until));
+    }
+
+    fn until(&self, layout: &Layout, number: usize, at: Extent) -> u64 {
+        let end = at.end().0;
+        let size = u64::from(self.spec.segment_sectors);
+        let (limit, least) = (self.spec.read_ahead_sectors, u64::from(self.spec.read_ahead_minimum_sectors));
+        match self.spec.read_ahead {
+            ReadAhead::None => end,
+            ReadAhead::NextTrack => {
+                let track = layout.around(Lba(end.min(layout.sectors() - 1)));
+                let before = self.segments[number].start < track.start.0;
+                track.end().0
+                    + if before { layout.piece(Extent { sectors: 1, ..track }).per_track } else { 0 }
+            }
+            _ if limit > 0 => end + u64::from(limit),
+            _ if self.spec.read_ahead_over_request => end + size,
+            _ if at.sectors >= size || size - at.sectors < least => end + least,
+            _ => at.start.0 + size,
+        }
+    }
+
+    /// A segment holds the sectors up to here, and perhaps some before its first.
+    pub fn filled(&mut self, number: usize, start: u64, end: u64) {
+        let size = u64::from(self.spec.segment_sectors);
+        let segment = &mut self.segments[number];
+        segment.end = end;
+        segment.start = segment.start.min(start).max(end.saturating_sub(size));
+    }
+
+    /// The head reads on behind this segment: it is at its end at this time.
+    pub fn read_on(&mut self, number: usize, since: Nanos, head: Head) {
+        self.active = Some(number);
+        self.reading = Reading { since, head };
+    }
+
+    /// Where the head is behind the active segment, and when.
+    pub fn at_end(&self) -> (Nanos, Head) {
+        (self.reading.since, self.reading.head)
+    }
+
+    /// Adds what the head has passed by `now`.
+    pub fn catch_up(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) {
+        let Some(number) = self.active else { return };
+        while self.segments[number].end < self.segments[number].until && self.reading.since < now {
+            let segment = &self.segments[number];
+            let rest = Extent { start: Lba(segment.end), sectors: segment.until - segment.end };
+            let piece = layout.piece(rest);
+            if self.ends_before(&piece) {
+                self.segments[number].until = segment.end;
+                return;
+            }
+            let seek = mechanics.reach(self.reading.head, &piece, false);
+            let begin = self.reading.since.0 + seek;
+            let begin = begin + mechanics.wait(piece.angle, begin);
+            let head = Head { cylinder: piece.cylinder, head: piece.head };
+            let passed = if begin >= now.0 {
+                0
+            } else {
+                ((now.0 - begin) * piece.per_track / mechanics.revolution().0).min(piece.at.sectors)
+            };
+            if passed < piece.at.sectors {
+                // In the middle of this track: whole sectors only, and the clock stays in step with them.
+                if passed > 0 {
+                    let since = Nanos(begin + mechanics.pass(passed, piece.per_track));
+                    self.reading = Reading { since, head };
+                    self.filled(number, u64::MAX, rest.start.0 + passed);
+                }
+                return;
+            }
+            self.reading = Reading { since: Nanos(begin + mechanics.pass(passed, piece.per_track)), head };
+            self.filled(number, u64::MAX, piece.at.end().0);
+        }
+    }
+
+    /// Whether reading on ends where this begins.
+    fn ends_before(&self, piece: &super::layout::Piece) -> bool {
+        let head = self.reading.head;
+        match self.spec.read_ahead {
+            ReadAhead::Track => (piece.cylinder, piece.head) != (head.cylinder, head.head),
+            ReadAhead::Cylinder => piece.cylinder != head.cylinder,
+            _ => false,
+        }
+    }
+
+    /// The head goes elsewhere, as soon after `now` as it may: when, and from where.
+    pub fn stop(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<(Nanos, Head)> {
+        self.catch_up(layout, mechanics, now);
+        let number = self.active?;
+        let short = self.segments[number].at_least;
+        if self.segments[number].end < short {
+            self.read_to(layout, mechanics, number, short);
+        }
+        let (since, head) = (self.reading.since, self.reading.head);
+        if !self.reads_on(number) {
+            self.active = None;
+            return Some((since.max(now), head));
+        }
+        let segment = &self.segments[number];
+        let rest = Extent { start: Lba(segment.end), sectors: segment.until - segment.end };
+        let piece = layout.piece(rest);
+        if self.ends_before(&piece) {
+            self.active = None;
+            return Some((since.max(now), head));
+        }
+        self.active = None;
+        let there = Head { cylinder: piece.cylinder, head: piece.head };
+        let landed = since.0 + mechanics.reach(head, &piece, false);
+        if landed > now.0 {
+            // A seek that has begun ends.
+            return Some((Nanos(landed), there));
+        }
+        if self.spec.stop_in_sector {
+            return Some((now, there));
+        }
+        let begin = landed + mechanics.wait(piece.angle, landed);
+        Some((Nanos(begin + mechanics.pass(1, piece.per_track)), there))
+    }
+
+    /// The head reads on to here, whenever that is.
+    fn read_to(&mut self, layout: &Layout, mechanics: &Mechanics, number: usize, to: u64) {
+        let segment = self.segments[number];
+        let rest = Extent { start: Lba(segment.end), sectors: to - segment.end };
+        let (took, head) = mechanics.access(layout, self.reading.head, self.reading.since, rest, false);
+        self.reading = Reading { since: self.reading.since + took.total(), head };
+        self.filled(number, u64::MAX, to);
+    }
+
+    /// `at` is written: what the cache has of it is stale, but for the segment that takes it.
+    pub fn was_written(&mut self, at: Extent, into: Option<usize>) {
+        for number in (0..self.segments.len()).filter(|&number| Some(number) != into) {
+            let segment = &mut self.segments[number];
+            if segment.start < at.end().0 && at.start.0 < segment.end {
+                *segment = Segment::default();
+                if self.active == Some(number) {
+                    self.active = None;
                 }
             }
         }
-        self.segments.retain(|segment| segment.start < segment.end);
-    }
-}
-
-/// The head reads on behind `from`, as far as the drive reads ahead.
-fn extend(segment: &mut Segment, layout: &Layout, from: Lba, read_ahead: u64) {
-    if let Some(ahead) = &mut segment.ahead {
-        ahead.until = ahead.until.max(Lba((from.0 + read_ahead).min(layout.sectors())));
-    }
-}
-
-/// A segment keeps its last sectors.
-fn trim(segment: &mut Segment, most: u64) {
-    segment.start = segment.start.max(Lba(segment.end.0.saturating_sub(most)));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec;
-
-    struct Drive(Layout, Mechanics, Cache);
-
-    impl Drive {
-        fn look_up(&mut self, start: u64, sectors: u64, now: u64) -> Found {
-            self.2.look_up(&self.0, &self.1, Extent::new(start, sectors), Nanos(now))
-        }
-    }
-
-    /// The head has just read sectors 0..8 of the Atlas, ends at time 1 ms, and reads on.
-    fn after_a_read() -> Drive {
-        let spec = spec::find("quantum-atlas-10k").unwrap();
-        let (layout, mechanics) = (Layout::new(&spec), Mechanics::new(&spec));
-        let mut cache = Cache::new(2, 374, 354);
-        let (took, head) = mechanics.access(&layout, Head::default(), Nanos(0), Extent::new(0, 8), false);
-        cache.was_read(&layout, Extent::new(0, 8), took.total(), head);
-        Drive(layout, mechanics, cache)
-    }
-
-    #[test]
-    fn the_head_reads_on_and_stops_at_the_limit() {
-        let mut drive = after_a_read();
-        assert_eq!(drive.look_up(0, 8, 150_000), Found::All);
-        assert_eq!(drive.look_up(8, 8, 500_000), Found::All, "passed 19 sectors by then");
-        assert!(
-            matches!(drive.look_up(16, 100, 500_000), Found::Passing(at, _) if at.0.abs_diff(116 * 17_919) < 2_000)
-        );
-        assert_eq!(drive.look_up(200, 8, 500_000), Found::Nothing);
-        // Long after, all that may be read ahead is there, and no more.
-        let mut drive = after_a_read();
-        assert_eq!(drive.look_up(8 + 354 - 8, 8, 50_000_000), Found::All);
-        assert!(matches!(after_a_read().look_up(360, 8, 50_000_000), Found::Start(Lba(362))));
-    }
-
-    #[test]
-    fn a_write_makes_stale_and_another_access_stops_the_stream() {
-        let mut drive = after_a_read();
-        let Drive(layout, mechanics, cache) = &mut drive;
-        cache.stop_ahead(layout, mechanics, Nanos(150_000));
-        cache.was_written(Extent::new(4, 1));
-        assert_eq!(
-            (drive.look_up(0, 4, 150_000), drive.look_up(4, 1, 150_000)),
-            (Found::All, Found::Nothing)
-        );
-        let mut drive = after_a_read();
-        let Drive(layout, mechanics, cache) = &mut drive;
-        cache.stop_ahead(layout, mechanics, Nanos(500_000));
-        assert_eq!(drive.look_up(8, 8, 9_000_000), Found::All);
-        assert!(matches!(drive.look_up(20, 20, 9_000_000), Found::Start(_)));
-    }
-
-    #[test]
-    fn segments_are_forgotten_least_recently_used_first() {
-        let mut drive = after_a_read();
-        for start in [10_000, 20_000] {
-            let Drive(layout, mechanics, cache) = &mut drive;
-            cache.stop_ahead(layout, mechanics, Nanos(0));
-            cache.was_read(layout, Extent::new(start, 8), Nanos(0), Head::default());
-        }
-        assert_eq!(drive.look_up(0, 8, 0), Found::Nothing);
-        assert_eq!(drive.look_up(10_000, 8, 0), Found::All);
     }
 }

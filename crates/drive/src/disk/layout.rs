@@ -1,33 +1,50 @@
-//! Where a sector is: zones, cylinders, surfaces, skews. Pure arithmetic.
+//! Where a sector is: zones, cylinders, surfaces, skews, spares, slips and remaps. Pure arithmetic.
 //!
-//! Cylinder-ordered: the tracks of a cylinder from the first head to the last, then the next
-//! cylinder inwards. `position` and `lba` are exact inverses.
+//! Invariants: `position` and `lba` are exact inverses on every drive. Sectors are numbered without a gap
+//! in *runs*: stretches whose physical places follow each other. Slips, spares and remaps only begin new
+//! runs, so that a drive without them has one run a zone.
 
-use seekless_core::Lba;
+use seekless_core::{Extent, Lba};
 
-use crate::spec::Spec;
+use super::runs::{self, Run};
+use crate::spec::{Mapping, Spec};
 
-/// A track, and how it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Track {
+/// Skews are kept in these parts of a sector.
+const PARTS: u64 = 1 << 16;
+
+/// Where a sector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
     /// Counted from the outer edge.
     pub cylinder: u64,
     /// Which of its tracks.
     pub head: u64,
-    /// The sector at its start.
-    pub first: Lba,
-    /// How many sectors.
-    pub sectors: u64,
-    /// How many sector times after the index mark its first sector starts.
-    pub offset: u64,
+    /// Which sector of the track, from the one that a skew moves.
+    pub sector: u64,
+}
+
+/// Sectors that lie behind each other on one track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The cylinder.
+    pub cylinder: u64,
+    /// The surface.
+    pub head: u64,
+    /// How many sectors the track has.
+    pub per_track: u64,
+    /// When the first of them comes under the head, in nanoseconds after the index mark.
+    pub angle: u64,
+    /// Which sectors.
+    pub at: Extent,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Zone {
-    first_lba: u64,
     first_cylinder: u64,
     cylinders: u64,
     per_track: u64,
+    /// In parts of a sector, less than a track.
+    offset: u64,
     track_skew: u64,
     cylinder_skew: u64,
 }
@@ -36,30 +53,49 @@ struct Zone {
 #[derive(Clone, Debug)]
 pub struct Layout {
     zones: Vec<Zone>,
+    /// In the order of their sectors.
+    runs: Vec<Run>,
+    /// The same in the order of their places.
+    by_place: Vec<u32>,
+    mapping: Mapping,
     heads: u64,
     sectors: u64,
+    revolution: u64,
+}
+
+/// How many sectors the zones hold; a zone's number and what is wrong with it if they cannot.
+pub(crate) fn capacity(spec: &Spec) -> Result<u64, (usize, String)> {
+    let runs = runs::of(spec)?;
+    Ok(runs.last().map_or(0, |run| run.lba + run.sectors))
 }
 
 impl Layout {
-    /// The layout that a description gives.
-    pub fn new(spec: &Spec) -> Layout {
-        let heads = u64::from(spec.heads);
-        let (mut first_lba, mut first_cylinder) = (0, 0);
-        let zones = spec.zone.iter().map(|zone| {
-            let (cylinders, per_track) = (u64::from(zone.cylinders), u64::from(zone.sectors_per_track));
-            let laid = Zone {
-                first_lba,
+    /// The layout that a description gives, which was checked; a revolution takes so many nanoseconds.
+    pub fn new(spec: &Spec, revolution: u64) -> Layout {
+        let runs = runs::of(spec).unwrap_or_default();
+        let mut by_place: Vec<u32> = (0..runs.len() as u32).collect();
+        by_place.sort_unstable_by_key(|&run| (runs[run as usize].zone, runs[run as usize].place));
+        let zone = |(zone, first_cylinder): (&crate::spec::Zone, u64)| {
+            let per_track = u64::from(zone.sectors_per_track);
+            let parts = |sectors: f64| (sectors * PARTS as f64).round() as u64 % (per_track * PARTS);
+            Zone {
                 first_cylinder,
-                cylinders,
+                cylinders: u64::from(zone.cylinders),
                 per_track,
-                track_skew: u64::from(zone.track_skew),
-                cylinder_skew: u64::from(zone.cylinder_skew),
-            };
-            first_lba += cylinders * heads * per_track;
-            first_cylinder += cylinders;
-            laid
-        });
-        Layout { zones: zones.collect(), heads, sectors: spec.sectors }
+                offset: parts(zone.offset),
+                track_skew: parts(zone.track_skew),
+                cylinder_skew: parts(zone.cylinder_skew),
+            }
+        };
+        Layout {
+            zones: spec.zone.iter().zip(spec.first_cylinders()).map(zone).collect(),
+            runs,
+            by_place,
+            mapping: spec.layout.mapping,
+            heads: u64::from(spec.heads),
+            sectors: spec.sectors,
+            revolution,
+        }
     }
 
     /// The drive's size.
@@ -67,79 +103,119 @@ impl Layout {
         self.sectors
     }
 
-    /// The track that holds a sector.
-    ///
-    /// # Panics
-    /// When the sector is beyond the zones; the volume's top has refused such requests.
-    pub fn track(&self, lba: Lba) -> Track {
-        let after = self.zones.partition_point(|zone| zone.first_lba <= lba.0);
-        let zone = &self.zones[after - 1];
-        let track = (lba.0 - zone.first_lba) / zone.per_track;
-        let (cylinder, head) = (track / self.heads, track % self.heads);
-        assert!(cylinder < zone.cylinders, "{lba} lies beyond the last zone");
-        Track {
+    /// The run that holds a sector.
+    fn run(&self, lba: Lba) -> &Run {
+        // Behind the last one there is none: whoever asks has been refused at the volume's top.
+        let after = self.runs.partition_point(|run| run.lba <= lba.0);
+        &self.runs[after - 1]
+    }
+
+    /// The sectors from the first of `at` on that lie behind each other on one track.
+    pub fn piece(&self, at: Extent) -> Piece {
+        let run = self.run(at.start);
+        let zone = &self.zones[run.zone as usize];
+        let into = at.start.0 - run.lba;
+        let place = run.place + into;
+        let (track, sector) = (place / zone.per_track, place % zone.per_track);
+        let sectors = at.sectors.min(run.sectors - into).min(zone.per_track - sector);
+        let (cylinder, head) = self.track_at(zone, track);
+        Piece {
             cylinder: zone.first_cylinder + cylinder,
             head,
-            first: Lba(zone.first_lba + track * zone.per_track),
-            sectors: zone.per_track,
-            offset: self.offset(zone, cylinder, head),
+            per_track: zone.per_track,
+            angle: self.angle(zone, track, run.shift, sector),
+            at: Extent { start: at.start, sectors },
         }
     }
 
-    /// Within a zone, each head switch and each step to the next cylinder adds its skew.
-    fn offset(&self, zone: &Zone, cylinder: u64, head: u64) -> u64 {
-        let a_cylinder = (self.heads - 1) * zone.track_skew + zone.cylinder_skew;
-        (cylinder * a_cylinder + head * zone.track_skew) % zone.per_track
+    /// The sectors around `lba` that lie behind each other on its track.
+    pub fn around(&self, lba: Lba) -> Extent {
+        let run = self.run(lba);
+        let zone = &self.zones[run.zone as usize];
+        let into = lba.0 - run.lba;
+        let sector = (run.place + into) % zone.per_track;
+        let before = sector.min(into);
+        let behind = (zone.per_track - sector).min(run.sectors - into);
+        Extent { start: Lba(lba.0 - before), sectors: before + behind }
     }
 
-    /// (cylinder, head, sector in the track) of a sector.
-    pub fn position(&self, lba: Lba) -> (u64, u64, u64) {
-        let track = self.track(lba);
-        (track.cylinder, track.head, lba.0 - track.first.0)
+    /// (Zone-relative cylinder, head) of a zone's track, by its number in the order of the sectors.
+    fn track_at(&self, zone: &Zone, track: u64) -> (u64, u64) {
+        let (cylinder, head) = match self.mapping {
+            Mapping::Surface | Mapping::SurfaceSerpentine => (track % zone.cylinders, track / zone.cylinders),
+            _ => (track / self.heads, track % self.heads),
+        };
+        match self.mapping {
+            Mapping::SerpentineZone if cylinder % 2 == 1 => (cylinder, self.heads - 1 - head),
+            Mapping::Serpentine if (zone.first_cylinder + cylinder) % 2 == 1 => {
+                (cylinder, self.heads - 1 - head)
+            }
+            Mapping::SurfaceSerpentine if head % 2 == 1 => (zone.cylinders - 1 - cylinder, head),
+            _ => (cylinder, head),
+        }
     }
 
-    /// The sector at (cylinder, head, sector in the track), if there is one.
-    pub fn lba(&self, cylinder: u64, head: u64, sector: u64) -> Option<Lba> {
-        let after = self.zones.partition_point(|zone| zone.first_cylinder <= cylinder);
-        let zone = self.zones.get(after.checked_sub(1)?)?;
-        let cylinder = cylinder - zone.first_cylinder;
-        if cylinder >= zone.cylinders || head >= self.heads || sector >= zone.per_track {
+    /// When a sector of a track comes by: each step to the next track has added its skew, each slip before
+    /// a sector.
+    fn angle(&self, zone: &Zone, track: u64, shift: u32, sector: u64) -> u64 {
+        let (heads, cylinders) = match self.mapping {
+            // The last step before the next head is one of the head alone.
+            Mapping::Surface | Mapping::SurfaceSerpentine => {
+                let head = track / zone.cylinders;
+                (head, track - head)
+            }
+            _ => {
+                let cylinder = track / self.heads;
+                (track - cylinder, cylinder)
+            }
+        };
+        let whole = zone.per_track * PARTS;
+        let skew = zone.offset + heads * zone.track_skew + cylinders * zone.cylinder_skew;
+        let parts = (skew + (sector + u64::from(shift)) * PARTS) % whole;
+        (u128::from(parts) * u128::from(self.revolution) / u128::from(whole)) as u64
+    }
+
+    /// Where a sector is.
+    pub fn position(&self, lba: Lba) -> Position {
+        let run = self.run(lba);
+        let zone = &self.zones[run.zone as usize];
+        let place = run.place + (lba.0 - run.lba);
+        let (cylinder, head) = self.track_at(zone, place / zone.per_track);
+        Position { cylinder: zone.first_cylinder + cylinder, head, sector: place % zone.per_track }
+    }
+
+    /// The sector at a place, if there is one.
+    pub fn lba(&self, at: Position) -> Option<Lba> {
+        let number = self.zones.partition_point(|zone| zone.first_cylinder <= at.cylinder).checked_sub(1)?;
+        let zone = &self.zones[number];
+        let cylinder = at.cylinder - zone.first_cylinder;
+        if cylinder >= zone.cylinders || at.head >= self.heads || at.sector >= zone.per_track {
             return None;
         }
-        let lba = zone.first_lba + (cylinder * self.heads + head) * zone.per_track + sector;
-        (lba < self.sectors).then_some(Lba(lba))
+        let place = self.track_number(zone, cylinder, at.head) * zone.per_track + at.sector;
+        let key = |&run: &u32| {
+            let run = &self.runs[run as usize];
+            (run.zone as usize, run.place)
+        };
+        let after = self.by_place.partition_point(|run| key(run) <= (number, place));
+        let run = &self.runs[self.by_place[after.checked_sub(1)?] as usize];
+        let inside = run.zone as usize == number && place - run.place < run.sectors;
+        let lba = run.lba + (place.checked_sub(run.place)?);
+        (inside && lba < self.sectors).then_some(Lba(lba))
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn positions_and_addresses_are_inverses(part in 0.0..1.0_f64) {
-            for name in spec::shipped() {
-                let layout = Layout::new(&spec::find(name).unwrap());
-                let lba = Lba((layout.sectors() as f64 * part) as u64);
-                let (cylinder, head, sector) = layout.position(lba);
-                prop_assert_eq!(layout.lba(cylinder, head, sector), Some(lba));
+    /// The inverse of `track_at`.
+    fn track_number(&self, zone: &Zone, cylinder: u64, head: u64) -> u64 {
+        match self.mapping {
+            Mapping::SurfaceSerpentine if head % 2 == 1 => {
+                head * zone.cylinders + (zone.cylinders - 1 - cylinder)
             }
+            Mapping::Surface | Mapping::SurfaceSerpentine => head * zone.cylinders + cylinder,
+            Mapping::SerpentineZone if cylinder % 2 == 1 => cylinder * self.heads + (self.heads - 1 - head),
+            Mapping::Serpentine if (zone.first_cylinder + cylinder) % 2 == 1 => {
+                cylinder * self.heads + (self.heads - 1 - head)
+            }
+            _ => cylinder * self.heads + head,
         }
-    }
-
-    #[test]
-    fn the_atlas_lies_as_the_paper_says() {
-        let spec = spec::find("quantum-atlas-10k").unwrap();
-        let layout = Layout::new(&spec);
-        assert_eq!((spec.cylinders(), layout.track(Lba(0)).sectors), (10_042, 334));
-        let last = layout.track(Lba(spec.sectors - 1));
-        assert!(last.cylinder > 10_000 && last.sectors == 229);
-        assert_eq!(layout.lba(0, 6, 0), None);
-        assert_eq!(layout.lba(20_000, 0, 0), None);
-        // The second track starts 63 sector times later, the second cylinder 5 x 63 + 113.
-        assert_eq!(layout.track(Lba(334)).offset, 63);
-        assert_eq!(layout.track(Lba(334 * 6)).offset, (5 * 63 + 113) % 334);
     }
 }

@@ -1,37 +1,60 @@
-//! A disk drive as arithmetic: layout, mechanics and cache in one value that can be asked and copied.
+//! A disk drive as arithmetic: layout, mechanics, cache and interface in one value that can be asked and
+//! copied.
+//!
+//! The way of a read: handled; found in the cache and sent over the bus, or the bus is let go, the head goes
+//! there, and the bus is taken again when enough has come off the media. The way of a write: handled, taken
+//! over the bus, acknowledged now or when it is on the media. While nothing else is to be done the head reads
+//! on behind the last read.
 
+mod bus;
 pub mod cache;
 pub mod layout;
 pub mod mechanics;
+mod read;
+mod runs;
+pub mod seek;
+mod timing;
+mod write;
 
-use seekless_core::{Extent, Lba, Nanos, Op, SECTOR_BYTES};
+use seekless_core::{Extent, Lba, Nanos, Op};
 
-use crate::spec::Spec;
-use cache::{Cache, Found};
+use crate::spec::{CacheSpec, Spec};
+use cache::Cache;
 use layout::Layout;
 use mechanics::{Access, Head, Mechanics};
+use timing::Timing;
+use write::Behind;
 
 /// A drive and the state it is in: where its head is and what its cache holds.
 #[derive(Clone, Debug)]
 pub struct Drive {
     layout: Layout,
     mechanics: Mechanics,
+    timing: Timing,
+    policy: CacheSpec,
     cache: Cache,
     head: Head,
-    command: Nanos,
-    bus_bytes_per_ms: u64,
+    /// Whether the last command was a write; where it ended.
+    after_write: bool,
+    write_end: Lba,
+    /// What was acknowledged and is still being written.
+    behind: Option<Behind>,
 }
 
 impl Drive {
     /// The drive at rest over its outermost track, its cache empty.
     pub fn new(spec: &Spec) -> Drive {
+        let mechanics = Mechanics::new(spec);
         Drive {
-            layout: Layout::new(spec),
-            mechanics: Mechanics::new(spec),
-            cache: Cache::new(spec.cache_segments, spec.cache_segment_sectors, spec.read_ahead_sectors),
+            layout: Layout::new(spec, mechanics.revolution().0),
+            mechanics,
+            timing: Timing::new(spec),
+            policy: spec.cache,
+            cache: Cache::new(&spec.cache),
             head: Head::default(),
-            command: Nanos::from_micros(u64::from(spec.command_us)),
-            bus_bytes_per_ms: u64::from(spec.bus_mb_s) * 1_000,
+            after_write: false,
+            write_end: Lba(0),
+            behind: None,
         }
     }
 
@@ -46,142 +69,41 @@ impl Drive {
     }
 
     /// What `op` at `at` takes from time `now` on; the drive is then in the state after it.
-    /// A flush takes a command: this drive acknowledges writes when they are on the media. The
-    /// command of a `queued` one was handled while the one before was on the media: it costs nothing.
+    /// The command of a `queued` one was handled while the one before was on the media: it costs nothing.
     pub fn serve(&mut self, op: Op, at: Extent, now: Nanos, queued: bool) -> Access {
-        let command = if queued && op != Op::Flush { Nanos::ZERO } else { self.command };
-        let start = now + command;
-        let took = match op {
-            Op::Read => self.read(at, start),
-            Op::Write | Op::WriteZeroes => {
-                self.leave(start);
-                self.cache.was_written(at);
-                self.reach(at, start, true)
+        match op {
+            Op::Read => self.read(at, now, queued),
+            Op::Write | Op::WriteZeroes => self.write(at, now, queued),
+            Op::Flush => {
+                let done = self.timing.begin(now).max(self.written_behind());
+                Access { overhead: done.since(now), ..Access::default() }
             }
-            Op::Flush | Op::Discard => Access::default(),
-        };
-        Access { overhead: command, ..took }
+            Op::Discard => Access { overhead: self.timing.begin(now).since(now), ..Access::default() },
+        }
     }
 
-    fn read(&mut self, at: Extent, start: Nanos) -> Access {
-        let bus = || Nanos(at.sectors * SECTOR_BYTES * 1_000_000 / self.bus_bytes_per_ms);
-        let rest = match self.cache.look_up(&self.layout, &self.mechanics, at, start) {
-            Found::All => return Access { transfer: bus(), ..Access::default() },
-            Found::Passing(done, head) => {
-                let transfer = done.max(start + bus()) - start;
-                self.head = head;
-                self.cache.was_read(&self.layout, at, done, head);
-                return Access { transfer, ..Access::default() };
-            }
-            Found::Start(from) => Extent { start: from, sectors: at.end().0 - from.0 },
-            Found::Nothing => at,
-        };
-        self.leave(start);
-        let took = self.reach(rest, start, false);
-        self.cache.was_read(&self.layout, at, start + took.total(), self.head);
-        took
-    }
-
-    /// The head stops reading on; it is where that took it.
-    fn leave(&mut self, now: Nanos) {
-        self.head = self.cache.stop_ahead(&self.layout, &self.mechanics, now).unwrap_or(self.head);
-    }
-
-    fn reach(&mut self, at: Extent, start: Nanos, write: bool) -> Access {
-        let (took, head) = self.mechanics.access(&self.layout, self.head, start, at, write);
-        self.head = head;
-        took
-    }
-
-    /// What it would take to get to the first sector of `at`, without going there.
+    /// What a read or write at `at` would take to get its head there, without going there.
     pub fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Nanos {
         let one = Extent { start: at, sectors: 1 };
-        let (took, _) = self.mechanics.access(&self.layout, self.head, now + self.command, one, write);
+        let (took, _) = self.mechanics.access(&self.layout, self.head, self.timing.begin(now), one, write);
         took.seek + took.rotation
+    }
+
+    /// The head leaves what it does for itself, as soon after `now` as it may: when it is free.
+    fn free_head(&mut self, now: Nanos) -> Nanos {
+        if let Some(behind) = self.behind.take() {
+            self.head = behind.head;
+            return behind.done.max(now);
+        }
+        match self.cache.stop(&self.layout, &self.mechanics, now) {
+            Some((free, head)) => {
+                self.head = head;
+                free
+            }
+            None => now,
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec;
-
-    fn drive() -> Drive {
-        Drive::new(&spec::find("wd2500aaks").unwrap())
-    }
-
-    #[test]
-    fn a_sequential_reader_streams_at_media_speed() {
-        let (mut drive, mut now) = (drive(), Nanos(0));
-        let requests = 2_000;
-        for i in 0..requests {
-            now += drive.serve(Op::Read, Extent::new(i * 64, 64), now, false).total();
-        }
-        let mb_s = (requests * 64 * SECTOR_BYTES) as f64 / now.seconds() / 1e6;
-        assert!((55.0..75.0).contains(&mb_s), "{mb_s} MB/s from 75 MB/s media");
-    }
-
-    #[test]
-    fn random_reads_take_seek_and_half_a_turn() {
-        let (mut drive, mut now) = (drive(), Nanos(0));
-        let (mut seek, mut rotation, n) = (0, 0, 20_000);
-        let mut rng = 1_u64;
-        for _ in 0..n {
-            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let lba = ((u128::from(rng) * 488_000_000) >> 64) as u64;
-            let took = drive.serve(Op::Read, Extent::new(lba, 8), now, false);
-            (seek, rotation) = (seek + took.seek.0, rotation + took.rotation.0);
-            now += took.total();
-        }
-        let (seek, rotation) = (seek / n, rotation / n);
-        assert!((8_300_000..9_300_000).contains(&seek), "{seek} ns for 8.9 ms on average");
-        assert!((4_050_000..4_280_000).contains(&rotation), "{rotation} ns for half of 8.33 ms");
-    }
-
-    #[test]
-    fn writes_in_sequence_miss_a_turn_each() {
-        let mut drive = drive();
-        let first = drive.serve(Op::Write, Extent::new(0, 8), Nanos(0), false);
-        let second = drive.serve(Op::Write, Extent::new(8, 8), first.total(), false);
-        assert!(second.rotation.0 > 8_000_000, "{second:?}");
-    }
-
-    /// After a long rest the head has read ahead as far as it does, and no further.
-    #[test]
-    fn a_rested_head_reads_nothing_and_is_where_it_stopped() {
-        let mut drive = drive();
-        let mut now = drive.serve(Op::Read, Extent::new(0, 8), Nanos(0), false).total();
-        now += Nanos::from_millis(100);
-        let ahead = drive.serve(Op::Read, Extent::new(1_200, 856), now, false);
-        assert_eq!((ahead.seek, ahead.rotation), (Nanos(0), Nanos(0)), "{ahead:?}");
-        now += ahead.total() + Nanos::from_millis(100);
-        let rest = drive.serve(Op::Read, Extent::new(2_056, 1_024), now, false);
-        assert!(rest.total().0 > 1_024 * drive.mechanics().revolution().0 / 1_216, "{rest:?}");
-        let back =
-            drive.serve(Op::Write, Extent::new(0, 8), now + rest.total() + Nanos::from_millis(100), false);
-        assert_eq!(back.distance, drive.layout().track(Lba(2_056 + 1_024 + 2_048)).cylinder);
-    }
-
-    #[test]
-    fn a_queued_write_in_sequence_follows_at_once() {
-        let mut drive = drive();
-        let first = drive.serve(Op::Write, Extent::new(0, 8), Nanos(0), false);
-        let second = drive.serve(Op::Write, Extent::new(8, 8), first.total(), true);
-        assert!(second.rotation.0 < 10 && second.overhead == Nanos(0), "{second:?}");
-    }
-
-    #[test]
-    fn the_same_requests_take_the_same_time() {
-        let run = || {
-            let (mut drive, mut now) = (drive(), Nanos(0));
-            for i in 0..500_u64 {
-                let op = if i % 3 == 0 { Op::Write } else { Op::Read };
-                now += drive
-                    .serve(op, Extent::new(i * 7_919 * 8 % 400_000_000, 8 + i % 100), now, false)
-                    .total();
-            }
-            now
-        };
-        assert_eq!(run(), run());
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
 //! `DiskSim`'s validation traces: requests made to a real drive one after the other, and what it took.
-//! `R|W Hit|Miss blkno bcount service_us nextarrival_us`.
+//! `R|W Hit|Miss|Doub|Trip blkno bcount service_us nextarrival_us`.
 //!
 //! Units: address and size in sectors of 512 bytes; the service time and the time from this request's
 //! arrival to the next one's in microseconds, with a fraction. The second column is what the drive's cache
@@ -33,11 +33,11 @@ impl Lines for Validate {
         let [op, cache, start, count, service, next] = columns(
             line,
             line.split_ascii_whitespace(),
-            "R|W Hit|Miss blkno bcount service_us nextarrival_us",
+            "R|W Hit|Miss|Doub|Trip blkno bcount service_us nextarrival_us",
         )?;
         let op = direction(op, "R", "W")?;
-        if !["hit", "miss"].iter().any(|known| cache.eq_ignore_ascii_case(known)) {
-            return Err(Flaw::text(cache, "Hit or Miss"));
+        if !["hit", "miss", "doub", "trip"].iter().any(|known| cache.eq_ignore_ascii_case(known)) {
+            return Err(Flaw::text(cache, "Hit, Miss, Doub or Trip"));
         }
         let extent = sectors(number(start, "a sector")?, number(count, "a number of sectors")?)?;
         let latency = fields::latency(service, MICROSECOND, "a service time in microseconds")?;

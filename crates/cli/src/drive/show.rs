@@ -1,6 +1,6 @@
-//! `seekless drive`: the drives that are known, and what is known of each.
+//! `seekless drive list` and `show`: the drives that are known, and what is known of each.
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use seekless_core::{Nanos, SECTOR_BYTES};
 use seekless_drive::Spec;
 use seekless_drive::disk::Drive;
@@ -15,20 +15,6 @@ use crate::text::{count, number, size};
 const CURVE_POINTS: u64 = 20;
 /// The longest bar of a seek curve, in characters.
 const BAR: u64 = 50;
-
-/// What can be asked about drives.
-#[derive(Subcommand)]
-pub enum Command {
-    /// All of them, a line each
-    #[command(after_help = "Example:\n  seekless drive list")]
-    List(List),
-    /// One of them: its figures with their sources, its zones, its seek curve
-    #[command(after_help = "\
-Examples:
-  seekless drive show wd2500aaks
-  seekless drive show drives/wd2500aaks.toml --json | jq .zone")]
-    Show(Show),
-}
 
 /// How the list is told.
 #[derive(Args)]
@@ -48,20 +34,17 @@ pub struct Show {
     json: bool,
 }
 
-/// Does what `command` says.
-pub fn run(command: Command) -> anyhow::Result<()> {
-    match command {
-        Command::List(list) => {
-            let all =
-                shipped().map(|name| Ok(Summary::of(&find(name)?))).collect::<anyhow::Result<Vec<_>>>()?;
-            if list.json { output::json(&all) } else { output::print(&list_text(&all)) }
-        }
-        Command::Show(show) => {
-            let spec = find(&show.name)?;
-            let shown = Shown { seek_curve: curve(&spec), summary: Summary::of(&spec), spec: &spec };
-            if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
-        }
-    }
+/// `seekless drive list`
+pub fn list(list: &List) -> anyhow::Result<()> {
+    let all = shipped().map(|name| Ok(Summary::of(&find(name)?))).collect::<anyhow::Result<Vec<_>>>()?;
+    if list.json { output::json(&all) } else { output::print(&list_text(&all)) }
+}
+
+/// `seekless drive show`
+pub fn show(show: &Show) -> anyhow::Result<()> {
+    let spec = find(&show.name)?;
+    let shown = Shown { seek_curve: curve(&spec), summary: Summary::of(&spec), spec: &spec };
+    if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
 }
 
 /// A drive in a line.
@@ -70,7 +53,7 @@ struct Summary {
     name: String,
     title: String,
     capacity_bytes: u64,
-    rpm: u32,
+    rpm: f64,
     cylinders: u64,
     heads: u32,
     /// To the next cylinder.
@@ -158,7 +141,7 @@ fn list_text(drives: &[Summary]) -> String {
         table.row([
             drive.name.clone(),
             capacity(drive.capacity_bytes),
-            count(u64::from(drive.rpm)),
+            number(drive.rpm, 0),
             count(drive.cylinders),
             drive.heads.to_string(),
             millis(drive.seek_one_us),
@@ -180,13 +163,14 @@ fn show_text(shown: &Shown) -> String {
 
 fn figures(shown: &Shown) -> String {
     let (spec, summary) = (shown.spec, &shown.summary);
-    let us = |value: u32| number(f64::from(value) / 1e3, 3) + " ms";
+    let us = |value: f64| number(value / 1e3, 3) + " ms";
+    let bus = spec.bus_sector_us();
     let in_sectors = |value: u32| size(u64::from(value) * SECTOR_BYTES);
     let seeks = [summary.seek_one_us, summary.seek_third_us, summary.seek_full_us].map(millis);
     let rows = [
         ("title", "model", String::new()),
         ("sectors", "capacity", capacity(summary.capacity_bytes)),
-        ("rpm", "revolution", format!("{} ({} rpm)", millis(summary.revolution_us), count(spec.rpm.into()))),
+        ("rpm", "revolution", format!("{} ({} rpm)", millis(summary.revolution_us), number(spec.rpm, 1))),
         ("heads", "heads", spec.heads.to_string()),
         ("zone", "cylinders", count(summary.cylinders)),
         ("seek", "seek, next", seeks[0].clone()),
@@ -194,11 +178,12 @@ fn figures(shown: &Shown) -> String {
         ("", "seek, full", seeks[2].clone()),
         ("head_switch_us", "head switch", us(spec.head_switch_us)),
         ("write_settle_us", "write settle", us(spec.write_settle_us)),
-        ("command_us", "command", us(spec.command_us)),
-        ("bus_mb_s", "interface", format!("{} MB/s", count(spec.bus_mb_s.into()))),
-        ("cache_segments", "cache segments", spec.cache_segments.to_string()),
-        ("cache_segment_sectors", "each", in_sectors(spec.cache_segment_sectors)),
-        ("read_ahead_sectors", "read ahead", in_sectors(spec.read_ahead_sectors)),
+        ("command", "read, found", us(spec.command.each_us + spec.command.read_hit_after_read_us)),
+        ("", "read, not found", us(spec.command.each_us + spec.command.read_miss_after_read_us)),
+        ("bus", "interface", format!("{} MB/s", number(SECTOR_BYTES as f64 / bus.0, 1))),
+        ("cache", "cache segments", spec.cache.segments.to_string()),
+        ("", "each", in_sectors(spec.cache.segment_sectors)),
+        ("", "read ahead", in_sectors(spec.cache.read_ahead_sectors)),
     ];
     let mut table = Table::new(&["figure", ">value", "source"]);
     for (key, name, value) in rows {
@@ -217,10 +202,9 @@ fn zones(spec: &Spec) -> String {
         ">track skew",
         ">cylinder skew",
     ]);
-    let mut first = 0;
-    for zone in &spec.zone {
+    for (zone, first) in spec.zone.iter().zip(spec.first_cylinders()) {
         let (cylinders, per_track) = (u64::from(zone.cylinders), u64::from(zone.sectors_per_track));
-        let mb_s = (per_track * SECTOR_BYTES) as f64 * f64::from(spec.rpm) / 60.0 / 1e6;
+        let mb_s = (per_track * SECTOR_BYTES) as f64 * spec.rpm / 60.0 / 1e6;
         table.row([
             count(first),
             count(first + cylinders - 1),
@@ -230,7 +214,6 @@ fn zones(spec: &Spec) -> String {
             zone.track_skew.to_string(),
             zone.cylinder_skew.to_string(),
         ]);
-        first += cylinders;
     }
     table.text()
 }

@@ -1,0 +1,37 @@
+//! `seekless drive`: the drives that are known, and how well they are known.
+
+mod import;
+mod show;
+mod validate;
+
+use clap::Subcommand;
+
+/// What can be asked about drives.
+#[derive(Subcommand)]
+pub enum Command {
+    /// All of them, a line each
+    #[command(after_help = "Example:\n  seekless drive list")]
+    List(show::List),
+    /// One of them: its figures with their sources, its zones, its seek curve
+    #[command(after_help = "\
+Examples:
+  seekless drive show wd2500aaks
+  seekless drive show drives/wd2500aaks.toml --json | jq .zone")]
+    Show(show::Show),
+    /// Make a drive of DiskSim's files
+    #[command(after_help = import::HELP)]
+    Import(import::Import),
+    /// Compare a drive with service times that were measured on the real one
+    #[command(after_help = validate::HELP)]
+    Validate(validate::Validate),
+}
+
+/// Does what `command` says.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::List(list) => show::list(&list),
+        Command::Show(show) => show::show(&show),
+        Command::Import(import) => import::run(&import),
+        Command::Validate(validate) => validate::run(&validate),
+    }
+}

@@ -1,0 +1,160 @@
+//! `seekless drive validate`: a drive against service times measured on the real one.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use rustix::time::{ClockId, clock_gettime};
+use seekless_core::Op;
+use seekless_drive::Spec;
+use seekless_drive::disk::Drive;
+use seekless_drive::import::disksim;
+use seekless_drive::spec::find;
+use seekless_drive::validate::{Fidelity, Measured, Think, compare, drive_as_measured};
+use seekless_trace::{Format, ReadOptions, Reader};
+use serde::Serialize;
+
+use crate::output;
+use crate::table::Table;
+use crate::text::{count, number};
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless drive validate atlas10k.parv atlas10k.trace
+  seekless drive validate my-drive.toml my-drive.trace --half second --json
+
+TRACE is one of DiskSim's validation traces: R|W, Hit|Miss, sector, sectors, service time, think
+time. The model is driven as the real drive was: one request at a time.";
+
+/// Which drive and trace, and how.
+#[derive(Args)]
+pub struct Validate {
+    /// A drive of `seekless drive list`, a TOML file, or DiskSim's .parv
+    drive: String,
+    /// The measured requests
+    trace: PathBuf,
+    /// Which half of the requests counts; the other only warms the drive
+    #[arg(long, value_enum, default_value = "all")]
+    half: Half,
+    /// On which side of a request its think time lies
+    #[arg(long, value_enum, default_value = "after")]
+    think: Side,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Half {
+    /// All of them
+    All,
+    /// The first half
+    First,
+    /// The second half
+    Second,
+}
+
+/// Where a think time lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Side {
+    /// Before its request
+    Before,
+    /// Behind it
+    After,
+}
+
+/// What comes out.
+#[derive(Serialize)]
+struct Validated {
+    half: Half,
+    think: Think,
+    #[serde(flatten)]
+    fidelity: Fidelity,
+    requests_per_cpu_s: f64,
+}
+
+/// `seekless drive validate`
+pub fn run(validate: &Validate) -> anyhow::Result<()> {
+    let spec = drive(&validate.drive)?;
+    let measured = measured(&validate.trace, &spec)?;
+    let think = match validate.think {
+        Side::Before => Think::Before,
+        Side::After => Think::After,
+    };
+    let mut model = Drive::new(&spec);
+    let began = cpu_seconds();
+    let simulated = drive_as_measured(&mut model, &measured, think);
+    let took = cpu_seconds() - began;
+    let middle = measured.len() / 2;
+    let part = match validate.half {
+        Half::All => 0..measured.len(),
+        Half::First => 0..middle,
+        Half::Second => middle..measured.len(),
+    };
+    let fidelity = compare(&simulated[part.clone()], &measured[part]);
+    let requests_per_cpu_s = measured.len() as f64 / took.max(1e-9);
+    let validated = Validated { half: validate.half, think, fidelity, requests_per_cpu_s };
+    if validate.json { output::json(&validated) } else { output::print(&text(&validated)) }
+}
+
+/// What this process has computed so far.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// The drive of this name or file.
+fn drive(name: &str) -> anyhow::Result<Spec> {
+    let path = Path::new(name);
+    let disksims = ["parv", "diskspecs", "model"];
+    if path.extension().is_some_and(|extension| disksims.iter().any(|known| extension == *known)) {
+        return Ok(disksim(path, "imported")?.spec);
+    }
+    Ok(find(name)?)
+}
+
+/// The requests of a validation trace.
+fn measured(path: &Path, spec: &Spec) -> anyhow::Result<Vec<Measured>> {
+    let options = ReadOptions { format: Format::named("disksim-validate"), ..ReadOptions::default() };
+    let records = Reader::open(&[path], &options)?.collect::<Result<Vec<_>, _>>()?;
+    let mut measured = Vec::with_capacity(records.len());
+    for (number, record) in records.iter().enumerate() {
+        let end = record.extent.end().0;
+        if end > spec.sectors {
+            let file = path.display();
+            anyhow::bail!(
+                "{file}, request {}: ends at sector {end}, the drive has {}",
+                number + 1,
+                spec.sectors
+            );
+        }
+        let service = record.latency.known().unwrap_or_default();
+        // The trace tells when the next request would come if it did not wait for this one's answer.
+        let next = records.get(number + 1).map_or(record.time, |next| next.time);
+        measured.push(Measured { op: record.op, at: record.extent, service, think: next.since(record.time) });
+    }
+    if let Some(other) = measured.iter().find(|request| !matches!(request.op, Op::Read | Op::Write)) {
+        anyhow::bail!("{}: found {:?}, expected reads and writes", path.display(), other.op);
+    }
+    Ok(measured)
+}
+
+fn text(validated: &Validated) -> String {
+    let fidelity = &validated.fidelity;
+    let ms = |value: f64| number(value, 3);
+    let mut table = Table::new(&["", ">", ""]);
+    for (name, value, what) in [
+        ("requests", count(fidelity.requests), ""),
+        ("median error", ms(fidelity.median_error_ms), "ms"),
+        ("QQ RMS", ms(fidelity.qq_rms_ms), "ms: the sorted times against each other"),
+        ("paired RMS", ms(fidelity.paired_rms_ms), "ms: each request against itself"),
+        ("within 0.5 ms", number(fidelity.within_half_ms_pct, 1), "% of requests"),
+        ("mean, simulated", ms(fidelity.mean_simulated_ms), "ms"),
+        ("mean, measured", ms(fidelity.mean_measured_ms), "ms"),
+    ] {
+        table.row([name, &value, what]);
+    }
+    table.text()
+}

@@ -1,0 +1,163 @@
+//! Data over the interface while they come off the media.
+//!
+//! A drive that keeps the bus sends a sector when it is in the buffer and the one before it has gone. So a
+//! transfer of `n` sectors ends at the latest of: the bus's readiness and `n` sector times; each sector's
+//! arrival and the sector times of itself and those behind it. Arrivals come in stretches of evenly spaced
+//! ones, of which only the first and the last can decide.
+//!
+//! A drive that does not keep it lets it go when the buffer is empty, and takes it again when enough has come.
+
+use seekless_core::Nanos;
+
+/// A transfer that is being worked out.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    sector: u64,
+    sectors: u64,
+    ready: u64,
+    end: u64,
+    /// Sectors whose arrival is known.
+    known: u64,
+    pauses: Option<Pauses>,
+}
+
+/// What it costs to let the bus go.
+#[derive(Clone, Debug)]
+pub struct Pauses {
+    /// Letting it go.
+    pub disconnect: u64,
+    /// Taking it again.
+    pub reselect: u64,
+    /// Sectors that have to be there before it is taken again.
+    pub mark: u64,
+    /// Begin, sectors and time of each stretch.
+    pub stretches: Vec<(u64, u64, u64)>,
+}
+
+impl Transfer {
+    /// Of so many sectors, each of `sector` nanoseconds, by a bus that is ready at a time.
+    pub fn new(ready: Nanos, sectors: u64, sector: u64) -> Transfer {
+        let end = ready.0 + sectors * sector;
+        Transfer { sector, sectors, ready: ready.0, end, known: 0, pauses: None }
+    }
+
+    /// The bus is let go whenever the buffer is empty.
+    pub fn pausing(self, pauses: Option<Pauses>) -> Transfer {
+        Transfer { pauses, ..self }
+    }
+
+    /// The next sectors are in the buffer already.
+    pub fn there(&mut self, sectors: u64) {
+        self.known += sectors;
+        if let Some(pauses) = &mut self.pauses {
+            pauses.stretches.push((0, sectors, 0));
+        }
+    }
+
+    /// The next `sectors` pass under the head from `begin` on, in `pass` nanoseconds.
+    pub fn passing(&mut self, begin: u64, sectors: u64, pass: u64) {
+        if sectors == 0 {
+            return;
+        }
+        if let Some(pauses) = &mut self.pauses {
+            pauses.stretches.push((begin, sectors, pass));
+        }
+        let behind = |index: u64| (self.sectors - self.known - index) * self.sector;
+        let first = begin + pass / sectors + behind(0);
+        let last = begin + pass + behind(sectors - 1);
+        self.end = self.end.max(first).max(last);
+        self.known += sectors;
+    }
+
+    /// When the last sector has gone.
+    pub fn end(&self) -> Nanos {
+        match &self.pauses {
+            Some(pauses) => Nanos(pauses.end(self.ready, self.sectors, self.sector)),
+            None => Nanos(self.end),
+        }
+    }
+}
+
+impl Pauses {
+    fn end(&self, ready: u64, sectors: u64, sector: u64) -> u64 {
+        let (mut now, mut gone) = (ready, 0);
+        while gone < sectors {
+            let there = self.arrived(now).min(sectors);
+            if there > gone {
+                now += (there - gone) * sector;
+                gone = there;
+            } else {
+                let wanted = (gone + self.mark.max(1)).min(sectors);
+                now = (now + self.disconnect).max(self.arrival(wanted)) + self.reselect;
+                if self.arrived(now) <= gone {
+                    // Nothing more is known to come.
+                    return now;
+                }
+            }
+        }
+        now
+    }
+
+    /// How many sectors have come by then.
+    fn arrived(&self, now: u64) -> u64 {
+        let come = |&(begin, sectors, pass): &(u64, u64, u64)| match now.saturating_sub(begin) {
+            since if since >= pass => sectors,
+            since => since * sectors / pass,
+        };
+        let mut all = 0;
+        for stretch in &self.stretches {
+            let here = come(stretch);
+            all += here;
+            if here < stretch.1 {
+                break;
+            }
+        }
+        all
+    }
+
+    /// When so many have come.
+    fn arrival(&self, wanted: u64) -> u64 {
+        let mut left = wanted;
+        for &(begin, sectors, pass) in &self.stretches {
+            if left <= sectors {
+                return begin + (left * pass).div_ceil(sectors.max(1));
+            }
+            left -= sectors;
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_ends_as_sector_by_sector(
+            ready in 0..5_000_u64,
+            sector in 0..200_u64,
+            there in 0..20_u64,
+            stretches in proptest::collection::vec((0..3_000_u64, 1..20_u64, 1..100_u64), 0..4),
+        ) {
+            let mut arrivals = vec![0; there as usize];
+            let mut at = 0;
+            for &(gap, sectors, each) in &stretches {
+                at += gap;
+                arrivals.extend((1..=sectors).map(|n| at + n * each));
+                at += sectors * each;
+            }
+            let mut transfer = Transfer::new(Nanos(ready), arrivals.len() as u64, sector);
+            transfer.there(there);
+            let mut at = 0;
+            for &(gap, sectors, each) in &stretches {
+                at += gap;
+                transfer.passing(at, sectors, sectors * each);
+                at += sectors * each;
+            }
+            let slowly = arrivals.iter().fold(ready, |end, &arrival| end.max(arrival) + sector);
+            prop_assert_eq!(transfer.end(), Nanos(slowly));
+        }
+    }
+}

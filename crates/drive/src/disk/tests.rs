@@ -1,0 +1,82 @@
+//! A drive as its host sees it.
+
+use seekless_core::SECTOR_BYTES;
+
+use super::*;
+use crate::spec;
+
+fn drive() -> Drive {
+    Drive::new(&spec::find("wd2500aaks").unwrap())
+}
+
+#[test]
+fn a_sequential_reader_streams_at_media_speed() {
+    let (mut drive, mut now) = (drive(), Nanos(0));
+    let requests = 2_000;
+    for i in 0..requests {
+        now += drive.serve(Op::Read, Extent::new(i * 64, 64), now, false).total();
+    }
+    let mb_s = (requests * 64 * SECTOR_BYTES) as f64 / now.seconds() / 1e6;
+    assert!((55.0..75.0).contains(&mb_s), "{mb_s} MB/s from 75 MB/s media");
+}
+
+#[test]
+fn random_reads_take_seek_and_half_a_turn() {
+    let (mut drive, mut now) = (drive(), Nanos(0));
+    let (mut seek, mut rotation, n) = (0, 0, 20_000);
+    let mut rng = 1_u64;
+    for _ in 0..n {
+        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let lba = ((u128::from(rng) * 488_000_000) >> 64) as u64;
+        let took = drive.serve(Op::Read, Extent::new(lba, 8), now, false);
+        (seek, rotation) = (seek + took.seek.0, rotation + took.rotation.0);
+        now += took.total();
+    }
+    let (seek, rotation) = (seek / n, rotation / n);
+    assert!((8_300_000..9_300_000).contains(&seek), "{seek} ns for 8.9 ms on average");
+    assert!((4_050_000..4_280_000).contains(&rotation), "{rotation} ns for half of 8.33 ms");
+}
+
+#[test]
+fn writes_in_sequence_miss_a_turn_each() {
+    let mut drive = drive();
+    let first = drive.serve(Op::Write, Extent::new(0, 8), Nanos(0), false);
+    let second = drive.serve(Op::Write, Extent::new(8, 8), first.total(), false);
+    assert!(second.rotation.0 > 8_000_000, "{second:?}");
+}
+
+/// After a long rest the head has read ahead as far as it does, and no further.
+#[test]
+fn a_rested_head_reads_nothing_and_is_where_it_stopped() {
+    let mut drive = drive();
+    let mut now = drive.serve(Op::Read, Extent::new(0, 8), Nanos(0), false).total();
+    now += Nanos::from_millis(100);
+    let ahead = drive.serve(Op::Read, Extent::new(1_200, 856), now, false);
+    assert_eq!((ahead.seek, ahead.rotation), (Nanos(0), Nanos(0)), "{ahead:?}");
+    now += ahead.total() + Nanos::from_millis(100);
+    let rest = drive.serve(Op::Read, Extent::new(2_056, 1_024), now, false);
+    assert!(rest.total().0 > 1_024 * drive.mechanics().revolution().0 / 1_216, "{rest:?}");
+    let back = drive.serve(Op::Write, Extent::new(0, 8), now + rest.total() + Nanos::from_millis(100), false);
+    assert_eq!(back.distance, drive.layout().position(Lba(2_056 + 1_024 + 2_048)).cylinder);
+}
+
+#[test]
+fn a_queued_write_in_sequence_follows_at_once() {
+    let mut drive = drive();
+    let first = drive.serve(Op::Write, Extent::new(0, 8), Nanos(0), false);
+    let second = drive.serve(Op::Write, Extent::new(8, 8), first.total(), true);
+    assert!(second.rotation.0 < 10 && second.overhead == Nanos(0), "{second:?}");
+}
+
+#[test]
+fn the_same_requests_take_the_same_time() {
+    let run = || {
+        let (mut drive, mut now) = (drive(), Nanos(0));
+        for i in 0..500_u64 {
+            let op = if i % 3 == 0 { Op::Write } else { Op::Read };
+            now += drive.serve(op, Extent::new(i * 7_919 * 8 % 400_000_000, 8 + i % 100), now, false).total();
+        }
+        now
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,286 @@
+//! The language of DiskSim's files: `TYPE NAME { KEY = VALUE, ... }`, nested, with `source FILE` for parts
+//! that lie in other files, and `instantiate` and `topology` for how parts go together.
+//!
+//! Keys are words with blanks, brackets and dots; values are numbers, words, lists in brackets and blocks.
+//! `#` begins a comment. Faults: any text; what is none of this is an error with file, line, found and
+//! expected. Files may include each other eight deep, and be 16 MiB long.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::ImportError;
+
+const DEEPEST: usize = 8;
+const LONGEST: u64 = 16 << 20;
+
+/// Where something stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub file: PathBuf,
+    pub line: usize,
+}
+
+/// What a key is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Word(String),
+    List(Vec<Value>),
+    Block(Block),
+}
+
+/// Keys and their values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block {
+    pub kind: String,
+    pub name: String,
+    pub place: Place,
+    pub entries: Vec<Entry>,
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub key: String,
+    pub value: Value,
+    pub place: Place,
+}
+
+/// A part of a topology, and what hangs on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub kind: String,
+    pub name: String,
+    pub below: Vec<Node>,
+}
+
+/// All that a file and those that it includes say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    pub blocks: Vec<Block>,
+    /// (Instance, block).
+    pub instances: Vec<(String, String)>,
+    pub topology: Vec<Node>,
+}
+
+/// Reads a file and those that it includes.
+pub fn read(path: &Path) -> Result<Document, ImportError> {
+    let mut document = Document::default();
+    read_into(path, 0, &mut document)?;
+    Ok(document)
+}
+
+fn read_into(path: &Path, depth: usize, document: &mut Document) -> Result<(), ImportError> {
+    let text = load(path)?;
+    let mut parser = Parser { text: &text, at: 0, line: 1, path, depth };
+    parser.document(document)
+}
+
+/// The text of a file.
+pub fn load(path: &Path) -> Result<String, ImportError> {
+    let io = |source| ImportError::Io { file: path.to_owned(), source };
+    if fs::metadata(path).map_err(io)?.len() > LONGEST {
+        let place = Place { file: path.to_owned(), line: 1 };
+        return Err(ImportError::new(&place, "a longer file", "at most 16 MiB"));
+    }
+    let bytes = fs::read(path).map_err(io)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+    path: &'a Path,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn place(&self) -> Place {
+        Place { file: self.path.to_owned(), line: self.line }
+    }
+
+    fn wrong<T>(&self, expected: &str) -> Result<T, ImportError> {
+        let rest: String = self.text[self.at..].chars().take(20).take_while(|&c| c != '\n').collect();
+        let found = if rest.is_empty() { "the end".to_owned() } else { format!("\"{}\"", rest.trim_end()) };
+        Err(ImportError::new(&self.place(), &found, expected))
+    }
+
+    /// The next character that is no blank and in no comment.
+    fn peek(&mut self) -> Option<char> {
+        loop {
+            let next = self.text[self.at..].chars().next()?;
+            if next == '#' {
+                let length = self.text[self.at..].find('\n').unwrap_or(self.text.len() - self.at);
+                self.at += length;
+            } else if next.is_whitespace() {
+                self.step(next);
+            } else {
+                return Some(next);
+            }
+        }
+    }
+
+    fn step(&mut self, passed: char) {
+        self.at += passed.len_utf8();
+        self.line += usize::from(passed == '\n');
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let there = self.peek() == Some(wanted);
+        if there {
+            self.step(wanted);
+        }
+        there
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), ImportError> {
+        if self.take(wanted) { Ok(()) } else { self.wrong(&format!("'{wanted}'")) }
+    }
+
+    /// Characters up to a blank or a sign of the language.
+    fn word(&mut self) -> Result<String, ImportError> {
+        self.peek();
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| c.is_whitespace() || ",{}[]=#".contains(c)).unwrap_or(rest.len());
+        if end == 0 {
+            return self.wrong("a word");
+        }
+        let word = rest[..end].to_owned();
+        self.at += end;
+        Ok(word)
+    }
+
+    fn document(&mut self, document: &mut Document) -> Result<(), ImportError> {
+        while self.peek().is_some() {
+            let place = self.place();
+            let word = self.word()?;
+            match word.as_str() {
+                "source" => {
+                    let file = self.word()?;
+                    self.deeper()?;
+                    read_into(&self.beside(&file), self.depth + 1, document)?;
+                }
+                "instantiate" => {
+                    let Value::List(instances) = self.value()? else {
+                        return self.wrong("[ names ] as NAME");
+                    };
+                    if self.word()? != "as" {
+                        return self.wrong("[ names ] as NAME");
+                    }
+                    let block = self.word()?;
+                    for instance in instances {
+                        let Value::Word(instance) = instance else { return self.wrong("names in brackets") };
+                        document.instances.push((instance, block.clone()));
+                    }
+                }
+                "topology" => document.topology.push(self.node()?),
+                kind => {
+                    let name = self.word()?;
+                    let entries = self.entries()?;
+                    document.blocks.push(Block { kind: kind.to_owned(), name, place, entries });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deeper(&self) -> Result<(), ImportError> {
+        if self.depth < DEEPEST {
+            return Ok(());
+        }
+        Err(ImportError::new(&self.place(), "files that include each other", "at most eight deep"))
+    }
+
+    fn beside(&self, file: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(file)
+    }
+
+    fn node(&mut self) -> Result<Node, ImportError> {
+        let (kind, name) = (self.word()?, self.word()?);
+        let mut below = Vec::new();
+        if self.take('[') {
+            self.nest()?;
+            while !self.take(']') {
+                below.push(self.node()?);
+                self.take(',');
+            }
+            self.depth -= 1;
+        }
+        Ok(Node { kind, name, below })
+    }
+
+    /// Blocks and lists may not nest without end.
+    fn nest(&mut self) -> Result<(), ImportError> {
+        self.depth += 1;
+        if self.depth > 64 { self.wrong("less nesting") } else { Ok(()) }
+    }
+
+    /// `{ KEY = VALUE, ... }`
+    fn entries(&mut self) -> Result<Vec<Entry>, ImportError> {
+        self.expect('{')?;
+        self.nest()?;
+        let mut entries = Vec::new();
+        while !self.take('}') {
+            if self.take(',') {
+                continue;
+            }
+            if self.peek().is_none() {
+                return self.wrong("'}'");
+            }
+            let place = self.place();
+            let key = self.key()?;
+            let value = self.value()?;
+            entries.push(Entry { key, value, place });
+        }
+        self.depth -= 1;
+        Ok(entries)
+    }
+
+    /// Everything up to `=`, its blanks made one each.
+    fn key(&mut self) -> Result<String, ImportError> {
+        let rest = &self.text[self.at..];
+        let end = rest.find(['=', '{', '}', '\n']).unwrap_or(rest.len());
+        if !rest[end..].starts_with('=') {
+            return self.wrong("KEY = VALUE");
+        }
+        let key = rest[..end].split_whitespace().collect::<Vec<_>>().join(" ");
+        self.at += end + 1;
+        Ok(key)
+    }
+
+    fn value(&mut self) -> Result<Value, ImportError> {
+        if self.take('[') {
+            self.nest()?;
+            let mut values = Vec::new();
+            while !self.take(']') {
+                if !self.take(',') {
+                    values.push(self.value()?);
+                }
+            }
+            self.depth -= 1;
+            return Ok(Value::List(values));
+        }
+        let place = self.place();
+        let word = self.word()?;
+        if word == "source" {
+            let file = self.word()?;
+            return self.included(&file);
+        }
+        if self.peek() == Some('{') {
+            let entries = self.entries()?;
+            return Ok(Value::Block(Block { kind: word, name: String::new(), place, entries }));
+        }
+        Ok(Value::Word(word))
+    }
+
+    /// The one block that a file holds.
+    fn included(&self, file: &str) -> Result<Value, ImportError> {
+        self.deeper()?;
+        let mut document = Document::default();
+        read_into(&self.beside(file), self.depth + 1, &mut document)?;
+        match document.blocks.pop() {
+            Some(block) => Ok(Value::Block(block)),
+            None => Err(ImportError::new(&self.place(), &format!("no block in {file}"), "one")),
+        }
+    }
+}

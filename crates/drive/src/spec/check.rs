@@ -1,0 +1,200 @@
+//! Whether a description can be a drive: what no drive has is refused, with the key.
+
+use super::{SeekCurve, Spec, Zone};
+
+/// Drives of more sectors than this (256 TiB) are not described.
+const MOST_SECTORS: u64 = 1 << 39;
+/// No part of a drive takes longer, in microseconds.
+const SECOND: f64 = 1e6;
+
+/// A figure that no drive has.
+pub struct Wrong {
+    pub key: String,
+    pub found: String,
+    pub expected: String,
+}
+
+type Checked = Result<(), Wrong>;
+
+fn wrong(key: impl Into<String>, found: impl Into<String>, expected: impl Into<String>) -> Checked {
+    Err(Wrong { key: key.into(), found: found.into(), expected: expected.into() })
+}
+
+fn within(key: &str, value: f64, low: f64, high: f64) -> Checked {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    wrong(key, value.to_string(), format!("{low} to {high}"))
+}
+
+/// Refuses what cannot be a drive.
+pub fn check(spec: &Spec) -> Checked {
+    within("rpm", spec.rpm, 300.0, 60_000.0)?;
+    within("heads", spec.heads.into(), 1.0, 64.0)?;
+    within("head_switch_us", spec.head_switch_us, 0.0, SECOND)?;
+    within("write_settle_us", spec.write_settle_us, -SECOND, SECOND)?;
+    times(spec)?;
+    cache(spec)?;
+    zones(spec)?;
+    seek(spec)?;
+    sources(spec)
+}
+
+/// Every time of commands and bus.
+fn times(spec: &Spec) -> Checked {
+    let tables = [("command", toml::Value::try_from(spec.command)), ("bus", toml::Value::try_from(spec.bus))];
+    for (table, values) in tables {
+        let Ok(toml::Value::Table(values)) = values else { continue };
+        let inner = values.iter().filter_map(|(key, value)| value.as_table().map(|inner| (key, inner)));
+        let inner =
+            inner.flat_map(|(key, inner)| inner.iter().map(move |(sub, v)| (format!("{key}.{sub}"), v)));
+        let own = values.iter().map(|(key, value)| (key.clone(), value));
+        for (key, value) in own.chain(inner).filter(|(key, _)| key.ends_with("_us")) {
+            within(&format!("{table}.{key}"), value.as_float().unwrap_or(-1.0), 0.0, SECOND)?;
+        }
+    }
+    match (spec.bus.mb_s, spec.bus.read_sector_us, spec.bus.write_sector_us) {
+        (Some(mb_s), None, None) => within("bus.mb_s", mb_s, 0.1, 1e6),
+        (None, Some(_), Some(_)) => Ok(()),
+        _ => wrong("bus", "neither or both", "either mb_s, or read_sector_us and write_sector_us"),
+    }
+}
+
+fn cache(spec: &Spec) -> Checked {
+    let cache = &spec.cache;
+    within("cache.segments", cache.segments.into(), 0.0, 4096.0)?;
+    within("cache.segment_sectors", cache.segment_sectors.into(), 0.0, f64::from(1 << 24))?;
+    within("cache.write_segments", cache.write_segments.into(), 0.0, 4096.0)?;
+    within("cache.read_water_mark", cache.read_water_mark, 0.0, 1.0)?;
+    within("cache.write_water_mark", cache.write_water_mark, 0.0, 1.0)?;
+    within("cache.read_ahead_sectors", cache.read_ahead_sectors.into(), 0.0, f64::from(1 << 24))?;
+    within(
+        "cache.read_ahead_minimum_sectors",
+        cache.read_ahead_minimum_sectors.into(),
+        0.0,
+        f64::from(1 << 24),
+    )
+}
+
+fn zones(spec: &Spec) -> Checked {
+    if spec.zone.is_empty() {
+        return wrong("zone", "none", "at least one [[zone]]");
+    }
+    within("layout.range_cylinders", spec.layout.range_cylinders.into(), 1.0, f64::from(1 << 24))?;
+    let mut free = 0;
+    for (number, (zone, first)) in spec.zone.iter().zip(spec.first_cylinders()).enumerate() {
+        let key = |name: &str| format!("zone {}: {name}", number + 1);
+        within(&key("cylinders"), zone.cylinders.into(), 1.0, f64::from(1 << 24))?;
+        within(&key("sectors_per_track"), zone.sectors_per_track.into(), 1.0, f64::from(1 << 16))?;
+        let most = f64::from(zone.sectors_per_track);
+        within(&key("track_skew"), zone.track_skew, 0.0, most)?;
+        within(&key("cylinder_skew"), zone.cylinder_skew, 0.0, most)?;
+        within(&key("offset"), zone.offset, 0.0, most)?;
+        if first < free {
+            return wrong(key("first_cylinder"), first.to_string(), format!("{free} or more: zones overlap"));
+        }
+        free = first + u64::from(zone.cylinders);
+        lists(spec, zone, &key)?;
+    }
+    let physical =
+        |zone: &Zone| u64::from(zone.cylinders) * u64::from(spec.heads) * u64::from(zone.sectors_per_track);
+    let all: u64 = spec.zone.iter().map(physical).sum();
+    if all > MOST_SECTORS || free > 1 << 26 {
+        return wrong(
+            "zone",
+            format!("{all} sectors on {free} cylinders"),
+            "at most 256 TiB, 2^26 cylinders",
+        );
+    }
+    let held = crate::disk::layout::capacity(spec).map_err(|(zone, found)| Wrong {
+        key: format!("zone {}", zone + 1),
+        found,
+        expected: "no more slips and remaps than spares".to_owned(),
+    })?;
+    if spec.sectors == 0 || spec.sectors > held {
+        return wrong("sectors", spec.sectors.to_string(), format!("1 to what the zones hold, {held}"));
+    }
+    Ok(())
+}
+
+/// Slips and remaps lie in their zone, and no place is named twice.
+fn lists(spec: &Spec, zone: &Zone, key: &dyn Fn(&str) -> String) -> Checked {
+    let tracks = u64::from(zone.cylinders) * u64::from(spec.heads);
+    let units = match spec.layout.sparing {
+        super::Sparing::Tracks => tracks,
+        _ => tracks * u64::from(zone.sectors_per_track),
+    };
+    let remaps =
+        zone.remaps.iter().flat_map(|&(from, to)| [from].into_iter().chain((from != to).then_some(to)));
+    let mut named: Vec<u64> = zone.slips.iter().copied().chain(remaps).collect();
+    named.sort_unstable();
+    if let Some(&far) = named.last().filter(|&&far| far >= units) {
+        return wrong(key("slips, remaps"), far.to_string(), format!("less than {units}, the zone's end"));
+    }
+    match named.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => wrong(key("slips, remaps"), format!("{} twice", pair[0]), "each place once"),
+        None => Ok(()),
+    }
+}
+
+fn seek(spec: &Spec) -> Checked {
+    match &spec.seek {
+        SeekCurve::Table { points } => {
+            let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+            if points.first().is_none_or(|point| point.0 != 1) || !ascending {
+                return wrong(
+                    "seek.points",
+                    format!("{} points", points.len()),
+                    "ascending distances from 1",
+                );
+            }
+            points.iter().try_for_each(|&(_, time)| within("seek.points", time, 0.0, SECOND))
+        }
+        SeekCurve::ThreePoint { track_us, average_us, full_us } => {
+            if *track_us >= 0.0 && track_us <= average_us && average_us <= full_us && *full_us <= SECOND {
+                return Ok(());
+            }
+            let found = format!("{track_us}, {average_us}, {full_us}");
+            wrong("seek", found, "track_us <= average_us <= full_us <= 1000000")
+        }
+        SeekCurve::Hp { short_us, short_root_us, long_us, long_each_us, single_us, first_us, .. } => {
+            for (key, value) in [
+                ("short_us", short_us),
+                ("short_root_us", short_root_us),
+                ("long_us", long_us),
+                ("long_each_us", long_each_us),
+            ] {
+                within(&format!("seek.{key}"), *value, 0.0, SECOND)?;
+            }
+            single_us.iter().chain(first_us).try_for_each(|&time| within("seek.first_us", time, 0.0, SECOND))
+        }
+        SeekCurve::Settle { settle_us, root_us, each_us, .. } => {
+            within("seek.settle_us", *settle_us, 0.0, SECOND)?;
+            within("seek.root_us", *root_us, 0.0, SECOND)?;
+            within("seek.each_us", *each_us, 0.0, SECOND)
+        }
+        SeekCurve::Constant { us } => within("seek.us", *us, 0.0, SECOND),
+    }
+}
+
+/// How a figure can have come to be known.
+const KINDS: [&str; 4] = ["published", "extracted", "fitted", "assumed"];
+
+fn sources(spec: &Spec) -> Checked {
+    const FIGURES: [&str; 9] =
+        ["sectors", "rpm", "heads", "head_switch_us", "write_settle_us", "command", "bus", "cache", "seek"];
+    for figure in FIGURES.into_iter().chain(["zone"]) {
+        if !spec.source.contains_key(figure) {
+            return wrong("source", format!("nothing for {figure}"), "where each figure comes from");
+        }
+    }
+    for (figure, source) in &spec.source {
+        let kind =
+            source.split_once(": ").is_some_and(|(kind, rest)| KINDS.contains(&kind) && !rest.is_empty());
+        if !kind {
+            let expected = "'published: ...', 'extracted: ...', 'fitted: ...' or 'assumed: ...'";
+            return wrong(format!("source.{figure}"), format!("'{source}'"), expected);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! A drive's description: one TOML file, with the source of every figure.
+//!
+//! Fault model: a file may hold anything. What cannot be a drive is refused with the file's name,
+//! the key, what was found and what was expected.
+
+mod check;
+mod parts;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use check::Wrong;
+use serde::{Deserialize, Serialize};
+
+pub use parts::{
+    BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing,
+    WriteBack, Zone,
+};
+
+/// The drives that ship, by file name.
+const SHIPPED: [(&str, &str); 2] = [
+    ("quantum-atlas-10k", include_str!("../../../../drives/quantum-atlas-10k.toml")),
+    ("wd2500aaks", include_str!("../../../../drives/wd2500aaks.toml")),
+];
+
+/// A drive, as its file describes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// What it is called on the command line.
+    pub name: String,
+    /// What it is called by people.
+    pub title: String,
+    /// Its capacity, at most what the zones hold.
+    pub sectors: u64,
+    /// Revolutions a minute.
+    pub rpm: f64,
+    /// Surfaces, each with a head: tracks in a cylinder.
+    pub heads: u32,
+    /// Changing to another head of the same cylinder, in microseconds.
+    pub head_switch_us: f64,
+    /// What a write waits for longer after a seek or head switch; less than nothing if it waits less.
+    pub write_settle_us: f64,
+    /// What handling commands takes.
+    #[serde(default)]
+    pub command: CommandSpec,
+    /// The interface.
+    #[serde(default)]
+    pub bus: BusSpec,
+    /// The memory on the drive.
+    #[serde(default)]
+    pub cache: CacheSpec,
+    /// The arm.
+    pub seek: SeekCurve,
+    /// How sectors are laid out.
+    #[serde(default)]
+    pub layout: LayoutSpec,
+    /// From the outer edge to the inner.
+    pub zone: Vec<Zone>,
+    /// Where figures come from, by key, each with how they came: published, extracted, fitted or assumed.
+    pub source: BTreeMap<String, String>,
+}
+
+/// Why a description is not a drive.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// No such drive.
+    #[error("no drive is called '{name}'; expected a file that ends in .toml, or one of: {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The file could not be read.
+    #[error("{file}: {error}")]
+    Io {
+        /// Which.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file is not TOML, or lacks a key, or has one too many.
+    #[error("{file}: {error}")]
+    Syntax {
+        /// Which.
+        file: String,
+        /// Where and why.
+        error: Box<toml::de::Error>,
+    },
+    /// A figure that no drive has.
+    #[error("{file}: {key}: found {found}, expected {expected}")]
+    Value {
+        /// Which file.
+        file: String,
+        /// Which figure.
+        key: String,
+        /// What it says.
+        found: String,
+        /// What it should say.
+        expected: String,
+    },
+}
+
+/// The names of the drives that ship, in order.
+pub fn shipped() -> impl Iterator<Item = &'static str> {
+    SHIPPED.iter().map(|(name, _)| *name)
+}
+
+/// The drive of this name, or in this file if the name ends in `.toml`.
+pub fn find(name: &str) -> Result<Spec, SpecError> {
+    if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
+        let text =
+            std::fs::read_to_string(name).map_err(|error| SpecError::Io { file: name.to_owned(), error })?;
+        return parse(name, &text);
+    }
+    match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+        Some((name, text)) => parse(&format!("drives/{name}.toml"), text),
+        None => {
+            Err(SpecError::Unknown { name: name.to_owned(), known: shipped().collect::<Vec<_>>().join(", ") })
+        }
+    }
+}
+
+/// Reads a description; `file` is for messages.
+pub fn parse(file: &str, text: &str) -> Result<Spec, SpecError> {
+    let spec: Spec = toml::from_str(text)
+        .map_err(|error| SpecError::Syntax { file: file.to_owned(), error: Box::new(error) })?;
+    check::check(&spec).map_err(|Wrong { key, found, expected }| SpecError::Value {
+        file: file.to_owned(),
+        key,
+        found,
+        expected,
+    })?;
+    Ok(spec)
+}
+
+impl Spec {
+    /// The first cylinder of each zone.
+    pub fn first_cylinders(&self) -> Vec<u64> {
+        let mut next = 0;
+        let first = |zone: &Zone| {
+            let first = zone.first_cylinder.map_or(next, u64::from);
+            next = first + u64::from(zone.cylinders);
+            first
+        };
+        self.zone.iter().map(first).collect()
+    }
+
+    /// All cylinders.
+    pub fn cylinders(&self) -> u64 {
+        let last = self.first_cylinders().pop().zip(self.zone.last());
+        last.map_or(0, |(first, zone)| first + u64::from(zone.cylinders))
+    }
+
+    /// What moving a sector over the interface takes, in microseconds: to the host, from the host.
+    pub fn bus_sector_us(&self) -> (f64, f64) {
+        let each = self.bus.mb_s.map_or(0.0, |mb_s| 512.0 / mb_s);
+        (self.bus.read_sector_us.unwrap_or(each), self.bus.write_sector_us.unwrap_or(each))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drive_that_ships_is_a_drive_with_sources() {
+        for name in shipped() {
+            let spec = find(name).unwrap();
+            assert_eq!(spec.name, name);
+            let again = parse("again", &toml::to_string(&spec).unwrap()).unwrap();
+            assert_eq!(again, spec);
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever a file says, it is a drive that works or an error; it never panics.
+        #[test]
+        fn any_file_is_a_drive_or_an_error(
+            line in 0..80_usize,
+            value in proptest::prop_oneof!["-?[0-9]{1,12}", "\\PC{0,12}", "\\[\\[[0-9]+, [0-9]+\\]\\]"],
+        ) {
+            let mut lines: Vec<String> = SHIPPED[1].1.lines().map(str::to_owned).collect();
+            let line = line % lines.len();
+            lines[line] = match lines[line].split_once('=') {
+                Some((key, _)) => format!("{key}= {value}"),
+                None => value,
+            };
+            if let Ok(spec) = parse("mutated", &lines.join("\n")) {
+                let mut drive = crate::disk::Drive::new(&spec);
+                let last = seekless_core::Extent::new(spec.sectors - 1, 1);
+                drive.serve(seekless_core::Op::Read, last, seekless_core::Nanos(0), false);
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_says_where_what_and_what_was_expected() {
+        let good = SHIPPED[1].1;
+        let told = |text: &str| parse("d.toml", text).unwrap_err().to_string();
+        for (from, to, words) in [
+            ("rpm = 7200", "rpm = 0", ["d.toml: rpm", "found 0", "300 to 60000"]),
+            ("heads = 4", "heads = 1", ["d.toml: sectors", "found 488397168", "zones hold"]),
+            ("heads = 4", "hands = 4", ["d.toml", "hands", "unknown field"]),
+            ("full_us = 21000", "full_us = 2", ["d.toml: seek", "2000, 8900, 2", "full_us"]),
+            (
+                "mb_s = 300",
+                "mb_s = 300\nread_sector_us = 1",
+                ["d.toml: bus", "neither or both", "either mb_s"],
+            ),
+            ("each_us = 100", "each_us = -1", ["d.toml: command.each_us", "found -1", "0 to 1000000"]),
+            (
+                "bus = \"published: SATA",
+                "bus = \"SATA",
+                ["d.toml: source.bus", "found 'SATA 3", "'assumed: "],
+            ),
+            ("\nbus = \"pub", "\nbuses = \"pub", ["d.toml: source", "nothing for bus", "comes from"]),
+            (
+                "sectors_per_track = 1178",
+                "first_cylinder = 5\nsectors_per_track = 1178",
+                ["zone 2", "found 5", "overlap"],
+            ),
+            ("cylinder_skew = 307", "cylinder_skew = 307\nslips = [1, 2]", ["zone 1", "slips", "spares"]),
+        ] {
+            let error = told(&good.replacen(from, to, 1));
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+        let error = find("wd2501aaks").unwrap_err().to_string();
+        assert!(error.contains("wd2501aaks") && error.contains("wd2500aaks"), "{error}");
+    }
+}
