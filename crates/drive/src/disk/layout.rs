@@ -172,7 +172,8 @@ impl Layout {
         let whole = zone.per_track * PARTS;
         let skew = zone.offset + heads * zone.track_skew + cylinders * zone.cylinder_skew;
         let parts = (skew + (sector + u64::from(shift)) * PARTS) % whole;
-        (u128::from(parts) * u128::from(self.revolution) / u128::from(whole)) as u64
+        // Less than 2^32 parts, and less than 2^28 nanoseconds.
+        parts * self.revolution / whole
     }
 
     /// Where a sector is.
