@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::{env, fs, io};
 
+use seekless_trace::write::{Output, Provenance, Tables, Target, Writer};
+use seekless_trace::{ReadOptions, Reader};
+
 // The tests use more of them.
 #[allow(dead_code)]
 #[path = "../../crates/trace/tests/common/binary.rs"]
@@ -15,12 +18,30 @@ mod builder;
 #[path = "../../crates/trace/tests/common/samples.rs"]
 mod samples;
 
+/// A few requests, as the project writes them.
+fn parquet() -> io::Result<Vec<u8>> {
+    let sample = samples::Sample::of("msr");
+    let reader = Reader::over("msr", sample.content.as_bytes(), &ReadOptions::default());
+    let mut reader = reader.map_err(io::Error::other)?;
+    let file = tempfile::NamedTempFile::new()?;
+    let target = Target::named("parquet").expect("the feature is on");
+    let output = Output::file(file.path(), true)?;
+    let mut writer = Writer::new(target, output, &Provenance::default())?;
+    while let Some(record) = reader.next() {
+        let record = record.map_err(io::Error::other)?;
+        writer.record(&record, Tables { names: reader.names(), volumes: reader.volumes() })?;
+    }
+    writer.finish()?;
+    fs::read(file.path())
+}
+
 fn main() -> io::Result<()> {
     let folder = env::args_os().nth(1).expect("a folder");
     let text = samples::SAMPLES.iter().map(|sample| (sample.format, sample.content.as_bytes().to_vec()));
     let binary = binary::samples().into_iter().map(|sample| (sample.format, sample.bytes));
     let mut formats = vec!["any"];
-    for (number, (format, bytes)) in text.chain(binary).enumerate() {
+    let parquet = [("parquet", parquet()?)];
+    for (number, (format, bytes)) in text.chain(binary).chain(parquet).enumerate() {
         for into in ["any", format] {
             let into = Path::new(&folder).join(into);
             fs::create_dir_all(&into)?;

@@ -12,6 +12,8 @@ fn fio(name: &str, load: &[&str]) -> Option<(PathBuf, Value)> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let log = folder.join("log");
+    // It would write on behind what is there.
+    let _ = std::fs::remove_file(&log);
     let told = Command::new("fio")
         .current_dir(&folder)
         .args(["--name=x", "--filename=file", "--ioengine=psync", "--size=4M", "--output-format=json"])

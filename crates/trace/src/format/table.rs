@@ -113,6 +113,9 @@ pub(crate) struct Content {
     pub input: Box<dyn BufRead>,
     /// Its name, for messages.
     pub file: PathBuf,
+    /// Whether it is a file of that name, which may be read in any order, rather than a stream.
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+    pub on_disk: bool,
 }
 
 /// A file before its format is known.
@@ -120,14 +123,16 @@ pub(crate) struct Opened {
     head: Vec<u8>,
     input: Box<dyn BufRead>,
     file: PathBuf,
+    on_disk: bool,
 }
 
 /// Opens a file; `None` if it is empty.
 pub(crate) fn open(path: &Path) -> Result<Option<Opened>, TraceError> {
-    opened(path.to_owned(), compressed::open(path)?)
+    let opened = opened(path.to_owned(), compressed::open(path)?)?;
+    Ok(opened.map(|opened| Opened { on_disk: path != Path::new(compressed::STDIN), ..opened }))
 }
 
-/// Takes in the start of `rest`, which `file` holds; `None` if it is empty.
+/// Takes in the start of `rest`, a stream that is called `file`; `None` if it is empty.
 pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option<Opened>, TraceError> {
     let mut head = vec![0; HEAD_BYTES];
     let (filled, stopped) = fill(&mut rest, &mut head);
@@ -141,7 +146,7 @@ pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option
         Some(error) => Box::new(start.chain(BufReader::new(Stopped(error)))),
         None => Box::new(start.chain(rest)),
     };
-    Ok(Some(Opened { head, input, file }))
+    Ok(Some(Opened { head, input, file, on_disk: false }))
 }
 
 impl Opened {
@@ -164,7 +169,7 @@ impl Opened {
         options: &ReadOptions,
         volumes: &Volumes,
     ) -> Result<Box<dyn Decoder>, TraceError> {
-        let Opened { head, input, file } = self;
+        let Opened { head, input, file, on_disk } = self;
         let LeavesOpen { time, sector } = format.leaves_open;
         (format.open)(Content {
             time_unit: options.time_unit.or(time).unwrap_or(TimeUnit::Nano),
@@ -174,6 +179,7 @@ impl Opened {
             head,
             input,
             file,
+            on_disk,
         })
     }
 }

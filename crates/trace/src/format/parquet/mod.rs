@@ -75,7 +75,8 @@ struct Parquet {
 fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     let file = content.file;
     let io = |source| TraceError::Io { file: file.clone(), source };
-    let source = Source::open(&file, &mut content.input).map_err(io)?;
+    let on_disk = content.on_disk.then_some(file.as_path());
+    let source = Source::open(on_disk, &mut content.input).map_err(io)?;
     let bytes = source.len();
     let opened = guarded(|| SerializedFileReader::new(source));
     let input = opened.map_err(|error| damaged(&file, 0, error, "a whole Parquet file"))?;

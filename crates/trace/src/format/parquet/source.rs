@@ -19,9 +19,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// The file at `path`; of what is none, or is compressed, a copy of `content`, which goes with us.
-    pub fn open(path: &Path, content: &mut dyn Read) -> io::Result<Source> {
-        if path != Path::new(crate::compressed::STDIN) {
+    /// The file at `path`, if it is one; of a stream, or what is compressed, a copy of `content`, which goes
+    /// with us.
+    pub fn open(path: Option<&Path>, content: &mut dyn Read) -> io::Result<Source> {
+        if let Some(path) = path {
             let mut file = File::open(path)?;
             let metadata = file.metadata()?;
             let mut magic = [0; MAGIC.len()];
