@@ -229,3 +229,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_dictionary_that_claims_more_than_it_holds_is_refused_before_room_is_made_for_it() {
+    // Found by the fuzzer: the library made room for 671 million numbers.
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hostile-dictionary.parquet");
+    let error = read(&file).unwrap_err().to_string();
+    assert!(error.contains("a dictionary of ") && error.contains(" values in "), "{error}");
+}

@@ -4,11 +4,13 @@
 //! column of another type than the trace needs, of lists, or shorter than its row group.
 
 use ::parquet::basic::{LogicalType, Type};
-use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::reader::RowGroupReader;
 use ::parquet::schema::types::ColumnDescriptor;
+
+use super::pages::Checked;
 
 /// What a column of a trace holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +77,8 @@ impl Column {
         let nullable = described.max_def_level();
         let unsigned =
             matches!(described.logical_type_ref(), Some(LogicalType::Integer(int)) if !int.is_signed);
-        Ok(match group.get_column_reader(number)? {
+        let pages = Checked::new(group.get_column_page_reader(number)?, described.physical_type());
+        Ok(match get_column_reader(described, Box::new(pages)) {
             ColumnReader::Int32ColumnReader(reader) => Column::Int32(Typed::new(reader, nullable), unsigned),
             ColumnReader::Int64ColumnReader(reader) => Column::Int64(Typed::new(reader, nullable)),
             ColumnReader::DoubleColumnReader(reader) => Column::Double(Typed::new(reader, nullable)),

@@ -13,6 +13,7 @@
 mod batch;
 mod column;
 mod guard;
+mod pages;
 pub(crate) mod schema;
 mod source;
 
