@@ -1,10 +1,12 @@
 //! A drive's description: one TOML file, with the source of every figure.
 //!
 //! Fault model: a file may hold anything. What cannot be a drive is refused with the file's name,
-//! the key, what was found and what was expected.
+//! the line and the key, what was found and what was expected.
 
 mod check;
 mod parts;
+mod place;
+mod shipped;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,12 +18,6 @@ pub use parts::{
     BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing,
     WriteBack, Zone,
 };
-
-/// The drives that ship, by file name.
-const SHIPPED: [(&str, &str); 2] = [
-    ("quantum-atlas-10k", include_str!("../../../../drives/quantum-atlas-10k.toml")),
-    ("wd2500aaks", include_str!("../../../../drives/wd2500aaks.toml")),
-];
 
 /// A drive, as its file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,10 +85,12 @@ pub enum SpecError {
         error: Box<toml::de::Error>,
     },
     /// A figure that no drive has.
-    #[error("{file}: {key}: found {found}, expected {expected}")]
+    #[error("{file}{}: {key}: found {found}, expected {expected}", on_line(*.line))]
     Value {
         /// Which file.
         file: String,
+        /// On which line of it, from 1, if the key or its table is there.
+        line: Option<usize>,
         /// Which figure.
         key: String,
         /// What it says.
@@ -104,7 +102,7 @@ pub enum SpecError {
 
 /// The names of the drives that ship, in order.
 pub fn shipped() -> impl Iterator<Item = &'static str> {
-    SHIPPED.iter().map(|(name, _)| *name)
+    shipped::names()
 }
 
 /// The drive of this name, or in this file if the name ends in `.toml`.
@@ -114,8 +112,8 @@ pub fn find(name: &str) -> Result<Spec, SpecError> {
             std::fs::read_to_string(name).map_err(|error| SpecError::Io { file: name.to_owned(), error })?;
         return parse(name, &text);
     }
-    match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
-        Some((name, text)) => parse(&format!("drives/{name}.toml"), text),
+    match shipped::text(name) {
+        Some(text) => parse(&format!("drives/{name}.toml"), text),
         None => {
             Err(SpecError::Unknown { name: name.to_owned(), known: shipped().collect::<Vec<_>>().join(", ") })
         }
@@ -128,11 +126,17 @@ pub fn parse(file: &str, text: &str) -> Result<Spec, SpecError> {
         .map_err(|error| SpecError::Syntax { file: file.to_owned(), error: Box::new(error) })?;
     check::check(&spec).map_err(|Wrong { key, found, expected }| SpecError::Value {
         file: file.to_owned(),
+        line: place::line(text, &key),
         key,
         found,
         expected,
     })?;
     Ok(spec)
+}
+
+/// `, line 3`.
+fn on_line(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
 }
 
 impl Spec {
@@ -164,6 +168,10 @@ impl Spec {
 mod tests {
     use super::*;
 
+    fn wd2500aaks() -> &'static str {
+        shipped::text("wd2500aaks").unwrap()
+    }
+
     #[test]
     fn every_drive_that_ships_is_a_drive_with_sources() {
         for name in shipped() {
@@ -181,7 +189,7 @@ mod tests {
             line in 0..80_usize,
             value in proptest::prop_oneof!["-?[0-9]{1,12}", "\\PC{0,12}", "\\[\\[[0-9]+, [0-9]+\\]\\]"],
         ) {
-            let mut lines: Vec<String> = SHIPPED[1].1.lines().map(str::to_owned).collect();
+            let mut lines: Vec<String> = wd2500aaks().lines().map(str::to_owned).collect();
             let line = line % lines.len();
             lines[line] = match lines[line].split_once('=') {
                 Some((key, _)) => format!("{key}= {value}"),
@@ -197,29 +205,37 @@ mod tests {
 
     #[test]
     fn an_error_says_where_what_and_what_was_expected() {
-        let good = SHIPPED[1].1;
+        let good = wd2500aaks();
         let told = |text: &str| parse("d.toml", text).unwrap_err().to_string();
         for (from, to, words) in [
-            ("rpm = 7200", "rpm = 0", ["d.toml: rpm", "found 0", "300 to 60000"]),
-            ("heads = 4", "heads = 1", ["d.toml: sectors", "found 488397168", "zones hold"]),
-            ("heads = 4", "hands = 4", ["d.toml", "hands", "unknown field"]),
-            ("full_us = 21000", "full_us = 2", ["d.toml: seek", "2000, 8900, 2", "full_us"]),
+            ("rpm = 7200", "rpm = 0", ["d.toml, line 5: rpm", "found 0", "300 to 60000"]),
+            ("heads = 4", "heads = 1", ["d.toml, line 4: sectors", "found 488397168", "zones hold"]),
+            ("heads = 4", "hands = 4", ["d.toml: TOML parse error at line 6", "hands", "unknown field"]),
+            ("full_us = 21000", "full_us = 2", ["d.toml, line 22: seek", "2000, 8900, 2", "full_us"]),
             (
                 "mb_s = 300",
                 "mb_s = 300\nread_sector_us = 1",
-                ["d.toml: bus", "neither or both", "either mb_s"],
+                ["d.toml, line 13: bus", "neither or both", "either mb_s"],
             ),
-            ("each_us = 100", "each_us = -1", ["d.toml: command.each_us", "found -1", "0 to 1000000"]),
+            (
+                "each_us = 100",
+                "each_us = -1",
+                ["d.toml, line 11: command.each_us", "found -1", "0 to 1000000"],
+            ),
             (
                 "bus = \"published: SATA",
                 "bus = \"SATA",
-                ["d.toml: source.bus", "found 'SATA 3", "'assumed: "],
+                ["d.toml, line 132: source.bus", "found 'SATA 3", "'assumed: "],
             ),
-            ("\nbus = \"pub", "\nbuses = \"pub", ["d.toml: source", "nothing for bus", "comes from"]),
+            (
+                "\nbus = \"pub",
+                "\nbuses = \"pub",
+                ["d.toml, line 124: source", "nothing for bus", "comes from"],
+            ),
             (
                 "sectors_per_track = 1178",
                 "first_cylinder = 5\nsectors_per_track = 1178",
-                ["zone 2", "found 5", "overlap"],
+                ["zone 2: first_cylinder", "found 5", "overlap"],
             ),
             ("cylinder_skew = 307", "cylinder_skew = 307\nslips = [1, 2]", ["zone 1", "slips", "spares"]),
         ] {
