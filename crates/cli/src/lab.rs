@@ -31,7 +31,7 @@ Examples:
   seekless lab compare --trace data/mail
   seekless lab compare --trace data/mail --over 100GiB --bopt 256MiB --json | jq .net_reduction_pct
   seekless lab compare --trace data/mail --reconfigure 8 --report mail.report.html")]
-    Compare(Compare),
+    Compare(Box<Compare>),
     /// One variant alone: a trace or a workload, with a layer or without
     #[command(after_help = "\
 Examples:
@@ -78,7 +78,7 @@ pub struct Load {
 }
 
 /// The options that a volume file says instead.
-const SAID_BY_A_FILE: [&str; 10] = [
+const SAID_BY_A_FILE: [&str; 11] = [
     "drive",
     "layer",
     "bopt",
@@ -87,6 +87,7 @@ const SAID_BY_A_FILE: [&str; 10] = [
     "over",
     "bopt_at",
     "scheduler",
+    "starvation_limit",
     "no_merge",
     "background_share",
 ];

@@ -1,8 +1,9 @@
 //! The options of an experiment: which drive, which layer, which queue, at what pace.
 
 use clap::{Args, ValueEnum};
-use seekless_core::{SECTOR_BYTES, Size};
+use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_lab::workload::keys::duration;
 use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
 
@@ -39,9 +40,12 @@ pub struct Setup {
     /// Where on the drive the BOPT starts: a size with its unit, or a sector [default: behind what clients see]
     #[arg(long, value_name = "SIZE|SECTOR", value_parser = place)]
     bopt_at: Option<u64>,
-    /// Which request comes next: fcfs or c-look
-    #[arg(long, value_name = "NAME", default_value = "c-look")]
+    #[arg(long, value_name = "NAME", default_value = "c-look",
+        help = format!("Which request comes next: {}", Policy::NAMES))]
     scheduler: Policy,
+    /// A request that has waited longer goes next, whatever the scheduler says; 0s for never
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    starvation_limit: Nanos,
     /// closed: in the recorded order, a process's next read waits for its previous one; open: at the
     /// recorded times
     #[arg(long, default_value = "closed")]
@@ -126,6 +130,7 @@ impl Setup {
                 policy: self.scheduler,
                 merge: !self.no_merge,
                 background_share_pct: self.background_share,
+                starvation_limit: self.starvation_limit,
             },
             pace,
             reconfigure: self.reconfigure,
@@ -198,5 +203,5 @@ pub fn line(experiment: &Experiment) -> String {
         Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
         Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
     };
-    format!("{}, {}, {layer}; {pace}", experiment.drive.name, experiment.queue.policy.scheduler().name())
+    format!("{}, {}, {layer}; {pace}", experiment.drive.name, experiment.queue.policy)
 }

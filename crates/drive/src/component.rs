@@ -11,11 +11,13 @@ use seekless_core::device::{LARGEST_REQUEST_SECTORS, io};
 use seekless_core::request::TicketHolder;
 use seekless_core::runtime::{self, Agent};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, Op, SECTOR_BYTES, Zeroes,
+    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Lba, Nanos, Op, SECTOR_BYTES,
+    Zeroes,
 };
 
 use crate::disk::Drive;
 use crate::queue::{Command, Queue, QueueOptions};
+use crate::scheduler::{Place, Places};
 use crate::spec::Spec;
 use crate::work::{Ledger, Work};
 
@@ -47,11 +49,17 @@ impl TicketHolder for Shared {
     }
 }
 
+impl Places for Shared {
+    fn place(&self, lba: Lba) -> Place {
+        self.drive.borrow().place(lba)
+    }
+}
+
 impl Disk {
     /// A disk of this kind, at rest; `device` is its number in the event log.
     pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
         let shared = Rc::new_cyclic(|me: &Weak<Shared>| Shared {
-            queue: Queue::new(device, options, me.clone(), me.clone()),
+            queue: Queue::new(device, options, me.clone(), me.clone(), me.clone()),
             drive: RefCell::new(Drive::new(spec)),
             ledger: RefCell::default(),
             content: RefCell::default(),
@@ -100,10 +108,16 @@ impl Shared {
     /// Begins the next command, and says what it takes.
     fn begin(&self) -> Option<Nanos> {
         let mut command = self.command.borrow_mut();
-        if !self.queue.pick(&mut command) {
+        let (mut drive, now) = (self.drive.borrow_mut(), runtime::now());
+        let picked = if self.queue.by_position() {
+            self.queue.pick(&mut command, Some(&drive.sight(now)))
+        } else {
+            self.queue.pick(&mut command, None)
+        };
+        if !picked {
             return None;
         }
-        let took = self.drive.borrow_mut().serve(command.op, command.at, runtime::now(), command.queued);
+        let took = drive.serve(command.op, command.at, now, command.queued);
         self.ledger.borrow_mut().charge(command.op, &took, &command.sharers, command.waiting);
         Some(took.total())
     }

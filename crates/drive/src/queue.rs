@@ -2,8 +2,9 @@
 //!
 //! Urgent comes before foreground before background before free. While foreground work never ends,
 //! background work still gets its guaranteed share of the head's time, in bursts, so that movers
-//! end. Adjacent requests of one kind and class go to the device as one, as a kernel does it. One
-//! command is in the device at a time.
+//! end. Within a class the scheduler says what comes next, but a request that has waited longer than
+//! the limit goes next whatever it says. Adjacent requests of one kind and class go to the device as
+//! one, as a kernel does it. One command is in the device at a time.
 //!
 //! Invariants: a request is answered exactly once; a waiting one is in exactly one class's line. A
 //! client that goes away leaves its request to finish.
@@ -20,7 +21,7 @@ use seekless_core::runtime::{self, Agent, Event};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Lba, Nanos, Op};
 use slab::Slab;
 
-use crate::scheduler::{Policy, Scheduler, Slot, Waiting};
+use crate::scheduler::{Moment, Place, Places, Policy, Positioning, Scheduler, Slot, Waiter, Waiting};
 use crate::work::Sharer;
 
 /// The largest command after merging: 1,280 KiB, Linux's limit for disks.
@@ -31,6 +32,10 @@ const MERGED_SECTORS: u64 = 2_560;
 /// foreground request waits for its end.
 const BURST: i128 = 100_000_000;
 
+/// Between two requests that go next because they have waited too long, so many commands follow the
+/// scheduler. So a queue in which all wait longer than the limit is still scheduled, nearly as well.
+const BETWEEN_OVERDUE: u32 = 8;
+
 /// How a queue behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
@@ -40,28 +45,37 @@ pub struct QueueOptions {
     pub merge: bool,
     /// The background's guaranteed share of the head's time, 1 to 99 per cent.
     pub background_share_pct: u8,
+    /// A request that has waited longer goes next; zero for never.
+    pub starvation_limit: Nanos,
 }
 
 impl Default for QueueOptions {
     fn default() -> Self {
-        QueueOptions { policy: Policy::default(), merge: true, background_share_pct: 20 }
+        QueueOptions {
+            policy: Policy::default(),
+            merge: true,
+            background_share_pct: 20,
+            starvation_limit: Nanos::from_millis(1_000),
+        }
     }
 }
 
 /// What waits at a component.
 pub struct Queue {
     device: u32,
-    scheduler: Box<dyn Scheduler>,
     options: QueueOptions,
+    by_position: bool,
     inner: RefCell<Inner>,
     /// The component: given a turn when requests arrive at rest.
     agent: Weak<dyn Agent>,
     /// The component again: how tickets reach this queue.
     holder: Weak<dyn TicketHolder>,
+    /// The component once more: where its sectors are.
+    places: Weak<dyn Places>,
 }
 
-#[derive(Default)]
 struct Inner {
+    scheduler: Box<dyn Scheduler>,
     entries: Slab<Entry>,
     waiting: [Waiting; 4],
     flushes: VecDeque<Slot>,
@@ -74,6 +88,8 @@ struct Inner {
     /// Head time that is owed to the background, in nanoseconds.
     owed: i128,
     bursting: bool,
+    /// Commands since a request went because it had waited too long.
+    since_overdue: u32,
     /// Whether the component is at work, or will look when it is quiet.
     awake: bool,
 }
@@ -85,7 +101,7 @@ struct Entry {
     /// In force: the request's own or its ticket's.
     class: Class,
     buffer: Buffer,
-    arrival: u64,
+    waiter: Waiter,
     state: State,
     waker: Option<Waker>,
     abandoned: bool,
@@ -130,18 +146,24 @@ impl Default for Command {
 }
 
 impl Queue {
-    /// An empty queue of the component numbered `device` in the event log, which is its agent and
-    /// forwards tickets to it.
+    /// An empty queue of the component numbered `device` in the event log, which is its agent,
+    /// forwards tickets to it, and knows where its sectors are.
     pub fn new(
         device: u32,
         options: QueueOptions,
         agent: Weak<dyn Agent>,
         holder: Weak<dyn TicketHolder>,
+        places: Weak<dyn Places>,
     ) -> Queue {
         let scheduler = options.policy.scheduler();
-        let waiting = std::array::from_fn(|_| Waiting::new(&*scheduler));
-        let inner = RefCell::new(Inner { waiting, ..Inner::default() });
-        Queue { device, scheduler, options, inner, agent, holder }
+        let by_position = scheduler.by_position();
+        let inner = RefCell::new(Inner::new(scheduler));
+        Queue { device, options, by_position, inner, agent, holder, places }
+    }
+
+    /// Whether it wants to be told where the head is.
+    pub fn by_position(&self) -> bool {
+        self.by_position
     }
 
     /// A request, and its answer to come: the buffer it came with. It is put in line when it is
@@ -157,15 +179,21 @@ impl Queue {
         let class = how.effective_class();
         let ticket = how.ticket.clone();
         runtime::event(&Event::Request { device: self.device, id: arrival, op, extent: at, class });
-        let state = State::Waiting;
-        let waker = Some(waker);
-        let entry = Entry { op, at, how, class, buffer, arrival, state, waker, abandoned: false };
-        let slot = inner.entries.insert(entry);
+        let place = match self.places.upgrade() {
+            Some(places) if self.by_position && op != Op::Flush => places.place(at.start),
+            _ => Place::default(),
+        };
+        let vacant = inner.entries.vacant_entry();
+        let slot = vacant.key();
+        let write = matches!(op, Op::Write | Op::WriteZeroes);
+        let waiter = Waiter { slot, arrival, since: runtime::now(), start: at.start, write, place };
+        let (state, waker) = (State::Waiting, Some(waker));
+        vacant.insert(Entry { op, at, how, class, buffer, waiter, state, waker, abandoned: false });
         inner.in_line += 1;
         if op == Op::Flush {
             inner.flushes.push_back(slot);
         } else {
-            inner.waiting[class as usize].add(at.start, arrival, slot);
+            inner.waiting[class as usize].add(waiter);
         }
         if !std::mem::replace(&mut inner.awake, true) {
             if let Some(agent) = self.agent.upgrade() {
@@ -183,8 +211,8 @@ impl Queue {
     }
 
     /// Describes the next command in `command`; false if there is none, and the component may rest.
-    /// To be called when it is quiet.
-    pub fn pick(&self, command: &mut Command) -> bool {
+    /// To be called when it is quiet, with the drive as it is now if `by_position`.
+    pub fn pick(&self, command: &mut Command, drive: Option<&dyn Positioning>) -> bool {
         let mut inner = self.inner.borrow_mut();
         command.slots.clear();
         command.sharers.clear();
@@ -194,8 +222,7 @@ impl Queue {
         }
         if inner.flushes.is_empty() {
             let class = inner.next_class();
-            let head = inner.head;
-            let Some(slot) = self.scheduler.next(&inner.waiting[class as usize], head) else { return false };
+            let Some(slot) = inner.next(class, self.options.starvation_limit, drive) else { return false };
             command.slots.push(slot);
             if self.options.merge {
                 inner.gather(class, &mut command.slots);
@@ -233,8 +260,8 @@ impl Queue {
             return;
         }
         if matches!(entry.state, State::Waiting) && entry.op != Op::Flush {
-            inner.waiting[entry.class as usize].remove(entry.at.start, entry.arrival, slot);
-            inner.waiting[class as usize].add(entry.at.start, entry.arrival, slot);
+            inner.waiting[entry.class as usize].remove(&entry.waiter);
+            inner.waiting[class as usize].add(entry.waiter);
         }
         entry.class = class;
     }
@@ -246,8 +273,8 @@ impl Queue {
         if !matches!(entry.state, State::Waiting) {
             return;
         }
-        let (at, class, arrival) = (entry.at, entry.class, entry.arrival);
-        inner.waiting[class as usize].remove(at.start, arrival, slot);
+        let (at, class, waiter) = (entry.at, entry.class, entry.waiter);
+        inner.waiting[class as usize].remove(&waiter);
         inner.flushes.retain(|&flush| flush != slot);
         inner.in_line -= 1;
         let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "withdrawn by its ticket");
@@ -256,6 +283,36 @@ impl Queue {
 }
 
 impl Inner {
+    fn new(scheduler: Box<dyn Scheduler>) -> Inner {
+        Inner {
+            waiting: std::array::from_fn(|_| Waiting::new(&*scheduler)),
+            scheduler,
+            entries: Slab::new(),
+            flushes: VecDeque::new(),
+            arrivals: 0,
+            in_line: 0,
+            arrived_before: 0,
+            head: Lba(0),
+            owed: 0,
+            bursting: false,
+            since_overdue: BETWEEN_OVERDUE,
+            awake: false,
+        }
+    }
+
+    /// The next request of a class.
+    fn next(&mut self, class: Class, limit: Nanos, drive: Option<&dyn Positioning>) -> Option<Slot> {
+        let (waiting, now) = (&self.waiting[class as usize], runtime::now());
+        let oldest = waiting.oldest()?;
+        if limit > Nanos::ZERO && self.since_overdue >= BETWEEN_OVERDUE && now.since(oldest.since) > limit {
+            self.since_overdue = 0;
+            return Some(oldest.slot);
+        }
+        self.since_overdue = self.since_overdue.saturating_add(1);
+        let moment = Moment { now, head: self.head, arrived_before: self.arrived_before, drive };
+        self.scheduler.next(waiting, &moment)
+    }
+
     fn next_class(&self) -> Class {
         let waits = |class: Class| !self.waiting[class as usize].is_empty();
         let owed = self.bursting && waits(Class::Background);
@@ -271,7 +328,8 @@ impl Inner {
         entry.op == like.op && entry.how.fua == like.how.fua && merged + entry.at.sectors <= MERGED_SECTORS
     }
 
-    /// Adds what is adjacent to the one request in `slots`, behind it and before it.
+    /// Adds what is adjacent to the one request in `slots`, behind it and, if the scheduler does not
+    /// mind, before it.
     fn gather(&self, class: Class, slots: &mut Vec<Slot>) {
         let like = &self.entries[slots[0]];
         if !matches!(like.op, Op::Read | Op::Write) {
@@ -284,6 +342,9 @@ impl Inner {
             }
             end = self.entries[slot].at.end();
             slots.push(slot);
+        }
+        if self.scheduler.by_angle() {
+            return;
         }
         let behind = slots.len();
         for (_, slot) in self.waiting[class as usize].below(start) {
@@ -307,7 +368,7 @@ impl Inner {
                 Sharer { account: entry.how.account, class: entry.how.class, sectors: entry.at.sectors };
             command.sharers.push(sharer);
             if entry.op != Op::Flush {
-                self.waiting[entry.class as usize].remove(entry.at.start, entry.arrival, slot);
+                self.waiting[entry.class as usize].remove(&entry.waiter);
             }
         }
         self.in_line -= command.slots.len();
@@ -317,7 +378,8 @@ impl Inner {
         command.class = first.class;
         command.at = Extent { start: first.at.start, sectors: last.at.end().0 - first.at.start.0 };
         command.waiting = self.waiting[..=Class::Foreground as usize].iter().map(Waiting::len).sum();
-        command.queued = command.slots.iter().any(|&slot| self.entries[slot].arrival <= self.arrived_before);
+        command.queued =
+            command.slots.iter().any(|&slot| self.entries[slot].waiter.arrival <= self.arrived_before);
         if command.op != Op::Flush {
             self.head = command.at.end();
         }
@@ -344,7 +406,7 @@ impl Inner {
         holder: &Weak<dyn TicketHolder>,
     ) {
         let entry = &mut self.entries[slot];
-        runtime::event(&Event::Complete { device, id: entry.arrival, ok: result.is_ok() });
+        runtime::event(&Event::Complete { device, id: entry.waiter.arrival, ok: result.is_ok() });
         if let Some(ticket) = entry.how.ticket.take() {
             ticket.left(holder, slot);
         }

@@ -273,7 +273,7 @@ fn settings(trace: &Trace, experiment: &Experiment, places: &Places) -> Settings
         trace: trace.sources.iter().map(|path| path.display().to_string()).collect(),
         drive: experiment.drive.name.clone(),
         pace: pace.to_owned(),
-        scheduler: experiment.queue.policy.scheduler().name().to_owned(),
+        scheduler: experiment.queue.policy.to_string(),
         outstanding,
         speed,
         merge: experiment.queue.merge,

@@ -169,9 +169,10 @@ impl Description {
         if parts.is_empty() {
             parts.push("no layer".to_owned());
         }
-        let drives = self.components.values().map(|component| {
-            format!("{}, {}", component.drive.name, component.queue.policy.scheduler().name())
-        });
+        let drives = self
+            .components
+            .values()
+            .map(|component| format!("{}, {}", component.drive.name, component.queue.policy));
         format!("{}, {}", drives.collect::<Vec<_>>().join("; "), parts.join(" over "))
     }
 }

@@ -147,7 +147,7 @@ pub struct Settings {
     pub drive: String,
     /// `closed` or `open`.
     pub pace: String,
-    /// `c-look` or `fcfs`.
+    /// Which request came next: `c-look`, `sptf` and so on.
     pub scheduler: String,
     /// Requests outstanding at most (closed pace).
     pub outstanding: u64,

@@ -31,6 +31,7 @@ struct File {
 struct ComponentKeys {
     drive: String,
     scheduler: Option<String>,
+    starvation_limit: Option<String>,
     merge: Option<bool>,
     background_share: Option<u8>,
 }
@@ -128,7 +129,11 @@ fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, 
         .map_err(|error| wrong("drive", format!("'{}' ({error})", keys.drive), "a drive"))?;
     let defaults = QueueOptions::default();
     let policy = keys.scheduler.as_ref().map(|text| {
-        text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), "fcfs or c-look"))
+        text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))
+    });
+    let starvation_limit = keys.starvation_limit.as_ref().map(|text| {
+        let expected = "a time with its unit, 0s for never";
+        duration(text).map_err(|_| wrong("starvation_limit", format!("'{text}'"), expected))
     });
     let background_share_pct = keys.background_share.unwrap_or(defaults.background_share_pct);
     if !(1..=99).contains(&background_share_pct) {
@@ -138,6 +143,7 @@ fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, 
         policy: policy.transpose()?.unwrap_or(defaults.policy),
         merge: keys.merge.unwrap_or(defaults.merge),
         background_share_pct,
+        starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
     };
     Ok(Component { drive, queue })
 }

@@ -13,15 +13,18 @@ pub mod mechanics;
 mod read;
 mod runs;
 pub mod seek;
+pub mod sight;
 mod timing;
 mod write;
 
 use seekless_core::{Extent, Lba, Nanos, Op};
 
+use crate::scheduler::Positioning;
 use crate::spec::{CacheSpec, Spec};
 use cache::Cache;
 use layout::Layout;
 use mechanics::{Access, Head, Mechanics};
+use sight::AtLeast;
 use timing::Timing;
 use write::Behind;
 
@@ -30,6 +33,7 @@ use write::Behind;
 pub struct Drive {
     layout: Layout,
     mechanics: Mechanics,
+    at_least: AtLeast,
     timing: Timing,
     policy: CacheSpec,
     cache: Cache,
@@ -47,6 +51,7 @@ impl Drive {
         let mechanics = Mechanics::new(spec);
         Drive {
             layout: Layout::new(spec, mechanics.revolution().0),
+            at_least: sight::at_least(&mechanics, spec.cylinders()),
             mechanics,
             timing: Timing::new(spec),
             policy: spec.cache,
@@ -84,9 +89,7 @@ impl Drive {
 
     /// What a read or write at `at` would take to get its head there, without going there.
     pub fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Nanos {
-        let one = Extent { start: at, sectors: 1 };
-        let (took, _) = self.mechanics.access(&self.layout, self.head, self.timing.begin(now), one, write);
-        took.seek + took.rotation
+        self.sight(now).reach(self.place(at), write, false).total()
     }
 
     /// The head leaves what it does for itself, as soon after `now` as it may: when it is free.

@@ -1,22 +1,12 @@
 //! First come, first served (freeblock paper, section 3.3).
 
-use seekless_core::Lba;
-
-use super::{Scheduler, Slot, Waiting};
+use super::{Moment, Scheduler, Slot, Waiting};
 
 /// In order of arrival.
 pub struct Fcfs;
 
 impl Scheduler for Fcfs {
-    fn name(&self) -> &'static str {
-        "fcfs"
-    }
-
-    fn by_arrival(&self) -> bool {
-        true
-    }
-
-    fn next(&self, waiting: &Waiting, _head: Lba) -> Option<Slot> {
-        waiting.oldest()
+    fn next(&mut self, waiting: &Waiting, _moment: &Moment) -> Option<Slot> {
+        waiting.oldest().map(|waiter| waiter.slot)
     }
 }

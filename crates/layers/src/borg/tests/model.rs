@@ -124,7 +124,7 @@ proptest! {
     ) {
         run(seed, async {
             let policy = if fcfs { Policy::Fcfs } else { Policy::CLook };
-            let queue = QueueOptions { policy, merge, background_share_pct };
+            let queue = QueueOptions { policy, merge, background_share_pct, ..QueueOptions::default() };
             let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
             let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
             let home = home_pages * 8;

@@ -1,0 +1,98 @@
+//! How long the head would take to get somewhere, asked of a drive without moving it: what a scheduler ranks
+//! by.
+//!
+//! It is exact for a command that was queued behind the one before and needs the media: seek and rotation are
+//! those that serving it takes. What comes from the cache is ranked as if it did not. Of a command that was
+//! not queued, the costs that are the same for all are left out.
+
+use std::rc::Rc;
+
+use seekless_core::{Extent, Lba, Nanos};
+
+use super::Drive;
+use super::layout::Piece;
+use super::mechanics::{Head, Mechanics};
+use crate::scheduler::{Place, Positioning, Reach};
+use crate::spec::WriteBack;
+
+/// By distance in cylinders: the shortest time to reach a track so far away or farther, in nanoseconds. Seek
+/// curves that were measured go up and down; this one only goes up.
+pub type AtLeast = Rc<[u32]>;
+
+/// That of a drive with so many cylinders.
+pub fn at_least(mechanics: &Mechanics, cylinders: u64) -> AtLeast {
+    let reach = |cylinder| {
+        let to = piece(Place { cylinder, ..Place::default() });
+        let [read, write] = [false, true].map(|write| mechanics.reach(Head::default(), &to, write));
+        read.min(write).min(u64::from(u32::MAX)) as u32
+    };
+    let mut times: Vec<u32> = (0..cylinders.max(1)).map(reach).collect();
+    for nearer in (1..times.len()).rev() {
+        times[nearer - 1] = times[nearer - 1].min(times[nearer]);
+    }
+    times.into()
+}
+
+/// A drive at one time.
+pub struct Sight<'a> {
+    mechanics: &'a Mechanics,
+    at_least: &'a [u32],
+    head: Head,
+    /// When the head is free.
+    free: Nanos,
+    /// How much later it begins with a read or a write that was not queued.
+    handling: [Nanos; 2],
+    minimum_write_seek: u64,
+}
+
+impl Drive {
+    /// The drive as it is at `now`, before its next command.
+    pub fn sight(&self, now: Nanos) -> Sight<'_> {
+        let (free, head) = match &self.behind {
+            Some(behind) => (behind.done.max(now), behind.head),
+            None => self.cache.clone().stop(&self.layout, &self.mechanics, now).unwrap_or((now, self.head)),
+        };
+        let early = self.policy.write_back == WriteBack::All;
+        let begin = self.timing.begin(now);
+        let costs = [self.timing.read_miss(self.after_write), self.timing.write(early, self.after_write)];
+        Sight {
+            mechanics: &self.mechanics,
+            at_least: &self.at_least,
+            head,
+            free,
+            handling: costs.map(|cost| (begin + Nanos(cost)).since(free)),
+            minimum_write_seek: self.timing.minimum_write_seek,
+        }
+    }
+
+    /// Where a sector is, as schedulers see it.
+    pub fn place(&self, lba: Lba) -> Place {
+        let Piece { cylinder, head, angle, .. } = self.layout.piece(Extent { start: lba, sectors: 1 });
+        Place { cylinder, head, angle }
+    }
+}
+
+/// A track, for the mechanics.
+fn piece(at: Place) -> Piece {
+    Piece { cylinder: at.cylinder, head: at.head, per_track: 1, angle: at.angle, at: Extent::default() }
+}
+
+impl Positioning for Sight<'_> {
+    fn cylinder(&self) -> u64 {
+        self.head.cylinder
+    }
+
+    fn reach(&self, place: Place, write: bool, queued: bool) -> Reach {
+        let handling = if queued { Nanos::ZERO } else { self.handling[usize::from(write)] };
+        let mut seek = self.mechanics.reach(self.head, &piece(place), write);
+        if write && !queued {
+            seek = seek.max(self.minimum_write_seek);
+        }
+        let rotation = self.mechanics.wait(place.angle, self.free.0 + handling.0 + seek);
+        Reach { handling, seek: Nanos(seek), rotation: Nanos(rotation) }
+    }
+
+    fn at_least(&self, distance: u64) -> Nanos {
+        Nanos(u64::from(self.at_least[distance as usize]))
+    }
+}

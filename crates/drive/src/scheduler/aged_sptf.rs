@@ -1,0 +1,54 @@
+//! Aged SPTF: the shortest positioning time, less a part of the time that a request has waited.
+//!
+//! Requests are looked at from two ends at once, nearest first and oldest first, until no other could be
+//! better: it would be no nearer than the one and no older than the other.
+
+use seekless_core::Nanos;
+
+use super::{Moment, Scheduler, Slot, Waiting};
+
+/// The shortest positioning time first, less so many thousandths of the waiting time.
+pub struct AgedSptf {
+    weight: i128,
+}
+
+impl AgedSptf {
+    /// The weight in thousandths: milliseconds of positioning time for a second of waiting.
+    pub fn new(weight: u32) -> AgedSptf {
+        AgedSptf { weight: i128::from(weight) }
+    }
+
+    /// What the least counts of, in thousandths of a nanosecond.
+    fn worth(&self, time: Nanos, waited: Nanos) -> i128 {
+        1_000 * i128::from(time.0) - self.weight * i128::from(waited.0)
+    }
+}
+
+impl Scheduler for AgedSptf {
+    fn by_position(&self) -> bool {
+        true
+    }
+
+    fn by_angle(&self) -> bool {
+        true
+    }
+
+    fn next(&mut self, waiting: &Waiting, moment: &Moment) -> Option<Slot> {
+        let Some(drive) = moment.drive else { return waiting.oldest().map(|waiter| waiter.slot) };
+        let mut best: Option<(i128, u64, Slot)> = None;
+        // Both give all of them: they end together.
+        for ((distance, near), old) in waiting.outward(drive.cylinder()).zip(waiting.by_age()) {
+            let bound = self.worth(drive.at_least(distance), moment.now.since(old.since));
+            if best.is_some_and(|(worth, ..)| bound > worth) {
+                break;
+            }
+            for waiter in [near, old] {
+                let waited = moment.now.since(waiter.since);
+                let worth = self.worth(moment.reach(drive, waiter).total(), waited);
+                let this = (worth, waiter.arrival, waiter.slot);
+                best = Some(best.map_or(this, |best| best.min(this)));
+            }
+        }
+        best.map(|(_, _, slot)| slot)
+    }
+}
