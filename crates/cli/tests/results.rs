@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{SMALL, file, folder, json, quietly};
+use common::{SMALL, file, folder, json, quietly, seekless};
 
 #[test]
 fn drives_are_listed_and_shown() {
@@ -19,9 +19,23 @@ fn drives_are_listed_and_shown() {
         }
         assert!(json(&["drive", "show", name])["source"]["seek"].is_string());
     }
+    assert_eq!(list.lines().count(), all.len() + 1, "one line a drive: {list}");
     let named = |name: &str| all.iter().find(|drive| drive["name"] == name).unwrap();
     assert_eq!(named("wd2500aaks")["capacity_bytes"], 250_059_350_016_u64);
     assert_eq!(named("quantum-atlas-10k")["heads"], 6);
+}
+
+#[test]
+fn a_drive_has_a_picture_that_is_replaced_only_by_force() {
+    let path = folder().join("drive.svg");
+    let show = ["drive", "show", "wd-re3-1tb", "--svg", path.to_str().unwrap()];
+    let text = quietly(&show);
+    assert!(text.contains("serpentine"), "{text}");
+    let svg = std::fs::read_to_string(&path).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("WD1002FBYS") && svg.contains("MB/s"), "{svg}");
+    let refused = seekless(&show);
+    assert!(refused.code != 0 && refused.stderr.contains("--force"), "{}", refused.stderr);
+    quietly(&[&show[..], &["--force"]].concat());
 }
 
 #[test]

@@ -13,10 +13,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  seekless drive list")]
     List(show::List),
     /// One of them: its figures with their sources, its zones, its seek curve
-    #[command(after_help = "\
-Examples:
-  seekless drive show wd2500aaks
-  seekless drive show drives/wd2500aaks.toml --json | jq .zone")]
+    #[command(after_help = show::HELP)]
     Show(show::Show),
     /// Make a drive of DiskSim's files
     #[command(after_help = import::HELP)]

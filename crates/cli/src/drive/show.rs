@@ -1,5 +1,7 @@
 //! `seekless drive list` and `show`: the drives that are known, and what is known of each.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use seekless_core::{Nanos, SECTOR_BYTES};
 use seekless_drive::Spec;
@@ -13,8 +15,16 @@ use crate::text::{count, number, size};
 
 /// Points of a seek curve that are told, at most.
 const CURVE_POINTS: u64 = 20;
-/// The longest bar of a seek curve, in characters.
-const BAR: u64 = 50;
+/// The longest bar of a seek curve, and of a zone, in characters.
+const BAR: f64 = 50.0;
+const ZONE_BAR: f64 = 30.0;
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless drive show wd2500aaks
+  seekless drive show wd2500aaks --svg wd2500aaks.svg
+  seekless drive show drives/wd2500aaks.toml --json | jq .zone";
 
 /// How the list is told.
 #[derive(Args)]
@@ -29,6 +39,12 @@ pub struct List {
 pub struct Show {
     /// A drive of `seekless drive list`, or a file that ends in .toml
     name: String,
+    /// Write its seek curve and its zones as a picture too
+    #[arg(long, value_name = "FILE.svg")]
+    svg: Option<PathBuf>,
+    /// Overwrite a picture that is there
+    #[arg(long, requires = "svg")]
+    force: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -43,6 +59,12 @@ pub fn list(list: &List) -> anyhow::Result<()> {
 /// `seekless drive show`
 pub fn show(show: &Show) -> anyhow::Result<()> {
     let spec = find(&show.name)?;
+    if let Some(path) = &show.svg {
+        if path.exists() && !show.force {
+            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
+        }
+        output::file(path, &seekless_lab::report::drive(&spec))?;
+    }
     let shown = Shown { seek_curve: curve(&spec), summary: Summary::of(&spec), spec: &spec };
     if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
 }
@@ -63,6 +85,12 @@ struct Summary {
     /// Over all.
     seek_full_us: f64,
     revolution_us: f64,
+    /// In sequence, on its first tracks and on its last.
+    first_mb_s: f64,
+    last_mb_s: f64,
+    /// How its seeks and its zones are known.
+    seek_known: String,
+    zone_known: String,
 }
 
 impl Summary {
@@ -82,8 +110,18 @@ impl Summary {
             seek_third_us: micros(mechanics.seek((cylinders / 3).min(farthest))),
             seek_full_us: micros(mechanics.seek(farthest)),
             revolution_us: micros(mechanics.revolution()),
+            first_mb_s: spec.zone.first().map_or(0.0, |zone| spec.stream_mb_s(zone)),
+            last_mb_s: spec.zone.last().map_or(0.0, |zone| spec.stream_mb_s(zone)),
+            seek_known: known(spec, "seek"),
+            zone_known: known(spec, "zone"),
         }
     }
+}
+
+/// `published`, `extracted`, `fitted` or `assumed`.
+fn known(spec: &Spec, figure: &str) -> String {
+    let source = spec.source.get(figure).map_or("", String::as_str);
+    source.split_once(": ").map_or("", |(kind, _)| kind).to_owned()
 }
 
 /// A drive in full.
@@ -122,7 +160,10 @@ fn millis(us: f64) -> String {
 
 /// Manufacturers count in powers of ten.
 fn capacity(bytes: u64) -> String {
-    number(bytes as f64 / 1e9, 2) + " GB"
+    match bytes as f64 / 1e9 {
+        gb if gb < 1000.0 => number(gb, 2) + " GB",
+        gb => number(gb / 1000.0, 2) + " TB",
+    }
 }
 
 fn list_text(drives: &[Summary]) -> String {
@@ -130,24 +171,29 @@ fn list_text(drives: &[Summary]) -> String {
         "name",
         ">capacity",
         ">rpm",
-        ">cylinders",
         ">heads",
-        ">seek: next",
+        ">MB/s",
+        ">to",
+        ">seek ms: next",
         ">a third",
         ">full",
-        "title",
+        "seeks",
+        "zones",
     ]);
+    let ms = |us: f64| number(us / 1e3, 2);
     for drive in drives {
         table.row([
             drive.name.clone(),
             capacity(drive.capacity_bytes),
             number(drive.rpm, 0),
-            count(drive.cylinders),
             drive.heads.to_string(),
-            millis(drive.seek_one_us),
-            millis(drive.seek_third_us),
-            millis(drive.seek_full_us),
-            drive.title.clone(),
+            number(drive.first_mb_s, 0),
+            number(drive.last_mb_s, 0),
+            ms(drive.seek_one_us),
+            ms(drive.seek_third_us),
+            ms(drive.seek_full_us),
+            drive.seek_known.clone(),
+            drive.zone_known.clone(),
         ]);
     }
     table.text()
@@ -164,6 +210,8 @@ fn show_text(shown: &Shown) -> String {
 fn figures(shown: &Shown) -> String {
     let (spec, summary) = (shown.spec, &shown.summary);
     let us = |value: f64| number(value / 1e3, 3) + " ms";
+    let mapping = toml::Value::try_from(spec.layout.mapping).ok();
+    let mapping = mapping.as_ref().and_then(toml::Value::as_str).unwrap_or_default().to_owned();
     let bus = spec.bus_sector_us();
     let in_sectors = |value: u32| size(u64::from(value) * SECTOR_BYTES);
     let seeks = [summary.seek_one_us, summary.seek_third_us, summary.seek_full_us].map(millis);
@@ -173,6 +221,7 @@ fn figures(shown: &Shown) -> String {
         ("rpm", "revolution", format!("{} ({} rpm)", millis(summary.revolution_us), number(spec.rpm, 1))),
         ("heads", "heads", spec.heads.to_string()),
         ("zone", "cylinders", count(summary.cylinders)),
+        ("layout", "order of tracks", mapping),
         ("seek", "seek, next", seeks[0].clone()),
         ("", "seek, a third", seeks[1].clone()),
         ("", "seek, full", seeks[2].clone()),
@@ -201,10 +250,12 @@ fn zones(spec: &Spec) -> String {
         ">size",
         ">track skew",
         ">cylinder skew",
+        "",
     ]);
+    let fastest = spec.zone.iter().map(|zone| spec.media_mb_s(zone)).fold(0.0, f64::max);
     for (zone, first) in spec.zone.iter().zip(spec.first_cylinders()) {
         let (cylinders, per_track) = (u64::from(zone.cylinders), u64::from(zone.sectors_per_track));
-        let mb_s = (per_track * SECTOR_BYTES) as f64 * spec.rpm / 60.0 / 1e6;
+        let mb_s = spec.media_mb_s(zone);
         table.row([
             count(first),
             count(first + cylinders - 1),
@@ -213,6 +264,7 @@ fn zones(spec: &Spec) -> String {
             capacity(cylinders * u64::from(spec.heads) * per_track * SECTOR_BYTES),
             zone.track_skew.to_string(),
             zone.cylinder_skew.to_string(),
+            bar(mb_s / fastest, ZONE_BAR),
         ]);
     }
     table.text()
@@ -222,8 +274,12 @@ fn curve_text(curve: &[(u64, f64)]) -> String {
     let longest = curve.iter().map(|point| point.1).fold(0.0, f64::max).max(1.0);
     let mut table = Table::new(&[">cylinders", ">time", ""]);
     for &(distance, us) in curve {
-        let bar = "#".repeat((us / longest * BAR as f64).round() as usize);
-        table.row([count(distance), millis(us), bar]);
+        table.row([count(distance), millis(us), bar(us / longest, BAR)]);
     }
     table.text()
+}
+
+/// A part of the longest bar.
+fn bar(part: f64, longest: f64) -> String {
+    "#".repeat((part * longest).round() as usize)
 }

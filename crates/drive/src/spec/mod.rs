@@ -157,6 +157,23 @@ impl Spec {
         last.map_or(0, |(first, zone)| first + u64::from(zone.cylinders))
     }
 
+    /// What a zone's tracks pass under the head, in 10^6 bytes a second.
+    pub fn media_mb_s(&self, zone: &Zone) -> f64 {
+        f64::from(zone.sectors_per_track) * 512.0 * self.rpm / 60e6
+    }
+
+    /// What a zone gives in sequence, in 10^6 bytes a second: the skew of every step to the next track counts.
+    pub fn stream_mb_s(&self, zone: &Zone) -> f64 {
+        let (heads, cylinders) = (f64::from(self.heads), f64::from(zone.cylinders));
+        let (switches, seeks) = match self.layout.mapping {
+            Mapping::Surface | Mapping::SurfaceSerpentine => (heads, heads * (cylinders - 1.0)),
+            _ => (cylinders * (heads - 1.0), cylinders),
+        };
+        let sectors = heads * cylinders * f64::from(zone.sectors_per_track);
+        let skews = switches * zone.track_skew + seeks * zone.cylinder_skew;
+        self.media_mb_s(zone) * sectors / (sectors + skews)
+    }
+
     /// What moving a sector over the interface takes, in microseconds: to the host, from the host.
     pub fn bus_sector_us(&self) -> (f64, f64) {
         let each = self.bus.mb_s.map_or(0.0, |mb_s| 512.0 / mb_s);

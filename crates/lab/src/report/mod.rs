@@ -1,7 +1,9 @@
-//! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]).
+//! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]); and
+//! a drive as a picture ([`drive()`]).
 
 mod along;
 mod charts;
+mod drive;
 mod figure;
 mod heat;
 mod legend;
@@ -19,6 +21,8 @@ pub mod trace;
 
 use seekless_trace::Stats;
 
+pub use drive::drive;
+
 use crate::outcome::Comparison;
 use figure::Figure;
 use heat::Heat;
@@ -35,7 +39,7 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     page.section("The workload");
     workload(&mut page, stats);
     page.section("The drive");
-    drive(&mut page, comparison);
+    the_drive(&mut page, comparison);
     page.section("All figures");
     page.table(&sections::variants(comparison));
     for variant in comparison.variants.iter().filter(|variant| !variant.phases.is_empty()) {
@@ -63,7 +67,7 @@ fn workload(page: &mut Page, stats: &Stats) {
     page.charts(figures.into_iter().flatten());
 }
 
-fn drive(page: &mut Page, comparison: &Comparison) {
+fn the_drive(page: &mut Page, comparison: &Comparison) {
     let layer =
         comparison.variants.iter().find(|variant| !variant.phases.is_empty() && variant.name != "vanilla");
     let figures = [
