@@ -3,6 +3,7 @@
 
 pub mod component;
 pub mod disk;
+pub mod fit;
 pub mod import;
 pub mod queue;
 pub mod scheduler;

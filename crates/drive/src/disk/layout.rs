@@ -47,6 +47,22 @@ struct Zone {
     offset: u64,
     track_skew: u64,
     cylinder_skew: u64,
+    range_skew: u64,
+}
+
+/// How far a sector is from its zone's first, in what moves its angle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// Its zone.
+    pub zone: usize,
+    /// Steps from head to head.
+    pub heads: u64,
+    /// Steps from cylinder to cylinder.
+    pub cylinders: u64,
+    /// Steps from range to range of cylinders.
+    pub ranges: u64,
+    /// Sectors on its track, with those that slips have moved it.
+    pub sectors: u64,
 }
 
 /// A drive's layout.
@@ -59,6 +75,7 @@ pub struct Layout {
     by_place: Vec<u32>,
     mapping: Mapping,
     heads: u64,
+    range: u64,
     sectors: u64,
     revolution: u64,
 }
@@ -85,6 +102,7 @@ impl Layout {
                 offset: parts(zone.offset),
                 track_skew: parts(zone.track_skew),
                 cylinder_skew: parts(zone.cylinder_skew),
+                range_skew: parts(zone.range_skew),
             }
         };
         Layout {
@@ -93,6 +111,7 @@ impl Layout {
             by_place,
             mapping: spec.layout.mapping,
             heads: u64::from(spec.heads),
+            range: u64::from(spec.layout.range_cylinders),
             sectors: spec.sectors,
             revolution,
         }
@@ -155,25 +174,41 @@ impl Layout {
         }
     }
 
-    /// When a sector of a track comes by: each step to the next track has added its skew, each slip before
-    /// a sector.
-    fn angle(&self, zone: &Zone, track: u64, shift: u32, sector: u64) -> u64 {
-        let (heads, cylinders) = match self.mapping {
+    /// Steps to the next head and to the next cylinder before a zone's track, and to the next range.
+    fn steps_to(&self, zone: &Zone, track: u64) -> (u64, u64, u64) {
+        match self.mapping {
             // The last step before the next head is one of the head alone.
             Mapping::Surface | Mapping::SurfaceSerpentine => {
                 let head = track / zone.cylinders;
-                (head, track - head)
+                (head, track - head, 0)
             }
             _ => {
                 let cylinder = track / self.heads;
-                (track - cylinder, cylinder)
+                (track - cylinder, cylinder, cylinder / self.range)
             }
-        };
+        }
+    }
+
+    /// When a sector of a track comes by: each step to the next track has added its skew, each slip before
+    /// a sector.
+    fn angle(&self, zone: &Zone, track: u64, shift: u32, sector: u64) -> u64 {
+        let (heads, cylinders, ranges) = self.steps_to(zone, track);
         let whole = zone.per_track * PARTS;
         let skew = zone.offset + heads * zone.track_skew + cylinders * zone.cylinder_skew;
+        let skew = skew + ranges * zone.range_skew;
         let parts = (skew + (sector + u64::from(shift)) * PARTS) % whole;
         // Less than 2^32 parts, and less than 2^28 nanoseconds.
         parts * self.revolution / whole
+    }
+
+    /// What makes up the angle of a sector.
+    pub fn steps(&self, lba: Lba) -> Steps {
+        let run = self.run(lba);
+        let zone = &self.zones[run.zone as usize];
+        let place = run.place + (lba.0 - run.lba);
+        let (heads, cylinders, ranges) = self.steps_to(zone, place / zone.per_track);
+        let sectors = place % zone.per_track + u64::from(run.shift);
+        Steps { zone: run.zone as usize, heads, cylinders, ranges, sectors }
     }
 
     /// Where a sector is.

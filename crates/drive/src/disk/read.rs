@@ -138,6 +138,17 @@ impl Drive {
         self.finish(reading, took, transfer.end())
     }
 
+    /// From when its first sector begins to pass to its answer: what a read of so many sectors of one track
+    /// takes that waits for nothing else.
+    pub fn passing_to_answer(&self, sectors: u64, per_track: u64) -> Nanos {
+        let mark = self.water_mark(sectors);
+        let taking = self.timing.first_reselect + self.timing.preparation;
+        let ready = Nanos(self.mechanics.pass(mark, per_track) + taking);
+        let mut transfer = Transfer::new(ready, sectors, self.timing.read_sector);
+        transfer.passing(0, sectors, self.mechanics.pass(sectors, per_track));
+        transfer.end() + Nanos(self.timing.read_completion)
+    }
+
     /// The way of its data over a bus that is ready then.
     fn transfer_of(&self, reading: &Reading, ready: Nanos) -> Transfer {
         let disconnect = self.timing.read_disconnect(reading.after_write);

@@ -12,7 +12,7 @@ pub fn tabulate(curve: &SeekCurve, cylinders: u64) -> Vec<u32> {
         std::iter::once(0).chain((1..=farthest).map(nanos)).collect()
     };
     match curve {
-        SeekCurve::Table { points } => of(&|distance| table(points, distance)),
+        SeekCurve::Table { points } => of(&|distance| at(points, distance)),
         SeekCurve::ThreePoint { track_us, average_us, full_us } => {
             let (b, c) = three_point(*track_us, *average_us, *full_us, farthest as f64);
             of(&|distance| {
@@ -35,8 +35,9 @@ pub fn tabulate(curve: &SeekCurve, cylinders: u64) -> Vec<u32> {
     }
 }
 
-/// Straight lines between the points, and on behind the last two.
-fn table(points: &[(u32, f64)], distance: u64) -> f64 {
+/// The time of a distance by a table, in its unit: straight lines between the points, and on behind the last
+/// two.
+pub fn at(points: &[(u32, f64)], distance: u64) -> f64 {
     let after = points.partition_point(|&(at, _)| u64::from(at) < distance);
     match (points.get(after.wrapping_sub(1)), points.get(after)) {
         (_, Some(&(at, time))) if u64::from(at) == distance => time,

@@ -254,6 +254,7 @@ fn one_zone(zone: &Block, left_out: &mut Vec<String>) -> Result<Zone, ImportErro
         sectors_per_track: reader.some_number("Blocks per track")? as u32,
         track_skew: reader.number_or_zero("Skew for track switch")?,
         cylinder_skew: reader.number_or_zero("Skew for cylinder switch")?,
+        range_skew: 0.0,
         offset: reader.number_or_zero("Offset of first block")?,
         front: reader.whole("Empty space at zone front")?,
         spares: reader.whole("Number of spares")?,

@@ -90,6 +90,7 @@ fn zones(spec: &Spec) -> Checked {
         within(&key("track_skew"), zone.track_skew, 0.0, most)?;
         within(&key("cylinder_skew"), zone.cylinder_skew, 0.0, most)?;
         within(&key("offset"), zone.offset, 0.0, most)?;
+        within(&key("range_skew"), zone.range_skew, 0.0, most)?;
         if first < free {
             return wrong(key("first_cylinder"), first.to_string(), format!("{free} or more: zones overlap"));
         }

@@ -134,6 +134,9 @@ pub struct Zone {
     pub track_skew: f64,
     /// Sectors that the next cylinder's first sector comes later.
     pub cylinder_skew: f64,
+    /// Sectors that each further range of cylinders comes later, where spares are by range.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub range_skew: f64,
     /// Sectors between the index mark and the zone's first sector.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offset: f64,

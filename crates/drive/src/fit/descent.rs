@@ -1,0 +1,85 @@
+//! Goes down: turns one figure after another, and keeps what brings the model nearer.
+
+use seekless_core::Nanos;
+
+use super::knobs::{self, Knob, Turns};
+use crate::disk::Drive;
+use crate::spec::Spec;
+use crate::validate::{Measured, Think, drive_as_measured};
+
+/// An error of more than this is wrong, however large it is, in milliseconds.
+const WRONG: f64 = 0.5;
+/// What the square of an error counts besides.
+const SQUARE: f64 = 0.02;
+/// How often all figures are gone through.
+const ROUNDS: usize = 6;
+
+/// How far a model is from the real drive: less is nearer.
+pub fn cost(spec: &Spec, measured: &[Measured], think: Think) -> f64 {
+    let mut drive = Drive::new(spec);
+    let simulated = drive_as_measured(&mut drive, measured, think);
+    let off = |(simulated, request): (&Nanos, &Measured)| {
+        let off = (simulated.0 as f64 - request.service.0 as f64).abs() / 1e6;
+        off.min(WRONG) + SQUARE * (off * off).min(50.0)
+    };
+    simulated.iter().zip(measured).map(off).sum::<f64>() / measured.len().max(1) as f64
+}
+
+/// Turns every figure of `spec` to where the model is nearest; says what changed.
+pub fn descend(
+    spec: &mut Spec,
+    measured: &[Measured],
+    think: Think,
+    progress: &mut dyn FnMut(f64),
+) -> Vec<String> {
+    knobs::tabulate(spec);
+    let before = spec.clone();
+    let knobs = knobs::all(spec);
+    let mut least = cost(spec, measured, think);
+    for round in 0..ROUNDS {
+        let started = least;
+        for (number, knob) in knobs.iter().enumerate() {
+            progress((round * knobs.len() + number) as f64 / (ROUNDS * knobs.len()) as f64);
+            turn(spec, knob, measured, think, &mut least);
+        }
+        if started - least < 1e-4 {
+            break;
+        }
+    }
+    progress(1.0);
+    let changed = knobs.iter().filter(|knob| (knob.get(spec) - knob.get(&before)).abs() > 1e-9);
+    changed.map(|knob| format!("{}: {:.3} -> {:.3}", knob.name, knob.get(&before), knob.get(spec))).collect()
+}
+
+fn turn(spec: &mut Spec, knob: &Knob, measured: &[Measured], think: Think, least: &mut f64) {
+    let mut try_at = |spec: &mut Spec, value: f64| {
+        let mut tried = spec.clone();
+        knob.set(&mut tried, value);
+        let cost = cost(&tried, measured, think);
+        // What changes nothing is left alone.
+        let nearer = cost < *least - 1e-7;
+        if nearer {
+            (*spec, *least) = (tried, cost);
+        }
+        nearer
+    };
+    match &knob.turns {
+        Turns::Choices(choices) => {
+            for &choice in choices {
+                if (choice - knob.get(spec)).abs() > 1e-9 {
+                    try_at(spec, choice);
+                }
+            }
+        }
+        Turns::Steps(steps) => {
+            for step in steps {
+                for direction in [1.0, -1.0] {
+                    let mut left = 8;
+                    while left > 0 && try_at(spec, knob.get(spec) + direction * step) {
+                        left -= 1;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the real drive's platter tells: a read that came off the media ended when its last sector had passed,
+//! so that its end, less what the bus took, gives the angle of its first sector.
+//!
+//! Two such readings are *in phase* if the time between them is that between their sectors' angles, up to
+//! whole turns. The *coherence* of many pairs is the length of the mean of their phase differences as
+//! directions: 1 if all agree, near 0 if they are arbitrary.
+
+use seekless_core::{Nanos, Op};
+
+use crate::disk::Drive;
+use crate::disk::layout::Steps;
+use crate::spec::Spec;
+use crate::validate::{Measured, Think};
+
+/// Reads that took so much longer than one from the cache came off the media.
+const SURELY_MEDIA: u64 = 1_200_000;
+/// At most so many later readings are paired with one.
+const PARTNERS: usize = 150;
+/// Fewer pairs tell nothing.
+const ENOUGH: usize = 12;
+
+/// A read off the media.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// When its first sector began to pass, by the real clock, in nanoseconds.
+    pub begin: f64,
+    /// What makes up its angle.
+    pub steps: Steps,
+    /// How many sectors its track has.
+    pub per_track: f64,
+    /// Its cylinder and head.
+    pub track: (u64, u64),
+    /// When it comes by, by what is told of the drive, in turns.
+    pub angle: f64,
+}
+
+/// The reads off the media among the measured ones, if think times lie on that side.
+pub fn readings(spec: &Spec, measured: &[Measured], think: Think) -> Vec<Reading> {
+    let drive = Drive::new(spec);
+    let (bus, _) = spec.bus_sector_us();
+    let bus = bus * 1e3;
+    let revolution = drive.mechanics().revolution().0 as f64;
+    let hit = spec.command.read_hit_after_read_us.max(spec.command.read_hit_after_write_us) * 1e3;
+    let mut now = Nanos::ZERO;
+    let mut found = Vec::new();
+    for request in measured {
+        if think == Think::Before {
+            now += request.think;
+        }
+        now += request.service;
+        let sectors = request.at.sectors as f64;
+        let cached = hit + sectors * bus;
+        if request.op == Op::Read && request.service.0 as f64 > cached + SURELY_MEDIA as f64 {
+            let piece = drive.layout().piece(request.at);
+            // One that goes over two tracks ends on the second.
+            if piece.at.sectors == request.at.sectors {
+                let took = drive.passing_to_answer(request.at.sectors, piece.per_track).0 as f64;
+                found.push(Reading {
+                    begin: now.0 as f64 - took,
+                    steps: drive.layout().steps(request.at.start),
+                    per_track: piece.per_track as f64,
+                    track: (piece.cylinder, piece.head),
+                    angle: piece.angle as f64 / revolution,
+                });
+            }
+        }
+        if think == Think::After {
+            now += request.think;
+        }
+    }
+    found
+}
+
+/// Two readings, the first one earlier.
+pub type Pair = (Reading, Reading);
+
+/// All pairs that are near enough in time and for which `wanted` holds.
+pub fn pairs(readings: &[Reading], longest_gap: f64, wanted: impl Fn(&Reading, &Reading) -> bool) -> Vec<Pair> {
+    let mut found = Vec::new();
+    for (index, first) in readings.iter().enumerate() {
+        let later = readings[index + 1..].iter().take(PARTNERS);
+        let near = later.take_while(|second| second.begin - first.begin <= longest_gap);
+        found.extend(near.filter(|second| wanted(first, second)).map(|second| (*first, *second)));
+    }
+    found
+}
+
+/// How well pairs agree, if `turns(pair)` is how many turns apart they should be; and by how much of a turn
+/// they disagree on average.
+pub fn coherence(pairs: &[Pair], turns: impl Fn(&Pair) -> f64) -> (f64, f64) {
+    let (mut x, mut y) = (0.0, 0.0);
+    for pair in pairs {
+        let angle = std::f64::consts::TAU * turns(pair).fract();
+        x += libm::cos(angle);
+        y += libm::sin(angle);
+    }
+    let count = pairs.len().max(1) as f64;
+    (libm::hypot(x, y) / count, libm::atan2(y, x) / std::f64::consts::TAU)
+}
+
+/// By how many turns the readings of a pair are out of phase, if a turn takes so long and tracks begin where
+/// they are told to.
+pub fn as_told(pair: &Pair, revolution: f64) -> f64 {
+    let (first, second) = pair;
+    (second.begin - first.begin) / revolution - (second.angle - first.angle)
+}
+
+/// How long a turn takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// In nanoseconds.
+    pub time: f64,
+    /// How coherent the pairs that told it are.
+    pub agrees: f64,
+    /// Pairs so far apart in time are still coherent, in nanoseconds.
+    pub gap: f64,
+}
+
+/// How far apart pairs are, how far from what is known so far a turn is looked for, and how finely. The longer
+/// the gap, the finer the time that it tells. At some seconds gaps are so many turns, and so different, that
+/// only one time of a wide range suits them all.
+const LOOKS: [(f64, f64, i32); 3] = [(3e9, 6e-3, 400), (12e9, 3e-4, 60), (40e9, 6e-5, 60)];
+
+/// The time of a turn near the one that is told: that at which pairs for which `wanted` holds are in phase,
+/// where `turns` says by how much they are not.
+pub fn revolution(
+    readings: &[Reading],
+    told: f64,
+    wanted: impl Fn(&Reading, &Reading) -> bool,
+    turns: impl Fn(&Pair, f64) -> f64,
+) -> Turn {
+    let mut best = Turn { time: told, agrees: 0.0, gap: 0.0 };
+    for (gap, width, steps) in LOOKS {
+        let pairs = pairs(readings, gap, &wanted);
+        if pairs.len() < ENOUGH {
+            continue;
+        }
+        let mut here = Turn { time: best.time, agrees: -1.0, gap };
+        for step in -steps..=steps {
+            let time = best.time * (1.0 + width * f64::from(step) / f64::from(steps));
+            let (agrees, off) = coherence(&pairs, |pair| turns(pair, time));
+            let agrees = agrees * libm::cos(std::f64::consts::TAU * off);
+            if agrees > here.agrees {
+                here = Turn { time, agrees, gap };
+            }
+        }
+        if here.agrees < 0.8 * best.agrees {
+            break;
+        }
+        best = Turn { agrees: best.agrees.max(here.agrees), ..here };
+    }
+    best
+}
+
+/// The time of a turn by readings of a cylinder, where what is told is least wrong.
+pub fn told_revolution(readings: &[Reading], told: f64) -> Turn {
+    revolution(readings, told, |first, second| first.track.0 == second.track.0, as_told)
+}
+
+/// On which side of a request its think time lies: that on which readings of a cylinder agree.
+pub fn think_side(spec: &Spec, measured: &[Measured]) -> Think {
+    let told = Drive::new(spec).mechanics().revolution().0 as f64;
+    let agrees = |think| told_revolution(&readings(spec, measured, think), told).agrees;
+    if agrees(Think::Before) > agrees(Think::After) { Think::Before } else { Think::After }
+}
