@@ -10,9 +10,9 @@ use crate::validate::{Measured, Think, drive_as_measured};
 /// An error of more than this is wrong, however large it is, in milliseconds.
 const WRONG: f64 = 0.5;
 /// What the square of an error counts besides.
-const SQUARE: f64 = 0.02;
+const SQUARE: f64 = 0.06;
 /// How often all figures are gone through.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 10;
 
 /// How far a model is from the real drive: less is nearer.
 pub fn cost(spec: &Spec, measured: &[Measured], think: Think) -> f64 {
