@@ -1,5 +1,6 @@
 //! `seekless drive`: the drives that are known, and how well they are known.
 
+mod fit;
 mod import;
 mod show;
 mod validate;
@@ -21,6 +22,9 @@ pub enum Command {
     /// Compare a drive with service times that were measured on the real one
     #[command(after_help = validate::HELP)]
     Validate(validate::Validate),
+    /// Improve a drive by service times that were measured on the real one
+    #[command(after_help = fit::HELP)]
+    Fit(fit::Fit),
 }
 
 /// Does what `command` says.
@@ -30,5 +34,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Show(show) => show::show(&show),
         Command::Import(import) => import::run(&import),
         Command::Validate(validate) => validate::run(&validate),
+        Command::Fit(fit) => fit::run(&fit),
     }
 }

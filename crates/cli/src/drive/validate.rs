@@ -7,6 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use seekless_core::Op;
 use seekless_drive::Spec;
 use seekless_drive::disk::Drive;
+use seekless_drive::fit::phase::think_side;
 use seekless_drive::import::disksim;
 use seekless_drive::spec::find;
 use seekless_drive::validate::{Fidelity, Measured, Think, compare, drive_as_measured};
@@ -36,9 +37,10 @@ pub struct Validate {
     /// Which half of the requests counts; the other only warms the drive
     #[arg(long, value_enum, default_value = "all")]
     half: Half,
-    /// On which side of a request its think time lies
-    #[arg(long, value_enum, default_value = "after")]
-    think: Side,
+    /// On which side of a request its think time lies [default: that on which reads off the media
+    /// are in phase with a turning disk]
+    #[arg(long, value_enum)]
+    think: Option<Side>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -47,7 +49,7 @@ pub struct Validate {
 /// A part of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Half {
+pub enum Half {
     /// All of them
     All,
     /// The first half
@@ -67,7 +69,7 @@ enum Side {
 
 /// What comes out.
 #[derive(Serialize)]
-struct Validated {
+pub struct Validated {
     half: Half,
     think: Think,
     #[serde(flatten)]
@@ -80,23 +82,31 @@ pub fn run(validate: &Validate) -> anyhow::Result<()> {
     let spec = drive(&validate.drive)?;
     let measured = measured(&validate.trace, &spec)?;
     let think = match validate.think {
-        Side::Before => Think::Before,
-        Side::After => Think::After,
+        Some(Side::Before) => Think::Before,
+        Some(Side::After) => Think::After,
+        None => think_side(&spec, &measured),
     };
-    let mut model = Drive::new(&spec);
-    let began = cpu_seconds();
-    let simulated = drive_as_measured(&mut model, &measured, think);
-    let took = cpu_seconds() - began;
-    let middle = measured.len() / 2;
-    let part = match validate.half {
-        Half::All => 0..measured.len(),
-        Half::First => 0..middle,
-        Half::Second => middle..measured.len(),
-    };
-    let fidelity = compare(&simulated[part.clone()], &measured[part]);
-    let requests_per_cpu_s = measured.len() as f64 / took.max(1e-9);
-    let validated = Validated { half: validate.half, think, fidelity, requests_per_cpu_s };
+    let validated = Validated::of(&spec, &measured, think, validate.half);
     if validate.json { output::json(&validated) } else { output::print(&text(&validated)) }
+}
+
+impl Validated {
+    /// How far `spec` is from what was measured.
+    pub fn of(spec: &Spec, measured: &[Measured], think: Think, half: Half) -> Validated {
+        let mut model = Drive::new(spec);
+        let began = cpu_seconds();
+        let simulated = drive_as_measured(&mut model, measured, think);
+        let took = cpu_seconds() - began;
+        let middle = measured.len() / 2;
+        let part = match half {
+            Half::All => 0..measured.len(),
+            Half::First => 0..middle,
+            Half::Second => middle..measured.len(),
+        };
+        let fidelity = compare(&simulated[part.clone()], &measured[part]);
+        let requests_per_cpu_s = measured.len() as f64 / took.max(1e-9);
+        Validated { half, think, fidelity, requests_per_cpu_s }
+    }
 }
 
 /// What this process has computed so far.
@@ -106,7 +116,7 @@ fn cpu_seconds() -> f64 {
 }
 
 /// The drive of this name or file.
-fn drive(name: &str) -> anyhow::Result<Spec> {
+pub fn drive(name: &str) -> anyhow::Result<Spec> {
     let path = Path::new(name);
     let disksims = ["parv", "diskspecs", "model"];
     if path.extension().is_some_and(|extension| disksims.iter().any(|known| extension == *known)) {
@@ -116,7 +126,7 @@ fn drive(name: &str) -> anyhow::Result<Spec> {
 }
 
 /// The requests of a validation trace.
-fn measured(path: &Path, spec: &Spec) -> anyhow::Result<Vec<Measured>> {
+pub fn measured(path: &Path, spec: &Spec) -> anyhow::Result<Vec<Measured>> {
     let options = ReadOptions { format: Format::named("disksim-validate"), ..ReadOptions::default() };
     let records = Reader::open(&[path], &options)?.collect::<Result<Vec<_>, _>>()?;
     let mut measured = Vec::with_capacity(records.len());
@@ -141,12 +151,20 @@ fn measured(path: &Path, spec: &Spec) -> anyhow::Result<Vec<Measured>> {
     Ok(measured)
 }
 
-fn text(validated: &Validated) -> String {
+pub fn text(validated: &Validated) -> String {
     let fidelity = &validated.fidelity;
     let ms = |value: f64| number(value, 3);
+    let part = match (validated.half, validated.think) {
+        (Half::All, Think::Before) => "all, think times before their requests",
+        (Half::All, Think::After) => "all, think times behind their requests",
+        (Half::First, Think::Before) => "the first half, think times before their requests",
+        (Half::First, Think::After) => "the first half, think times behind their requests",
+        (Half::Second, Think::Before) => "the second half, think times before their requests",
+        (Half::Second, Think::After) => "the second half, think times behind their requests",
+    };
     let mut table = Table::new(&["", ">", ""]);
     for (name, value, what) in [
-        ("requests", count(fidelity.requests), ""),
+        ("requests", count(fidelity.requests), part),
         ("median error", ms(fidelity.median_error_ms), "ms"),
         ("QQ RMS", ms(fidelity.qq_rms_ms), "ms: the sorted times against each other"),
         ("paired RMS", ms(fidelity.paired_rms_ms), "ms: each request against itself"),

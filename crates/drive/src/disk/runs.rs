@@ -2,7 +2,8 @@
 //!
 //! A zone's sectors are filled in order: each unit of sparing (a cylinder, say) takes as many as it has
 //! places less its spares, leaving out the slipped ones; then single ones are moved where they were remapped
-//! to. Faults: more slips in a unit than it has spares.
+//! to. Faults: more slips in a unit than it has spares; a remap to where
+//! another sector is.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,9 @@ pub fn of(spec: &Spec) -> Result<Vec<Run>, (usize, String)> {
     let mut lba = 0;
     for (number, zone) in spec.zone.iter().enumerate() {
         let filled = Filling::new(spec, zone).fill().map_err(|found| (number, found))?;
+        if let Some(place) = held_twice(&filled) {
+            return Err((number, format!("a remap to place {place}, which holds another sector")));
+        }
         for (place, sectors) in filled {
             let shift = shift(spec, zone, place);
             runs.push(Run { lba, sectors, place, shift, zone: number as u32 });
@@ -36,6 +40,14 @@ pub fn of(spec: &Spec) -> Result<Vec<Run>, (usize, String)> {
         }
     }
     Ok(runs)
+}
+
+/// A place that two stretches hold.
+fn held_twice(filled: &[(u64, u64)]) -> Option<u64> {
+    let mut sorted = filled.to_vec();
+    sorted.sort_unstable();
+    let twice = sorted.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0);
+    twice.map(|pair| pair[1].0)
 }
 
 /// How many sectors slips have moved the track of a place on: where spares are by cylinder all slips of

@@ -2,12 +2,15 @@
 
 use crate::spec::{ReadAhead, SeekCurve, Spec, WriteBack};
 
+type Get = Box<dyn Fn(&Spec) -> f64>;
+type Set = Box<dyn Fn(&mut Spec, f64)>;
+
 /// A figure.
 pub struct Knob {
     /// Its key.
     pub name: String,
-    get: Box<dyn Fn(&Spec) -> f64>,
-    set: Box<dyn Fn(&mut Spec, f64)>,
+    get: Get,
+    set: Set,
     /// How far to turn it, coarsest first; for a choice, its values.
     pub turns: Turns,
 }
@@ -152,7 +155,8 @@ fn bus() -> Vec<Knob> {
             |spec| spec.bus_sector_us().0,
             move |spec, value| {
                 let write = spec.bus_sector_us().1;
-                (spec.bus.mb_s, spec.bus.read_sector_us, spec.bus.write_sector_us) = (None, of(value), Some(write));
+                (spec.bus.mb_s, spec.bus.read_sector_us, spec.bus.write_sector_us) =
+                    (None, of(value), Some(write));
             },
         ),
         Knob::new(
@@ -161,7 +165,8 @@ fn bus() -> Vec<Knob> {
             |spec| spec.bus_sector_us().1,
             move |spec, value| {
                 let read = spec.bus_sector_us().0;
-                (spec.bus.mb_s, spec.bus.read_sector_us, spec.bus.write_sector_us) = (None, Some(read), of(value));
+                (spec.bus.mb_s, spec.bus.read_sector_us, spec.bus.write_sector_us) =
+                    (None, Some(read), of(value));
             },
         ),
     ]
@@ -223,9 +228,8 @@ pub fn tabulate(spec: &mut Spec) {
     distances.push(cylinders.max(2) - 1);
     distances.sort_unstable();
     distances.dedup();
-    let point = |distance: u64| {
-        table.get(distance as usize).map(|&nanos| (distance as u32, f64::from(nanos) / 1e3))
-    };
+    let point =
+        |distance: u64| table.get(distance as usize).map(|&nanos| (distance as u32, f64::from(nanos) / 1e3));
     spec.seek = SeekCurve::Table { points: distances.into_iter().filter_map(point).collect() };
 }
 

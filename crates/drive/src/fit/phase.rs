@@ -75,7 +75,11 @@ pub fn readings(spec: &Spec, measured: &[Measured], think: Think) -> Vec<Reading
 pub type Pair = (Reading, Reading);
 
 /// All pairs that are near enough in time and for which `wanted` holds.
-pub fn pairs(readings: &[Reading], longest_gap: f64, wanted: impl Fn(&Reading, &Reading) -> bool) -> Vec<Pair> {
+pub fn pairs(
+    readings: &[Reading],
+    longest_gap: f64,
+    wanted: impl Fn(&Reading, &Reading) -> bool,
+) -> Vec<Pair> {
     let mut found = Vec::new();
     for (index, first) in readings.iter().enumerate() {
         let later = readings[index + 1..].iter().take(PARTNERS);

@@ -129,7 +129,8 @@ fn fit_zones(steps: &mut Steps, readings: &[Reading], turn: Turn, by_range: bool
             u64::MAX
         }
     };
-    let same_range = |first: &Reading, second: &Reading| !by_range || first.steps.ranges == second.steps.ranges;
+    let same_range =
+        |first: &Reading, second: &Reading| !by_range || first.steps.ranges == second.steps.ranges;
     let heads = pairs(readings, turn.gap, |first, second| {
         cylinders(first, second) == 0 && first.track.1 != second.track.1
     });
@@ -149,7 +150,14 @@ fn fit_zones(steps: &mut Steps, readings: &[Reading], turn: Turn, by_range: bool
             let apart = first.steps.ranges.abs_diff(second.steps.ranges);
             cylinders(first, second) != u64::MAX && (1..=farthest).contains(&apart)
         });
-        search(steps, &near, turn.time, (width, step), |steps, value| steps.range = value, |steps| steps.range);
+        search(
+            steps,
+            &near,
+            turn.time,
+            (width, step),
+            |steps, value| steps.range = value,
+            |steps| steps.range,
+        );
     }
 }
 
@@ -231,9 +239,9 @@ fn offsets(zones: &mut [Steps], readings: &[Reading], turn: Turn) {
         };
         let (agrees, off) = coherence(&pairs, signed);
         if agrees >= AGREES {
-            let per_track = pairs.iter().find_map(|pair| {
-                [pair.0, pair.1].into_iter().find(|reading| reading.steps.zone == zone)
-            });
+            let per_track = pairs
+                .iter()
+                .find_map(|pair| [pair.0, pair.1].into_iter().find(|reading| reading.steps.zone == zone));
             zones[zone].offset += off * per_track.map_or(0.0, |reading| reading.per_track);
         }
     }

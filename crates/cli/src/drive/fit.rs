@@ -1,0 +1,85 @@
+//! `seekless drive fit`: what no data sheet tells, from service times measured on the real drive.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use seekless_drive::fit::{Fitted, fit};
+use serde::Serialize;
+
+use super::validate::{Half, Validated, drive, measured, text};
+use crate::output;
+use crate::progress::Progress;
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless drive fit atlas10k.parv atlas10k.trace -o atlas10k-fitted.toml
+  seekless drive validate atlas10k-fitted.toml atlas10k.trace --half second
+
+Only the first half of the trace is looked at; how near the fitted drive comes is told for both
+halves, of which the second is the honest one.";
+
+/// Which drive and trace, and what becomes of them.
+#[derive(Args)]
+pub struct Fit {
+    /// A drive of `seekless drive list`, a TOML file, or DiskSim's .parv
+    drive: String,
+    /// The measured requests, as for `seekless drive validate`
+    trace: PathBuf,
+    /// Where to write the fitted drive
+    #[arg(long, short, value_name = "FITTED.toml")]
+    output: PathBuf,
+    /// What the drive is to be called [default: the name of the file that is written]
+    #[arg(long)]
+    name: Option<String>,
+    /// Overwrite a file that is there
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// How near the fitted drive comes.
+#[derive(Serialize)]
+struct Told {
+    /// To what it was fitted to.
+    first: Validated,
+    /// To what it had not seen.
+    second: Validated,
+}
+
+/// `seekless drive fit`
+pub fn run(arguments: &Fit) -> anyhow::Result<()> {
+    let path = &arguments.output;
+    if path.exists() && !arguments.force {
+        anyhow::bail!("{}: is there already; --force overwrites it", path.display());
+    }
+    let spec = drive(&arguments.drive)?;
+    let measured = measured(&arguments.trace, &spec)?;
+    let progress = Progress::measured();
+    let first = &measured[..measured.len() / 2];
+    let Fitted { spec: mut fitted, think, changes } =
+        fit(&spec, first, &mut |done| progress.at("fitting", (done * 1000.0) as u64, 1000));
+    drop(progress);
+    let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    fitted.name = arguments.name.clone().unwrap_or_else(stem);
+    let text_of_it = toml::to_string(&fitted)?;
+    std::fs::write(path, &text_of_it).with_context(|| path.display().to_string())?;
+    // What is told is of the file that was written, which rounds nothing but could.
+    let fitted = seekless_drive::spec::parse(&path.display().to_string(), &text_of_it)?;
+    let half = |half| Validated::of(&fitted, &measured, think, half);
+    let told = Told { first: half(Half::First), second: half(Half::Second) };
+    if arguments.json {
+        return output::json(&told);
+    }
+    let mut out = String::from("Changed\n");
+    for change in &changes {
+        out.extend(["  ", change, "\n"]);
+    }
+    out.extend(["\nThe half that it was fitted to\n", &text(&told.first)]);
+    out.extend(["\nThe half that it had not seen\n", &text(&told.second)]);
+    out.extend(["\nWritten to ", &path.display().to_string(), "\n"]);
+    output::print(&out)
+}

@@ -1,0 +1,85 @@
+//! A drive that is told wrong is put right by what the real one took.
+
+use seekless_core::{Extent, Nanos, Op};
+use seekless_drive::disk::Drive;
+use seekless_drive::fit::{fit, phase::think_side};
+use seekless_drive::spec::{Spec, WriteBack, find};
+use seekless_drive::validate::{Measured, Think, compare, drive_as_measured};
+
+/// Requests as an extraction makes them: here and there, some near each other, some one behind the other.
+fn requests(sectors: u64) -> Vec<Measured> {
+    let mut random = 7_u64;
+    let mut below = move |limit: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(random) * u128::from(limit)) >> 64) as u64
+    };
+    let mut start = 0;
+    let mut all = Vec::new();
+    for _ in 0..8_000 {
+        let length = 4 * (1 + below(4));
+        start = match below(10) {
+            0..5 => below(sectors - 64),
+            5..8 => (start + below(12_000)).min(sectors - 64),
+            _ => (start + length).min(sectors - 64),
+        };
+        let op = if below(3) == 0 { Op::Write } else { Op::Read };
+        let think = Nanos::from_micros(15_000 + below(60_000));
+        all.push(Measured { op, at: Extent::new(start, length), service: Nanos::ZERO, think });
+    }
+    all
+}
+
+/// What a real drive of this kind takes, to the microsecond.
+fn measure(spec: &Spec, requests: &mut [Measured], think: Think) {
+    let took = drive_as_measured(&mut Drive::new(spec), requests, think);
+    for (request, took) in requests.iter_mut().zip(took) {
+        request.service = Nanos(took.0 / 1_000 * 1_000);
+    }
+}
+
+/// The drive as it is, and as it is told.
+fn real_and_told() -> (Spec, Spec) {
+    let mut told = find("quantum-atlas-10k").unwrap();
+    told.cache.write_back = WriteBack::All;
+    (told.bus.mb_s, told.bus.read_sector_us, told.bus.write_sector_us) = (None, Some(99.0), Some(99.0));
+    let mut real = told.clone();
+    real.rpm = 9_999.7;
+    real.command.read_hit_after_read_us = 60.0;
+    real.command.write_hit_after_write_us = 90.0;
+    for (number, zone) in real.zone.iter_mut().enumerate() {
+        zone.offset = (17 * number % 200) as f64 + 0.3;
+        // As told skews are: wrong by whole sectors, alike in zones that are told to be alike.
+        zone.cylinder_skew += f64::from(zone.sectors_per_track % 11) - 2.0;
+    }
+    (real, told)
+}
+
+#[test]
+fn a_wrong_speed_wrong_skews_and_wrong_overheads_are_found() {
+    let (real, told) = real_and_told();
+    let mut measured = requests(told.sectors);
+    measure(&real, &mut measured, Think::Before);
+    let half = measured.len() / 2;
+    let second = |spec: &Spec| {
+        let simulated = drive_as_measured(&mut Drive::new(spec), &measured, Think::Before);
+        compare(&simulated[half..], &measured[half..])
+    };
+    let before = second(&told);
+    let fitted = fit(&told, &measured[..half], &mut |_| {});
+    let after = second(&fitted.spec);
+    assert_eq!(fitted.think, Think::Before);
+    assert!((fitted.spec.rpm - real.rpm).abs() < 0.1, "{}", fitted.spec.rpm);
+    assert!(before.within_half_ms_pct < 80.0 && after.within_half_ms_pct > 96.0, "{before:?} {after:?}");
+    assert!(after.median_error_ms < 0.02, "{after:?}");
+    assert!(fitted.spec.source["zone"].starts_with("fitted: "), "{:?}", fitted.spec.source);
+}
+
+#[test]
+fn the_side_of_think_times_is_found() {
+    let (real, told) = real_and_told();
+    for think in [Think::Before, Think::After] {
+        let mut measured = requests(told.sectors);
+        measure(&real, &mut measured, think);
+        assert_eq!(think_side(&told, &measured), think);
+    }
+}

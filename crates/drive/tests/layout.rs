@@ -1,0 +1,107 @@
+//! Every mapping and every way of sparing: each sector has one place, and each place at most one sector.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use seekless_core::{Extent, Lba};
+use seekless_drive::disk::layout::Layout;
+use seekless_drive::disk::mechanics::{Head, Mechanics};
+use seekless_drive::spec::{LayoutSpec, Mapping, Sparing, Spec, Zone, find, parse};
+
+const MAPPINGS: [Mapping; 5] = [
+    Mapping::Cylinder,
+    Mapping::SerpentineZone,
+    Mapping::Serpentine,
+    Mapping::Surface,
+    Mapping::SurfaceSerpentine,
+];
+const SPARINGS: [Sparing; 9] = [
+    Sparing::None,
+    Sparing::Tracks,
+    Sparing::Track,
+    Sparing::Cylinder,
+    Sparing::CylinderToEnd,
+    Sparing::CylinderFront,
+    Sparing::CylinderFrontToEnd,
+    Sparing::Range,
+    Sparing::Zone,
+];
+
+/// Cylinders, sectors a track, spares, sectors at the front that hold nothing, slips and remaps.
+type Made = (u32, u32, u32, u32, Vec<u64>, Vec<(u64, u64)>);
+
+/// A small drive, if slips and spares make one.
+fn drive(mapping: usize, sparing: usize, zones: &[Made]) -> Option<Spec> {
+    let mut spec = find("quantum-atlas-10k").unwrap();
+    spec.heads = 3;
+    spec.layout = LayoutSpec { mapping: MAPPINGS[mapping], sparing: SPARINGS[sparing], range_cylinders: 2 };
+    spec.zone = zones
+        .iter()
+        .map(|(cylinders, per_track, spares, front, slips, remaps)| Zone {
+            cylinders: *cylinders,
+            sectors_per_track: *per_track,
+            track_skew: f64::from(per_track / 5) + 0.25,
+            cylinder_skew: f64::from(per_track / 3),
+            spares: *spares,
+            front: *front,
+            slips: slips.clone(),
+            remaps: remaps.clone(),
+            ..Zone::default()
+        })
+        .collect();
+    // As many as fit: too many is told with the number that there are.
+    spec.sectors = 1 << 40;
+    let error = parse("made", &toml::to_string(&spec).unwrap()).unwrap_err().to_string();
+    spec.sectors = error.rsplit("hold, ").next()?.trim().parse().ok()?;
+    parse("made", &toml::to_string(&spec).unwrap()).ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sectors_and_places_are_inverses(
+        mapping in 0..5_usize,
+        sparing in 0..9_usize,
+        zones in vec(
+            (1..7_u32, 6..20_u32, 0..4_u32, 0..5_u32, vec(0..60_u64, 0..3), vec((0..60_u64, 60..120_u64), 0..2)),
+            1..3,
+        ),
+    ) {
+        let Some(spec) = drive(mapping, sparing, &zones) else { return Ok(()) };
+        let mechanics = Mechanics::new(&spec);
+        let layout = Layout::new(&spec, mechanics.revolution().0);
+        let mut places = BTreeSet::new();
+        for lba in 0..spec.sectors {
+            let place = layout.position(Lba(lba));
+            prop_assert_eq!(layout.lba(place), Some(Lba(lba)), "{:?}", place);
+            prop_assert!(places.insert(place), "{:?} holds two sectors", place);
+        }
+        // Every place that holds a sector was named; the others hold none.
+        let mut held = 0;
+        for (zone, first) in spec.zone.iter().zip(spec.first_cylinders()) {
+            for cylinder in first..first + u64::from(zone.cylinders) {
+                for head in 0..u64::from(spec.heads) {
+                    for sector in 0..u64::from(zone.sectors_per_track) {
+                        let place = seekless_drive::disk::layout::Position { cylinder, head, sector };
+                        held += u64::from(layout.lba(place).is_some());
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(held, spec.sectors);
+        // A read of everything passes everything, piece by piece.
+        let mut rest = Extent { start: Lba(0), sectors: spec.sectors };
+        while rest.sectors > 0 {
+            let piece = layout.piece(rest);
+            prop_assert!(piece.at.start == rest.start && piece.at.sectors > 0 && piece.angle < mechanics.revolution().0);
+            let around = layout.around(rest.start);
+            prop_assert!(around.start <= rest.start && around.end() == piece.at.end() || rest.sectors == piece.at.sectors);
+            rest = Extent { start: piece.at.end(), sectors: rest.sectors - piece.at.sectors };
+        }
+        let all = Extent { start: Lba(0), sectors: spec.sectors };
+        let (took, _) = mechanics.access(&layout, Head::default(), seekless_core::Nanos(0), all, false);
+        prop_assert!(took.transfer.0 > 0);
+    }
+}
