@@ -32,9 +32,10 @@ const MERGED_SECTORS: u64 = 2_560;
 /// foreground request waits for its end.
 const BURST: i128 = 100_000_000;
 
-/// Between two requests that go next because they have waited too long, so many commands follow the
-/// scheduler. So a queue in which all wait longer than the limit is still scheduled, nearly as well.
-const BETWEEN_OVERDUE: u32 = 8;
+/// A request has waited too long only if also so many times as many requests have gone since it came as
+/// are in line. Where all wait long because the line is long nobody is passed over: C-LOOK serves a line in
+/// two rounds.
+const PASSED_OVER: u64 = 4;
 
 /// How a queue behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,8 @@ struct Inner {
     flushes: VecDeque<Slot>,
     arrivals: u64,
     in_line: usize,
+    /// Requests that went to the device.
+    gone: u64,
     /// The newest request when the last command was done: older ones were queued behind it.
     arrived_before: u64,
     /// Behind the last command.
@@ -88,8 +91,6 @@ struct Inner {
     /// Head time that is owed to the background, in nanoseconds.
     owed: i128,
     bursting: bool,
-    /// Commands since a request went because it had waited too long.
-    since_overdue: u32,
     /// Whether the component is at work, or will look when it is quiet.
     awake: bool,
 }
@@ -102,6 +103,8 @@ struct Entry {
     class: Class,
     buffer: Buffer,
     waiter: Waiter,
+    /// How many requests had gone to the device when it came.
+    gone_before: u64,
     state: State,
     waker: Option<Waker>,
     abandoned: bool,
@@ -183,17 +186,29 @@ impl Queue {
             Some(places) if self.by_position && op != Op::Flush => places.place(at.start),
             _ => Place::default(),
         };
+        let gone_before = inner.gone;
         let vacant = inner.entries.vacant_entry();
         let slot = vacant.key();
         let write = matches!(op, Op::Write | Op::WriteZeroes);
-        let waiter = Waiter { slot, arrival, since: runtime::now(), start: at.start, write, place };
+        let waiter = Waiter { slot, arrival, since: runtime::now(), write, place };
         let (state, waker) = (State::Waiting, Some(waker));
-        vacant.insert(Entry { op, at, how, class, buffer, waiter, state, waker, abandoned: false });
+        vacant.insert(Entry {
+            op,
+            at,
+            how,
+            class,
+            buffer,
+            waiter,
+            gone_before,
+            state,
+            waker,
+            abandoned: false,
+        });
         inner.in_line += 1;
         if op == Op::Flush {
             inner.flushes.push_back(slot);
         } else {
-            inner.waiting[class as usize].add(waiter);
+            inner.waiting[class as usize].add(at.start, waiter);
         }
         if !std::mem::replace(&mut inner.awake, true) {
             if let Some(agent) = self.agent.upgrade() {
@@ -260,8 +275,8 @@ impl Queue {
             return;
         }
         if matches!(entry.state, State::Waiting) && entry.op != Op::Flush {
-            inner.waiting[entry.class as usize].remove(&entry.waiter);
-            inner.waiting[class as usize].add(entry.waiter);
+            inner.waiting[entry.class as usize].remove(entry.at.start, &entry.waiter);
+            inner.waiting[class as usize].add(entry.at.start, entry.waiter);
         }
         entry.class = class;
     }
@@ -274,7 +289,7 @@ impl Queue {
             return;
         }
         let (at, class, waiter) = (entry.at, entry.class, entry.waiter);
-        inner.waiting[class as usize].remove(&waiter);
+        inner.waiting[class as usize].remove(at.start, &waiter);
         inner.flushes.retain(|&flush| flush != slot);
         inner.in_line -= 1;
         let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "withdrawn by its ticket");
@@ -291,11 +306,11 @@ impl Inner {
             flushes: VecDeque::new(),
             arrivals: 0,
             in_line: 0,
+            gone: 0,
             arrived_before: 0,
             head: Lba(0),
             owed: 0,
             bursting: false,
-            since_overdue: BETWEEN_OVERDUE,
             awake: false,
         }
     }
@@ -304,11 +319,11 @@ impl Inner {
     fn next(&mut self, class: Class, limit: Nanos, drive: Option<&dyn Positioning>) -> Option<Slot> {
         let (waiting, now) = (&self.waiting[class as usize], runtime::now());
         let oldest = waiting.oldest()?;
-        if limit > Nanos::ZERO && self.since_overdue >= BETWEEN_OVERDUE && now.since(oldest.since) > limit {
-            self.since_overdue = 0;
+        let passed_over =
+            self.gone - self.entries[oldest.slot].gone_before > PASSED_OVER * waiting.len() as u64;
+        if limit > Nanos::ZERO && passed_over && now.since(oldest.since) > limit {
             return Some(oldest.slot);
         }
-        self.since_overdue = self.since_overdue.saturating_add(1);
         let moment = Moment { now, head: self.head, arrived_before: self.arrived_before, drive };
         self.scheduler.next(waiting, &moment)
     }
@@ -368,10 +383,11 @@ impl Inner {
                 Sharer { account: entry.how.account, class: entry.how.class, sectors: entry.at.sectors };
             command.sharers.push(sharer);
             if entry.op != Op::Flush {
-                self.waiting[entry.class as usize].remove(&entry.waiter);
+                self.waiting[entry.class as usize].remove(entry.at.start, &entry.waiter);
             }
         }
         self.in_line -= command.slots.len();
+        self.gone += command.slots.len() as u64;
         let (first, last) =
             (&self.entries[command.slots[0]], &self.entries[command.slots[command.slots.len() - 1]]);
         command.op = first.op;

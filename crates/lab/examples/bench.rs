@@ -1,18 +1,22 @@
 //! Speed of the path that every request takes: CPU seconds and allocations, each against a bound
-//! from the same run. Rounds are interleaved, the figures are medians; run it by `make bench`.
+//! from the same run. Rounds are interleaved, the figures are medians; run it by `make bench`. And what a
+//! decision costs by the length of the queue.
 
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Rng, Runtime};
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, Nanos, Op, Slice};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, Lba, Nanos, Op, Slice};
 use seekless_drive::disk::Drive;
-use seekless_drive::{Disk, QueueOptions, Spec, spec};
+use seekless_drive::scheduler::{Moment, Waiter, Waiting};
+use seekless_drive::{Disk, Policy, QueueOptions, Spec, spec};
 use seekless_layers::Borg;
 use seekless_layers::borg::Options;
 
 /// Enough that the clock of a thread's processor time, which ticks in milliseconds, is fine.
 const REQUESTS: u64 = 1_000_000;
 const OUTSTANDING: u64 = 8;
+/// Outstanding where a scheduler is to have a choice.
+const CHOICE: u64 = 32;
 const ROUNDS: usize = 5;
 /// What clients see: 20 GiB in sectors, as in the recordings that ship.
 const OVER: u64 = 20 << 21;
@@ -20,9 +24,11 @@ const OVER: u64 = 20 << 21;
 /// What is measured: a name, and a run of so many requests.
 type Case = (&'static str, fn(&Spec, u64));
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 6] = [
     ("drive arithmetic alone (the bound)", arithmetic),
     ("one component: a simulated disk", component),
+    ("the same, C-LOOK with 32 outstanding", |spec, requests| scheduled(spec, requests, Policy::CLook)),
+    ("the same, SPTF with 32 outstanding", |spec, requests| scheduled(spec, requests, Policy::Sptf)),
     ("one component and one layer: BORG, nothing mapped", layer),
     ("the same, every page served from the BOPT", mapped),
 ];
@@ -38,7 +44,7 @@ fn main() {
         }
     }
     println!(
-        "{REQUESTS} random 4 KiB reads, {OUTSTANDING} outstanding; medians of {ROUNDS} interleaved rounds"
+        "{REQUESTS} random 4 KiB reads, {OUTSTANDING} outstanding unless told; medians of {ROUNDS} interleaved rounds"
     );
     println!("{:<52} {:>12} {:>8} {:>12}", "", "requests/s", "ratio", "allocations");
     let median = |times: &[f64]| {
@@ -54,6 +60,59 @@ fn main() {
         let each = (allocations(40_000) - allocations(20_000)) / 20_000.0;
         println!("{name:<52} {:>12.0} {:>8.2} {each:>12.2}", REQUESTS as f64 / time, time / bound);
     }
+    println!("\n{:<52} {:>12} {:>8}", "a decision, one request gone and another come", "ns", "ratio");
+    let policies = [Policy::CLook, Policy::Sstf, Policy::Sptf, Policy::SptfSw(40), Policy::Asptf(6)];
+    for policy in policies {
+        let mut short = 0.0;
+        for length in [32, 1_000] {
+            let mut times: Vec<f64> = (0..ROUNDS).map(|_| decision(&spec, policy, length)).collect();
+            times.sort_by(f64::total_cmp);
+            let time = times[ROUNDS / 2];
+            short = if length == 32 { time } else { short };
+            let name = format!("{policy} with {length} in line");
+            println!("{name:<52} {:>12.0} {:>8.2}", time * 1e9, time / short);
+        }
+    }
+}
+
+/// Seconds for a decision and what it brings about in a line that keeps its length: looking at the drive,
+/// choosing, taking one out and putting another in. The drive's own arithmetic is taken off.
+fn decision(spec: &Spec, policy: Policy, length: usize) -> f64 {
+    const DECISIONS: usize = 200_000;
+    let (mut drive, mut rng, mut now, mut head) = (Drive::new(spec), Rng::seeded(1), Nanos(0), Lba(0));
+    let mut scheduler = policy.scheduler();
+    let mut waiting = Waiting::new(&*scheduler);
+    let mut waiters = vec![(Lba(0), Waiter::default()); length];
+    let mut come = |drive: &Drive, waiting: &mut Waiting, slot: usize, arrival: usize, since: Nanos| {
+        let start = Extent::of_pages(rng.below(OVER / 8), 1).start;
+        let place = drive.place(start);
+        let waiter = Waiter { slot, arrival: arrival as u64, since, place, ..Waiter::default() };
+        waiting.add(start, waiter);
+        (start, waiter)
+    };
+    for (slot, waiter) in waiters.iter_mut().enumerate() {
+        *waiter = come(&drive, &mut waiting, slot, slot, now);
+    }
+    let mut served = Vec::with_capacity(DECISIONS);
+    let before = cpu_seconds();
+    for arrival in length..length + DECISIONS {
+        let sight = drive.sight(now);
+        let moment = Moment { now, head, arrived_before: u64::MAX, drive: Some(&sight) };
+        let slot = scheduler.next(&waiting, &moment).expect("some wait");
+        let (start, waiter) = waiters[slot];
+        let at = Extent { start, sectors: 8 };
+        waiting.remove(start, &waiter);
+        served.push(at);
+        (now, head) = (now + drive.serve(Op::Read, at, now, true).total(), at.end());
+        waiters[slot] = come(&drive, &mut waiting, slot, arrival, now);
+    }
+    let all = cpu_seconds() - before;
+    let (mut drive, mut now) = (Drive::new(spec), Nanos(0));
+    let before = cpu_seconds();
+    for at in served {
+        now += drive.serve(Op::Read, at, now, true).total();
+    }
+    (all - (cpu_seconds() - before)) / DECISIONS as f64
 }
 
 /// Time that this thread was on a processor.
@@ -74,7 +133,16 @@ fn component(spec: &Spec, requests: u64) {
     Runtime::new(1)
         .run(async {
             let disk = Rc::new(Disk::new(0, spec, QueueOptions::default()));
-            clients(disk, requests, OVER / 8).await;
+            clients(disk, requests, OVER / 8, OUTSTANDING).await;
+        })
+        .expect("it does not stall");
+}
+
+fn scheduled(spec: &Spec, requests: u64, policy: Policy) {
+    Runtime::new(1)
+        .run(async {
+            let disk = Rc::new(Disk::new(0, spec, QueueOptions { policy, ..QueueOptions::default() }));
+            clients(disk, requests, OVER / 8, CHOICE).await;
         })
         .expect("it does not stall");
 }
@@ -100,24 +168,24 @@ fn borg(spec: &Spec, requests: u64, written: bool) {
             let borg = Borg::new(slice(0, OVER), slice(OVER, 1 << 21), Options::default()).expect("it fits");
             let borg = Rc::new(borg.timing_only());
             if !written {
-                return clients(borg, requests, OVER / 8).await;
+                return clients(borg, requests, OVER / 8, OUTSTANDING).await;
             }
             for at in (0..WRITTEN).step_by(100).map(|page| Extent::of_pages(page, 100)) {
                 borg.write(at, Buffer::hollow_sectors(at.sectors), Hints::default()).await.expect("written");
             }
-            clients(borg, requests, WRITTEN).await;
+            clients(borg, requests, WRITTEN, OUTSTANDING).await;
         })
         .expect("it does not stall");
 }
 
 /// Reads pages below `pages`, each client one at a time.
-async fn clients(device: Rc<dyn BlockDevice>, requests: u64, pages: u64) {
-    let tasks: Vec<_> = (0..OUTSTANDING)
+async fn clients(device: Rc<dyn BlockDevice>, requests: u64, pages: u64, outstanding: u64) {
+    let tasks: Vec<_> = (0..outstanding)
         .map(|_| {
             let device = device.clone();
             runtime::spawn(async move {
                 let mut rng = runtime::rng("client");
-                for _ in 0..requests / OUTSTANDING {
+                for _ in 0..requests / outstanding {
                     let at = Extent::of_pages(rng.below(pages), 1);
                     device
                         .read(at, Buffer::hollow_sectors(at.sectors), Hints::default())

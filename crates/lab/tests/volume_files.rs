@@ -80,6 +80,11 @@ fn what_cannot_be_a_volume_is_told_with_its_place() {
             "\"wd2500aaks\"\nscheduler = \"x\"",
             ["component.disk.scheduler", "'x'", "c-look"],
         ),
+        (
+            "\"wd2500aaks\"",
+            "\"wd2500aaks\"\nstarvation_limit = \"soon\"",
+            ["component.disk.starvation_limit", "'soon'", "0s for never"],
+        ),
         ("[[export]]", "[[exports]]", ["v.toml", "unknown field `exports`", "export"]),
     ] {
         let error =

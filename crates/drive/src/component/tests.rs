@@ -66,6 +66,68 @@ fn schedulers_order_what_waits() {
     }
 }
 
+const ALL: [Policy; 7] = [
+    Policy::Fcfs,
+    Policy::Look,
+    Policy::CLook,
+    Policy::Sstf,
+    Policy::Sptf,
+    Policy::SptfSw(40),
+    Policy::Asptf(6),
+];
+
+#[test]
+fn classes_stay_above_every_scheduler() {
+    // The head stands at sector 0: nearest last.
+    let asked: Vec<(u64, Class)> = [Class::Background, Class::Foreground, Class::Urgent]
+        .into_iter()
+        .zip([0, 100_000_000, 400_000_000])
+        .flat_map(|(class, from)| (0..5).map(move |i| (from + i * 7_654_321, class)))
+        .collect();
+    for policy in ALL {
+        let options = QueueOptions { policy, ..QueueOptions::default() };
+        let run = || on_a_disk(options, async |disk| (order_of(&disk, &asked).await, disk.all()));
+        let (order, work) = run();
+        let ranks: Vec<u64> = order.iter().map(|start| start / 100_000_000).collect();
+        assert_eq!(ranks, [[4; 5], [1; 5], [0; 5]].concat(), "{policy}");
+        assert_eq!((order, work), run(), "{policy}: the same requests go in the same order");
+    }
+}
+
+/// Clients that always ask for what comes next let nobody else in, where a scheduler goes by place.
+#[test]
+fn nobody_starves_beyond_the_limit() {
+    let limit = Nanos::from_millis(300);
+    for policy in ALL {
+        let waited = |starvation_limit| {
+            let options = QueueOptions { policy, starvation_limit, ..QueueOptions::default() };
+            on_a_disk(options, async |disk| {
+                let stream = |from: u64| {
+                    let disk = disk.clone();
+                    spawn(async move {
+                        for i in 0..4_000 {
+                            let at = Extent::new(from + i * 16, 8);
+                            disk.write(at, Buffer::hollow_sectors(8), Hints::default()).await.unwrap();
+                        }
+                    })
+                };
+                let streams = [stream(200_000_000), stream(200_000_008)];
+                sleep(Nanos::from_millis(20)).await;
+                let began = now();
+                let far = Extent::new(100, 8);
+                disk.read(far, Buffer::hollow_sectors(8), Hints::default()).await.unwrap();
+                drop(streams);
+                now().since(began)
+            })
+        };
+        let most = limit + Nanos::from_millis(40);
+        assert!(waited(limit) <= most, "{policy}: waited {} s", waited(limit).seconds());
+        if matches!(policy, Policy::CLook | Policy::Sstf | Policy::Look) {
+            assert!(waited(Nanos::ZERO) > most, "{policy}: without a limit it does starve");
+        }
+    }
+}
+
 #[test]
 fn adjacent_requests_go_together_unless_told_not_to() {
     for (merge, commands) in [(true, 2), (false, 5)] {

@@ -12,6 +12,7 @@ use seekless_core::{Extent, Lba, Nanos};
 use super::Drive;
 use super::layout::Piece;
 use super::mechanics::{Head, Mechanics};
+use crate::scheduler::positioning::Bounds;
 use crate::scheduler::{Place, Positioning, Reach};
 use crate::spec::WriteBack;
 
@@ -26,7 +27,7 @@ pub fn at_least(mechanics: &Mechanics, cylinders: u64) -> AtLeast {
         let [read, write] = [false, true].map(|write| mechanics.reach(Head::default(), &to, write));
         read.min(write).min(u64::from(u32::MAX)) as u32
     };
-    let mut times: Vec<u32> = (0..cylinders.max(1)).map(reach).collect();
+    let mut times: Vec<u32> = (0..cylinders.max(1) as u32).map(reach).collect();
     for nearer in (1..times.len()).rev() {
         times[nearer - 1] = times[nearer - 1].min(times[nearer]);
     }
@@ -38,10 +39,9 @@ pub struct Sight<'a> {
     mechanics: &'a Mechanics,
     at_least: &'a [u32],
     head: Head,
-    /// When the head is free.
-    free: Nanos,
-    /// How much later it begins with a read or a write that was not queued.
-    handling: [Nanos; 2],
+    /// Of a read or a write that was not queued, and of one that was: how much later than the head is free it
+    /// begins, and the angle that the disk has turned to by then.
+    begins: [(Nanos, u64); 3],
     minimum_write_seek: u64,
 }
 
@@ -55,12 +55,13 @@ impl Drive {
         let early = self.policy.write_back == WriteBack::All;
         let begin = self.timing.begin(now);
         let costs = [self.timing.read_miss(self.after_write), self.timing.write(early, self.after_write)];
+        let costs = costs.map(|cost| (begin + Nanos(cost)).since(free));
+        let angle = |handling: Nanos| (handling, (free + handling).0 % self.mechanics.revolution().0);
         Sight {
             mechanics: &self.mechanics,
             at_least: &self.at_least,
             head,
-            free,
-            handling: costs.map(|cost| (begin + Nanos(cost)).since(free)),
+            begins: [costs[0], costs[1], Nanos::ZERO].map(angle),
             minimum_write_seek: self.timing.minimum_write_seek,
         }
     }
@@ -68,31 +69,34 @@ impl Drive {
     /// Where a sector is, as schedulers see it.
     pub fn place(&self, lba: Lba) -> Place {
         let Piece { cylinder, head, angle, .. } = self.layout.piece(Extent { start: lba, sectors: 1 });
-        Place { cylinder, head, angle }
+        // A description's cylinders and heads are so few, and a revolution takes less than 2^28 nanoseconds.
+        Place { cylinder: cylinder as u32, head: head as u16, angle: angle as u32 }
     }
 }
 
 /// A track, for the mechanics.
 fn piece(at: Place) -> Piece {
-    Piece { cylinder: at.cylinder, head: at.head, per_track: 1, angle: at.angle, at: Extent::default() }
+    let (cylinder, head, angle) = (u64::from(at.cylinder), u64::from(at.head), u64::from(at.angle));
+    Piece { cylinder, head, angle, per_track: 1, at: Extent::default() }
 }
 
 impl Positioning for Sight<'_> {
-    fn cylinder(&self) -> u64 {
-        self.head.cylinder
+    fn cylinder(&self) -> u32 {
+        self.head.cylinder as u32
     }
 
     fn reach(&self, place: Place, write: bool, queued: bool) -> Reach {
-        let handling = if queued { Nanos::ZERO } else { self.handling[usize::from(write)] };
+        let (handling, begin) = self.begins[if queued { 2 } else { usize::from(write) }];
         let mut seek = self.mechanics.reach(self.head, &piece(place), write);
         if write && !queued {
             seek = seek.max(self.minimum_write_seek);
         }
-        let rotation = self.mechanics.wait(place.angle, self.free.0 + handling.0 + seek);
+        let rotation = self.mechanics.wait(u64::from(place.angle), begin + seek);
         Reach { handling, seek: Nanos(seek), rotation: Nanos(rotation) }
     }
 
-    fn at_least(&self, distance: u64) -> Nanos {
-        Nanos(u64::from(self.at_least[distance as usize]))
+    fn bounds(&self) -> Bounds<'_> {
+        let (angle, revolution) = (self.begins[2].1 as u32, self.mechanics.revolution().0 as u32);
+        Bounds { seek: self.at_least, angle, revolution }
     }
 }

@@ -5,7 +5,7 @@
 
 use seekless_core::Nanos;
 
-use super::{Moment, Scheduler, Slot, Waiting};
+use super::{Moment, Scheduler, Slot, Waiter, Waiting};
 
 /// The shortest positioning time first, less so many thousandths of the waiting time.
 pub struct AgedSptf {
@@ -35,20 +35,21 @@ impl Scheduler for AgedSptf {
 
     fn next(&mut self, waiting: &Waiting, moment: &Moment) -> Option<Slot> {
         let Some(drive) = moment.drive else { return waiting.oldest().map(|waiter| waiter.slot) };
-        let mut best: Option<(i128, u64, Slot)> = None;
-        // Both give all of them: they end together.
-        for ((distance, near), old) in waiting.outward(drive.cylinder()).zip(waiting.by_age()) {
-            let bound = self.worth(drive.at_least(distance), moment.now.since(old.since));
-            if best.is_some_and(|(worth, ..)| bound > worth) {
-                break;
-            }
-            for waiter in [near, old] {
-                let waited = moment.now.since(waiter.since);
-                let worth = self.worth(moment.reach(drive, waiter).total(), waited);
-                let this = (worth, waiter.arrival, waiter.slot);
-                best = Some(best.map_or(this, |best| best.min(this)));
-            }
-        }
-        best.map(|(_, _, slot)| slot)
+        let mut best = (i128::MAX, u64::MAX, None);
+        let mut consider = |waiter: &Waiter| {
+            let waited = moment.now.since(waiter.since);
+            let worth = self.worth(moment.reach(drive, waiter).total(), waited);
+            best = best.min((worth, waiter.arrival, Some(waiter.slot)));
+            best.0
+        };
+        let bounds = drive.bounds();
+        let mut by_age = waiting.by_age();
+        waiting.outward(drive.cylinder(), |distance, near| {
+            // Once the oldest have been all of them, there is no other.
+            let Some(old) = by_age.next() else { return false };
+            let least = self.worth(bounds.seek(distance), moment.now.since(old.since));
+            least <= consider(old) && least <= consider(near)
+        });
+        best.2
     }
 }

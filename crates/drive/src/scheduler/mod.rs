@@ -26,7 +26,7 @@ pub use positioning::{Place, Places, Positioning, Reach};
 pub use sptf::Sptf;
 pub use sptf_sw::SptfSw;
 pub use sstf::Sstf;
-pub use waiting::{Outward, Waiter, Waiting};
+pub use waiting::{Waiter, Waiting};
 
 /// A request in line: its number in the queue.
 pub type Slot = usize;

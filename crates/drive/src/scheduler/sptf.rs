@@ -1,7 +1,8 @@
 //! Shortest positioning time first (freeblock paper, section 3.3): seek and rotation together.
 //!
 //! Requests are looked at from the head's cylinder outward, until the seek alone would take longer than the
-//! best one in all. The longer the queue, the sooner that is.
+//! best one in all. The longer the queue, the sooner that is. Closer looked at are only those that come by
+//! before then.
 
 use seekless_core::Nanos;
 
@@ -21,14 +22,18 @@ impl Scheduler for Sptf {
 
     fn next(&mut self, waiting: &Waiting, moment: &Moment) -> Option<Slot> {
         let Some(drive) = moment.drive else { return waiting.oldest().map(|waiter| waiter.slot) };
-        let mut best: Option<(Nanos, u64, Slot)> = None;
-        for (distance, waiter) in waiting.outward(drive.cylinder()) {
-            if best.is_some_and(|(time, ..)| drive.at_least(distance) > time) {
-                break;
+        let bounds = drive.bounds();
+        let mut best = (Nanos(u64::MAX), u64::MAX, None);
+        waiting.outward(drive.cylinder(), |distance, waiter| {
+            let seek = bounds.seek(distance);
+            if seek > best.0 {
+                return false;
             }
-            let this = (moment.reach(drive, waiter).total(), waiter.arrival, waiter.slot);
-            best = Some(best.map_or(this, |best| best.min(this)));
-        }
-        best.map(|(_, _, slot)| slot)
+            if bounds.may_be_reached(waiter.place.angle, seek, best.0) {
+                best = best.min((moment.reach(drive, waiter).total(), waiter.arrival, Some(waiter.slot)));
+            }
+            true
+        });
+        best.2
     }
 }

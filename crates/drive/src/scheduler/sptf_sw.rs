@@ -31,9 +31,9 @@ impl SptfSw {
         SptfSw { percent, kept: Vec::new() }
     }
 
-    /// Whether a time is within the margin of the shortest.
-    fn is_short(&self, time: Nanos, shortest: Nanos) -> bool {
-        u128::from(time.0) * 100 <= u128::from(shortest.0) * (100 + u128::from(self.percent))
+    /// The longest time within the margin of the shortest.
+    fn margin(&self, shortest: Nanos) -> Nanos {
+        Nanos(shortest.0.saturating_mul(100 + u64::from(self.percent)) / 100)
     }
 
     /// Keeps a request unless one that is kept is better whatever the shortest time turns out to be.
@@ -60,18 +60,25 @@ impl Scheduler for SptfSw {
     fn next(&mut self, waiting: &Waiting, moment: &Moment) -> Option<Slot> {
         let Some(drive) = moment.drive else { return waiting.oldest().map(|waiter| waiter.slot) };
         self.kept.clear();
-        for (distance, waiter) in waiting.outward(drive.cylinder()) {
-            let shortest = self.kept.last().map(|kept| kept.time);
-            if shortest.is_some_and(|shortest| drive.at_least(distance) > shortest) {
-                break;
+        let bounds = drive.bounds();
+        let (mut shortest, mut margin) = (Nanos(u64::MAX), Nanos(u64::MAX));
+        waiting.outward(drive.cylinder(), |distance, waiter| {
+            let seek = bounds.seek(distance);
+            if seek > shortest {
+                return false;
             }
-            let reach = moment.reach(drive, waiter);
-            let time = reach.total();
-            if shortest.is_none_or(|shortest| self.is_short(time, shortest)) {
-                self.keep(Kept { seek: reach.seek, arrival: waiter.arrival, time, slot: waiter.slot });
+            if bounds.may_be_reached(waiter.place.angle, seek, margin) {
+                let reach = moment.reach(drive, waiter);
+                let (seek, time) = (reach.seek, reach.total());
+                if time < shortest {
+                    (shortest, margin) = (time, self.margin(time));
+                }
+                if time <= margin {
+                    self.keep(Kept { seek, arrival: waiter.arrival, time, slot: waiter.slot });
+                }
             }
-        }
-        let shortest = self.kept.last()?.time;
-        self.kept.iter().find(|kept| self.is_short(kept.time, shortest)).map(|kept| kept.slot)
+            true
+        });
+        self.kept.iter().find(|kept| kept.time <= margin).map(|kept| kept.slot)
     }
 }

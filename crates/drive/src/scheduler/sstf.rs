@@ -14,14 +14,15 @@ impl Scheduler for Sstf {
 
     fn next(&mut self, waiting: &Waiting, moment: &Moment) -> Option<Slot> {
         let Some(drive) = moment.drive else { return waiting.oldest().map(|waiter| waiter.slot) };
-        let mut best: Option<(Nanos, u64, Slot)> = None;
-        for (distance, waiter) in waiting.outward(drive.cylinder()) {
-            if best.is_some_and(|(seek, ..)| drive.at_least(distance) > seek) {
-                break;
+        let mut best = (Nanos(u64::MAX), u64::MAX, None);
+        let bounds = drive.bounds();
+        waiting.outward(drive.cylinder(), |distance, waiter| {
+            if bounds.seek(distance) > best.0 {
+                return false;
             }
-            let this = (moment.reach(drive, waiter).seek, waiter.arrival, waiter.slot);
-            best = Some(best.map_or(this, |best| best.min(this)));
-        }
-        best.map(|(_, _, slot)| slot)
+            best = best.min((moment.reach(drive, waiter).seek, waiter.arrival, Some(waiter.slot)));
+            true
+        });
+        best.2
     }
 }

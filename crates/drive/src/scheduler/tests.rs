@@ -3,15 +3,16 @@
 use proptest::prelude::*;
 use seekless_core::{Extent, Op};
 
+use super::positioning::Bounds;
 use super::*;
 use crate::disk::Drive;
 use crate::spec::{self, SeekCurve, Spec};
 
 /// A drive whose cylinders have ten sectors, and whose times a test says.
 struct Plain {
-    cylinder: u64,
+    cylinder: u32,
     /// Rotation to each cylinder's requests.
-    rotation: fn(u64) -> u64,
+    rotation: fn(u32) -> u64,
 }
 
 impl Default for Moment<'_> {
@@ -20,53 +21,54 @@ impl Default for Moment<'_> {
     }
 }
 
-fn nothing(_: u64) -> u64 {
+fn nothing(_: u32) -> u64 {
     0
 }
 
 impl Positioning for Plain {
-    fn cylinder(&self) -> u64 {
+    fn cylinder(&self) -> u32 {
         self.cylinder
     }
     fn reach(&self, place: Place, _write: bool, _queued: bool) -> Reach {
-        let seek = Nanos(place.cylinder.abs_diff(self.cylinder) * 100);
+        let seek = Nanos(u64::from(place.cylinder.abs_diff(self.cylinder)) * 100);
         Reach { handling: Nanos(0), seek, rotation: Nanos((self.rotation)(place.cylinder)) }
     }
-    fn at_least(&self, distance: u64) -> Nanos {
-        Nanos(distance * 100)
+    fn bounds(&self) -> Bounds<'_> {
+        Bounds { seek: &[0; 100], angle: 0, revolution: 0 }
     }
 }
 
-fn waiter(slot: Slot, start: u64, place: Place) -> Waiter {
-    Waiter { slot, arrival: slot as u64 + 1, start: Lba(start), place, ..Waiter::default() }
+fn waiter(slot: Slot, place: Place) -> Waiter {
+    Waiter { slot, arrival: slot as u64 + 1, place, ..Waiter::default() }
 }
 
 /// The order in which a scheduler takes requests at these sectors that came at these times, ten sectors a
 /// cylinder, at time `now`.
-fn order(policy: Policy, head: u64, asked: &[(u64, u64)], now: u64, rotation: fn(u64) -> u64) -> Vec<u64> {
+fn order(policy: Policy, head: u64, asked: &[(u64, u64)], now: u64, rotation: fn(u32) -> u64) -> Vec<u64> {
     let mut scheduler = policy.scheduler();
     let mut waiting = Waiting::new(&*scheduler);
     let waiters: Vec<Waiter> = asked
         .iter()
         .enumerate()
         .map(|(slot, &(start, since))| {
-            let place = Place { cylinder: start / 10, ..Place::default() };
-            Waiter { since: Nanos(since), ..waiter(slot, start, place) }
+            let place = Place { cylinder: start as u32 / 10, ..Place::default() };
+            Waiter { since: Nanos(since), ..waiter(slot, place) }
         })
         .collect();
-    for &waiter in &waiters {
-        waiting.add(waiter);
+    for (&waiter, asked) in waiters.iter().zip(asked) {
+        waiting.add(Lba(asked.0), waiter);
     }
     let (mut head, mut order) = (head, Vec::new());
     let next = |scheduler: &mut dyn Scheduler, waiting: &Waiting, head: u64| {
-        let drive = Plain { cylinder: head / 10, rotation };
+        let drive = Plain { cylinder: head as u32 / 10, rotation };
         let moment = Moment { now: Nanos(now), head: Lba(head), drive: Some(&drive), ..Moment::default() };
         scheduler.next(waiting, &moment)
     };
     while let Some(slot) = next(&mut *scheduler, &waiting, head) {
-        waiting.remove(&waiters[slot]);
-        order.push(waiters[slot].start.0);
-        head = waiters[slot].start.0 + 1;
+        let start = asked[slot].0;
+        waiting.remove(Lba(start), &waiters[slot]);
+        order.push(start);
+        head = start + 1;
     }
     assert!(waiting.is_empty());
     order
@@ -97,11 +99,14 @@ fn sstf_goes_to_the_nearest_cylinder_and_there_by_arrival() {
     let asked = at_once(&[500, 100, 459, 300, 451]);
     assert_eq!(order(Policy::Sstf, 420, &asked, 0, nothing), [459, 451, 500, 300, 100]);
     // Rotation does not count.
-    assert_eq!(order(Policy::Sstf, 420, &asked, 0, |cylinder| cylinder * 1_000), [459, 451, 500, 300, 100]);
+    assert_eq!(
+        order(Policy::Sstf, 420, &asked, 0, |cylinder| u64::from(cylinder) * 1_000),
+        [459, 451, 500, 300, 100]
+    );
 }
 
 /// From cylinder 40: 45 takes 500 + 9,000, 50 takes 1,000 + 2,000, 30 takes 1,000 + 2,500, 90 takes 5,000.
-fn rotations(cylinder: u64) -> u64 {
+fn rotations(cylinder: u32) -> u64 {
     match cylinder {
         45 => 9_000,
         50 => 2_000,
@@ -138,7 +143,7 @@ fn without_a_drive_the_first_comes_first() {
         let mut waiting = Waiting::new(&*scheduler);
         assert_eq!(scheduler.next(&waiting, &Moment::default()), None);
         for slot in 0..3 {
-            waiting.add(waiter(slot, 100 - slot as u64, Place::default()));
+            waiting.add(Lba(100 - slot as u64), waiter(slot, Place::default()));
         }
         assert_eq!(scheduler.next(&waiting, &Moment::default()), Some(0));
     }
@@ -215,7 +220,7 @@ proptest! {
         let all: Vec<Waiter> = asked.iter().enumerate().map(|(slot, &(lba, spread, write, _))| {
             let lba = lba % [spec.sectors, 100_000, 1_000][spread as usize];
             let since = Nanos(now.0 - 50_000_000 + since[slot]);
-            Waiter { since, write, ..waiter(slot, lba, drive.place(Lba(lba))) }
+            Waiter { since, write, ..waiter(slot, drive.place(Lba(lba))) }
         }).collect();
         let sight = drive.sight(now);
         let moment = Moment { now, head: Lba(0), arrived_before: queued, drive: Some(&sight) };
@@ -223,7 +228,7 @@ proptest! {
             let mut scheduler = policy.scheduler();
             let mut waiting = Waiting::new(&*scheduler);
             for &waiter in &all {
-                waiting.add(waiter);
+                waiting.add(Lba(0), waiter);
             }
             prop_assert_eq!(scheduler.next(&waiting, &moment), slowly(policy, &all, &moment), "{}", policy);
         }

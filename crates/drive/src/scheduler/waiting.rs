@@ -2,8 +2,7 @@
 //!
 //! Invariant: each order holds the same requests.
 
-use std::collections::{BTreeMap, btree_map};
-use std::iter::Rev;
+use std::collections::BTreeMap;
 
 use seekless_core::{Lba, Nanos};
 
@@ -18,8 +17,6 @@ pub struct Waiter {
     pub arrival: u64,
     /// Since when it waits.
     pub since: Nanos,
-    /// Its first sector.
-    pub start: Lba,
     /// Whether it is a write.
     pub write: bool,
     /// Where it begins, for a scheduler that ranks by position.
@@ -32,7 +29,7 @@ pub struct Waiting {
     addresses: BTreeMap<(Lba, u64), Slot>,
     arrivals: BTreeMap<u64, Waiter>,
     /// Kept only for a scheduler that ranks by position.
-    cylinders: Option<BTreeMap<(u64, u64), Waiter>>,
+    cylinders: Option<BTreeMap<(u32, u64), Waiter>>,
 }
 
 impl Waiting {
@@ -41,9 +38,9 @@ impl Waiting {
         Waiting { cylinders: scheduler.by_position().then(BTreeMap::new), ..Waiting::default() }
     }
 
-    /// A request starts to wait.
-    pub fn add(&mut self, waiter: Waiter) {
-        self.addresses.insert((waiter.start, waiter.arrival), waiter.slot);
+    /// A request starts to wait; its first sector is `start`.
+    pub fn add(&mut self, start: Lba, waiter: Waiter) {
+        self.addresses.insert((start, waiter.arrival), waiter.slot);
         self.arrivals.insert(waiter.arrival, waiter);
         if let Some(cylinders) = &mut self.cylinders {
             cylinders.insert((waiter.place.cylinder, waiter.arrival), waiter);
@@ -51,8 +48,8 @@ impl Waiting {
     }
 
     /// A request waits no more.
-    pub fn remove(&mut self, waiter: &Waiter) {
-        self.addresses.remove(&(waiter.start, waiter.arrival));
+    pub fn remove(&mut self, start: Lba, waiter: &Waiter) {
+        self.addresses.remove(&(start, waiter.arrival));
         self.arrivals.remove(&waiter.arrival);
         if let Some(cylinders) = &mut self.cylinders {
             cylinders.remove(&(waiter.place.cylinder, waiter.arrival));
@@ -89,46 +86,17 @@ impl Waiting {
         self.addresses.range(..(to, 0)).rev().map(|(&(start, _), &slot)| (start, slot))
     }
 
-    /// All of them with their distance from this cylinder, nearest first. None for a scheduler that does
-    /// not rank by position.
-    pub fn outward(&self, cylinder: u64) -> Outward<'_> {
-        let (mut up, mut down) = match &self.cylinders {
-            Some(all) => (all.range((cylinder, 0)..), all.range(..(cylinder, 0)).rev()),
-            None => Default::default(),
-        };
-        let (above, below) = (up.next(), down.next());
-        Outward { cylinder, up, down, above: above.map(second), below: below.map(second) }
-    }
-}
-
-fn second<'a>((_, waiter): (&(u64, u64), &'a Waiter)) -> &'a Waiter {
-    waiter
-}
-
-/// Requests by their distance from a cylinder.
-pub struct Outward<'a> {
-    cylinder: u64,
-    up: btree_map::Range<'a, (u64, u64), Waiter>,
-    down: Rev<btree_map::Range<'a, (u64, u64), Waiter>>,
-    /// The next of each side.
-    above: Option<&'a Waiter>,
-    below: Option<&'a Waiter>,
-}
-
-impl<'a> Iterator for Outward<'a> {
-    type Item = (u64, &'a Waiter);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let distance = |waiter: &Waiter| waiter.place.cylinder.abs_diff(self.cylinder);
-        let up = match (self.above, self.below) {
-            (Some(above), Some(below)) => distance(above) <= distance(below),
-            (above, _) => above.is_some(),
-        };
-        let next = if up {
-            std::mem::replace(&mut self.above, self.up.next().map(second))
-        } else {
-            std::mem::replace(&mut self.below, self.down.next().map(second))
-        };
-        next.map(|waiter| (waiter.place.cylinder.abs_diff(self.cylinder), waiter))
+    /// Shows them to `look` with their distance from this cylinder, from there on upward and downward in
+    /// turn. In a direction in which `look` says no it goes no farther. None for a scheduler that does not
+    /// rank by position.
+    pub fn outward(&self, cylinder: u32, mut look: impl FnMut(u32, &Waiter) -> bool) {
+        let Some(all) = &self.cylinders else { return };
+        let mut up = all.range((cylinder, 0)..);
+        let mut down = all.range(..(cylinder, 0)).rev();
+        let (mut above, mut below) = (true, true);
+        while above || below {
+            above = above && up.next().is_some_and(|(at, waiter)| look(at.0 - cylinder, waiter));
+            below = below && down.next().is_some_and(|(at, waiter)| look(cylinder - at.0, waiter));
+        }
     }
 }
