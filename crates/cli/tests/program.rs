@@ -111,7 +111,7 @@ fn what_does_not_fit_is_told_with_what_would() {
     wrong(2, &["--pace", "open", "--outstanding", "2"], &["--outstanding", "expected --pace closed"]);
     wrong(2, &["--pace", "brisk"], &["brisk", "closed", "open"]);
     wrong(2, &["--scheduler", "elevator"], &["elevator", "c-look", "sptf-swN", "asptfN"]);
-    wrong(2, &["--starvation-limit", "1"], &["--starvation-limit", "1s"]);
+    wrong(2, &["--starvation-limit", "1"], &["--starvation-limit", "30s"]);
     wrong(2, &["--layer", "flash"], &["--layer", "flash", "borg"]);
     wrong(2, &["--layer", "none"], &["--layer", "found none"]);
     wrong(1, &["--report", "/nonexistent/a.html"], &["/nonexistent/a.html", "expected one"]);
