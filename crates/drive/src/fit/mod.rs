@@ -9,6 +9,7 @@ mod descent;
 mod knobs;
 pub mod phase;
 mod skews;
+mod split;
 
 use crate::disk::Drive;
 use crate::spec::Spec;
@@ -31,10 +32,12 @@ pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64)) ->
     let told = Drive::new(spec).mechanics().revolution().0 as f64;
     let readings = phase::readings(spec, measured, think);
     let mut phased = spec.clone();
-    skews::fit(&mut phased, &readings, told);
+    let turn = skews::fit(&mut phased, &readings, told);
+    let cut = split::cut(&phased, &readings, turn);
     // Skews that tell nothing may do harm.
     let cost = |spec: &Spec| descent::cost(spec, measured, think);
-    let best = [phased, spec.clone()].into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
+    let tried = [Some(phased), cut, Some(spec.clone())];
+    let best = tried.into_iter().flatten().min_by(|one, other| cost(one).total_cmp(&cost(other)));
     let mut best = best.unwrap_or_else(|| spec.clone());
     let changes = descent::descend(&mut best, measured, think, progress);
     tell_sources(&mut best);

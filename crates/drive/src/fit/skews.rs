@@ -16,7 +16,7 @@ const AGREES: f64 = 0.35;
 
 /// A zone's steps, in sectors.
 #[derive(Clone, Copy, Debug, Default)]
-struct Steps {
+pub struct Steps {
     offset: f64,
     head: f64,
     /// From a cylinder to the next, with all heads between.
@@ -30,19 +30,9 @@ struct Steps {
 const ROUNDS: usize = 3;
 
 /// Fits the turn and the skews of `spec`, where a turn is told to take `told` nanoseconds.
-pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) {
+pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) -> Turn {
     let heads = f64::from(spec.heads);
-    let mut zones: Vec<Steps> = spec
-        .zone
-        .iter()
-        .map(|zone| Steps {
-            offset: zone.offset,
-            head: zone.track_skew,
-            cylinder: zone.cylinder_skew + (heads - 1.0) * zone.track_skew,
-            range: zone.range_skew,
-            heads: heads - 1.0,
-        })
-        .collect();
+    let mut zones = Steps::of(spec);
     let by_range = spec.layout.sparing == Sparing::Range;
     let groups = alike(spec);
     let on_track = |first: &Reading, second: &Reading| first.track == second.track;
@@ -82,11 +72,25 @@ pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) {
         zone.cylinder_skew = within(steps.cylinder - (heads - 1.0) * steps.head);
         zone.range_skew = within(steps.range);
     }
+    turn
 }
 
 impl Steps {
+    /// Those of each zone.
+    pub fn of(spec: &Spec) -> Vec<Steps> {
+        let heads = f64::from(spec.heads) - 1.0;
+        let steps = |zone: &crate::spec::Zone| Steps {
+            offset: zone.offset,
+            head: zone.track_skew,
+            cylinder: zone.cylinder_skew + heads * zone.track_skew,
+            range: zone.range_skew,
+            heads,
+        };
+        spec.zone.iter().map(steps).collect()
+    }
+
     /// When a reading's sector comes by, in sectors.
-    fn sectors(&self, reading: &Reading) -> f64 {
+    pub fn sectors(&self, reading: &Reading) -> f64 {
         let cylinders = reading.steps.cylinders as f64;
         self.offset
             + (reading.steps.heads as f64 - self.heads * cylinders) * self.head
