@@ -8,7 +8,7 @@
 //! ask for [`XZ_MEMORY_BYTES`] at most, zstd refuses windows above 128 MiB by itself.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
@@ -40,6 +40,13 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
     opened.map_err(|source| TraceError::Io { file: path.to_owned(), source })
 }
 
+/// The uncompressed content of a file that may have been read before.
+pub fn again(file: &File) -> io::Result<Box<dyn BufRead>> {
+    let mut file = file.try_clone()?;
+    file.rewind()?;
+    decompress(file)
+}
+
 /// The uncompressed content of `source`.
 pub fn decompress(source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
     let (head, rest) = peek(source, XZ.len())?;
@@ -47,14 +54,14 @@ pub fn decompress(source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
     let (gzip, xz, zstd) = (is(GZIP), is(XZ), is(ZSTD));
     let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(rest));
     if gzip {
-        return Ok(buffered(MultiGzDecoder::new(whole)));
+        return Ok(buffered("gzip", MultiGzDecoder::new(whole)));
     }
     if xz {
         let stream = Stream::new_stream_decoder(XZ_MEMORY_BYTES, CONCATENATED)?;
-        return Ok(buffered(XzDecoder::new_stream(whole, stream)));
+        return Ok(buffered("xz", XzDecoder::new_stream(whole, stream)));
     }
     if zstd {
-        return Ok(buffered(zstd::stream::read::Decoder::with_buffer(whole)?));
+        return Ok(buffered("zstd", zstd::stream::read::Decoder::with_buffer(whole)?));
     }
     Ok(Box::new(whole))
 }
@@ -85,8 +92,34 @@ pub(crate) fn fill(source: &mut impl Read, into: &mut [u8]) -> (usize, Option<io
     (filled, None)
 }
 
-fn buffered(source: impl Read + 'static) -> Box<dyn BufRead> {
-    Box::new(BufReader::with_capacity(BUFFER_BYTES, source))
+fn buffered(packing: &'static str, source: impl Read + 'static) -> Box<dyn BufRead> {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, Told { packing, source, passed: 0 }))
+}
+
+/// A stream whose errors say what it is and how far it could be read.
+struct Told<R> {
+    packing: &'static str,
+    source: R,
+    /// Bytes that were read, uncompressed.
+    passed: u64,
+}
+
+impl<R: Read> Read for Told<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(into).map_err(|error| match error.kind() {
+            ErrorKind::Interrupted | ErrorKind::UnexpectedEof => error,
+            kind => io::Error::new(
+                kind,
+                format!(
+                    "found {} data that cannot be undone ({error}), after {} bytes of what they hold; \
+                     expected a whole file",
+                    self.packing, self.passed
+                ),
+            ),
+        })?;
+        self.passed += read as u64;
+        Ok(read)
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +176,9 @@ mod tests {
         let mut damaged = xz(&content);
         let middle = damaged.len() / 2;
         damaged[middle] ^= 0xff;
-        assert_ne!(read_all(damaged).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let error = read_all(damaged).unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let told = error.to_string();
+        assert!(told.starts_with("found xz data") && told.contains("expected a whole file"), "{told}");
     }
 }

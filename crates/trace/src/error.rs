@@ -26,6 +26,12 @@ pub enum TraceError {
         /// Which names would have done.
         expected: String,
     },
+    /// It is a folder.
+    #[error("{}: found a folder, expected a file, or the name of a recording", file.display())]
+    Folder {
+        /// The folder.
+        file: PathBuf,
+    },
     /// The bytes are not what the format says.
     #[error("{}, byte {offset}: found {found}, expected {expected}", file.display())]
     Malformed {

@@ -42,6 +42,9 @@ pub fn expand(paths: &[impl AsRef<Path>]) -> Result<Vec<PathBuf>, TraceError> {
 
 fn recording(base: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let missing = || {
+        if base.is_dir() {
+            return TraceError::Folder { file: base.to_owned() };
+        }
         let name = base.file_name().unwrap_or_default().to_string_lossy();
         let name = name.strip_suffix(".blktrace").unwrap_or(&name);
         let expected = format!("a file, or the files {name}.blktrace.0, {name}.blktrace.1 ... beside it");
@@ -68,6 +71,19 @@ fn recording(base: &Path) -> Result<Vec<PathBuf>, TraceError> {
     Ok(by_cpu.into_values().map(|(_, file)| file).collect())
 }
 
+/// The names of the recordings that files of single CPUs belong to.
+pub(crate) fn recordings(files: &[PathBuf]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in files.iter().filter_map(|file| file.to_str()) {
+        let Some((base, rest)) = name.rsplit_once(".blktrace.") else { continue };
+        if rest.starts_with(|first: char| first.is_ascii_digit()) && !names.iter().any(|known| known == base)
+        {
+            names.push(base.to_owned());
+        }
+    }
+    names
+}
+
 /// The CPU of `file` if it is one of the recording `name`, and which ending it has.
 fn cpu_of(file: &str, name: &str) -> Option<(u32, usize)> {
     let number = file.strip_prefix(name)?.strip_prefix(".blktrace.")?;
@@ -91,6 +107,19 @@ mod tests {
             assert_eq!(cpu_of(other, "mail"), None, "{other}");
         }
         assert_eq!(cpu_of("mail.blktrace.99999999999", "mail"), None);
+    }
+
+    #[test]
+    fn files_of_single_cpus_tell_whose_they_are() {
+        let files =
+            ["a/x.blktrace.0", "a/x.blktrace.1.xz", "b/x.blktrace.0", "whole.trace", "-", "y.blktrace.bin"];
+        assert_eq!(recordings(&files.map(PathBuf::from)), ["a/x", "b/x"]);
+    }
+
+    #[test]
+    fn a_folder_is_told_to_be_one() {
+        let error = expand(&["/"]).unwrap_err().to_string();
+        assert_eq!(error, "/: found a folder, expected a file, or the name of a recording");
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! Faults: a trace cut short is read to where it ends, with a warning; anything else that is wrong
 //! ends the stream with an error, after the records before it.
 
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +22,11 @@ use crate::latency::Answers;
 use crate::layering::Layering;
 use crate::merge::Merge;
 use crate::options::ReadOptions;
-use crate::paths::expand;
+use crate::paths::{expand, recordings};
 use crate::volumes::Volumes;
+
+/// A volume that is not there is told with so many that are.
+const VOLUMES_TOLD: usize = 8;
 
 /// A trace being read: an iterator over its records.
 pub struct Reader {
@@ -32,6 +37,8 @@ pub struct Reader {
     volumes: Volumes,
     /// The only volume of interest: its name, and its number once that is known.
     wanted: Option<(String, Option<u32>)>,
+    /// Volumes that were passed over before it was found.
+    others: BTreeSet<u32>,
     /// What each process is called by now.
     called: FxHashMap<ProcessId, NameId>,
     /// The time of the first record, from which times count.
@@ -50,9 +57,32 @@ impl Reader {
     /// standard input. Several files are parts of one recording, such as its CPUs: they share a clock and
     /// a format, and names noted in one count in all.
     pub fn open(paths: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Reader, TraceError> {
+        Reader::open_with(paths, None, options)
+    }
+
+    /// The same; standard input, if it is one of the paths, has been kept in this file.
+    pub(crate) fn open_with(
+        paths: &[impl AsRef<Path>],
+        kept: Option<&File>,
+        options: &ReadOptions,
+    ) -> Result<Reader, TraceError> {
         let sources = expand(paths)?;
-        let opened = sources.iter().map(|file| format::open(file)).collect::<Result<Vec<_>, _>>()?;
-        Reader::of(sources, opened, options)
+        let open = |file: &PathBuf| match kept {
+            Some(kept) if file == Path::new(compressed::STDIN) => {
+                let stream = compressed::again(kept);
+                let stream = stream.map_err(|source| TraceError::Io { file: file.clone(), source })?;
+                format::opened(file.clone(), stream)
+            }
+            _ => format::open(file),
+        };
+        let opened = sources.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut reader = Reader::of(sources, opened, options)?;
+        let recordings = recordings(&reader.sources);
+        if recordings.len() > 1 {
+            let (number, names) = (recordings.len(), recordings.join(", "));
+            reader.warnings.push(format!("files of {number} recordings ({names}) are read as one trace"));
+        }
+        Ok(reader)
     }
 
     /// Reads what `stream` gives, compressed or not; messages call it `name`.
@@ -104,6 +134,7 @@ impl Reader {
             names: Names::default(),
             volumes,
             wanted: options.volume.clone().map(|name| (name, None)),
+            others: BTreeSet::new(),
             called: FxHashMap::default(),
             start: None,
             answers: options.latencies.then(Answers::default),
@@ -192,6 +223,9 @@ impl Reader {
         if number.is_none() && self.volumes.name(device) == *name {
             *number = Some(device);
         }
+        if number.is_none() && self.others.len() <= VOLUMES_TOLD {
+            self.others.insert(device);
+        }
         *number == Some(device)
     }
 
@@ -224,7 +258,17 @@ impl Reader {
             ));
         }
         if let (None, Some((name, None))) = (&self.failure, &self.wanted) {
-            self.warnings.push(format!("found no requests of volume {name}"));
+            let names = self.others.iter().map(|&device| self.volumes.name(device));
+            let mut names: Vec<String> = names.take(VOLUMES_TOLD).collect();
+            if self.others.len() > VOLUMES_TOLD {
+                names.push("...".into());
+            }
+            let expected = names.join(", ");
+            self.warnings.push(match names.len() {
+                0 => format!("found no requests of volume {name}"),
+                1 => format!("found no requests of volume {name}, expected {expected}"),
+                _ => format!("found no requests of volume {name}, expected one of {expected}"),
+            });
         }
     }
 }

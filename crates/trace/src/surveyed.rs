@@ -1,5 +1,6 @@
 //! A trace that can be gone over again once its outline is known: kept in memory while it is small, read
-//! anew from its files when it is not. Standard input, which cannot be read twice, is kept in a file.
+//! anew from its files when it is not. Standard input, which cannot be read twice, is kept in a file that has
+//! no name, so that it is gone with the program, however that ends.
 //!
 //! Invariant: every pass sees the same records. Faults: those of [`Reader`]; files that change meanwhile.
 
@@ -35,8 +36,8 @@ pub struct Surveyed {
     kept: Option<Vec<Record>>,
     paths: Vec<PathBuf>,
     options: ReadOptions,
-    /// Holds what came on standard input; removed in the end.
-    _spool: Option<tempfile::NamedTempFile>,
+    /// Holds what came on standard input.
+    spool: Option<File>,
 }
 
 impl Surveyed {
@@ -48,8 +49,9 @@ impl Surveyed {
         memory: u64,
         mut progress: impl FnMut(u64),
     ) -> Result<Surveyed, TraceError> {
-        let (paths, spool) = spooled(paths)?;
-        let mut reader = Reader::open(&paths, options)?;
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let spool = spooled(&paths)?;
+        let mut reader = Reader::open_with(&paths, spool.as_ref(), options)?;
         let format = reader.format();
         let most = (memory / 4) as usize / size_of::<Record>();
         let mut kept = Some(Vec::new());
@@ -65,28 +67,12 @@ impl Surveyed {
                 progress(survey.records);
             }
         }
-        let (names, volumes, mut warnings, mut sources) = reader.into_parts();
+        let (names, volumes, mut warnings, sources) = reader.into_parts();
         if survey.records == 0 {
             warnings.push("the trace holds no requests".into());
         }
-        if let Some(spool) = &spool {
-            for source in sources.iter_mut().filter(|source| *source == spool.path()) {
-                *source = PathBuf::from(STDIN);
-            }
-        }
         let options = options.clone();
-        Ok(Surveyed {
-            survey,
-            names,
-            volumes,
-            warnings,
-            sources,
-            format,
-            kept,
-            paths,
-            options,
-            _spool: spool,
-        })
+        Ok(Surveyed { survey, names, volumes, warnings, sources, format, kept, paths, options, spool })
     }
 
     /// Goes over all records again.
@@ -95,27 +81,20 @@ impl Surveyed {
             records.iter().for_each(see);
             return Ok(());
         }
-        for record in Reader::open(&self.paths, &self.options)? {
+        for record in Reader::open_with(&self.paths, self.spool.as_ref(), &self.options)? {
             see(&record?);
         }
         Ok(())
     }
 }
 
-/// The same paths, with a file that holds what standard input had.
-fn spooled(
-    paths: &[impl AsRef<Path>],
-) -> Result<(Vec<PathBuf>, Option<tempfile::NamedTempFile>), TraceError> {
-    let mut paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-    let Some(stdin) = paths.iter_mut().find(|path| *path == Path::new(STDIN)) else {
-        return Ok((paths, None));
-    };
-    let copy = || -> io::Result<tempfile::NamedTempFile> {
-        let file = tempfile::NamedTempFile::with_prefix("seekless-")?;
-        io::copy(&mut io::stdin().lock(), &mut File::create(file.path())?)?;
+/// A file that holds what standard input had, if that is one of the paths.
+fn spooled(paths: &[PathBuf]) -> Result<Option<File>, TraceError> {
+    let Some(stdin) = paths.iter().find(|path| *path == Path::new(STDIN)) else { return Ok(None) };
+    let copy = || -> io::Result<File> {
+        let mut file = tempfile::tempfile()?;
+        io::copy(&mut io::stdin().lock(), &mut file)?;
         Ok(file)
     };
-    let file = copy().map_err(|source| TraceError::Io { file: stdin.clone(), source })?;
-    file.path().clone_into(stdin);
-    Ok((paths, Some(file)))
+    copy().map(Some).map_err(|source| TraceError::Io { file: stdin.clone(), source })
 }

@@ -229,9 +229,11 @@ fn a_compressed_trace_cut_short_is_read_with_a_warning() {
 fn what_is_no_trace_says_so() {
     let text = load(&[save("text", b"foreign text\n")], &ReadOptions::default()).unwrap_err().to_string();
     assert!(
-        text.contains("byte 0: found bytes 0x666f7265, expected a trace in one of the formats blktrace"),
+        text.contains("byte 0: found \"foreign text\", expected a trace in one of the formats blktrace"),
         "{text}"
     );
+    let bytes = load(&[save("bytes", &[7; 64])], &ReadOptions::default()).unwrap_err().to_string();
+    assert!(bytes.contains("byte 0: found bytes 0x07070707, expected a trace in one of"), "{bytes}");
     let empty = load(&[save("empty", b"")], &ReadOptions::default()).unwrap_err().to_string();
     assert!(empty.contains("found an empty file, expected a trace"), "{empty}");
     let tiny = load(&[save("tiny", b"\x07t")], &ReadOptions::default()).unwrap_err().to_string();

@@ -142,7 +142,16 @@ pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option
         Some(source) if head.is_empty() && source.kind() != io::ErrorKind::UnexpectedEof => {
             return Err(TraceError::Io { file, source });
         }
-        _ if head.is_empty() => return Ok(None),
+        Some(_) if head.is_empty() => {
+            let (found, expected) = ("a compressed stream that stops before it tells anything", "a trace");
+            return Err(TraceError::Malformed {
+                file,
+                offset: 0,
+                found: found.into(),
+                expected: expected.into(),
+            });
+        }
+        None if head.is_empty() => return Ok(None),
         Some(error) => Box::new(start.chain(BufReader::new(Stopped(error)))),
         None => Box::new(start.chain(rest)),
     };
@@ -225,9 +234,22 @@ fn unknown(head: &[u8], file: PathBuf) -> TraceError {
     let expected = if cfg!(not(feature = "parquet")) && head.starts_with(b"PAR1") {
         "a program that was built with the feature parquet".to_owned()
     } else {
-        format!("a trace in one of the formats {tried}")
+        format!("a trace in one of the formats {tried}, or --columns for what blkparse -f printed")
     };
-    TraceError::Malformed { file, offset: 0, found: blktrace::first_bytes(head), expected }
+    let found = first_line(head).unwrap_or_else(|| blktrace::first_bytes(head));
+    TraceError::Malformed { file, offset: 0, found, expected }
+}
+
+/// How a text starts; `None` if it is none.
+fn first_line(head: &[u8]) -> Option<String> {
+    let line = head.split(|&byte| byte == b'\n' || byte == b'\r').next()?;
+    let printable = |byte: &u8| *byte == b'\t' || (b' '..=b'~').contains(byte);
+    if line.is_empty() || !line.iter().all(printable) {
+        return None;
+    }
+    let most = line.len().min(60);
+    let more = if line.len() > most { "..." } else { "" };
+    Some(format!("\"{}\"{more}", String::from_utf8_lossy(&line[..most])))
 }
 
 /// What is left of a stream that was stopped by this error.
