@@ -3,11 +3,11 @@
 //! Faults: a reader that went away (`| head`) is none, and what was to be written besides still is; a
 //! full disk is an error. Text from traces cannot steer the terminal.
 
-use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use seekless_trace::write::Output;
 use serde::Serialize;
 
 /// Writes `text` to stdout.
@@ -48,9 +48,15 @@ pub fn expect_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a whole file; the error names it.
+/// Writes a file, whole or not at all; one that is there is replaced. The error names it.
 pub fn file(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| path.display().to_string())
+    let write = || {
+        let mut output = Output::plain_file(path, true)?;
+        output.write_all(text.as_bytes())?;
+        output.finish()
+    };
+    write().with_context(|| path.display().to_string())?;
+    Ok(())
 }
 
 /// An error with its causes, leaving out those that the text before them quotes already.

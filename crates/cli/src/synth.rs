@@ -26,8 +26,8 @@ Examples:
   seekless lab run --workloads      the workloads, with their options
 
 A workload that waits for answers before it goes on needs a drive to answer: then the trace has the
-times that this drive made of it. The file's name says in which format it is written: .txt is text as
-blkparse prints it; `seekless trace convert --help` lists the others.";
+times that this drive made of it. The file's name says in which format it is written: .txt is text
+as blkparse prints it; `seekless trace convert --help` lists the others.";
 
 /// Without a drive, clients see so many sectors unless `--over` says otherwise: 100 GiB.
 const OVER: u64 = (100 << 30) / 512;

@@ -78,7 +78,15 @@ impl Output {
     /// To a file, compressed as the ending of its name says. One that is there is an error of the kind
     /// [`ErrorKind::AlreadyExists`] unless it may be replaced.
     pub fn file(path: &Path, replace: bool) -> io::Result<Output> {
-        let packing = Packing::of(&path.to_string_lossy()).0;
+        Output::packed(path, replace, Packing::of(&path.to_string_lossy()).0)
+    }
+
+    /// The same, not compressed, whatever its name ends in.
+    pub fn plain_file(path: &Path, replace: bool) -> io::Result<Output> {
+        Output::packed(path, replace, Packing::Plain)
+    }
+
+    fn packed(path: &Path, replace: bool, packing: Packing) -> io::Result<Output> {
         match fs::metadata(path) {
             // A rename would put a file in the place of a device.
             Ok(there) if !there.is_file() => {
