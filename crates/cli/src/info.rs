@@ -145,7 +145,8 @@ pub fn run(asked: &Arguments) -> anyhow::Result<()> {
         flushes: seen.flushes,
         discards: seen.discards,
         seconds: seen.first.map_or(0.0, |first| seen.latest.since(first).seconds()),
-        processes: seen.processes.len() as u64,
+        // Zero is who asks where a trace does not tell.
+        processes: if seen.processes.iter().all(|&one| one == 0) { 0 } else { seen.processes.len() as u64 },
         end_sector: seen.end_sector,
         devices: devices.into_iter().map(name).collect(),
         warnings: reader.warnings(),
@@ -209,7 +210,8 @@ fn info_text(info: &Info) -> String {
     ];
     table.row(["records".to_owned(), format!("{}: {}", count(info.records), kinds.join(", "))]);
     table.row(["time span".to_owned(), span(info.seconds)]);
-    table.row(["processes".to_owned(), count(info.processes)]);
+    let processes = if info.processes > 0 { count(info.processes) } else { "-".to_owned() };
+    table.row(["processes".to_owned(), processes]);
     table.row(["up to sector".to_owned(), sectors(info.end_sector)]);
     let mut devices = Table::new(&["device", ">records", ">up to sector"]);
     for device in &info.devices {

@@ -11,6 +11,7 @@ use seekless_lab::report::trace::{Accesses, FIGURES, Picture, Subject, TEXT_BYTE
 use seekless_trace::{Analysis, Stats, StatsOptions};
 use serde::Serialize;
 
+use crate::Usage;
 use crate::input::{Input, Reading};
 use crate::lab::command_line;
 use crate::output;
@@ -25,8 +26,8 @@ Examples:
   seekless trace report data/mail data/svnserver2 -o both.html
   seekless trace report week.csv.gz -o week.html --volume web_0 --interval 1d --svg pictures
 
-The page needs nothing else: no network, no other file. It is below 8 MB however long the traces are.
-Its figures are those of `seekless trace stats` with the same options.";
+The page needs nothing else: no network, no other file. It is below 8 MB however long the traces
+are. Its figures are those of `seekless trace stats` with the same options.";
 
 /// What is shown.
 #[derive(Args)]
@@ -35,7 +36,7 @@ pub struct Arguments {
     /// data/mail.blktrace.0.xz and so on); - is standard input
     #[arg(value_name = "TRACE", required = true, num_args = 1..=2)]
     traces: Vec<PathBuf>,
-    /// The page to write
+    /// The page to write; - is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Write each figure as an SVG file into this folder, too
@@ -122,6 +123,9 @@ pub fn run(asked: &Arguments) -> anyhow::Result<()> {
             pictures.push(write(&picture(folder, figure), svg)?);
         }
     }
+    if asked.is_stdout() {
+        return output::print(&drawn.html);
+    }
     let page = write(&asked.output, &drawn.html)?;
     if asked.json {
         let traces = traces.iter().map(Read::told).collect();
@@ -133,11 +137,20 @@ pub fn run(asked: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
+    /// Whether the page goes to standard output, which then says nothing else.
+    fn is_stdout(&self) -> bool {
+        self.output == Path::new("-")
+    }
+
     /// Before long work: whether what it gives can be written.
     fn expect_room(&self) -> anyhow::Result<()> {
+        if self.is_stdout() && self.json {
+            bail!(Usage("--json: found -o -, expected a file: standard output is the page".to_owned()));
+        }
         output::expect_folder(&self.output)?;
         let pictures = self.svg.iter().flat_map(|folder| FIGURES.map(|figure| picture(folder, figure)));
-        for path in std::iter::once(self.output.clone()).chain(pictures) {
+        let page = Some(self.output.clone()).filter(|_| !self.is_stdout());
+        for path in page.into_iter().chain(pictures) {
             if !self.force && path.exists() {
                 bail!("{}: found a file of that name, expected none; --force replaces it", path.display());
             }
@@ -161,7 +174,7 @@ impl Arguments {
         text_bytes: usize,
     ) -> anyhow::Result<Read> {
         let input = Input { files: vec![path.to_owned()], reading: self.reading.clone() };
-        let trace = survey(&input, self.how.memory())?;
+        let trace = survey(&input, &self.how)?;
         output::warn(&trace.warnings);
         let progress = Progress::measured();
         let mut analysis = Analysis::new(trace.survey.clone(), options);

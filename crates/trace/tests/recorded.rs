@@ -44,6 +44,8 @@ fn figures(stats: &Stats, theirs: &Value, per_process_pct: f64) -> Vec<(&'static
         count("flushes", stats.flushes),
         count("discards", stats.discards),
         count("uniq4k", stats.accessed_pages),
+        measure("dev_GiB", stats.device_gib),
+        measure("accessed_pct", stats.device_accessed_pct),
         count("pids", stats.processes),
         measure("GB_rd_tot", stats.read_gib_total),
         measure("GB_rd_uniq", stats.read_gib_unique),
@@ -64,7 +66,9 @@ fn figures(stats: &Stats, theirs: &Value, per_process_pct: f64) -> Vec<(&'static
 fn check(name: &str, trace: &Trace, theirs: &Value, per_process_pct: f64) {
     assert!(trace.warnings.is_empty(), "{name}: {:?}", trace.warnings);
     assert!(trace.records.is_sorted_by_key(|record| record.time), "{name}");
-    let stats = characterise(&trace.records, &trace.names, &trace.volumes, &StatsOptions::default());
+    let device_sectors = Some((theirs["dev_GiB"].as_f64().unwrap() * f64::from(1 << 21)) as u64);
+    let options = StatsOptions { device_sectors, ..StatsOptions::default() };
+    let stats = characterise(&trace.records, &trace.names, &trace.volumes, &options);
     for (key, ours, theirs, rounding) in figures(&stats, theirs, per_process_pct) {
         println!("{name:12} {key:16} {ours:14.3} {theirs:14.3}");
         assert!(

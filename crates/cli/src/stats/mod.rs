@@ -1,14 +1,14 @@
 //! `seekless trace stats`: what a workload is like.
 
 mod behaviour;
+mod figures;
 mod text;
-
-use std::num::NonZeroU32;
 
 use anyhow::bail;
 use clap::Args;
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_trace::stats::MAX_INTERVALS;
+use seekless_trace::stats::Survey;
 use seekless_trace::{Analysis, Intervals, Stats, StatsOptions, Surveyed};
 
 use crate::input::Input;
@@ -35,8 +35,8 @@ pub struct Characterising {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = memory)]
     memory: Size,
     /// Cut the trace into so many intervals of equally many requests, for its working sets [default: 7]
-    #[arg(long, value_name = "N", conflicts_with = "interval")]
-    intervals: Option<NonZeroU32>,
+    #[arg(long, value_name = "N", conflicts_with = "interval", value_parser = interval_count)]
+    intervals: Option<u32>,
     /// Cut it into intervals of this time instead, such as 1d
     #[arg(long, value_name = "TIME")]
     interval: Option<Nanos>,
@@ -53,7 +53,30 @@ fn memory(text: &str) -> Result<Size, String> {
     if size.0 >= LEAST_MEMORY { Ok(size) } else { Err(format!("found {size}, expected 16 MiB or more")) }
 }
 
+fn interval_count(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| (1..=MAX_INTERVALS).contains(count));
+    count.ok_or_else(|| format!("found '{text}', expected 1 to {MAX_INTERVALS}"))
+}
+
 impl Characterising {
+    /// What of it does not fit a trace.
+    fn warnings(&self, survey: &Survey) -> Vec<String> {
+        let Some(told) = self.device_size else { return Vec::new() };
+        let ends: Vec<u64> = survey.volumes().map(|(_, end)| end).collect();
+        let end = Size(ends.iter().max().copied().unwrap_or(0).saturating_mul(SECTOR_BYTES));
+        match ends.len() {
+            0 | 1 if end > told => {
+                vec![format!(
+                    "--device-size: found {told}, expected at least {end}, where the last access ends"
+                )]
+            }
+            0 | 1 => Vec::new(),
+            volumes => vec![format!(
+                "--device-size: found {volumes} volumes, expected one (--volume picks it); each counts as far as it is accessed"
+            )],
+        }
+    }
+
     /// How many bytes may be used.
     pub fn memory(&self) -> u64 {
         self.memory.0
@@ -61,16 +84,12 @@ impl Characterising {
 
     /// The same for the trace crate.
     pub fn options(&self) -> anyhow::Result<StatsOptions> {
-        let count = self.intervals.map_or(7, NonZeroU32::get);
-        if count > MAX_INTERVALS {
-            bail!("intervals: found {count}, expected at most {MAX_INTERVALS}");
-        }
         if self.interval == Some(Nanos::ZERO) {
             bail!("interval: found no time at all, expected a time such as 1d");
         }
         Ok(StatsOptions {
             device_sectors: self.device_size.map(|size| size.0.div_ceil(SECTOR_BYTES)),
-            intervals: self.interval.map_or(Intervals::Count(count), Intervals::Every),
+            intervals: self.interval.map_or(Intervals::Count(self.intervals.unwrap_or(7)), Intervals::Every),
             // What is left is for the records that are kept.
             memory: self.memory.0 / 4 * 3,
             ..StatsOptions::default()
@@ -93,18 +112,20 @@ pub struct Arguments {
 /// Characterises a trace and prints what it is like.
 pub fn run(asked: &Arguments) -> anyhow::Result<()> {
     let options = asked.how.options()?;
-    let trace = survey(&asked.input, asked.how.memory())?;
+    let trace = survey(&asked.input, &asked.how)?;
     output::warn(&trace.warnings);
     let stats = characterise(&trace, &options)?;
     if asked.json { output::json(&stats) } else { output::print(&text(&stats)) }
 }
 
 /// Reads a trace for the first time.
-pub fn survey(input: &Input, memory: u64) -> anyhow::Result<Surveyed> {
+pub fn survey(input: &Input, how: &Characterising) -> anyhow::Result<Surveyed> {
     let progress = Progress::spinner("reading the trace");
     let told =
         |records| progress.tell(&format!("reading the trace: {} records", crate::text::count(records)));
-    Ok(Surveyed::open(&input.files, &input.reading.options(true), memory, told)?)
+    let mut trace = Surveyed::open(&input.files, &input.reading.options(true), how.memory(), told)?;
+    trace.warnings.extend(how.warnings(&trace.survey));
+    Ok(trace)
 }
 
 /// What the workload of a trace is like.

@@ -2,6 +2,7 @@
 
 use seekless_trace::Stats;
 
+use super::figures;
 use crate::table::Table;
 use crate::text::{count, number, percent, size, span};
 
@@ -12,12 +13,13 @@ const FEW: usize = 5;
 pub fn paper(stats: &Stats) -> String {
     let mut out = format!("Requests\n{}", requests(stats));
     out.extend(["\nData\n", &data(stats), "\nReuse and order\n", &order(stats)]);
-    if !stats.top_processes.is_empty() {
+    if stats.processes > 0 {
         out.extend(["\nProcesses, by requests\n", &processes(stats, usize::MAX)]);
     }
     if !stats.working_sets.is_empty() {
         out.extend(["\nWorking sets by interval: pages, and those that the first and the\nprevious interval had too; the same of the 20 % accessed most\n", &working_sets(stats)]);
     }
+    out.push_str(&figures::text(stats));
     if !stats.request_sizes.is_empty() {
         out.extend(["\nRequest sizes\n", &request_sizes(stats)]);
     }
@@ -34,6 +36,9 @@ pub fn compact(stats: &Stats) -> String {
     table.row(["touched", &gib(stats.total_gib_unique), "GiB", "of different 4 KiB pages"]);
     for (name, value, meaning) in figures(stats) {
         table.row([name, &number(value, 1), "%", meaning]);
+    }
+    if stats.processes == 0 {
+        return table.text();
     }
     let busiest: Vec<&str> = stats.top_processes.iter().take(FEW).map(|one| one.name.as_str()).collect();
     table.row(["processes", &count(stats.processes), "", &format!("most requests: {}", busiest.join(", "))]);
@@ -52,7 +57,11 @@ fn requests(stats: &Stats) -> String {
     table.row(["discards", &count(stats.discards), "", &percent_of(stats.discards, stats.requests)]);
     table.row(["flushes", &count(stats.flushes), "", "counted apart: they cover no bytes"]);
     table.row(["time", &number(stats.seconds, 2), "s", "from the first request to the last"]);
-    table.row(["processes", &count(stats.processes), "", "different process numbers"]);
+    if stats.processes > 0 {
+        table.row(["processes", &count(stats.processes), "", "different process numbers"]);
+    } else {
+        table.row(["processes", "-", "", "the trace does not tell"]);
+    }
     table.text()
 }
 
@@ -70,6 +79,9 @@ fn data(stats: &Stats) -> String {
     }
     let all = size(stats.accessed_pages.saturating_mul(seekless_core::PAGE_BYTES));
     table.row(["pages", &count(stats.accessed_pages), "", &format!("of 4 KiB: {all}")]);
+    let device = size((stats.device_gib * f64::from(1 << 30)).round() as u64);
+    let told = format!("of {device}: the device, as told or as far as it was accessed");
+    table.row(["accessed", &number(stats.device_accessed_pct, 2), "%", &told]);
     table.text()
 }
 
@@ -88,18 +100,17 @@ fn figures(stats: &Stats) -> [(&'static str, f64, &'static str); 3] {
 
 fn order(stats: &Stats) -> String {
     let [top, nonsequential, determinism] = figures(stats);
-    let rows = [
+    let mut rows = vec![
         top,
         ("top 20 % of those read", stats.top20_read_share_pct, "of all reads of pages"),
         ("top 20 % of those written", stats.top20_write_share_pct, "of all writes of pages"),
         nonsequential,
         determinism,
-        (
-            "the same, per process",
-            stats.partial_determinism_per_process_pct,
-            "jumps from the request before of the same process",
-        ),
     ];
+    if stats.processes > 0 {
+        let value = stats.partial_determinism_per_process_pct;
+        rows.push(("the same, per process", value, "jumps from the request before of the same process"));
+    }
     let mut table = Table::new(&["", ">", "", ""]);
     for (name, value, meaning) in rows {
         table.row([name, &number(value, 1), "%", meaning]);

@@ -120,7 +120,8 @@ pub fn workload(stats: &Stats) -> Table {
     table.pair("of them discards", whole(stats.discards));
     table.pair("flushes", whole(stats.flushes));
     table.pair("time from first to last", seconds(stats.seconds));
-    table.pair("processes", whole(stats.processes));
+    let processes = if stats.processes > 0 { whole(stats.processes) } else { number(f64::NAN) };
+    table.pair("processes", processes);
     let gib = |value: f64| format!("{}\u{a0}GiB", number(value));
     table.pair("read", gib(stats.read_gib_total));
     table.pair("read, each page once", gib(stats.read_gib_unique));
@@ -128,6 +129,8 @@ pub fn workload(stats: &Stats) -> Table {
     table.pair("written, each page once", gib(stats.write_gib_unique));
     table.pair("accessed, each page once", gib(stats.total_gib_unique));
     table.pair("pages accessed", whole(stats.accessed_pages));
+    table.pair("the device, as far as it is known", gib(stats.device_gib));
+    table.pair("of it accessed", percent(stats.device_accessed_pct));
     table.pair("accesses to the busiest fifth of the pages", percent(stats.top20_share_pct));
     table.pair("reads to the busiest fifth of those read", percent(stats.top20_read_share_pct));
     table.pair("writes to the busiest fifth of those written", percent(stats.top20_write_share_pct));

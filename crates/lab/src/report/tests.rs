@@ -65,6 +65,8 @@ fn stats() -> Stats {
         write_gib_total: 3.87,
         write_gib_unique: 0.41,
         total_gib_unique: 1.37,
+        device_gib: 40.0,
+        device_accessed_pct: 3.425,
         top20_share_pct: 72.4,
         top20_read_share_pct: 51.0,
         top20_write_share_pct: 80.9,

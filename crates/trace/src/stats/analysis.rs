@@ -1,6 +1,6 @@
 //! The pass over a trace that characterises it.
 
-use seekless_core::{Names, Nanos, Op, PAGE_SECTORS, Record};
+use seekless_core::{Names, Nanos, Op, PAGE_BYTES, PAGE_SECTORS, Record};
 
 use super::arrivals::Clock;
 use super::depth::Depth;
@@ -13,7 +13,7 @@ use super::slices::Slices;
 use super::survey::{Space, Survey};
 use super::volume_use::VolumeUses;
 use super::working_sets::WorkingSets;
-use super::{Stats, StatsOptions, gib, is_request, moves_data};
+use super::{Stats, StatsOptions, gib, is_request, moves_data, percent};
 use crate::volumes::Volumes;
 
 /// A trace that is being characterised.
@@ -67,7 +67,7 @@ impl Analysis {
     /// The next record; one that was surveyed.
     pub fn follow(&mut self, record: &Record) {
         let pages = &mut self.pages;
-        self.slices.pass(record.time, || gib(pages.distinct().saturating_mul(seekless_core::PAGE_BYTES)));
+        self.slices.pass(record.time, || gib(pages.distinct().saturating_mul(PAGE_BYTES)));
         self.slices.follow(record);
         if !is_request(record) {
             self.stats.flushes += 1;
@@ -121,6 +121,8 @@ impl Analysis {
         stats.seconds = self.first.map_or(0.0, |first| self.latest.since(first).seconds());
         self.sequences.summarise(&mut stats);
         self.pages.summarise(&mut stats);
+        stats.device_gib = gib(self.space.pages.saturating_mul(PAGE_BYTES));
+        stats.device_accessed_pct = percent(stats.accessed_pages.min(self.space.pages), self.space.pages);
         stats.volumes = self.volumes.top(&self.survey, &self.space, &self.pages, volumes);
         stats.over_time =
             if self.survey.records == 0 { Vec::new() } else { self.slices.finish(stats.total_gib_unique) };

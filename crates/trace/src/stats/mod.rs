@@ -98,6 +98,10 @@ pub struct Stats {
     pub write_gib_unique: f64,
     /// In the pages that were read or written.
     pub total_gib_unique: f64,
+    /// The size of the device, or of all volumes together: as it was told, and at least as far as accesses go.
+    pub device_gib: f64,
+    /// Of its pages, those that were read or written.
+    pub device_accessed_pct: f64,
     /// Of all page accesses, those to the fifth of the accessed pages that is accessed most.
     pub top20_share_pct: f64,
     /// The same of reads and the pages that were read.
@@ -114,7 +118,7 @@ pub struct Stats {
     pub seconds: f64,
     /// Pages read or written.
     pub accessed_pages: u64,
-    /// Different process numbers among the requests.
+    /// Different process numbers among the requests; 0 if the trace tells none.
     pub processes: u64,
     /// Accesses of the k-th most read page: Figure 1, top.
     pub read_rank_frequency: Vec<RankPoint>,

@@ -99,7 +99,9 @@ impl Sequences {
 
     /// Fills in what pairs tell.
     pub fn summarise(mut self, stats: &mut Stats) {
-        stats.processes = self.previous_of.len() as u64;
+        // Zero is who asks where a trace does not tell.
+        let untold = self.previous_of.keys().all(|&process| process == ProcessId::default());
+        stats.processes = if untold { 0 } else { self.previous_of.len() as u64 };
         stats.nonsequential_pct = percent(self.nonsequential, self.requests.saturating_sub(1));
         let (all, each) = (self.pairs.powers(), self.pairs_per_process.powers());
         stats.partial_determinism_pct = repeated_pct(&all);
