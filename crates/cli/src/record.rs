@@ -75,6 +75,9 @@ fn buffer(text: &str) -> Result<Size, String> {
 
 /// Records.
 pub fn run(asked: &Arguments) -> anyhow::Result<()> {
+    if asked.output.as_os_str() == "-" {
+        anyhow::bail!("-o -: found standard output, expected a file");
+    }
     let request = Request {
         device: asked.device.clone(),
         output: asked.output.clone(),

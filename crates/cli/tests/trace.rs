@@ -1,4 +1,4 @@
-//! `trace info`, `trace stats` and `trace report` as a user meets them: what is told of a trace that is damaged,
+//! The commands on traces as a user meets them: what is told of a trace that is damaged,
 //! that comes on standard input, that tells little, or whose device is larger than what was accessed.
 
 mod common;
@@ -116,4 +116,11 @@ fn a_report_goes_to_standard_output() {
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     assert!(!folder().join("-").exists());
     assert_eq!(seekless(&["trace", "report", &load, "-o", "-", "--json"]).code, 2);
+}
+
+#[test]
+fn a_recording_goes_to_a_file_only() {
+    let ran = seekless(&["trace", "record", "no-such-device", "-o", "-", "--for", "1s"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("found standard output, expected a file"), "{}", ran.stderr);
 }
