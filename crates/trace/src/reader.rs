@@ -263,12 +263,13 @@ impl Reader {
             if self.others.len() > VOLUMES_TOLD {
                 names.push("...".into());
             }
-            let expected = names.join(", ");
-            self.warnings.push(match names.len() {
-                0 => format!("found no requests of volume {name}"),
-                1 => format!("found no requests of volume {name}, expected {expected}"),
-                _ => format!("found no requests of volume {name}, expected one of {expected}"),
-            });
+            let expected = match names.len() {
+                0 => "a trace with requests".into(),
+                1 => names.join(", "),
+                _ => format!("one of {}", names.join(", ")),
+            };
+            self.failure =
+                Some(TraceError::Setting { setting: "the volume", found: format!("{name:?}"), expected });
         }
     }
 }
