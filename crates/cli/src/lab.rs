@@ -18,7 +18,6 @@ use crate::comparison;
 use crate::output;
 use crate::progress::Progress;
 use crate::setup::{Setup, line};
-use crate::text::shell_word;
 use crate::trace::{characterised, load};
 use crate::workload::{Span, list, positive_time, text};
 
@@ -162,13 +161,7 @@ pub fn compared(trace: &Trace, setup: &Setup) -> anyhow::Result<Comparison> {
 
 /// Writes the page.
 pub fn write_report(file: &Path, stats: &Stats, comparison: &Comparison) -> anyhow::Result<()> {
-    output::file(file, &seekless_lab::report::html(stats, comparison, &command_line()))
-}
-
-/// How the program was called, as a shell reads it back.
-pub fn command_line() -> String {
-    let words = std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy()));
-    std::iter::once("seekless".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    output::file(file, &seekless_lab::report::html(stats, comparison, &output::command_line()))
 }
 
 fn run_one(arguments: &Run) -> anyhow::Result<()> {

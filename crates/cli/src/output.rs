@@ -10,6 +10,8 @@ use anyhow::Context;
 use seekless_trace::write::Output;
 use serde::Serialize;
 
+use crate::text::shell_word;
+
 /// Writes `text` to stdout.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
@@ -75,6 +77,12 @@ pub fn with_causes(error: &anyhow::Error) -> String {
 /// `text` without control characters, which could move the cursor or break a table.
 pub fn plain(text: &str) -> String {
     text.chars().map(|each| if each.is_control() { '?' } else { each }).collect()
+}
+
+/// How the program was called, as a shell reads it back.
+pub fn command_line() -> String {
+    let words = std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy()));
+    std::iter::once("seekless".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use serde::Serialize;
 
 use crate::Usage;
 use crate::input::{Input, Reading};
-use crate::lab::command_line;
 use crate::output;
 use crate::progress::Progress;
 use crate::stats::{Characterising, survey};
@@ -115,7 +114,7 @@ pub fn run(asked: &Arguments) -> anyhow::Result<()> {
         traces.push(asked.read(path, name, &options, text_bytes)?);
     }
     let subjects: Vec<Subject> = traces.iter().map(Read::subject).collect();
-    let drawn = report(&subjects, &command_line());
+    let drawn = report(&subjects, &output::command_line());
     let mut pictures = Vec::new();
     if let Some(folder) = &asked.svg {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
