@@ -211,7 +211,8 @@ fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
     let sink = events.as_ref().map(|events| events.sink(arguments.page));
     let progress = Progress::spinner("running the workload");
     let run = arguments.span.run(arguments.setup.seed(), false);
-    let (outcome, _) = run_workload(&load, &volume, &run, sink)?;
+    let (mut outcome, _) = run_workload(&load, &volume, &run, sink)?;
+    outcome.options.clone_from(&spec);
     drop(progress);
     events.map_or(Ok(()), EventFile::end)?;
     told(arguments.json, &outcome, || text(&volume.line(), &spec, &outcome))

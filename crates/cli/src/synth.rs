@@ -76,10 +76,11 @@ fn synthesise(arguments: &Arguments, load: &workload::Load) -> anyhow::Result<()
     let mut writer = writing.open(&provenance(Vec::new(), ""))?;
     let run = arguments.span.run(arguments.seed, true);
     let progress = Progress::spinner("running the workload");
-    let (outcome, recorded) = match drive {
+    let (mut outcome, recorded) = match drive {
         Some(drive) => run_workload(load, &volume(drive, *over)?, &run, None)?,
         None => arrivals(load, over.unwrap_or(OVER), &run)?,
     };
+    outcome.options.clone_from(&arguments.workload);
     let volumes = Volumes::default();
     for record in &recorded.records {
         writing.record(&mut writer, record, Tables { names: &recorded.names, volumes: &volumes })?;

@@ -48,6 +48,8 @@ fn a_workload_runs_on_flags_and_on_a_volume_file() {
     }
     assert!(flags["response_ms"]["p99"].is_number() && flags["head"]["rotation_s"].is_number());
     assert!(flags["head_ms_per_request"]["seek"].is_number());
+    // What is needed to run it again.
+    assert!(flags["options"] == "oltp:mpl=4" && flags["seed"].is_number(), "{flags}");
     let volume = file("run.volume.toml", VOLUME.as_bytes());
     let run = ["lab", "run", &volume, "--workload", "mix:3*oltp+1*seq", "--requests", "300"];
     assert_eq!(json(&run)["requests"], 300);

@@ -29,6 +29,10 @@ pub const REQUESTS: u64 = 10_000;
 pub struct LoadOutcome {
     /// The workload's name.
     pub workload: String,
+    /// The workload with its options, as it was asked for.
+    pub options: String,
+    /// What its chance began with.
+    pub seed: u64,
     /// Requests.
     pub requests: u64,
     /// Reads among them.
@@ -136,6 +140,7 @@ pub fn run_workload(
     let (seen, work, served, reconfigurations) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
+        seed: run.seed,
         served_from_bopt_pct: 100.0 * served.from_bopt as f64 / (served.pages as f64).max(1.0),
         reconfigurations,
         event_hash: format!("{:016x}", runtime.event_hash()),
@@ -167,7 +172,7 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     recorded.records = seen.records.iter().map(|record| Record { latency, ..*record }).collect();
     let event_hash = format!("{:016x}", runtime.event_hash());
     let outcome = told(&seen, &Work::default());
-    Ok((LoadOutcome { workload: load.name().to_owned(), event_hash, ..outcome }, recorded))
+    Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
 /// The limit that holds: some limit for a workload that would never end.
