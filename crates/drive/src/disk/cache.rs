@@ -163,16 +163,18 @@ impl Cache {
         let (limit, least) = (self.spec.read_ahead_sectors, u64::from(self.spec.read_ahead_minimum_sectors));
         match self.spec.read_ahead {
             ReadAhead::None => end,
+            ReadAhead::Track => layout.around(Lba(end - 1)).end().0,
+            ReadAhead::Cylinder => layout.cylinder_end(Lba(end - 1)),
             ReadAhead::NextTrack => {
                 let track = layout.around(Lba(end.min(layout.sectors() - 1)));
                 let before = self.segments[number].start < track.start.0;
                 track.end().0
                     + if before { layout.piece(Extent { sectors: 1, ..track }).per_track } else { 0 }
             }
-            _ if limit > 0 => end + u64::from(limit),
-            _ if self.spec.read_ahead_over_request => end + size,
-            _ if at.sectors >= size || size - at.sectors < least => end + least,
-            _ => at.start.0 + size,
+            ReadAhead::Segment if limit > 0 => end + u64::from(limit),
+            ReadAhead::Segment if self.spec.read_ahead_over_request => end + size,
+            ReadAhead::Segment if at.sectors >= size || size - at.sectors < least => end + least,
+            ReadAhead::Segment => at.start.0 + size,
         }
     }
 

@@ -158,6 +158,16 @@ impl Layout {
         Extent { start: Lba(lba.0 - before), sectors: before + behind }
     }
 
+    /// Where the sectors end that follow `lba` on its cylinder without a gap.
+    pub fn cylinder_end(&self, lba: Lba) -> u64 {
+        let cylinder = self.position(lba).cylinder;
+        let mut end = self.around(lba).end();
+        while end.0 < self.sectors() && self.position(end).cylinder == cylinder {
+            end = self.around(end).end();
+        }
+        end.0
+    }
+
     /// (Zone-relative cylinder, head) of a zone's track, by its number in the order of the sectors.
     fn track_at(&self, zone: &Zone, track: u64) -> (u64, u64) {
         let (cylinder, head) = match self.mapping {

@@ -53,22 +53,26 @@ impl Timing {
             second_disconnect: nanos(extra.second_disconnect_us),
             seek_delay: nanos(extra.seek_delay_us),
         };
+        let letting_go = |us| if bus.never_disconnect { 0.0 } else { us };
         Timing {
             each: nanos(command.each_us),
             read_hit: after(command.read_hit_after_read_us, command.read_hit_after_write_us),
             read_miss: after(command.read_miss_after_read_us, command.read_miss_after_write_us),
             write_hit: after(command.write_hit_after_read_us, command.write_hit_after_write_us),
             write_miss: after(command.write_miss_after_read_us, command.write_miss_after_write_us),
-            read_disconnect: after(bus.read_disconnect_after_read_us, bus.read_disconnect_after_write_us),
+            read_disconnect: after(
+                letting_go(bus.read_disconnect_after_read_us),
+                letting_go(bus.read_disconnect_after_write_us),
+            ),
             read_completion: nanos(command.read_completion_us),
             write_completion: nanos(command.write_completion_us),
             preparation: nanos(command.data_preparation_us),
             minimum_write_seek: nanos(command.minimum_write_seek_us),
             read_sector: nanos(read_sector),
             write_sector: nanos(write_sector),
-            write_disconnect: nanos(bus.write_disconnect_us),
-            first_reselect: nanos(bus.first_reselect_us),
-            other_reselect: nanos(bus.other_reselect_us),
+            write_disconnect: nanos(letting_go(bus.write_disconnect_us)),
+            first_reselect: nanos(letting_go(bus.first_reselect_us)),
+            other_reselect: nanos(letting_go(bus.other_reselect_us)),
             holds_read: bus.hold_read || bus.never_disconnect,
             extra: bus.extra_write_disconnect.filter(|_| !bus.never_disconnect).map(extra),
         }

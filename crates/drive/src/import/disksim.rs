@@ -301,7 +301,6 @@ fn interface(reader: &Reader) -> Result<BusSpec, ImportError> {
         read_sector_us: Some(bulk),
         write_sector_us: Some(bulk),
         hold_read: reader.flag("Hold bus entire read xfer")?,
-        hold_write: reader.flag("Hold bus entire write xfer")?,
         never_disconnect: reader.flag("Never disconnect")?,
         first_reselect_us: time("First reselect overhead")?,
         other_reselect_us: time("Other reselect overhead")?,
@@ -336,7 +335,6 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
         enabled: reader.flag("Enable caching in buffer")?,
         segments,
         segment_sectors: reader.whole("Segment size (in blks)")?,
-        write_segments,
         separate_write_segment: reader.flag("Use separate write segment")?,
         read_ahead,
         read_ahead_sectors: reader.whole("Maximum read-ahead (blks)")?,
@@ -353,18 +351,19 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
         partial_hit_at_once: reader.flag("Immed transfer partial hit")?,
         almost_hits: reader.flag("Allow almost read hits")?,
         read_water_mark: reader.number_or_zero("High (read) water mark")?,
-        write_water_mark: reader.number_or_zero("Low (write) water mark")?,
         water_mark_by_request: reader.flag("Set watermark by reqsize")?,
     })
 }
 
 /// Keys that are known and not modelled, told where they are set to something.
 fn unmodelled(reader: &Reader, left_out: &mut Vec<String>) -> Result<(), ImportError> {
-    const UNMODELLED: [(&str, &str); 7] = [
+    const UNMODELLED: [(&str, &str); 9] = [
+        ("Hold bus entire write xfer", "a write's data come without a pause anyway"),
         ("Allow sneaky full read hits", "a read waits for the head though the cache has it"),
         ("Allow sneaky partial read hits", "a read waits for the head though the cache has its start"),
         ("Allow sneaky intermediate read hits", "a waiting read waits on though the cache has it by now"),
         ("Allow write prebuffering", "a write's data wait for the head"),
+        ("Low (write) water mark", "a write's data come as soon as the bus is free"),
         ("Preseeking level", "the head waits for the end of a command"),
         ("Disconnect write if seek", "a seek that has begun ends"),
         ("Constant access time", "access times are computed"),

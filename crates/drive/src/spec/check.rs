@@ -64,9 +64,7 @@ fn cache(spec: &Spec) -> Checked {
     let cache = &spec.cache;
     within("cache.segments", cache.segments.into(), 0.0, 4096.0)?;
     within("cache.segment_sectors", cache.segment_sectors.into(), 0.0, f64::from(1 << 24))?;
-    within("cache.write_segments", cache.write_segments.into(), 0.0, 4096.0)?;
     within("cache.read_water_mark", cache.read_water_mark, 0.0, 1.0)?;
-    within("cache.write_water_mark", cache.write_water_mark, 0.0, 1.0)?;
     within("cache.read_ahead_sectors", cache.read_ahead_sectors.into(), 0.0, f64::from(1 << 24))?;
     within(
         "cache.read_ahead_minimum_sectors",

@@ -211,9 +211,7 @@ pub struct BusSpec {
     pub write_sector_us: Option<f64>,
     /// Whether the drive keeps the bus from the first sector of a read to the last.
     pub hold_read: bool,
-    /// Whether it keeps the bus from the first sector of a write to the last.
-    pub hold_write: bool,
-    /// Whether it never lets the bus go.
+    /// Whether it never lets the bus go: then none of the times below passes.
     pub never_disconnect: bool,
     /// Taking the bus again, the first time.
     pub first_reselect_us: f64,
@@ -285,8 +283,6 @@ pub struct CacheSpec {
     pub segments: u32,
     /// What each segment holds.
     pub segment_sectors: u32,
-    /// How many of them may hold writes at a time.
-    pub write_segments: u32,
     /// Whether one segment is for writes alone.
     pub separate_write_segment: bool,
     /// How far the head reads on.
@@ -319,9 +315,7 @@ pub struct CacheSpec {
     pub almost_hits: bool,
     /// The part of a read that has to be there before the bus is taken, 0 to 1.
     pub read_water_mark: f64,
-    /// The part of a write that has to be left before more is asked for, 0 to 1.
-    pub write_water_mark: f64,
-    /// Whether these are parts of the request, rather than of a segment.
+    /// Whether that is a part of the request, rather than of a segment.
     pub water_mark_by_request: bool,
 }
 
@@ -331,7 +325,6 @@ impl Default for CacheSpec {
             enabled: true,
             segments: 0,
             segment_sectors: 0,
-            write_segments: 1,
             separate_write_segment: false,
             read_ahead: ReadAhead::Segment,
             read_ahead_sectors: 0,
@@ -348,7 +341,6 @@ impl Default for CacheSpec {
             partial_hit_at_once: true,
             almost_hits: true,
             read_water_mark: 0.0,
-            write_water_mark: 0.0,
             water_mark_by_request: true,
         }
     }
