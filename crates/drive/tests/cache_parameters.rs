@@ -1,6 +1,9 @@
-//! Each figure of a drive's cache and of its bus changes at least one service time on a drive that was
+//! Each figure of a drive's cache, bus and commands changes at least one service time on a drive that was
 //! imported, or what it would change is not modelled.
 
+mod common;
+
+use common::Lcg;
 use seekless_core::{Extent, Nanos, Op};
 use seekless_drive::disk::Drive;
 use seekless_drive::spec::{Spec, find};
@@ -27,11 +30,8 @@ const SETTINGS: [&[(&str, &str)]; 6] = [
 /// Service times of requests anywhere, near by, in sequence, and again where one was before.
 fn service_times(spec: &Spec) -> Vec<u64> {
     let mut drive = Drive::new(spec);
-    let (mut state, mut now, mut next) = (1_u64, Nanos(0), 0);
-    let mut below = |end: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((u128::from(state) * u128::from(end)) >> 64) as u64
-    };
+    let (mut rng, mut now, mut next) = (Lcg(1), Nanos(0), 0);
+    let mut below = |end| rng.below(end);
     let end = drive.layout().sectors() - 1_024;
     let mut before: Vec<u64> = vec![0];
     (0..3_000)

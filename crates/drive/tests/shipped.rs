@@ -1,7 +1,10 @@
 //! Every drive that ships, held against what is published of it; and our own service times, pinned.
 
+mod common;
+
 use std::fmt::Write;
 
+use common::Lcg;
 use proptest::prelude::*;
 use seekless_core::{Extent, Lba, Nanos, Op, SECTOR_BYTES};
 use seekless_drive::disk::Drive;
@@ -43,17 +46,6 @@ const PUBLISHED: [Published; 15] = [
     published("wd360gd", 5.2, None, None),
     published("wd6400aaks", 8.9, None, None),
 ];
-
-/// Random numbers that are the same for ever.
-struct Lcg(u64);
-
-impl Lcg {
-    /// Less than `end`.
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((u128::from(self.0) * u128::from(end)) >> 64) as u64
-    }
-}
 
 fn drive(name: &str) -> Drive {
     Drive::new(&find(name).unwrap())
