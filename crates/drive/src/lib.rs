@@ -5,13 +5,15 @@ pub mod component;
 pub mod disk;
 pub mod fit;
 pub mod import;
+pub mod machine;
+pub mod power;
 pub mod queue;
 pub mod scheduler;
 pub mod spec;
 pub mod validate;
 pub mod work;
 
-pub use component::Disk;
+pub use component::{Component, Disk};
 pub use queue::QueueOptions;
 pub use scheduler::Policy;
 pub use spec::{Spec, SpecError};

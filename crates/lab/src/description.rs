@@ -90,6 +90,13 @@ impl Description {
 
     /// Whether it is a volume; the sectors that clients see.
     pub fn check(&self) -> Result<u64, VolumeError> {
+        for (name, component) in &self.components {
+            let most = component.drive.queue.depth;
+            if let Some(depth) = component.queue.depth.filter(|depth| !(1..=most).contains(depth)) {
+                let expected = format!("1 to {most}, which the queue of {} holds", component.drive.name);
+                return Err(self.wrong(&format!("component.{name}.depth"), depth.to_string(), expected));
+            }
+        }
         for (name, window) in &self.slices {
             let place = format!("slice.{name}");
             let Some(component) = self.components.get(&window.of) else {

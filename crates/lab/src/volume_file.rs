@@ -34,6 +34,8 @@ struct ComponentKeys {
     starvation_limit: Option<String>,
     merge: Option<bool>,
     background_share: Option<u8>,
+    depth: Option<u32>,
+    write_cache: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -125,7 +127,7 @@ fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, 
     let beside =
         Path::new(file).parent().map(|folder| folder.join(&keys.drive)).filter(|path| path.is_file());
     let drive = beside.map_or_else(|| keys.drive.clone(), |path| path.display().to_string());
-    let drive = spec::find(&drive)
+    let mut drive = spec::find(&drive)
         .map_err(|error| wrong("drive", format!("'{}' ({error})", keys.drive), "a drive"))?;
     let defaults = QueueOptions::default();
     let policy = keys.scheduler.as_ref().map(|text| {
@@ -144,7 +146,11 @@ fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, 
         merge: keys.merge.unwrap_or(defaults.merge),
         background_share_pct,
         starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
+        depth: keys.depth,
     };
+    if let Some(on) = keys.write_cache {
+        drive.set_write_cache(on);
+    }
     Ok(Component { drive, queue })
 }
 

@@ -1,6 +1,6 @@
 //! Whether a description can be a drive: what no drive has is refused, with the key.
 
-use super::{SeekCurve, Spec, Zone};
+use super::{PowerSpec, SeekCurve, Spec, Zone};
 
 /// Drives of more sectors than this (256 TiB) are not described.
 const MOST_SECTORS: u64 = 1 << 39;
@@ -14,13 +14,17 @@ pub struct Wrong {
     pub expected: String,
 }
 
-type Checked = Result<(), Wrong>;
+pub(super) type Checked = Result<(), Wrong>;
 
-fn wrong(key: impl Into<String>, found: impl Into<String>, expected: impl Into<String>) -> Checked {
+pub(super) fn wrong(
+    key: impl Into<String>,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> Checked {
     Err(Wrong { key: key.into(), found: found.into(), expected: expected.into() })
 }
 
-fn within(key: &str, value: f64, low: f64, high: f64) -> Checked {
+pub(super) fn within(key: &str, value: f64, low: f64, high: f64) -> Checked {
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -35,6 +39,8 @@ pub fn check(spec: &Spec) -> Checked {
     within("write_settle_us", spec.write_settle_us, -SECOND, SECOND)?;
     times(spec)?;
     cache(spec)?;
+    spec.queue.check()?;
+    spec.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
     zones(spec)?;
     seek(spec)?;
     sources(spec)
@@ -64,6 +70,9 @@ fn cache(spec: &Spec) -> Checked {
     let cache = &spec.cache;
     within("cache.segments", cache.segments.into(), 0.0, 4096.0)?;
     within("cache.segment_sectors", cache.segment_sectors.into(), 0.0, f64::from(1 << 24))?;
+    within("cache.write_buffer_sectors", cache.write_buffer_sectors.into(), 0.0, f64::from(1 << 24))?;
+    within("cache.destage_threshold", cache.destage_threshold, 0.0, 1.0)?;
+    within("cache.destage_after_ms", cache.destage_after_ms, 0.0, SECOND)?;
     within("cache.read_water_mark", cache.read_water_mark, 0.0, 1.0)?;
     within("cache.read_ahead_sectors", cache.read_ahead_sectors.into(), 0.0, f64::from(1 << 24))?;
     within(

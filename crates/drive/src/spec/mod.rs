@@ -6,6 +6,8 @@
 mod check;
 mod parts;
 mod place;
+mod power;
+mod queue;
 mod shipped;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,8 @@ pub use parts::{
     BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing,
     WriteBack, Zone,
 };
+pub use power::{PowerSpec, PowerState};
+pub use queue::QueueSpec;
 
 /// A drive, as its file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +50,12 @@ pub struct Spec {
     /// The memory on the drive.
     #[serde(default)]
     pub cache: CacheSpec,
+    /// The queue inside of it.
+    #[serde(default, skip_serializing_if = "QueueSpec::is_none")]
+    pub queue: QueueSpec,
+    /// What it draws, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerSpec>,
     /// The arm.
     pub seek: SeekCurve,
     /// How sectors are laid out.
@@ -140,6 +150,11 @@ fn on_line(line: Option<usize>) -> String {
 }
 
 impl Spec {
+    /// Turns its write cache on or off: whether writes are acknowledged before they are on the media.
+    pub fn set_write_cache(&mut self, on: bool) {
+        self.cache.write_back = if on { WriteBack::All } else { WriteBack::None };
+    }
+
     /// The first cylinder of each zone.
     pub fn first_cylinders(&self) -> Vec<u64> {
         let mut next = 0;
