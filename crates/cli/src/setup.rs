@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
-use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
 use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
@@ -137,7 +137,7 @@ impl Setup {
                 );
             }
         };
-        let mut drive = spec::find(&self.drive)?;
+        let mut drive = Model::find(&self.drive)?;
         if let Some(on) = self.write_cache {
             drive.set_write_cache(on);
         }
@@ -223,5 +223,5 @@ pub fn line(experiment: &Experiment) -> String {
         Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
         Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
     };
-    format!("{}, {}, {layer}; {pace}", experiment.drive.name, experiment.queue.policy)
+    format!("{}, {}, {layer}; {pace}", experiment.drive.name(), experiment.queue.policy)
 }

@@ -19,6 +19,15 @@ pub struct Asked {
     pub queued: bool,
 }
 
+/// How long a drive drew more than it does at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drawn {
+    /// Its arm moved.
+    pub seek: Nanos,
+    /// Its heads or all of its cells were at work.
+    pub active: Nanos,
+}
+
 /// A drive's arithmetic and the state that it is in.
 pub trait Machine: Places {
     /// What a device of this kind is like.
@@ -35,6 +44,12 @@ pub trait Machine: Places {
 
     /// What the drive did beside its commands since it was asked last: writing out what its cache holds.
     fn aside(&mut self) -> Access;
+
+    /// How long what it did since it was asked last drew more than rest does: a command took `took`, and beside
+    /// it there was `aside`.
+    fn drawn(&mut self, took: &Access, aside: &Access) -> Drawn {
+        Drawn { seek: took.seek + aside.seek, active: took.transfer + aside.transfer }
+    }
 
     /// Calls `with` with the drive as it will be at `now`, if what comes next depends on that.
     fn seen<R>(&self, now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R;

@@ -5,7 +5,7 @@
 
 use seekless_core::Nanos;
 
-use crate::disk::mechanics::Access;
+use crate::machine::Drawn;
 use crate::spec::PowerSpec;
 
 /// What a drive drew so far.
@@ -70,8 +70,7 @@ fn energy_of(microwatts: u64, time: Nanos) -> u128 {
 }
 
 impl Meter {
-    /// Of a drive that draws this, or of which that is not known; one of `arms` that share what the drive draws
-    /// whatever they do.
+    /// Of a drive that draws this, or of which that is not known.
     pub fn new(spec: Option<&PowerSpec>) -> Meter {
         Meter { table: spec.map(Table::new), ..Meter::default() }
     }
@@ -93,12 +92,11 @@ impl Meter {
         state.recover
     }
 
-    /// A command took `took`, and is done at `until`; beside it the drive did `aside`.
-    pub fn worked(&mut self, took: &Access, aside: &Access, until: Nanos) {
+    /// A command is done at `until`; what it and all else took is `drawn`.
+    pub fn worked(&mut self, drawn: Drawn, until: Nanos) {
         let Some(table) = &self.table else { return };
-        let (seek, active) = (took.seek + aside.seek, took.transfer + aside.transfer);
-        self.femtojoules += energy_of(table.seek.saturating_sub(table.idle), seek);
-        self.femtojoules += energy_of(table.active.saturating_sub(table.idle), active);
+        self.femtojoules += energy_of(table.seek.saturating_sub(table.idle), drawn.seek);
+        self.femtojoules += energy_of(table.active.saturating_sub(table.idle), drawn.active);
         self.femtojoules += energy_of(table.idle, until.since(self.busy_until));
         self.busy_until = self.busy_until.max(until);
     }
@@ -132,10 +130,9 @@ mod tests {
         };
         let seconds = |s: u64| Nanos(s * 1_000_000_000);
         let mut meter = Meter::new(Some(&spec));
-        let took =
-            Access { seek: seconds(1), transfer: seconds(2), rotation: seconds(3), ..Access::default() };
+        let drawn = Drawn { seek: seconds(1), active: seconds(2) };
         assert_eq!(meter.wake(Nanos::ZERO), Nanos::ZERO);
-        meter.worked(&took, &Access::default(), seconds(6));
+        meter.worked(drawn, seconds(6));
         assert_eq!(meter.joules(seconds(6)), Some(9.0 + 2.0 * 7.0 + 3.0 * 5.0));
         // Ten seconds idle, five unloaded, one to recover.
         assert_eq!(meter.joules(seconds(21)), Some(38.0 + 50.0 + 15.0));

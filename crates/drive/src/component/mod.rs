@@ -17,14 +17,46 @@ use seekless_core::{
 };
 
 use crate::disk::Drive;
+use crate::flash::Flash;
 use crate::machine::Machine;
 use crate::queue::QueueOptions;
-use crate::spec::Spec;
+use crate::shingled::Shingled;
+use crate::spec::{FlashSpec, Model, Spec};
 use crate::work::Work;
+pub(crate) use content::Content;
 use station::Station;
 
 /// A simulated disk drive.
 pub type Disk = Component<Drive>;
+
+/// A simulated flash drive.
+pub type FlashDrive = Component<Flash>;
+
+/// A simulated drive of any kind: what it did can be asked.
+pub trait Simulated: BlockDevice {
+    /// As a block device, for layers to lie over.
+    fn device(self: Rc<Self>) -> Rc<dyn BlockDevice>;
+
+    /// What was done for an account so far.
+    fn account(&self, account: Account) -> Work;
+
+    /// What was done for all.
+    fn all(&self) -> Work;
+
+    /// What it drew so far, in joules; `None` if its description does not say.
+    fn joules(&self) -> Option<f64>;
+}
+
+/// The simulated drive of this description, at rest; `device` is its number in the event log.
+pub fn simulated(device: u32, model: &Model, options: QueueOptions) -> Rc<dyn Simulated> {
+    match model {
+        Model::Disk(spec) => match spec.shingled {
+            Some(shingled) => Rc::new(Shingled::new(device, spec, shingled, options)),
+            None => Rc::new(Disk::new(device, spec, options)),
+        },
+        Model::Flash(spec) => Rc::new(FlashDrive::new(device, spec, options)),
+    }
+}
 
 /// A simulated drive.
 pub struct Component<M> {
@@ -37,6 +69,8 @@ impl<M: Machine + 'static> Component<M> {
     /// A drive of these arms, each with an equal part of its sectors; `device` is its number in the event log,
     /// where further arms have numbers of their own.
     pub fn of(device: u32, arms: Vec<M>, options: QueueOptions) -> Component<M> {
+        let count = arms.len().max(1) as u32;
+        let options = QueueOptions { depth: options.depth.map(|depth| (depth / count).max(1)), ..options };
         let arms = arms.into_iter().zip(0_u32..);
         let arms: Vec<_> =
             arms.map(|(machine, arm)| Station::new(device | arm << 16, machine, options)).collect();
@@ -44,25 +78,10 @@ impl<M: Machine + 'static> Component<M> {
         Component { arms, each }
     }
 
-    /// What was done for an account so far.
-    pub fn account(&self, account: Account) -> Work {
-        self.sum(|arm| arm.ledger.borrow().account(account))
-    }
-
-    /// What was done for all.
-    pub fn all(&self) -> Work {
-        self.sum(|arm| arm.ledger.borrow().all())
-    }
-
     fn sum(&self, of: impl Fn(&Station<M>) -> Work) -> Work {
         let mut sum = Work::default();
         self.arms.iter().for_each(|arm| sum.add(&of(arm)));
         sum
-    }
-
-    /// What it drew so far, in joules; `None` if its description does not say.
-    pub fn joules(&self) -> Option<f64> {
-        self.arms.iter().map(|arm| arm.meter.borrow().joules(runtime::now())).sum()
     }
 
     /// The arm that has a sector.
@@ -93,10 +112,37 @@ impl<M: Machine + 'static> Component<M> {
     }
 }
 
+impl<M: Machine + 'static> Simulated for Component<M> {
+    fn device(self: Rc<Self>) -> Rc<dyn BlockDevice> {
+        self
+    }
+
+    fn account(&self, account: Account) -> Work {
+        self.sum(|arm| arm.ledger.borrow().account(account))
+    }
+
+    fn all(&self) -> Work {
+        self.sum(|arm| arm.ledger.borrow().all())
+    }
+
+    fn joules(&self) -> Option<f64> {
+        self.arms.iter().map(|arm| arm.meter.borrow().joules(runtime::now())).sum()
+    }
+}
+
+impl FlashDrive {
+    /// A flash drive of this kind, at rest; `device` is its number in the event log.
+    pub fn new(device: u32, spec: &FlashSpec, options: QueueOptions) -> FlashDrive {
+        Component::of(device, vec![Flash::new(spec)], options)
+    }
+}
+
 impl Disk {
-    /// A disk of this kind, at rest; `device` is its number in the event log.
+    /// A disk of this kind, at rest; `device` is its number in the event log. What the bands of a shingled one
+    /// are for is [`Shingled`]'s affair.
     pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
-        Component::of(device, vec![Drive::new(spec)], options)
+        let arm = spec.arm();
+        Component::of(device, (0..spec.actuators).map(|_| Drive::new(&arm)).collect(), options)
     }
 }
 
@@ -137,10 +183,7 @@ impl<M: Machine + 'static> BlockDevice for Component<M> {
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
-            if zeroes.only_if_fast {
-                let why = "writing zeroes takes as long as writing";
-                return Err(IoError::new(ErrorKind::Unsupported, "disk", Some(at), why));
-            }
+            not_only_if_fast(at, zeroes)?;
             self.ask(Op::WriteZeroes, at, Buffer::default(), how).await.map(drop)
         })
     }
@@ -150,6 +193,15 @@ impl<M: Machine + 'static> BlockDevice for Component<M> {
         let within = Lba(at.start.0 - arm as u64 * self.each);
         self.arms[arm].machine.borrow().estimate(within, runtime::now(), false)
     }
+}
+
+/// No drive here writes zeroes faster than anything else.
+pub(crate) fn not_only_if_fast(at: Extent, zeroes: Zeroes) -> Result<(), IoError> {
+    if zeroes.only_if_fast {
+        let why = "writing zeroes takes as long as writing";
+        return Err(IoError::new(ErrorKind::Unsupported, "drive", Some(at), why));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ impl<M: Machine + 'static> Station<M> {
         let mut took = machine.serve(&asked, now + woken);
         let aside = machine.aside();
         took.overhead += woken;
-        meter.worked(&took, &aside, now + took.total());
+        meter.worked(machine.drawn(&took, &aside), now + took.total());
         ledger.charge(command.op, &took, &command.sharers, command.waiting);
         ledger.charge_aside(&aside, &command.sharers);
         let took = took.total();

@@ -88,6 +88,8 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
         bus,
         cache,
         queue: QueueSpec::default(),
+        shingled: None,
+        actuators: 1,
         power: None,
         seek,
         layout: mapping,

@@ -1,5 +1,7 @@
 //! Whether a description can be a drive: what no drive has is refused, with the key.
 
+use std::collections::BTreeMap;
+
 use super::{PowerSpec, SeekCurve, Spec, Zone};
 
 /// Drives of more sectors than this (256 TiB) are not described.
@@ -40,10 +42,23 @@ pub fn check(spec: &Spec) -> Checked {
     times(spec)?;
     cache(spec)?;
     spec.queue.check()?;
+    spec.shingled.map_or(Ok(()), |shingled| shingled.check(spec.sectors))?;
+    arms(spec)?;
     spec.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
     zones(spec)?;
     seek(spec)?;
     sources(spec)
+}
+
+fn arms(spec: &Spec) -> Checked {
+    within("actuators", spec.actuators.into(), 1.0, spec.heads.into())?;
+    if spec.heads % spec.actuators != 0 || spec.sectors % u64::from(spec.actuators) != 0 {
+        return wrong("actuators", spec.actuators.to_string(), "a divisor of heads and sectors");
+    }
+    if spec.actuators > 1 && spec.shingled.is_some() {
+        return wrong("actuators", spec.actuators.to_string(), "one, if tracks are shingled");
+    }
+    Ok(())
 }
 
 /// Every time of commands and bus.
@@ -119,8 +134,13 @@ fn zones(spec: &Spec) -> Checked {
         found,
         expected: "no more slips and remaps than spares".to_owned(),
     })?;
-    if spec.sectors == 0 || spec.sectors > held {
-        return wrong("sectors", spec.sectors.to_string(), format!("1 to what the zones hold, {held}"));
+    let cache = spec.shingled.map_or(0, |shingled| shingled.media_cache_sectors);
+    if spec.sectors == 0 || spec.sectors + cache > held {
+        return wrong(
+            "sectors",
+            spec.sectors.to_string(),
+            format!("1 to what the zones hold, {}", held - cache.min(held)),
+        );
     }
     Ok(())
 }
@@ -189,14 +209,30 @@ fn seek(spec: &Spec) -> Checked {
 const KINDS: [&str; 4] = ["published", "extracted", "fitted", "assumed"];
 
 fn sources(spec: &Spec) -> Checked {
-    const FIGURES: [&str; 9] =
-        ["sectors", "rpm", "heads", "head_switch_us", "write_settle_us", "command", "bus", "cache", "seek"];
-    for figure in FIGURES.into_iter().chain(["zone"]) {
-        if !spec.source.contains_key(figure) {
-            return wrong("source", format!("nothing for {figure}"), "where each figure comes from");
-        }
+    const FIGURES: [&str; 10] = [
+        "sectors",
+        "rpm",
+        "heads",
+        "head_switch_us",
+        "write_settle_us",
+        "command",
+        "bus",
+        "cache",
+        "seek",
+        "zone",
+    ];
+    told(FIGURES.into_iter(), &spec.source)
+}
+
+/// Whether each of these figures has a source, and each source a kind.
+pub(super) fn told<'a>(
+    mut figures: impl Iterator<Item = &'a str>,
+    sources: &BTreeMap<String, String>,
+) -> Checked {
+    if let Some(figure) = figures.find(|figure| !sources.contains_key(*figure)) {
+        return wrong("source", format!("nothing for {figure}"), "where each figure comes from");
     }
-    for (figure, source) in &spec.source {
+    for (figure, source) in sources {
         let kind =
             source.split_once(": ").is_some_and(|(kind, rest)| KINDS.contains(&kind) && !rest.is_empty());
         if !kind {

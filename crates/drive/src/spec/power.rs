@@ -40,6 +40,22 @@ pub struct PowerState {
 const MOST_WATTS: f64 = 1000.0;
 
 impl PowerSpec {
+    /// What one of so many equal parts of a drive draws.
+    pub(super) fn part(&self, parts: u32) -> PowerSpec {
+        let part = |watts: f64| watts / f64::from(parts);
+        let state = |state: &PowerState| PowerState {
+            watts: part(state.watts),
+            recover_w: part(state.recover_w),
+            ..state.clone()
+        };
+        PowerSpec {
+            idle_w: part(self.idle_w),
+            seek_w: part(self.seek_w),
+            active_w: part(self.active_w),
+            state: self.state.iter().map(state).collect(),
+        }
+    }
+
     pub(super) fn check(&self) -> Checked {
         for (key, watts) in [("idle_w", self.idle_w), ("seek_w", self.seek_w), ("active_w", self.active_w)] {
             within(&format!("power.{key}"), watts, 0.0, MOST_WATTS)?;
