@@ -81,6 +81,14 @@ impl Cache {
 
     /// What there is of `at`; what was read on until now has been caught up with.
     pub fn find(&self, at: Extent) -> Found {
+        // Most often there is nothing, and all segments are in use.
+        let near = |segment: &Segment| segment.start <= at.start.0 && at.start.0 <= segment.end;
+        if !self.any(|segment| near(segment) | (segment.start == segment.end)) {
+            let used = |&number: &usize| !self.is_for_writes(number) && !self.reads_on(number);
+            if let Some(number) = self.order.iter().copied().find(used) {
+                return Found::Nothing(Some(number));
+            }
+        }
         let (mut best, mut found) = (0, Found::Nothing(None));
         for &number in self.order.iter().filter(|&&number| !self.is_for_writes(number)) {
             let segment = &self.segments[number];
@@ -127,8 +135,21 @@ impl Cache {
                 () => 2,
             }
         };
+        let suits = |segment: &Segment| {
+            (segment.start == segment.end) | ((segment.start < at.end().0) & (at.start.0 < segment.end))
+        };
+        if !self.any(suits) {
+            if let Some(number) = self.order.iter().copied().find(|&number| self.active != Some(number)) {
+                return Some(number);
+            }
+        }
         // The first of the best.
         self.order.iter().copied().rev().max_by_key(|&number| value(number))
+    }
+
+    /// Whether a segment is so. Asked without an early end: that takes less time.
+    fn any(&self, so: impl Fn(&Segment) -> bool) -> bool {
+        self.segments.iter().fold(false, |found, segment| found | so(segment))
     }
 
     fn is_for_writes(&self, number: usize) -> bool {
@@ -286,6 +307,9 @@ impl Cache {
 
     /// `at` is written: what the cache has of it is stale, but for the segment that takes it.
     pub fn was_written(&mut self, at: Extent, into: Option<usize>) {
+        if !self.any(|segment| (segment.start < at.end().0) & (at.start.0 < segment.end)) {
+            return;
+        }
         for number in (0..self.segments.len()).filter(|&number| Some(number) != into) {
             let segment = &mut self.segments[number];
             if segment.start < at.end().0 && at.start.0 < segment.end {
