@@ -8,6 +8,7 @@ use seekless_core::{Extent, Nanos, Op};
 use serde::Serialize;
 
 use crate::disk::Drive;
+use crate::disk::mechanics::Access;
 
 /// A request and what the real drive took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +54,20 @@ pub struct Fidelity {
 
 /// What the model takes for each request, in their order.
 pub fn drive_as_measured(drive: &mut Drive, measured: &[Measured], think: Think) -> Vec<Nanos> {
+    accesses_as_measured(drive, measured, think).iter().map(Access::total).collect()
+}
+
+/// The same, with where each time goes.
+pub fn accesses_as_measured(drive: &mut Drive, measured: &[Measured], think: Think) -> Vec<Access> {
     let mut now = Nanos::ZERO;
     let mut simulated = Vec::with_capacity(measured.len());
     for request in measured {
         if think == Think::Before {
             now += request.think;
         }
-        let took = drive.serve(request.op, request.at, now, false).total();
+        let took = drive.serve(request.op, request.at, now, false);
         simulated.push(took);
-        now += took;
+        now += took.total();
         if think == Think::After {
             now += request.think;
         }

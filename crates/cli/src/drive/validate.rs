@@ -10,7 +10,7 @@ use seekless_drive::disk::Drive;
 use seekless_drive::fit::phase::think_side;
 use seekless_drive::import::disksim;
 use seekless_drive::spec::find;
-use seekless_drive::validate::{Fidelity, Measured, Think, compare, drive_as_measured};
+use seekless_drive::validate::{Fidelity, Measured, Think, accesses_as_measured, compare, drive_as_measured};
 use seekless_trace::{Format, ReadOptions, Reader};
 use serde::Serialize;
 
@@ -23,6 +23,7 @@ pub const HELP: &str = "\
 Examples:
   seekless drive validate atlas10k.parv atlas10k.trace
   seekless drive validate my-drive.toml my-drive.trace --half second --json
+  seekless drive validate my-drive.toml my-drive.trace --plot errors.svg
 
 TRACE is one of DiskSim's validation traces: R|W, Hit|Miss, sector, sectors, service time, think
 time. The model is driven as the real drive was: one request at a time.";
@@ -41,6 +42,12 @@ pub struct Validate {
     /// are in phase with a turning disk]
     #[arg(long, value_enum)]
     think: Option<Side>,
+    /// Draw both distributions, and the errors over time and by kind of request
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Overwrite a picture that is there
+    #[arg(long, requires = "plot")]
+    force: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -56,6 +63,17 @@ pub enum Half {
     First,
     /// The second half
     Second,
+}
+
+impl Half {
+    /// Its requests, of so many.
+    fn of(self, requests: usize) -> std::ops::Range<usize> {
+        match self {
+            Half::All => 0..requests,
+            Half::First => 0..requests / 2,
+            Half::Second => requests / 2..requests,
+        }
+    }
 }
 
 /// Where a think time lies.
@@ -86,6 +104,18 @@ pub fn run(validate: &Validate) -> anyhow::Result<()> {
         Some(Side::After) => Think::After,
         None => think_side(&spec, &measured),
     };
+    if let Some(path) = &validate.plot {
+        if path.exists() && !validate.force {
+            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
+        }
+        let accesses = accesses_as_measured(&mut Drive::new(&spec), &measured, think);
+        let part = validate.half.of(measured.len());
+        let title = format!("{}: {}", spec.name, spec.title);
+        output::file(
+            path,
+            &seekless_lab::report::validation(&title, &accesses[part.clone()], &measured[part]),
+        )?;
+    }
     let validated = Validated::of(&spec, &measured, think, validate.half);
     if validate.json { output::json(&validated) } else { output::print(&text(&validated)) }
 }
@@ -97,12 +127,7 @@ impl Validated {
         let began = cpu_seconds();
         let simulated = drive_as_measured(&mut model, measured, think);
         let took = cpu_seconds() - began;
-        let middle = measured.len() / 2;
-        let part = match half {
-            Half::All => 0..measured.len(),
-            Half::First => 0..middle,
-            Half::Second => middle..measured.len(),
-        };
+        let part = half.of(measured.len());
         let fidelity = compare(&simulated[part.clone()], &measured[part]);
         let requests_per_cpu_s = measured.len() as f64 / took.max(1e-9);
         Validated { half, think, fidelity, requests_per_cpu_s }

@@ -26,6 +26,26 @@ pub struct Segment {
     pub written: bool,
 }
 
+impl Segment {
+    /// It holds the sectors up to `end`, and perhaps some before its first, but at most `size`.
+    fn fill(&mut self, start: u64, end: u64, size: u64) {
+        self.end = end;
+        self.start = self.start.min(start).max(end.saturating_sub(size));
+    }
+
+    /// What the head may read on behind it.
+    fn rest(&self) -> Extent {
+        Extent { start: Lba(self.end), sectors: self.until.saturating_sub(self.end) }
+    }
+}
+
+/// The active segment at some time.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    segment: Segment,
+    reading: Reading,
+}
+
 /// Reading on: the head is at the end of the active segment at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reading {
@@ -202,9 +222,7 @@ impl Cache {
     /// A segment holds the sectors up to here, and perhaps some before its first.
     pub fn filled(&mut self, number: usize, start: u64, end: u64) {
         let size = u64::from(self.spec.segment_sectors);
-        let segment = &mut self.segments[number];
-        segment.end = end;
-        segment.start = segment.start.min(start).max(end.saturating_sub(size));
+        self.segments[number].fill(start, end, size);
     }
 
     /// The head reads on behind this segment: it is at its end at this time.
@@ -221,16 +239,24 @@ impl Cache {
     /// Adds what the head has passed by `now`.
     pub fn catch_up(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) {
         let Some(number) = self.active else { return };
-        while self.segments[number].end < self.segments[number].until && self.reading.since < now {
-            let segment = &self.segments[number];
-            let rest = Extent { start: Lba(segment.end), sectors: segment.until - segment.end };
+        let ahead = self.ahead(number, layout, mechanics, now);
+        (self.segments[number], self.reading) = (ahead.segment, ahead.reading);
+    }
+
+    /// The active segment as it is at `now`.
+    fn ahead(&self, number: usize, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Ahead {
+        let size = u64::from(self.spec.segment_sectors);
+        let mut ahead = Ahead { segment: self.segments[number], reading: self.reading };
+        let Ahead { segment, reading } = &mut ahead;
+        while segment.end < segment.until && reading.since < now {
+            let rest = segment.rest();
             let piece = layout.piece(rest);
-            if self.ends_before(&piece) {
-                self.segments[number].until = segment.end;
-                return;
+            if self.ends_before(reading.head, &piece) {
+                segment.until = segment.end;
+                break;
             }
-            let seek = mechanics.reach(self.reading.head, &piece, false);
-            let begin = self.reading.since.0 + seek;
+            let seek = mechanics.reach(reading.head, &piece, false);
+            let begin = reading.since.0 + seek;
             let begin = begin + mechanics.wait(piece.angle, begin);
             let head = Head { cylinder: piece.cylinder, head: piece.head };
             let passed = if begin >= now.0 {
@@ -238,23 +264,21 @@ impl Cache {
             } else {
                 ((now.0 - begin) * piece.per_track / mechanics.revolution().0).min(piece.at.sectors)
             };
-            if passed < piece.at.sectors {
-                // In the middle of this track: whole sectors only, and the clock stays in step with them.
-                if passed > 0 {
-                    let since = Nanos(begin + mechanics.pass(passed, piece.per_track));
-                    self.reading = Reading { since, head };
-                    self.filled(number, u64::MAX, rest.start.0 + passed);
-                }
-                return;
+            // In the middle of a track: whole sectors only, and the clock stays in step with them.
+            if passed > 0 {
+                let since = Nanos(begin + mechanics.pass(passed, piece.per_track));
+                *reading = Reading { since, head };
+                segment.fill(u64::MAX, rest.start.0 + passed, size);
             }
-            self.reading = Reading { since: Nanos(begin + mechanics.pass(passed, piece.per_track)), head };
-            self.filled(number, u64::MAX, piece.at.end().0);
+            if passed < piece.at.sectors {
+                break;
+            }
         }
+        ahead
     }
 
-    /// Whether reading on ends where this begins.
-    fn ends_before(&self, piece: &super::layout::Piece) -> bool {
-        let head = self.reading.head;
+    /// Whether reading on ends where this begins, for a head that is there.
+    fn ends_before(&self, head: Head, piece: &super::layout::Piece) -> bool {
         match self.spec.read_ahead {
             ReadAhead::Track => (piece.cylinder, piece.head) != (head.cylinder, head.head),
             ReadAhead::Cylinder => piece.cylinder != head.cylinder,
@@ -264,45 +288,55 @@ impl Cache {
 
     /// The head goes elsewhere, as soon after `now` as it may: when, and from where.
     pub fn stop(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<(Nanos, Head)> {
-        self.catch_up(layout, mechanics, now);
-        let number = self.active?;
-        let short = self.segments[number].at_least;
-        if self.segments[number].end < short {
-            self.read_to(layout, mechanics, number, short);
-        }
-        let (since, head) = (self.reading.since, self.reading.head);
-        if !self.reads_on(number) {
-            self.active = None;
-            return Some((since.max(now), head));
-        }
-        let segment = &self.segments[number];
-        let rest = Extent { start: Lba(segment.end), sectors: segment.until - segment.end };
-        let piece = layout.piece(rest);
-        if self.ends_before(&piece) {
-            self.active = None;
-            return Some((since.max(now), head));
-        }
+        let (number, ahead, free) = self.stopped(layout, mechanics, now)?;
+        (self.segments[number], self.reading) = (ahead.segment, ahead.reading);
         self.active = None;
-        let there = Head { cylinder: piece.cylinder, head: piece.head };
-        let landed = since.0 + mechanics.reach(head, &piece, false);
-        if landed > now.0 {
-            // A seek that has begun ends.
-            return Some((Nanos(landed), there));
-        }
-        if self.spec.stop_in_sector {
-            return Some((now, there));
-        }
-        let begin = landed + mechanics.wait(piece.angle, landed);
-        Some((Nanos(begin + mechanics.pass(1, piece.per_track)), there))
+        Some(free)
     }
 
-    /// The head reads on to here, whenever that is.
-    fn read_to(&mut self, layout: &Layout, mechanics: &Mechanics, number: usize, to: u64) {
-        let segment = self.segments[number];
-        let rest = Extent { start: Lba(segment.end), sectors: to - segment.end };
-        let (took, head) = mechanics.access(layout, self.reading.head, self.reading.since, rest, false);
-        self.reading = Reading { since: self.reading.since + took.total(), head };
-        self.filled(number, u64::MAX, to);
+    /// When and from where the head could go elsewhere, asked without going.
+    pub fn could_stop(&self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<(Nanos, Head)> {
+        self.stopped(layout, mechanics, now).map(|(_, _, free)| free)
+    }
+
+    fn stopped(
+        &self,
+        layout: &Layout,
+        mechanics: &Mechanics,
+        now: Nanos,
+    ) -> Option<(usize, Ahead, (Nanos, Head))> {
+        let number = self.active?;
+        let mut ahead = self.ahead(number, layout, mechanics, now);
+        let short = ahead.segment.at_least;
+        if ahead.segment.end < short {
+            // The head reads on to there, whenever that is.
+            let rest = Extent { sectors: short - ahead.segment.end, ..ahead.segment.rest() };
+            let Reading { since, head } = ahead.reading;
+            let (took, head) = mechanics.access(layout, head, since, rest, false);
+            ahead.reading = Reading { since: since + took.total(), head };
+            ahead.segment.fill(u64::MAX, short, u64::from(self.spec.segment_sectors));
+        }
+        let Reading { since, head } = ahead.reading;
+        let at_rest = (since.max(now), head);
+        if ahead.segment.end >= ahead.segment.until {
+            return Some((number, ahead, at_rest));
+        }
+        let piece = layout.piece(ahead.segment.rest());
+        if self.ends_before(head, &piece) {
+            return Some((number, ahead, at_rest));
+        }
+        let there = Head { cylinder: piece.cylinder, head: piece.head };
+        let landed = since.0 + mechanics.reach(head, &piece, false);
+        let free = if landed > now.0 {
+            // A seek that has begun ends.
+            Nanos(landed)
+        } else if self.spec.stop_in_sector {
+            now
+        } else {
+            let begin = landed + mechanics.wait(piece.angle, landed);
+            Nanos(begin + mechanics.pass(1, piece.per_track))
+        };
+        Some((number, ahead, (free, there)))
     }
 
     /// `at` is written: what the cache has of it is stale, but for the segment that takes it.

@@ -50,7 +50,7 @@ impl Drive {
     pub fn sight(&self, now: Nanos) -> Sight<'_> {
         let (free, head) = match &self.behind {
             Some(behind) => (behind.done.max(now), behind.head),
-            None => self.cache.clone().stop(&self.layout, &self.mechanics, now).unwrap_or((now, self.head)),
+            None => self.cache.could_stop(&self.layout, &self.mechanics, now).unwrap_or((now, self.head)),
         };
         let early = self.policy.write_back == WriteBack::All;
         let begin = self.timing.begin(now);

@@ -1,5 +1,5 @@
 //! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]); and
-//! a drive as a picture ([`drive()`]).
+//! a drive as a picture ([`drive()`]), and how near its model is ([`validation()`]).
 
 mod along;
 mod charts;
@@ -18,10 +18,12 @@ mod table;
 mod tests;
 mod text;
 pub mod trace;
+mod validation;
 
 use seekless_trace::Stats;
 
 pub use drive::drive;
+pub use validation::validation;
 
 use crate::outcome::Comparison;
 use figure::Figure;
