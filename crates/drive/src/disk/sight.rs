@@ -43,6 +43,9 @@ pub struct Sight<'a> {
     /// begins, and the angle that the disk has turned to by then.
     begins: [(Nanos, u64); 3],
     minimum_write_seek: u64,
+    turn_round: u64,
+    /// Where a write goes on from the one before, which takes no turn-round.
+    goes_on: Option<Place>,
 }
 
 impl Drive {
@@ -57,12 +60,16 @@ impl Drive {
         let costs = [self.timing.read_miss(self.after_write), self.timing.write(early, self.after_write)];
         let costs = costs.map(|cost| (begin + Nanos(cost)).since(free));
         let angle = |handling: Nanos| (handling, (free + handling).0 % self.mechanics.revolution().0);
+        let turn_round = self.timing.turn_round(true);
+        let follows = turn_round > 0 && self.after_write && self.write_end.0 < self.layout.sectors();
         Sight {
             mechanics: &self.mechanics,
             at_least: &self.at_least,
             head,
             begins: [costs[0], costs[1], Nanos::ZERO].map(angle),
             minimum_write_seek: self.timing.minimum_write_seek,
+            turn_round,
+            goes_on: follows.then(|| self.place(self.write_end)),
         }
     }
 
@@ -87,7 +94,9 @@ impl Positioning for Sight<'_> {
 
     fn reach(&self, place: Place, write: bool, queued: bool) -> Reach {
         let (handling, begin) = self.begins[if queued { 2 } else { usize::from(write) }];
-        let mut seek = self.mechanics.reach(self.head, &piece(place), write);
+        let goes_on = write && self.goes_on == Some(place);
+        let turn_round = if queued && !goes_on { self.turn_round } else { 0 };
+        let mut seek = self.mechanics.reach_after(turn_round, self.head, &piece(place), write);
         if write && !queued {
             seek = seek.max(self.minimum_write_seek);
         }

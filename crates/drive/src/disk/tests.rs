@@ -68,6 +68,27 @@ fn a_queued_write_in_sequence_follows_at_once() {
     assert!(second.rotation.0 < 10 && second.overhead == Nanos(0), "{second:?}");
 }
 
+/// A drive that turns round in 1 ms: longer than it takes to settle, on one track too.
+#[test]
+fn a_queued_command_is_not_reached_before_the_drive_has_turned_round() {
+    let mut spec = spec::find("seagate-cheetah-15k5").unwrap();
+    (spec.command.turn_round_us, spec.cache.enabled) = (1_000.0, false);
+    let per_track = u64::from(spec.zone[0].sectors_per_track);
+    let reached = |op, lba, queued| {
+        let mut drive = Drive::new(&spec);
+        let first = drive.serve(op, Extent::new(0, 8), Nanos(0), false);
+        drive.serve(op, Extent::new(lba, 8), first.total(), queued).seek
+    };
+    let (settle, ms) = (Nanos::from_micros(475), Nanos::from_millis(1));
+    let write = Nanos::from_micros(400);
+    for (lba, alone) in [(100, Nanos(0)), (per_track, settle)] {
+        assert_eq!([false, true].map(|queued| reached(Op::Read, lba, queued)), [alone, ms]);
+    }
+    assert_eq!([false, true].map(|queued| reached(Op::Write, per_track, queued)), [settle + write, ms + write]);
+    assert_eq!(reached(Op::Write, 100, true), ms);
+    assert_eq!(reached(Op::Write, 8, true), Nanos(0), "it goes on where the one before ended");
+}
+
 #[test]
 fn the_same_requests_take_the_same_time() {
     let run = || {
