@@ -84,7 +84,10 @@ fn a_queued_command_is_not_reached_before_the_drive_has_turned_round() {
     for (lba, alone) in [(100, Nanos(0)), (per_track, settle)] {
         assert_eq!([false, true].map(|queued| reached(Op::Read, lba, queued)), [alone, ms]);
     }
-    assert_eq!([false, true].map(|queued| reached(Op::Write, per_track, queued)), [settle + write, ms + write]);
+    assert_eq!(
+        [false, true].map(|queued| reached(Op::Write, per_track, queued)),
+        [settle + write, ms + write]
+    );
     assert_eq!(reached(Op::Write, 100, true), ms);
     assert_eq!(reached(Op::Write, 8, true), Nanos(0), "it goes on where the one before ended");
 }
