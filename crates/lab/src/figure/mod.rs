@@ -3,7 +3,10 @@
 //! One array lists them. Each draws itself from a seed and a number of requests: the same of both gives the
 //! same figure. Fault model: a drive that a figure cannot be drawn of is refused with what it would need.
 
+mod appendix;
+mod birthday;
 mod freeblock;
+mod proximal;
 pub mod shown;
 pub mod strand;
 mod usage;
@@ -31,12 +34,17 @@ pub struct Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 5] = [
+pub const FIGURES: [&Entry; 10] = [
     &freeblock::FIGURE_2,
     &freeblock::FIGURE_3,
     &freeblock::FIGURE_4,
     &freeblock::FIGURE_5,
     &freeblock::FIGURE_6,
+    &proximal::FIGURE_1,
+    &proximal::FIGURE_2,
+    &proximal::FIGURE_3,
+    &proximal::FIGURE_4,
+    &proximal::TABLE_1,
 ];
 
 /// How a figure is to be drawn.
