@@ -15,8 +15,6 @@ struct Reading {
     /// When the head may begin: the command is handled.
     handled: Nanos,
     queued: bool,
-    /// The least time until the head is there.
-    turn_round: u64,
     after_write: bool,
 }
 
@@ -32,8 +30,7 @@ impl Drive {
         let after_write = std::mem::replace(&mut self.after_write, false);
         let begin = if queued { now } else { self.timing.begin(now) };
         let miss = if queued { 0 } else { self.timing.read_miss(after_write) };
-        let turn_round = self.timing.turn_round(queued);
-        let reading = Reading { at, now, handled: begin + Nanos(miss), queued, turn_round, after_write };
+        let reading = Reading { at, now, handled: begin + Nanos(miss), queued, after_write };
         self.settle(begin);
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
         let found = self.cache.find(at);
@@ -91,7 +88,8 @@ impl Drive {
             let (turn_round, (start, head)) = if streams {
                 (0, self.cache.at_end())
             } else {
-                (reading.turn_round, (self.free_head(reading.handled), self.head))
+                let free = self.free_head(reading.handled);
+                (self.turned.since(free).0, (free, self.head))
             };
             self.head = head;
             let rest = Extent { start: Lba(at.start.0 + there), sectors: at.sectors - there };
@@ -107,7 +105,7 @@ impl Drive {
         let disconnect = if reading.queued { 0 } else { self.timing.read_disconnect(reading.after_write) };
         let let_go = reading.handled + Nanos(disconnect);
         let start = self.free_head(reading.handled);
-        let begin = Begin { at: start, turn_round: reading.turn_round };
+        let begin = Begin { at: start, turn_round: self.turned.since(start).0 };
         let (number, there) = match found {
             Found::Whole(number) | Found::Partial(number) => {
                 (Some(number), self.cache.segment(number).end.min(at.end().0).saturating_sub(at.start.0))
@@ -236,6 +234,7 @@ impl Drive {
             self.head = Head { cylinder: piece.cylinder, head: piece.head };
             left = Extent { start: piece.at.end(), sectors: left.sectors - piece.at.sectors };
         }
+        self.turn_round(Nanos(now));
         took
     }
 

@@ -21,7 +21,7 @@ pub struct Timing {
     pub write_completion: u64,
     pub preparation: u64,
     pub minimum_write_seek: u64,
-    turn_round: u64,
+    pub turn_round: u64,
     pub read_sector: u64,
     pub write_sector: u64,
     pub write_disconnect: u64,
@@ -83,11 +83,6 @@ impl Timing {
     /// When a command that comes now may begin.
     pub fn begin(&self, now: Nanos) -> Nanos {
         now + Nanos(self.each)
-    }
-
-    /// The shortest time on the way to a command from the one before on the media.
-    pub fn turn_round(&self, queued: bool) -> u64 {
-        if queued { self.turn_round } else { 0 }
     }
 
     /// Handling a read that the cache can give.

@@ -75,7 +75,7 @@ impl Drive {
         let data = handled + Nanos(self.timing.preparation);
         self.head = behind.head;
         let buffered = self.buffered(at, data);
-        let media = self.put(at, behind.done, buffered, Least::default());
+        let media = self.put(at, behind.done, buffered, Least { seek: 0, turned: Nanos::ZERO });
         let both = Extent { start: behind.at.start, sectors: behind.at.sectors + at.sectors };
         self.go_on(both, behind.done, &media);
         Sent { done: data + Nanos(at.sectors * self.timing.write_sector), media }
@@ -104,7 +104,7 @@ impl Drive {
     /// A write that goes on where the one before ended is the same stretch of media: no turn-round.
     fn least(&self, queued: bool, sequential: bool) -> Least {
         let seek = if queued { 0 } else { self.timing.minimum_write_seek };
-        Least { seek, turn_round: self.timing.turn_round(queued && !sequential) }
+        Least { seek, turned: if sequential { Nanos::ZERO } else { self.turned } }
     }
 
     /// The data of a write that come from `from` on.
@@ -167,7 +167,7 @@ impl Drive {
         while rest.sectors > 0 {
             let piece = self.layout.piece(rest);
             let begins = rest.start == at.start;
-            let turn_round = if begins { least.turn_round } else { 0 };
+            let turn_round = if begins { least.turned.since(start).0 } else { 0 };
             let mut seek = self.mechanics.reach_after(turn_round, self.head, &piece, true);
             if begins {
                 took.distance = self.head.cylinder.abs_diff(piece.cylinder);
@@ -194,17 +194,18 @@ impl Drive {
             self.head = Head { cylinder: piece.cylinder, head: piece.head };
             rest = Extent { start: piece.at.end(), sectors: rest.sectors - piece.at.sectors };
         }
+        self.turn_round(Nanos(now));
         took
     }
 }
 
 /// The least time until the head is where a write begins.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Least {
     /// From when it begins to move.
     seek: u64,
-    /// From the end of the command before, if this one was queued behind it.
-    turn_round: u64,
+    /// When it has turned round after the command before.
+    turned: Nanos,
 }
 
 /// What a write has come to.

@@ -147,7 +147,7 @@ fn notes() -> [&'static str; 3] {
          bins in 0.475 ms between tracks, which give 3.10 revolutions; its results are those of 6 bins (\"at best \
          six in a single revolution\"): 3.4 revolutions, a variance of 9, 3 revolutions as the likeliest, and a \
          chance of 0.02 that 6 requests need no extra one.",
-        "The simulation supports 6. With 0.475 ms alone strands are far faster than measured; with the 0.64 ms \
+        "The simulation supports 6. With 0.475 ms alone strands are far faster than measured; with the 0.65 ms \
          from one request to the next that Table 1 shows (6 requests a revolution) they take as long as there. \
          Either way they need some 0.2 to 0.3 revolutions less than the model has: SPTF may pass from the end of \
          one bin to the start of the next but one.",

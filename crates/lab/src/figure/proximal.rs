@@ -30,7 +30,7 @@ const fn entry(
     drives: &'static [&'static str],
     draw: fn(&Asked) -> Result<Shown, LabError>,
 ) -> Entry {
-    Entry { name, title, source, drives, counted: "strands a number", usual: 4_000, draw }
+    Entry { name, title, source, drives, counted: "strands a number", usual: 10_000, draw }
 }
 
 /// By length.
