@@ -81,6 +81,7 @@ struct Known {
     name: &'static str,
     title: &'static str,
     source: &'static str,
+    paper_says: &'static str,
     drives: &'static [&'static str],
     counted: &'static str,
     requests: u64,
@@ -91,6 +92,7 @@ fn list(json: bool) -> anyhow::Result<()> {
         name: entry.name,
         title: entry.title,
         source: entry.source,
+        paper_says: entry.says,
         drives: entry.drives,
         counted: entry.counted,
         requests: entry.usual,
@@ -98,9 +100,9 @@ fn list(json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&known);
     }
-    let mut table = Table::new(&["name", "shows"]);
+    let mut table = Table::new(&["name", "shows", "the paper says"]);
     for figure in known {
-        table.row([figure.name, figure.title]);
+        table.row([figure.name, figure.title, figure.paper_says]);
     }
     output::print(&table.text())
 }

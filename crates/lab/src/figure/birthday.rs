@@ -4,10 +4,9 @@
 //! into bins at random; those in one bin need a revolution each, so that a strand takes as many revolutions as
 //! its fullest bin holds requests. The paper counts half a revolution more, until the first bin comes by.
 //!
-//! The chances are exact: numbers of ways, divided by all ways once. Q_k of the paper is the chance that the
-//! fullest bin holds exactly k. Its printed recurrence is not used: its inner sum counts from j = 1 to k - 1 and
-//! never uses j, and with the sum taken over Q_j it is Weisstein's. Ways of filling bins to at most k are
-//! counted here by adding one bin after the other, which gives the same.
+//! The chances are exact: numbers of ways, counted by adding one bin after the other, and divided by all ways
+//! once. The paper prints a recurrence instead, in which an index is lost: its inner sum goes over j and has
+//! no j in it. With the chance of j there, of the requests and bins that are left, it gives the same (a test).
 
 /// Requests, bins: with so many, the ways are less than 2^63.
 pub const MOST: (usize, u32) = (16, 15);
@@ -80,7 +79,7 @@ mod tests {
     fn chances_are_those_of_all_ways_counted() {
         for (requests, bins) in [(1, 1), (2, 15), (4, 6), (6, 6), (8, 6), (5, 8), (6, 3)] {
             let ways = counted(requests, bins);
-            let all = (bins as f64).powi(requests as i32);
+            let all = (bins as f64).powi(requests.try_into().unwrap());
             let found = fullest(requests, bins as u32);
             assert_eq!(found.len(), requests);
             for (ways, chance) in ways.into_iter().zip(found) {
@@ -96,6 +95,30 @@ mod tests {
         assert!(fullest(8, 6)[0].abs() < 1e-15, "eight do not fit into six");
         for (requests, bins) in [(8, 8), (8, 6), (16, 15), (3, 2)] {
             assert!((fullest(requests, bins).iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        }
+    }
+
+    /// The paper's recurrence, mended; of no requests nothing is left to chance.
+    fn recurrence(k: usize, n: usize, b: usize) -> f64 {
+        let factorial = |n: usize| (1..=n).map(|i| i as f64).product::<f64>();
+        let power = |base: usize, to: usize| (base as f64).powi(to.try_into().unwrap());
+        let term = |i: usize| {
+            let left = n - i * k;
+            let rest = |j| recurrence(j, left, b - i);
+            let inner = if left == 0 { 1.0 } else { (1..k).map(rest).sum::<f64>() * power(b - i, left) };
+            factorial(n) * factorial(b) / power(b, n) * inner
+                / (factorial(i) * power(factorial(k) as usize, i) * factorial(left) * factorial(b - i))
+        };
+        (1..=n / k).filter(|&i| i <= b).map(term).sum()
+    }
+
+    #[test]
+    fn chances_are_those_of_the_recurrence() {
+        for (requests, bins) in [(8, 8), (8, 6), (6, 6), (5, 3)] {
+            for (chance, k) in fullest(requests, bins).into_iter().zip(1..) {
+                let found = recurrence(k, requests, bins as usize);
+                assert!((chance - found).abs() < 1e-12, "{k} of {requests} in {bins}: {chance}, {found}");
+            }
         }
     }
 

@@ -12,7 +12,7 @@ pub mod strand;
 mod usage;
 
 use seekless_drive::{Spec, spec};
-use shown::{Grid, Picture, Shown, Statement};
+use shown::{Cell, Grid, Picture, Shown, Statement};
 
 use crate::experiment::{LabError, Progress};
 
@@ -24,6 +24,8 @@ pub struct Entry {
     pub title: &'static str,
     /// The paper, its section and its figure.
     pub source: &'static str,
+    /// What the paper says of it in numbers.
+    pub says: &'static str,
     /// The drives that it is of.
     pub drives: &'static [&'static str],
     /// What is counted behind each of its numbers.
@@ -99,6 +101,11 @@ impl Asked<'_> {
     /// So many of its points are simulated.
     fn progress(&self, done: usize, of: usize) {
         (self.progress)(Progress { what: self.entry.name, done: done as u64, of: of as u64 });
+    }
+
+    /// What the paper says of its own drives.
+    fn theirs(&self, value: Option<f64>) -> Cell {
+        value.filter(|_| !self.others).into()
     }
 
     /// The figure, done.

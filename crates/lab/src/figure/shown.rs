@@ -241,6 +241,7 @@ impl Shown {
             "name": self.entry.name,
             "title": self.entry.title,
             "source": self.entry.source,
+            "paper_says": self.entry.says,
             "drives": self.drives,
             "counted": self.entry.counted,
             "requests": self.requests,
@@ -256,23 +257,26 @@ impl Shown {
     /// As the text of an SVG file.
     pub fn svg(&self) -> String {
         let panel = |(name, picture): &(String, Picture)| {
-            let (svg, note) = match picture {
-                Picture::Bars(stack) => (stack.svg(), String::new()),
-                Picture::Lines(plot) => (plot.svg(), plot.note.clone()),
+            let svg = match picture {
+                Picture::Bars(stack) => stack.svg(),
+                Picture::Lines(plot) => plot.svg(),
             };
-            Panel { name: name.clone(), svg, note }
+            Panel { name: name.clone(), svg, ..Panel::default() }
         };
         let legend = |(_, picture): &(String, Picture)| match picture {
             Picture::Bars(stack) => stack.legend(),
             Picture::Lines(plot) => plot.legend(),
         };
-        let title = format!("{}: {}", self.entry.name, self.entry.title);
+        let mut panels: Vec<Panel> = self.pictures.iter().map(panel).collect();
+        if let Some(panel) = panels.first_mut() {
+            panel.note = format!("The paper: {}.", self.entry.says);
+        }
         standalone::svg(&Figure {
             id: self.entry.name,
-            title,
+            title: format!("{}: {}", self.entry.name, self.entry.title),
             caption: self.entry.source.to_owned(),
             legend: self.pictures.first().map_or_else(Legend::default, legend),
-            panels: self.pictures.iter().map(panel).collect(),
+            panels,
             ..Figure::default()
         })
     }
