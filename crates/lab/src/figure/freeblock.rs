@@ -178,9 +178,12 @@ fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
         Statement { from: None, ..below },
         Statement::about("section 3.2", "256 KiB: rotation", "%", 15.0, largest.rotation_pct, NEAR),
     ];
-    let notes = ["DiskSim, with which the paper was made, counts what passes between tracks as transfer; \
-                  256 KiB are then more than 55 % here."];
-    Ok(bars.shown(asked, paper, &notes))
+    let together = largest.transfer_pct + largest.track_switch_pct;
+    let disksim = format!(
+        "DiskSim, with which the paper was made, counts what passes between tracks as transfer: so counted, \
+         256 KiB are {together:.1} % here."
+    );
+    Ok(bars.shown(asked, paper, &[&disksim]))
 }
 
 /// The deviation of local requests: 4 MB as the caption says, and as `DiskSim`'s parameter file takes it, where
@@ -218,13 +221,12 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
     let notes = [
         "Local requests are normally distributed around the last one. The caption says: with a deviation of \
          4 MB. That cannot give 60 %: 4 MB are some 5 cylinders of the Atlas 10K, and the shortest way to \
-         another cylinder takes 1.157 ms, so that 70 % local leaves at least 2.5 ms of seek to 3 ms of rotation.",
+         another cylinder takes 1.157 ms, so that 70 % local leaves some 2.5 ms of seek to 3 ms of rotation.",
         "DiskSim asks for the variance of such a distribution, in sectors, and takes its root. 4 MB are 8,192 \
          sectors; as a variance they are a deviation of 90.5 sectors (45 KiB), with which most local requests \
-         stay on the cylinder, and 60 % come out. The parts here are of that; the columns behind, as the \
-         caption says.",
+         stay on the cylinder. The parts here are of that; the columns behind, as the caption says.",
     ];
-    Ok(bars.shown(asked, paper, &notes))
+    Ok(bars.shown(asked, paper, if asked.others { &notes[1..] } else { &notes }))
 }
 
 const OUTSTANDING: &str = "There are always 20 requests outstanding.";
