@@ -59,6 +59,8 @@ pub struct LoadOutcome {
     pub head_ms_per_request: HeadTimeMs,
     /// Head time of all drives.
     pub head: HeadTime,
+    /// What the drives were not busy up to the last answer, in seconds of a drive.
+    pub idle_s: f64,
     /// Media accesses that moved an arm.
     pub seeks: u64,
     /// Pages asked for that were served from the BOPT, in per cent; 0 without BORG.
@@ -135,14 +137,16 @@ pub fn run_workload(
         drop(mover);
         let served =
             volume.borg.as_ref().map_or_else(Served::default, |borg| borg.served(Account::default()));
-        Ok((seen, volume.all(), served, reconfigured.get()))
+        Ok((seen, volume.all(), volume.disks.len(), served, reconfigured.get()))
     })?;
-    let (seen, work, served, reconfigurations) = result?;
+    let (seen, work, drives, served, reconfigurations) = result?;
+    let there = Nanos(seen.end.0.saturating_mul(drives as u64));
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * served.from_bopt as f64 / (served.pages as f64).max(1.0),
         reconfigurations,
+        idle_s: there.since(work.busy()).seconds(),
         event_hash: format!("{:016x}", runtime.event_hash()),
         ..told(&seen, &work)
     };

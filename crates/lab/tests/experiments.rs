@@ -90,6 +90,8 @@ fn what_repeats_is_served_faster_and_the_figures_are_consistent() {
         let head = &variant.work.head;
         let parts = head.seek_s + head.rotation_s + head.transfer_s + head.overhead_s;
         assert!((sum - head.busy_s).abs() < 1e-6 && (parts - head.busy_s).abs() < 1e-6);
+        let last: f64 = variant.phases.iter().filter(|p| p.name == "final").map(|p| p.work.head.busy_s).sum();
+        assert!((head.busy_s - last + variant.idle_s - variant.elapsed_s).abs() < 1e-3, "{}", variant.name);
         let split = variant.work.foreground_s + variant.work.background_s;
         assert!((split - head.busy_s).abs() < 1e-6);
     }

@@ -26,17 +26,18 @@ const ATLAS: [&str; 1] = ["quantum-atlas-10k"];
 const NEAR: Within = Within::Points(2.0);
 
 /// What a bar's numbers are.
-const USAGE: [Column; 5] = [
+const USAGE: [Column; 6] = [
     numbers("seek_pct", "seek %", 1),
     numbers("rotation_pct", "rotation %", 1),
     numbers("transfer_pct", "transfer %", 1),
     numbers("track_switch_pct", "between tracks %", 1),
-    numbers("access_ms", "head ms a request", 3),
+    numbers("access_ms", "head ms", 3),
+    numbers("overhead_ms", "command ms", 3),
 ];
 
 const PARTS: &str = "Parts are of the head's time without what commands cost. Rotation is the wait for a \
                      request's first sector, the potential free bandwidth; what passes between the tracks of \
-                     one transfer is a part of its own.";
+                     one transfer is a part of its own. Head and command ms are of a request.";
 
 const fn entry(
     name: &'static str,
@@ -109,7 +110,7 @@ impl Bars {
 
     fn add(&mut self, key: Cell, label: &str, bar: &Usage, more: impl IntoIterator<Item = Cell>) {
         let parts = [bar.seek_pct, bar.rotation_pct, bar.transfer_pct, bar.track_switch_pct];
-        let cells = parts.into_iter().chain([bar.access_ms]).map(Cell::from);
+        let cells = parts.into_iter().chain([bar.access_ms, bar.overhead_ms]).map(Cell::from);
         self.grid.row(std::iter::once(key).chain(cells).chain(more));
         self.bars.push((label.to_owned(), parts.to_vec()));
     }

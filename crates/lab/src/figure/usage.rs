@@ -30,6 +30,8 @@ pub struct Usage {
     pub track_switch_pct: f64,
     /// Head time of a request, in milliseconds.
     pub access_ms: f64,
+    /// What its command costs besides, in milliseconds.
+    pub overhead_ms: f64,
 }
 
 /// The bar of a drive, a scheduler and a workload.
@@ -59,6 +61,7 @@ pub fn usage(drive: &Spec, policy: Policy, load: &str, requests: u64, seed: u64)
         transfer_pct: percent(head.transfer_s),
         track_switch_pct: percent(seek + rotation),
         access_ms: 1e3 * all / requests.max(1) as f64,
+        overhead_ms: 1e3 * head.overhead_s / requests.max(1) as f64,
     })
 }
 
