@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
-use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
 use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
@@ -59,6 +59,13 @@ pub struct Setup {
     /// Keep adjacent requests apart in the queue
     #[arg(long)]
     no_merge: bool,
+    /// Commands in the drive at once, which puts them in an order of its own: 1 to what its queue holds
+    /// [default: the scheduler sees where the head is, and one goes at a time]
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
+    /// Turn the drive's write cache on or off [default: as its file says]
+    #[arg(long, value_name = "on|off", value_parser = on_or_off)]
+    write_cache: Option<bool>,
     /// The background's guaranteed share of the head's time, 1 to 99 per cent
     #[arg(long, value_name = "PCT", default_value_t = 20)]
     background_share: u8,
@@ -99,6 +106,14 @@ fn place(text: &str) -> Result<u64, String> {
     text.trim().parse::<u64>().or_else(|_| whole_sectors(text))
 }
 
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("found '{text}', expected on or off")),
+    }
+}
+
 /// A factor that leaves every time of a week's trace within 64 bits of nanoseconds.
 fn speed(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|speed| (0.001..=1e6).contains(speed));
@@ -122,8 +137,12 @@ impl Setup {
                 );
             }
         };
+        let mut drive = Model::find(&self.drive)?;
+        if let Some(on) = self.write_cache {
+            drive.set_write_cache(on);
+        }
         let experiment = Experiment {
-            drive: spec::find(&self.drive)?,
+            drive,
             over_sectors: self.over,
             layer: self.layer()?,
             queue: QueueOptions {
@@ -131,6 +150,7 @@ impl Setup {
                 merge: !self.no_merge,
                 background_share_pct: self.background_share,
                 starvation_limit: self.starvation_limit,
+                depth: self.depth,
             },
             pace,
             reconfigure: self.reconfigure,
@@ -203,5 +223,5 @@ pub fn line(experiment: &Experiment) -> String {
         Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
         Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
     };
-    format!("{}, {}, {layer}; {pace}", experiment.drive.name, experiment.queue.policy)
+    format!("{}, {}, {layer}; {pace}", experiment.drive.name(), experiment.queue.policy)
 }

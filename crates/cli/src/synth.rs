@@ -4,7 +4,7 @@
 //! took. One that arrives by itself needs none: then nobody knows how long answers take.
 
 use clap::Args;
-use seekless_drive::{QueueOptions, spec};
+use seekless_drive::{Model, QueueOptions};
 use seekless_lab::description::{Component, Description};
 use seekless_lab::{LoadOutcome, arrivals, run_workload, workload};
 use seekless_trace::Volumes;
@@ -100,7 +100,7 @@ fn synthesise(arguments: &Arguments, load: &workload::Load) -> anyhow::Result<()
 
 /// The first sectors of a drive, with nothing over them.
 fn volume(drive: &str, over: Option<u64>) -> anyhow::Result<Description> {
-    let component = Component { drive: spec::find(drive)?, queue: QueueOptions::default() };
-    let sectors = over.unwrap_or(component.drive.sectors);
+    let component = Component { drive: Model::find(drive)?, queue: QueueOptions::default() };
+    let sectors = over.unwrap_or(component.drive.sectors());
     Ok(Description::bare(component, sectors))
 }

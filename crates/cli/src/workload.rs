@@ -111,6 +111,11 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
     table.row(["transfer, per request".to_owned(), ms(per_request.transfer)]);
     table.row(["overhead, per request".to_owned(), ms(per_request.overhead)]);
     table.row(["seeks".to_owned(), count(outcome.seeks)]);
+    if let Some(joules) = outcome.energy_j {
+        let watts = joules / outcome.elapsed_s.max(1e-9);
+        table.row(["energy".to_owned(), format!("{} J", number(joules, 1))]);
+        table.row(["on average".to_owned(), format!("{} W", number(watts, 2))]);
+    }
     if outcome.reconfigurations > 0 {
         table.row(["reconfigurations".to_owned(), count(outcome.reconfigurations)]);
     }

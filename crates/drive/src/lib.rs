@@ -4,15 +4,19 @@
 pub mod component;
 pub mod disk;
 pub mod fit;
+pub mod flash;
 pub mod import;
+pub mod machine;
+pub mod power;
 pub mod queue;
 pub mod scheduler;
+pub mod shingled;
 pub mod spec;
 pub mod validate;
 pub mod work;
 
-pub use component::Disk;
+pub use component::{Component, Disk, FlashDrive, Simulated, simulated};
 pub use queue::QueueOptions;
 pub use scheduler::Policy;
-pub use spec::{Spec, SpecError};
+pub use spec::{FlashSpec, Model, Spec, SpecError};
 pub use work::Work;

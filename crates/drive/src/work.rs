@@ -133,6 +133,21 @@ impl Ledger {
         }
     }
 
+    /// Beside a command for `sharers` the drive did `aside`: the first of them pays, on whose behalf or not.
+    /// Nothing of that was waited for.
+    pub fn charge_aside(&mut self, aside: &Access, sharers: &[Sharer]) {
+        let Some(first) = sharers.first().filter(|_| *aside != Access::default()) else { return };
+        let work = self.entry(first.account);
+        work.seek += aside.seek;
+        work.rotation += aside.rotation;
+        work.transfer += aside.transfer;
+        work.overhead += aside.overhead;
+        if aside.distance > 0 {
+            work.seeks += 1;
+            work.cylinders += aside.distance;
+        }
+    }
+
     fn pay(&mut self, op: Op, share: &Access, sharer: &Sharer) {
         let work = self.entry(sharer.account);
         work.seek += share.seek;

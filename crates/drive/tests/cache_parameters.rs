@@ -18,13 +18,14 @@ const DRIVES: [&str; 5] = [
 ];
 
 /// What a figure depends on where the imported drives do not have it, as `key=value` in the cache's table.
-const SETTINGS: [&[(&str, &str)]; 6] = [
+const SETTINGS: [&[(&str, &str)]; 7] = [
     &[],
     &[("write_back", "'none'"), ("read_ahead", "'segment'")],
     &[("write_back", "'all'"), ("read_ahead", "'segment'"), ("read_ahead_sectors", "64")],
     &[("read_water_mark", "0.5"), ("water_mark_by_request", "false"), ("read_ahead_on_hit", "true")],
     &[("separate_write_segment", "true"), ("partial_hit_at_once", "false"), ("segments", "4")],
     &[("read_ahead", "'segment'"), ("read_ahead_sectors", "0"), ("segment_sectors", "400")],
+    &[("write_back", "'all'"), ("write_buffer_sectors", "600"), ("destage_after_ms", "1.0")],
 ];
 
 /// Service times of requests anywhere, near by, in sequence, and again where one was before.
@@ -59,9 +60,12 @@ fn others(key: &str, value: &Value) -> Vec<Value> {
     match (key, value) {
         ("read_ahead", _) => texts(&["none", "track", "cylinder", "segment", "next-track"]),
         ("write_back", _) => texts(&["none", "all"]),
+        ("destage_order", _) => texts(&["fcfs", "sstf", "sptf"]),
         (_, Value::Boolean(is)) => vec![Value::from(!is)],
         (_, Value::Integer(n)) => vec![Value::from(1), Value::from(n + 3), Value::from(n + 200)],
-        (_, Value::Float(part)) if key.ends_with("mark") => vec![Value::from((part + 0.9) / 2.0)],
+        (_, Value::Float(part)) if key.ends_with("mark") || key.ends_with("threshold") => {
+            vec![Value::from((part + 0.9) / 2.0)]
+        }
         (_, Value::Float(time)) => vec![Value::from(time * 1.5 + 10.0), Value::from(time + 3_000.0)],
         _ => panic!("{key} = {value}: of what kind is that?"),
     }

@@ -7,8 +7,10 @@ use std::fmt::Write;
 use common::Lcg;
 use proptest::prelude::*;
 use seekless_core::{Extent, Lba, Nanos, Op, SECTOR_BYTES};
+use seekless_drive::Model;
 use seekless_drive::disk::Drive;
-use seekless_drive::spec::{find, shipped};
+use seekless_drive::flash::Flash;
+use seekless_drive::spec::{disks, find, shipped};
 
 /// What is published: average seek in ms; MB/s of the first and the last tracks in sequence.
 struct Published {
@@ -103,7 +105,7 @@ proptest! {
 
     #[test]
     fn places_and_sectors_are_inverses_on_every_drive(seed in any::<u64>()) {
-        for name in shipped() {
+        for name in disks() {
             let drive = drive(name);
             let layout = drive.layout();
             let mut rng = Lcg(seed);
@@ -117,9 +119,22 @@ proptest! {
 
 /// Service times of 1,000 requests: all of them in ns, and a hash of each.
 fn pinned(name: &str) -> (u64, u64) {
-    let (mut drive, mut now) = (drive(name), Nanos(0));
+    match Model::find(name).unwrap() {
+        Model::Disk(spec) => {
+            let mut drive = Drive::new(&spec);
+            let end = drive.layout().sectors();
+            times(end, |op, at, now, queued| drive.serve(op, at, now, queued).total())
+        }
+        Model::Flash(spec) => {
+            let mut drive = Flash::new(&spec);
+            times(spec.sectors, |op, at, now, fua| drive.serve(op, at, now, fua).total())
+        }
+    }
+}
+
+fn times(sectors: u64, mut serve: impl FnMut(Op, Extent, Nanos, bool) -> Nanos) -> (u64, u64) {
     let (mut rng, mut next, mut hash, mut all) = (Lcg(7), 0, 0xcbf2_9ce4_8422_2325_u64, 0);
-    let end = drive.layout().sectors() - 512;
+    let (mut now, end) = (Nanos(0), sectors - 512);
     for i in 0..1_000 {
         let sectors = [1, 8, 8, 8, 16, 64, 128, 512][rng.below(8) as usize];
         // A third each: anywhere, near by, in sequence.
@@ -129,7 +144,7 @@ fn pinned(name: &str) -> (u64, u64) {
             _ => next.min(end),
         };
         let op = if rng.below(3) == 0 { Op::Write } else { Op::Read };
-        let took = drive.serve(op, Extent::new(at, sectors), now, i % 5 == 0).total();
+        let took = serve(op, Extent::new(at, sectors), now, i % 5 == 0);
         now += took + Nanos(rng.below(2) * rng.below(20_000_000));
         next = at + sectors;
         all += took.0;

@@ -278,7 +278,7 @@ fn settings(trace: &Trace, experiment: &Experiment, places: &Places) -> Settings
     };
     Settings {
         trace: trace.sources.iter().map(|path| path.display().to_string()).collect(),
-        drive: experiment.drive.name.clone(),
+        drive: experiment.drive.name().to_owned(),
         pace: pace.to_owned(),
         scheduler: experiment.queue.policy.to_string(),
         outstanding,

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use seekless_core::{Extent, Nanos, Size};
-use seekless_drive::{QueueOptions, Spec};
+use seekless_drive::{Model, QueueOptions};
 use seekless_layers::borg;
 
 /// A volume, as it is to be built.
@@ -30,7 +30,7 @@ pub struct Description {
 #[derive(Clone, Debug)]
 pub struct Component {
     /// The drive.
-    pub drive: Spec,
+    pub drive: Model,
     /// Its queue.
     pub queue: QueueOptions,
 }
@@ -90,13 +90,20 @@ impl Description {
 
     /// Whether it is a volume; the sectors that clients see.
     pub fn check(&self) -> Result<u64, VolumeError> {
+        for (name, component) in &self.components {
+            let most = component.drive.queue().depth;
+            if let Some(depth) = component.queue.depth.filter(|depth| !(1..=most).contains(depth)) {
+                let expected = format!("1 to {most}, which the queue of {} holds", component.drive.name());
+                return Err(self.wrong(&format!("component.{name}.depth"), depth.to_string(), expected));
+            }
+        }
         for (name, window) in &self.slices {
             let place = format!("slice.{name}");
             let Some(component) = self.components.get(&window.of) else {
                 let found = format!("of = '{}'", window.of);
                 return Err(self.wrong(&place, found, format!("a component: {}", names(&self.components))));
             };
-            let size = component.drive.sectors;
+            let size = component.drive.sectors();
             let end = window.extent.start.0.checked_add(window.extent.sectors);
             if window.extent.sectors == 0 || end.is_none_or(|end| end > size) {
                 let found = format!("{} from {}", told(window.extent.sectors), told(window.extent.start.0));
@@ -128,8 +135,8 @@ impl Description {
         let claim =
             |component: &str, extent| Claim { component: component.to_owned(), extent, by: by.to_owned() };
         if let Some(component) = self.components.get(name) {
-            claims.push(claim(name, Extent::new(0, component.drive.sectors)));
-            return Ok(component.drive.sectors);
+            claims.push(claim(name, Extent::new(0, component.drive.sectors())));
+            return Ok(component.drive.sectors());
         }
         if let Some(window) = self.slices.get(name) {
             claims.push(claim(&window.of, window.extent));
@@ -172,7 +179,7 @@ impl Description {
         let drives = self
             .components
             .values()
-            .map(|component| format!("{}, {}", component.drive.name, component.queue.policy));
+            .map(|component| format!("{}, {}", component.drive.name(), component.queue.policy));
         format!("{}, {}", drives.collect::<Vec<_>>().join("; "), parts.join(" over "))
     }
 }

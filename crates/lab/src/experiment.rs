@@ -1,7 +1,7 @@
 //! What is to be tried: a drive, a layer or none, how the trace is played.
 
 use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
-use seekless_drive::{QueueOptions, Spec, SpecError};
+use seekless_drive::{Model, QueueOptions, SpecError};
 use seekless_trace::{Trace, TraceError};
 
 use crate::description::{Component, Description, Layer, VolumeError, Window};
@@ -11,7 +11,7 @@ use crate::workload::keys::WorkloadError;
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// The drive under everything.
-    pub drive: Spec,
+    pub drive: Model,
     /// What clients see: the first sectors of the drive. By default as many as the recorded device
     /// has: up to the trace's last sector, rounded up to 1 GiB.
     pub over_sectors: Option<u64>,
@@ -140,7 +140,7 @@ impl Experiment {
     /// Where things lie for a trace that ends at `end_sector`; `trace` is for messages.
     pub fn places(&self, trace: &str, end_sector: u64) -> Result<Places, LabError> {
         const GIB_SECTORS: u64 = (1 << 30) / 512;
-        let drive = self.drive.sectors;
+        let drive = self.drive.sectors();
         let setting = |setting, found: u64, expected| LabError::Setting {
             setting,
             found: format!("{} ({found} sectors)", Size(found.saturating_mul(512))),
@@ -150,7 +150,7 @@ impl Experiment {
             let found =
                 format!("requests up to sector {end_sector} ({})", Size(end_sector.saturating_mul(512)));
             let expected =
-                format!("at most sector {drive}, the end of {} ({})", self.drive.name, Size(drive * 512));
+                format!("at most sector {drive}, the end of {} ({})", self.drive.name(), Size(drive * 512));
             return Err(LabError::Unfit { trace: trace.to_owned(), found, expected });
         }
         let rounded = end_sector.div_ceil(GIB_SECTORS) * GIB_SECTORS;
@@ -160,7 +160,7 @@ impl Experiment {
             return Err(setting("over", over_sectors, expected));
         }
         if over_sectors > drive || over_sectors == 0 {
-            let expected = format!("1 to {drive} sectors, the size of {}", self.drive.name);
+            let expected = format!("1 to {drive} sectors, the size of {}", self.drive.name());
             return Err(setting("over", over_sectors, expected));
         }
         let Some(layer) = &self.layer else {
@@ -168,14 +168,14 @@ impl Experiment {
         };
         let bopt_at = layer.bopt_at_sector.unwrap_or(over_sectors.next_multiple_of(PAGE_SECTORS));
         if bopt_at >= drive {
-            let expected = format!("less than {drive} sectors, the size of {}", self.drive.name);
+            let expected = format!("less than {drive} sectors, the size of {}", self.drive.name());
             return Err(setting("bopt-at", bopt_at, expected));
         }
         let room = drive - bopt_at;
         if layer.bopt_sectors > room || layer.bopt_sectors == 0 {
             let expected = format!(
                 "1 to {room} sectors, the room from sector {bopt_at} to the end of {}",
-                self.drive.name
+                self.drive.name()
             );
             return Err(setting("bopt", layer.bopt_sectors, expected));
         }
@@ -209,8 +209,8 @@ impl Experiment {
         let over = self.over_sectors.unwrap_or_else(|| {
             let bopt = self.layer.as_ref().map_or(0, |layer| layer.bopt_sectors);
             let end = self.layer.as_ref().and_then(|layer| layer.bopt_at_sector);
-            let end = end.unwrap_or(self.drive.sectors.saturating_sub(bopt));
-            end.min(self.drive.sectors) / PAGE_SECTORS * PAGE_SECTORS
+            let end = end.unwrap_or(self.drive.sectors().saturating_sub(bopt));
+            end.min(self.drive.sectors()) / PAGE_SECTORS * PAGE_SECTORS
         });
         let whole = Experiment { over_sectors: Some(over), ..self.clone() };
         Ok(whole.volume(&whole.places("", 0)?))
@@ -265,7 +265,7 @@ mod tests {
 
     fn experiment() -> Experiment {
         Experiment {
-            drive: seekless_drive::spec::find("wd2500aaks").unwrap(),
+            drive: Model::find("wd2500aaks").unwrap(),
             over_sectors: None,
             layer: Some(LayerSetup {
                 name: "borg".to_owned(),

@@ -59,8 +59,10 @@ pub struct LoadOutcome {
     pub head_ms_per_request: HeadTimeMs,
     /// Head time of all drives.
     pub head: HeadTime,
-    /// What the drives were not busy up to the last answer, in seconds of a drive.
+    /// Virtual time in which no drive had anything to do for a command, in seconds, of one drive on average.
     pub idle_s: f64,
+    /// What all drives drew to the last answer, in joules; `None` if the description of one does not say.
+    pub energy_j: Option<f64>,
     /// Media accesses that moved an arm.
     pub seeks: u64,
     /// Pages asked for that were served from the BOPT, in per cent; 0 without BORG.
@@ -137,16 +139,16 @@ pub fn run_workload(
         drop(mover);
         let served =
             volume.borg.as_ref().map_or_else(Served::default, |borg| borg.served(Account::default()));
-        Ok((seen, volume.all(), volume.disks.len(), served, reconfigured.get()))
+        Ok((seen, volume.all(), served, reconfigured.get(), volume.joules(), volume.drives.len()))
     })?;
-    let (seen, work, drives, served, reconfigurations) = result?;
-    let there = Nanos(seen.end.0.saturating_mul(drives as u64));
+    let (seen, work, served, reconfigurations, energy_j, drives) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * served.from_bopt as f64 / (served.pages as f64).max(1.0),
         reconfigurations,
-        idle_s: there.since(work.busy()).seconds(),
+        energy_j,
+        idle_s: (seen.end.seconds() - work.busy().seconds() / drives.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
         ..told(&seen, &work)
     };

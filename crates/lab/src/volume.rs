@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use seekless_core::limit::Top;
 use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Slice};
-use seekless_drive::{Disk, Work};
+use seekless_drive::{Simulated, Work, simulated};
 use seekless_layers::Borg;
 
 use crate::description::Description;
@@ -15,7 +15,7 @@ pub struct Volume {
     /// What clients use.
     pub top: Rc<dyn BlockDevice>,
     /// The drives below, by the names of their components.
-    pub disks: BTreeMap<String, Rc<Disk>>,
+    pub drives: BTreeMap<String, Rc<dyn Simulated>>,
     /// The topmost layer, if any.
     pub borg: Option<Rc<Borg>>,
 }
@@ -27,34 +27,39 @@ impl Volume {
         description
             .check()
             .map_err(|error| IoError::new(ErrorKind::Invalid, "volume", None, error.to_string()))?;
-        let disks = description.components.iter().zip(0..).map(|((name, component), number)| {
-            (name.clone(), Rc::new(Disk::new(number, &component.drive, component.queue)))
+        let drives = description.components.iter().zip(0..).map(|((name, component), number)| {
+            (name.clone(), simulated(number, &component.drive, component.queue))
         });
-        let mut builder = Builder { description, disks: disks.collect(), borg: None };
+        let mut builder = Builder { description, drives: drives.collect(), borg: None };
         let top = builder.device(&description.top)?;
-        Ok(Volume { top: Rc::new(Top::new(top)), disks: builder.disks, borg: builder.borg })
+        Ok(Volume { top: Rc::new(Top::new(top)), drives: builder.drives, borg: builder.borg })
     }
 
     /// What all drives did, for one account.
     pub fn account(&self, account: Account) -> Work {
-        self.sum(|disk| disk.account(account))
+        self.sum(|drive| drive.account(account))
     }
 
     /// What all drives did.
     pub fn all(&self) -> Work {
-        self.sum(Disk::all)
+        self.sum(|drive| drive.all())
     }
 
-    fn sum(&self, of: impl Fn(&Disk) -> Work) -> Work {
+    /// What all drives drew so far, in joules; `None` if one's description does not say.
+    pub fn joules(&self) -> Option<f64> {
+        self.drives.values().map(|drive| drive.joules()).sum()
+    }
+
+    fn sum(&self, of: impl Fn(&dyn Simulated) -> Work) -> Work {
         let mut sum = Work::default();
-        self.disks.values().for_each(|disk| sum.add(&of(disk)));
+        self.drives.values().for_each(|drive| sum.add(&of(&**drive)));
         sum
     }
 }
 
 struct Builder<'a> {
     description: &'a Description,
-    disks: BTreeMap<String, Rc<Disk>>,
+    drives: BTreeMap<String, Rc<dyn Simulated>>,
     borg: Option<Rc<Borg>>,
 }
 
@@ -62,12 +67,12 @@ impl Builder<'_> {
     /// The device called `name`. What is described wrongly was refused before; here it is an error still.
     fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
         let refused = |why: &'static str| IoError::new(ErrorKind::Invalid, name.to_owned(), None, why);
-        if let Some(disk) = self.disks.get(name) {
-            return Ok(disk.clone());
+        if let Some(disk) = self.drives.get(name) {
+            return Ok(disk.clone().device());
         }
         if let Some(window) = self.description.slices.get(name) {
-            let disk = self.disks.get(&window.of).ok_or_else(|| refused("the slice is of no component"))?;
-            let slice = Slice::new(disk.clone(), window.extent);
+            let disk = self.drives.get(&window.of).ok_or_else(|| refused("the slice is of no component"))?;
+            let slice = Slice::new(disk.clone().device(), window.extent);
             return Ok(Rc::new(slice.ok_or_else(|| refused("the slice reaches past the end"))?));
         }
         let layer = self.description.layers.get(name).ok_or_else(|| refused("there is no such device"))?;

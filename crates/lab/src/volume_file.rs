@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
-use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::{borg, registry};
 use serde::Deserialize;
 
@@ -34,6 +34,8 @@ struct ComponentKeys {
     starvation_limit: Option<String>,
     merge: Option<bool>,
     background_share: Option<u8>,
+    depth: Option<u32>,
+    write_cache: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -100,7 +102,7 @@ pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
             }
         };
         let at = size("at", &keys.at)?.unwrap_or(0);
-        let whole = volume.components.get(&keys.of).map_or(0, |component| component.drive.sectors);
+        let whole = volume.components.get(&keys.of).map_or(0, |component| component.drive.sectors());
         let sectors = size("size", &keys.size)?.unwrap_or(whole.saturating_sub(at));
         volume.slices.insert(name, Window { of: keys.of, extent: Extent::new(at, sectors) });
     }
@@ -125,7 +127,7 @@ fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, 
     let beside =
         Path::new(file).parent().map(|folder| folder.join(&keys.drive)).filter(|path| path.is_file());
     let drive = beside.map_or_else(|| keys.drive.clone(), |path| path.display().to_string());
-    let drive = spec::find(&drive)
+    let mut drive = Model::find(&drive)
         .map_err(|error| wrong("drive", format!("'{}' ({error})", keys.drive), "a drive"))?;
     let defaults = QueueOptions::default();
     let policy = keys.scheduler.as_ref().map(|text| {
@@ -144,7 +146,11 @@ fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, 
         merge: keys.merge.unwrap_or(defaults.merge),
         background_share_pct,
         starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
+        depth: keys.depth,
     };
+    if let Some(on) = keys.write_cache {
+        drive.set_write_cache(on);
+    }
     Ok(Component { drive, queue })
 }
 

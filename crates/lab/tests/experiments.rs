@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Class, Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};
-use seekless_drive::{Policy, QueueOptions, spec};
+use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{
     Clock, EventSink, Experiment, LayerSetup, Pace, Run, compare, run_trace, run_workload, workload,
@@ -17,7 +17,7 @@ use seekless_trace::{ReadOptions, Trace};
 
 fn experiment() -> Experiment {
     Experiment {
-        drive: spec::find("wd2500aaks").unwrap(),
+        drive: Model::find("wd2500aaks").unwrap(),
         over_sectors: None,
         layer: Some(LayerSetup {
             name: "borg".to_owned(),
@@ -208,7 +208,7 @@ fn schedulers_and_merging_can_be_told_apart() {
 fn random_reads_on_the_atlas_take_what_table_2_says() {
     let queue = QueueOptions { policy: Policy::Fcfs, ..QueueOptions::default() };
     let atlas =
-        Experiment { drive: spec::find("quantum-atlas-10k").unwrap(), layer: None, queue, ..experiment() };
+        Experiment { drive: Model::find("quantum-atlas-10k").unwrap(), layer: None, queue, ..experiment() };
     let load = workload::parse("random:reads=100%").unwrap();
     let run = Run { seed: 1, ..Run::default() };
     let (outcome, _) = run_workload(&load, &atlas.whole_volume().unwrap(), &run, None).unwrap();

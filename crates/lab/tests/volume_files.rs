@@ -1,7 +1,7 @@
 //! Volume files: what they describe is what the flags describe, and what they cannot be is told.
 
 use seekless_core::PAGE_SECTORS;
-use seekless_drive::{QueueOptions, spec};
+use seekless_drive::{Model, QueueOptions};
 use seekless_lab::volume_file::parse;
 use seekless_lab::workload::client::Limit;
 use seekless_lab::{Clock, Experiment, LayerSetup, Pace, Run, run_workload, workload};
@@ -33,7 +33,7 @@ fn a_file_and_the_flags_build_the_same_volume() {
         bopt_at_sector: None,
     };
     let flags = Experiment {
-        drive: spec::find("wd2500aaks").unwrap(),
+        drive: Model::find("wd2500aaks").unwrap(),
         over_sectors: Some((100 << 21) / PAGE_SECTORS * PAGE_SECTORS),
         layer: Some(layer),
         queue: QueueOptions::default(),

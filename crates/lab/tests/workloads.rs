@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use seekless_core::{Nanos, Op, Record};
-use seekless_drive::{QueueOptions, spec};
+use seekless_drive::{Model, QueueOptions};
 use seekless_lab::description::{Component, Description};
 use seekless_lab::workload::client::Limit;
 use seekless_lab::workload::{WORKLOADS, parse};
@@ -27,7 +27,7 @@ const EACH: [&str; 9] = [
 ];
 
 fn volume(gib: u64) -> Description {
-    let component = Component { drive: spec::find("wd2500aaks").unwrap(), queue: QueueOptions::default() };
+    let component = Component { drive: Model::find("wd2500aaks").unwrap(), queue: QueueOptions::default() };
     Description::bare(component, gib << 21)
 }
 

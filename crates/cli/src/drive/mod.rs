@@ -1,6 +1,7 @@
 //! `seekless drive`: the drives that are known, and how well they are known.
 
 mod fit;
+mod flash;
 mod import;
 mod show;
 mod validate;

@@ -1,14 +1,16 @@
 //! `seekless drive list` and `show`: the drives that are known, and what is known of each.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use seekless_core::{Nanos, SECTOR_BYTES};
-use seekless_drive::Spec;
 use seekless_drive::disk::Drive;
-use seekless_drive::spec::{find, shipped};
+use seekless_drive::spec::{PowerSpec, WriteBack, find, shipped};
+use seekless_drive::{Model, Spec};
 use serde::Serialize;
 
+use super::flash;
 use crate::output;
 use crate::table::Table;
 use crate::text::{count, number, size};
@@ -52,13 +54,33 @@ pub struct Show {
 
 /// `seekless drive list`
 pub fn list(list: &List) -> anyhow::Result<()> {
-    let all = shipped().map(|name| Ok(Summary::of(&find(name)?))).collect::<anyhow::Result<Vec<_>>>()?;
-    if list.json { output::json(&all) } else { output::print(&list_text(&all)) }
+    let (mut disks, mut flash) = (Vec::new(), Vec::new());
+    for name in shipped() {
+        match Model::find(name)? {
+            Model::Disk(spec) => disks.push(Summary::of(&spec)),
+            Model::Flash(spec) => flash.push(flash::Summary::of(&spec)),
+        }
+    }
+    if !list.json {
+        return output::print(&[list_text(&disks), flash::list_text(&flash)].join("\n"));
+    }
+    let all = disks.iter().map(serde_json::to_value).chain(flash.iter().map(serde_json::to_value));
+    output::json(&all.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// `seekless drive show`
 pub fn show(show: &Show) -> anyhow::Result<()> {
-    let spec = find(&show.name)?;
+    let spec = match Model::find(&show.name)? {
+        Model::Disk(spec) => *spec,
+        Model::Flash(spec) => {
+            if show.svg.is_some() {
+                // Says that it is no disk.
+                find(&show.name)?;
+            }
+            let shown = flash::Shown::of(&spec);
+            return if show.json { output::json(&shown) } else { output::print(&flash::show_text(&spec)) };
+        }
+    };
     if let Some(path) = &show.svg {
         if path.exists() && !show.force {
             anyhow::bail!("{}: is there already; --force overwrites it", path.display());
@@ -74,10 +96,13 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
 struct Summary {
     name: String,
     title: String,
+    kind: &'static str,
     capacity_bytes: u64,
     rpm: f64,
     cylinders: u64,
     heads: u32,
+    actuators: u32,
+    queue_depth: u32,
     /// To the next cylinder.
     seek_one_us: f64,
     /// Over a third of all: about the average of random seeks.
@@ -102,10 +127,13 @@ impl Summary {
         Summary {
             name: spec.name.clone(),
             title: spec.title.clone(),
+            kind: if spec.shingled.is_some() { "shingled" } else { "disk" },
             capacity_bytes: spec.sectors * SECTOR_BYTES,
             rpm: spec.rpm,
             cylinders,
             heads: spec.heads,
+            actuators: spec.actuators,
+            queue_depth: spec.queue.depth,
             seek_one_us: micros(mechanics.seek(farthest.min(1))),
             seek_third_us: micros(mechanics.seek((cylinders / 3).min(farthest))),
             seek_full_us: micros(mechanics.seek(farthest)),
@@ -159,7 +187,7 @@ fn millis(us: f64) -> String {
 }
 
 /// Manufacturers count in powers of ten.
-fn capacity(bytes: u64) -> String {
+pub fn capacity(bytes: u64) -> String {
     match bytes as f64 / 1e9 {
         gb if gb < 1000.0 => number(gb, 2) + " GB",
         gb => number(gb / 1000.0, 2) + " TB",
@@ -234,12 +262,51 @@ fn figures(shown: &Shown) -> String {
         ("cache", "cache segments", spec.cache.segments.to_string()),
         ("", "each", in_sectors(spec.cache.segment_sectors)),
         ("", "read ahead", in_sectors(spec.cache.read_ahead_sectors)),
+        ("queue", "commands at once", spec.queue.depth.to_string()),
     ];
     let mut table = Table::new(&["figure", ">value", "source"]);
     for (key, name, value) in rows {
         table.row([name, &value, spec.source.get(key).map_or("", String::as_str)]);
     }
+    if spec.cache.write_buffer_sectors > 0 {
+        let on = if spec.cache.write_back == WriteBack::All { "" } else { "off; " };
+        table.row(["write cache", &format!("{on}{}", in_sectors(spec.cache.write_buffer_sectors)), ""]);
+    }
+    if spec.actuators > 1 {
+        table.row(["actuators", &spec.actuators.to_string(), source(spec, "actuators")]);
+    }
+    if let Some(shingled) = &spec.shingled {
+        let bytes = |sectors: u64| size(sectors * SECTOR_BYTES);
+        table.row(["media cache", &bytes(shingled.media_cache_sectors), source(spec, "shingled")]);
+        table.row(["band", &bytes(shingled.band_sectors), ""]);
+        table.row(["cleaned after", &millis(shingled.clean_after_ms * 1e3), ""]);
+    }
+    power_rows(spec.power.as_ref(), &spec.source, &mut table);
     table.text()
+}
+
+fn source<'a>(spec: &'a Spec, figure: &str) -> &'a str {
+    spec.source.get(figure).map_or("", String::as_str)
+}
+
+/// What a drive draws, if that is known.
+pub fn power_rows(power: Option<&PowerSpec>, source: &BTreeMap<String, String>, table: &mut Table) {
+    let Some(power) = power else { return };
+    let watts = |value: f64| number(value, 2) + " W";
+    table.row(["idle", &watts(power.idle_w), source.get("power").map_or("", String::as_str)]);
+    if power.seek_w > 0.0 {
+        table.row(["seeking", &watts(power.seek_w), ""]);
+    }
+    table.row(["reading or writing", &watts(power.active_w), ""]);
+    for state in &power.state {
+        let rest = format!(
+            "{} after {} s, back in {} s",
+            watts(state.watts),
+            number(state.after_s, 0),
+            number(state.recover_ms / 1e3, 1)
+        );
+        table.row([&state.name, &rest, ""]);
+    }
 }
 
 fn zones(spec: &Spec) -> String {

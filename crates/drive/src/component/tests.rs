@@ -1,11 +1,13 @@
 //! The simulated disk: bytes, order, merging, classes, tickets.
 
+use std::cell::RefCell;
+
 use seekless_core::runtime::{Runtime, now, sleep, spawn};
-use seekless_core::{ErrorKind, Ticket};
+use seekless_core::{Class, ErrorKind, Ticket};
 
 use super::*;
 use crate::scheduler::Policy;
-use crate::spec;
+use crate::spec::{self, QueueSpec};
 
 fn on_a_disk<T>(options: QueueOptions, work: impl AsyncFnOnce(Rc<Disk>) -> T) -> T {
     let spec = spec::find("wd2500aaks").unwrap();
@@ -220,4 +222,119 @@ fn a_ticket_promotes_and_aborts_what_waits() {
             task.await;
         }
     });
+}
+
+/// Reads of 8 sectors anywhere, all asked for at once: the order in which they are answered, and how long all
+/// of them take.
+fn strewn(options: QueueOptions, own: QueueSpec) -> (Vec<u64>, Nanos) {
+    let spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };
+    Runtime::new(1)
+        .run(async {
+            let disk = Rc::new(Disk::new(0, &spec, options));
+            let asked: Vec<_> =
+                (0..200_u64).map(|i| (i * 7_654_321 * 31 % 400_000_000, Class::Foreground)).collect();
+            (order_of(&disk, &asked).await, now())
+        })
+        .unwrap()
+}
+
+fn fcfs(depth: u32) -> QueueOptions {
+    QueueOptions { policy: Policy::Fcfs, depth: Some(depth), ..QueueOptions::default() }
+}
+
+#[test]
+fn a_drive_orders_the_commands_that_it_holds_by_itself() {
+    let own = |depth, window| QueueSpec { depth, window, ..QueueSpec::default() };
+    let (one, slow) = strewn(fcfs(1), own(32, 0));
+    let (_, unqueued) = strewn(QueueOptions { policy: Policy::Fcfs, ..QueueOptions::default() }, own(1, 0));
+    assert_eq!(one[0], 0);
+    assert!(slow > unqueued, "a command that comes when the one before is done is handled then");
+    let (windowless, held) = strewn(fcfs(32), own(32, 1));
+    assert_eq!(windowless, one, "a window of one leaves no choice");
+    assert!(held < slow, "but a command that is there is handled meanwhile");
+    let (_, few) = strewn(fcfs(32), own(32, 4));
+    let (order, fast) = strewn(fcfs(32), own(32, 0));
+    assert!(fast.seconds() < 0.6 * held.seconds() && fast < few && few < held, "{fast} {few} {held}");
+    assert_ne!(order, one);
+    // As if it had the whole line, which SPTF in front of a drive that holds one command does.
+    let sees = QueueOptions { policy: Policy::Sptf, ..QueueOptions::default() };
+    assert!(strewn(sees, own(1, 0)).1 < fast);
+}
+
+#[test]
+fn a_command_that_waited_long_in_the_drive_goes_next() {
+    let own = |starvation_ms| QueueSpec { depth: 32, starvation_ms, ..QueueSpec::default() };
+    let (never, fast) = strewn(fcfs(32), own(0.0));
+    let (soon, slow) = strewn(fcfs(32), own(50.0));
+    assert!(never != soon && fast < slow);
+}
+
+#[test]
+fn a_flush_that_is_not_queued_goes_alone() {
+    let finished = |queued_flush| {
+        let own = QueueSpec { depth: 32, queued_flush, ..QueueSpec::default() };
+        let mut spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };
+        spec.set_write_cache(true);
+        spec.cache.write_buffer_sectors = 4_096;
+        Runtime::new(1)
+            .run(async {
+                let disk = Rc::new(Disk::new(0, &spec, fcfs(32)));
+                let done: Rc<RefCell<Vec<&str>>> = Rc::default();
+                let ask = |what: &'static str, start: u64| {
+                    let (disk, done) = (disk.clone(), done.clone());
+                    spawn(async move {
+                        if what == "flush" {
+                            disk.flush(Hints::default()).await.unwrap();
+                        } else {
+                            let at = Extent::new(start, 8);
+                            disk.read(at, Buffer::hollow_sectors(8), Hints::default()).await.unwrap();
+                        }
+                        done.borrow_mut().push(what);
+                    })
+                };
+                let mut tasks: Vec<_> = (0..3).map(|i| ask("before", i * 100_000_000)).collect();
+                sleep(Nanos(1_000)).await;
+                tasks.push(ask("flush", 0));
+                sleep(Nanos(1_000)).await;
+                tasks.extend((0..3).map(|i| ask("after", i * 90_000_000)));
+                for task in tasks {
+                    task.await;
+                }
+                done.take()
+            })
+            .unwrap()
+    };
+    assert_eq!(finished(false), ["before", "before", "before", "flush", "after", "after", "after"]);
+    assert_eq!(finished(true)[..2], ["before", "flush"], "the next after the one at work");
+}
+
+/// Bytes are right whatever the drive does with its commands.
+#[test]
+fn bytes_come_back_with_a_queue_and_a_write_cache() {
+    let own = QueueSpec { depth: 32, ..QueueSpec::default() };
+    let mut spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };
+    spec.set_write_cache(true);
+    spec.cache.write_buffer_sectors = 64;
+    Runtime::new(1)
+        .run(async {
+            let disk = Rc::new(Disk::new(0, &spec, fcfs(32)));
+            let tasks: Vec<_> = (0..64_u64)
+                .map(|i| {
+                    let disk = disk.clone();
+                    spawn(async move {
+                        let at = Extent::new(i * 1_000_003, 2);
+                        let bytes = vec![i as u8 + 1; 1024];
+                        let how = Hints { fua: i % 5 == 0, ..Hints::default() };
+                        disk.write(at, Buffer::from_vec(bytes.clone()), how).await.unwrap();
+                        let back = disk.read(at, Buffer::zeroed(1024), Hints::default()).await.unwrap();
+                        assert_eq!(back.to_vec(), bytes);
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await;
+            }
+            disk.flush(Hints::default()).await.unwrap();
+        })
+        .unwrap();
 }

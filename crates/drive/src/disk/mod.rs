@@ -6,8 +6,11 @@
 //! over the bus, acknowledged now or when it is on the media. While nothing else is to be done the head reads
 //! on behind the last read.
 
+mod buffer;
 mod bus;
 pub mod cache;
+mod destage;
+mod device;
 pub mod layout;
 pub mod mechanics;
 mod read;
@@ -20,7 +23,8 @@ mod write;
 use seekless_core::{Extent, Lba, Nanos, Op};
 
 use crate::scheduler::Positioning;
-use crate::spec::{CacheSpec, Spec};
+use crate::spec::{CacheSpec, PowerSpec, QueueSpec, Spec, WriteBack};
+use buffer::WriteBuffer;
 use cache::Cache;
 use layout::Layout;
 use mechanics::{Access, Head, Mechanics};
@@ -45,6 +49,16 @@ pub struct Drive {
     write_end: Lba,
     /// What was acknowledged and is still being written.
     behind: Option<Behind>,
+    buffer: WriteBuffer,
+    /// When the last command was answered; after how long without another the buffer goes to the media; where
+    /// what did so last ended.
+    idle_since: Nanos,
+    destage_after: Nanos,
+    destaged: Lba,
+    /// What the head did beside the commands, since somebody asked.
+    aside: Access,
+    queue: QueueSpec,
+    power: Option<PowerSpec>,
 }
 
 impl Drive {
@@ -63,6 +77,13 @@ impl Drive {
             after_write: false,
             write_end: Lba(0),
             behind: None,
+            buffer: WriteBuffer::new(&spec.cache),
+            idle_since: Nanos::ZERO,
+            destage_after: Nanos((spec.cache.destage_after_ms * 1e6).round() as u64),
+            destaged: Lba(0),
+            aside: Access::default(),
+            queue: spec.queue,
+            power: spec.power.clone(),
         }
     }
 
@@ -79,15 +100,30 @@ impl Drive {
     /// What `op` at `at` takes from time `now` on; the drive is then in the state after it.
     /// The command of a `queued` one was handled while the one before was on the media: it costs nothing.
     pub fn serve(&mut self, op: Op, at: Extent, now: Nanos, queued: bool) -> Access {
-        match op {
+        let took = match op {
             Op::Read => self.read(at, now, queued),
-            Op::Write | Op::WriteZeroes => self.write(at, now, queued),
+            Op::Write | Op::WriteZeroes if (1..=self.buffer.capacity()).contains(&at.sectors) => {
+                self.write_buffered(at, now, queued)
+            }
+            Op::Write | Op::WriteZeroes => {
+                self.write(at, now, queued, self.policy.write_back == WriteBack::All)
+            }
             Op::Flush => {
-                let done = self.timing.begin(now).max(self.written_behind());
+                let begin = self.timing.begin(now);
+                let done = self.destage_all(begin);
                 Access { overhead: done.since(now), ..Access::default() }
             }
             Op::Discard => Access { overhead: self.timing.begin(now).since(now), ..Access::default() },
-        }
+        };
+        self.idle_since = now + took.total();
+        took
+    }
+
+    /// The same for a write that is acknowledged when it is on the media, whatever the cache does (FUA).
+    pub fn write_through(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
+        let took = self.write(at, now, queued, false);
+        self.idle_since = now + took.total();
+        took
     }
 
     /// What a read or write at `at` would take to get its head there, without going there.

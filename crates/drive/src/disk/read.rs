@@ -31,6 +31,11 @@ impl Drive {
         let begin = if queued { now } else { self.timing.begin(now) };
         let miss = if queued { 0 } else { self.timing.read_miss(after_write) };
         let reading = Reading { at, now, handled: begin + Nanos(miss), queued, after_write };
+        self.destage_until(begin);
+        if self.buffer.holds(at) {
+            return self.read_of_buffer(&reading, begin);
+        }
+        self.destage_overlapping(at, begin);
         self.settle(begin);
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
         let found = self.cache.find(at);
@@ -41,6 +46,14 @@ impl Drive {
             Found::Nothing(_) => false,
         };
         if at_once { self.read_at_once(&reading, begin, found) } else { self.read_later(&reading, found) }
+    }
+
+    /// A read of what was written and is still in the buffer.
+    fn read_of_buffer(&mut self, reading: &Reading, begin: Nanos) -> Access {
+        let handling = if reading.queued { 0 } else { self.timing.read_hit(reading.after_write) };
+        let mut transfer = self.transfer_of(reading, begin + Nanos(handling + self.timing.preparation));
+        transfer.there(reading.at.sectors);
+        self.finish(reading, Access::default(), transfer.end())
     }
 
     /// Whether so much of a read is there that the bus is worth taking.

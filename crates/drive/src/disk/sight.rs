@@ -10,7 +10,7 @@ use std::rc::Rc;
 use seekless_core::{Extent, Lba, Nanos};
 
 use super::Drive;
-use super::layout::Piece;
+use super::layout::{Layout, Piece};
 use super::mechanics::{Head, Mechanics};
 use crate::scheduler::positioning::Bounds;
 use crate::scheduler::{Place, Positioning, Reach};
@@ -76,10 +76,15 @@ impl Drive {
 
     /// Where a sector is, as schedulers see it.
     pub fn place(&self, lba: Lba) -> Place {
-        let Piece { cylinder, head, angle, .. } = self.layout.piece(Extent { start: lba, sectors: 1 });
-        // A description's cylinders and heads are so few, and a revolution takes less than 2^28 nanoseconds.
-        Place { cylinder: cylinder as u32, head: head as u16, angle: angle as u32 }
+        place(&self.layout, lba)
     }
+}
+
+/// Where a sector of this layout is.
+pub fn place(layout: &Layout, lba: Lba) -> Place {
+    let Piece { cylinder, head, angle, .. } = layout.piece(Extent { start: lba, sectors: 1 });
+    // A description's cylinders and heads are so few, and a revolution takes less than 2^28 nanoseconds.
+    Place { cylinder: cylinder as u32, head: head as u16, angle: angle as u32 }
 }
 
 /// A track, for the mechanics.

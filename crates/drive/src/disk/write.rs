@@ -5,7 +5,6 @@ use seekless_core::{Extent, Nanos};
 use super::Drive;
 use super::mechanics::{Access, Head};
 use super::timing::Extra;
-use crate::spec::WriteBack;
 
 /// A write that was acknowledged and is still going to the media.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +36,17 @@ impl Drive {
         }
     }
 
-    pub(super) fn write(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
+    /// A write, acknowledged `early` or when it is on the media. What the buffer holds of it is stale.
+    pub(super) fn write(&mut self, at: Extent, now: Nanos, queued: bool, early: bool) -> Access {
         let after_write = std::mem::replace(&mut self.after_write, true);
         let sequential = after_write && at.start == self.write_end;
         self.write_end = at.end();
         let begin = if queued { now } else { self.timing.begin(now) };
+        self.destage_until(begin);
+        let layout = &self.layout;
+        self.buffer.forget(at, now, &|lba| super::sight::place(layout, lba));
         self.settle(begin);
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
-        let early = self.policy.write_back == WriteBack::All;
         let handling = if queued { 0 } else { self.timing.write(early, after_write) };
         let handled = begin + Nanos(handling);
         let extra = self.timing.extra.filter(|_| after_write && !sequential && self.behind.is_none());
@@ -60,7 +62,14 @@ impl Drive {
         let moved = media.seek + media.rotation + media.transfer;
         if early || moved > whole {
             // What the head does, it does later.
-            return Access { overhead: whole, distance: media.distance, ..Access::default() };
+            if early {
+                self.add_aside(&media);
+            }
+            return Access {
+                overhead: whole,
+                distance: if early { 0 } else { media.distance },
+                ..Access::default()
+            };
         }
         Access { overhead: whole - moved, ..media }
     }
@@ -160,7 +169,7 @@ impl Drive {
     }
 
     /// The head writes `at` from `start` on, as its sectors come into the buffer.
-    fn put(&mut self, at: Extent, start: Nanos, buffered: Buffered, least: Least) -> Access {
+    pub(super) fn put(&mut self, at: Extent, start: Nanos, buffered: Buffered, least: Least) -> Access {
         let mut took = Access::default();
         let (mut now, mut rest) = (start.0, at);
         let revolution = self.mechanics.revolution().0;
@@ -201,11 +210,11 @@ impl Drive {
 
 /// The least time until the head is where a write begins.
 #[derive(Clone, Copy)]
-struct Least {
+pub(super) struct Least {
     /// From when it begins to move.
-    seek: u64,
+    pub seek: u64,
     /// When it has turned round after the command before.
-    turned: Nanos,
+    pub turned: Nanos,
 }
 
 /// What a write has come to.
@@ -218,11 +227,11 @@ struct Sent {
 
 /// Data that come over the bus into the buffer.
 #[derive(Clone, Copy)]
-struct Buffered {
-    from: Nanos,
-    each: u64,
+pub(super) struct Buffered {
+    pub from: Nanos,
+    pub each: u64,
     /// Sectors that have to be there before the first goes to the media.
-    at_least: u64,
+    pub at_least: u64,
 }
 
 impl Buffered {

@@ -10,8 +10,8 @@ use super::language::{self, Block, Document, Node, Place};
 use super::reader::Reader;
 use super::{ImportError, Imported};
 use crate::spec::{
-    BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing,
-    Spec, WriteBack, Zone,
+    BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, QueueSpec, ReadAhead, SeekCurve,
+    Sparing, Spec, WriteBack, Zone,
 };
 
 /// The drive that these files describe.
@@ -87,6 +87,10 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
         command,
         bus,
         cache,
+        queue: QueueSpec::default(),
+        shingled: None,
+        actuators: 1,
+        power: None,
         seek,
         layout: mapping,
         zone,
@@ -354,6 +358,7 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
         almost_hits: reader.flag("Allow almost read hits")?,
         read_water_mark: reader.number_or_zero("High (read) water mark")?,
         water_mark_by_request: reader.flag("Set watermark by reqsize")?,
+        ..CacheSpec::default()
     })
 }
 

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::{AgedSptf, CLook, Fcfs, Look, Scheduler, Sptf, SptfSw, Sstf};
 
 /// Which scheduler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Policy {
     /// In order of arrival.
     Fcfs,
@@ -58,6 +61,19 @@ impl fmt::Display for Policy {
             Policy::SptfSw(percent) => write!(f, "sptf-sw{percent}"),
             Policy::Asptf(weight) => write!(f, "asptf{weight}"),
         }
+    }
+}
+
+impl From<Policy> for String {
+    fn from(policy: Policy) -> String {
+        policy.to_string()
+    }
+}
+
+impl TryFrom<String> for Policy {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Whether a description can be a drive: what no drive has is refused, with the key.
 
-use super::{SeekCurve, Spec, Zone};
+use std::collections::BTreeMap;
+
+use super::{PowerSpec, SeekCurve, Spec, Zone};
 
 /// Drives of more sectors than this (256 TiB) are not described.
 const MOST_SECTORS: u64 = 1 << 39;
@@ -14,13 +16,17 @@ pub struct Wrong {
     pub expected: String,
 }
 
-type Checked = Result<(), Wrong>;
+pub(super) type Checked = Result<(), Wrong>;
 
-fn wrong(key: impl Into<String>, found: impl Into<String>, expected: impl Into<String>) -> Checked {
+pub(super) fn wrong(
+    key: impl Into<String>,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> Checked {
     Err(Wrong { key: key.into(), found: found.into(), expected: expected.into() })
 }
 
-fn within(key: &str, value: f64, low: f64, high: f64) -> Checked {
+pub(super) fn within(key: &str, value: f64, low: f64, high: f64) -> Checked {
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -35,9 +41,24 @@ pub fn check(spec: &Spec) -> Checked {
     within("write_settle_us", spec.write_settle_us, -SECOND, SECOND)?;
     times(spec)?;
     cache(spec)?;
+    spec.queue.check()?;
+    spec.shingled.map_or(Ok(()), |shingled| shingled.check(spec.sectors))?;
+    arms(spec)?;
+    spec.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
     zones(spec)?;
     seek(spec)?;
     sources(spec)
+}
+
+fn arms(spec: &Spec) -> Checked {
+    within("actuators", spec.actuators.into(), 1.0, spec.heads.into())?;
+    if spec.heads % spec.actuators != 0 || spec.sectors % u64::from(spec.actuators) != 0 {
+        return wrong("actuators", spec.actuators.to_string(), "a divisor of heads and sectors");
+    }
+    if spec.actuators > 1 && spec.shingled.is_some() {
+        return wrong("actuators", spec.actuators.to_string(), "one, if tracks are shingled");
+    }
+    Ok(())
 }
 
 /// Every time of commands and bus.
@@ -64,6 +85,9 @@ fn cache(spec: &Spec) -> Checked {
     let cache = &spec.cache;
     within("cache.segments", cache.segments.into(), 0.0, 4096.0)?;
     within("cache.segment_sectors", cache.segment_sectors.into(), 0.0, f64::from(1 << 24))?;
+    within("cache.write_buffer_sectors", cache.write_buffer_sectors.into(), 0.0, f64::from(1 << 24))?;
+    within("cache.destage_threshold", cache.destage_threshold, 0.0, 1.0)?;
+    within("cache.destage_after_ms", cache.destage_after_ms, 0.0, SECOND)?;
     within("cache.read_water_mark", cache.read_water_mark, 0.0, 1.0)?;
     within("cache.read_ahead_sectors", cache.read_ahead_sectors.into(), 0.0, f64::from(1 << 24))?;
     within(
@@ -110,8 +134,13 @@ fn zones(spec: &Spec) -> Checked {
         found,
         expected: "no more slips and remaps than spares".to_owned(),
     })?;
-    if spec.sectors == 0 || spec.sectors > held {
-        return wrong("sectors", spec.sectors.to_string(), format!("1 to what the zones hold, {held}"));
+    let cache = spec.shingled.map_or(0, |shingled| shingled.media_cache_sectors);
+    if spec.sectors == 0 || spec.sectors + cache > held {
+        return wrong(
+            "sectors",
+            spec.sectors.to_string(),
+            format!("1 to what the zones hold, {}", held - cache.min(held)),
+        );
     }
     Ok(())
 }
@@ -180,14 +209,30 @@ fn seek(spec: &Spec) -> Checked {
 const KINDS: [&str; 4] = ["published", "extracted", "fitted", "assumed"];
 
 fn sources(spec: &Spec) -> Checked {
-    const FIGURES: [&str; 9] =
-        ["sectors", "rpm", "heads", "head_switch_us", "write_settle_us", "command", "bus", "cache", "seek"];
-    for figure in FIGURES.into_iter().chain(["zone"]) {
-        if !spec.source.contains_key(figure) {
-            return wrong("source", format!("nothing for {figure}"), "where each figure comes from");
-        }
+    const FIGURES: [&str; 10] = [
+        "sectors",
+        "rpm",
+        "heads",
+        "head_switch_us",
+        "write_settle_us",
+        "command",
+        "bus",
+        "cache",
+        "seek",
+        "zone",
+    ];
+    told(FIGURES.into_iter(), &spec.source)
+}
+
+/// Whether each of these figures has a source, and each source a kind.
+pub(super) fn told<'a>(
+    mut figures: impl Iterator<Item = &'a str>,
+    sources: &BTreeMap<String, String>,
+) -> Checked {
+    if let Some(figure) = figures.find(|figure| !sources.contains_key(*figure)) {
+        return wrong("source", format!("nothing for {figure}"), "where each figure comes from");
     }
-    for (figure, source) in &spec.source {
+    for (figure, source) in sources {
         let kind =
             source.split_once(": ").is_some_and(|(kind, rest)| KINDS.contains(&kind) && !rest.is_empty());
         if !kind {

@@ -4,8 +4,13 @@
 //! the line and the key, what was found and what was expected.
 
 mod check;
+mod flash;
+mod model;
 mod parts;
 mod place;
+mod power;
+mod queue;
+mod shingled;
 mod shipped;
 
 use std::collections::BTreeMap;
@@ -14,10 +19,15 @@ use std::path::Path;
 use check::Wrong;
 use serde::{Deserialize, Serialize};
 
+pub use flash::{CellSpec, ControllerSpec, FlashSpec};
+pub use model::Model;
 pub use parts::{
     BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing,
     WriteBack, Zone,
 };
+pub use power::{PowerSpec, PowerState};
+pub use queue::QueueSpec;
+pub use shingled::ShingledSpec;
 
 /// A drive, as its file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +43,9 @@ pub struct Spec {
     pub rpm: f64,
     /// Surfaces, each with a head: tracks in a cylinder.
     pub heads: u32,
+    /// Arms that move by themselves, each with an equal part of the heads and of the sectors.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub actuators: u32,
     /// Changing to another head of the same cylinder, in microseconds.
     pub head_switch_us: f64,
     /// What a write waits for longer after a seek or head switch; less than nothing if it waits less.
@@ -46,6 +59,15 @@ pub struct Spec {
     /// The memory on the drive.
     #[serde(default)]
     pub cache: CacheSpec,
+    /// The queue inside of it.
+    #[serde(default, skip_serializing_if = "QueueSpec::is_none")]
+    pub queue: QueueSpec,
+    /// Tracks that overlap, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shingled: Option<ShingledSpec>,
+    /// What it draws, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerSpec>,
     /// The arm.
     pub seek: SeekCurve,
     /// How sectors are laid out.
@@ -55,6 +77,15 @@ pub struct Spec {
     pub zone: Vec<Zone>,
     /// Where figures come from, by key, each with how they came: published, extracted, fitted or assumed.
     pub source: BTreeMap<String, String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_one(value: &u32) -> bool {
+    *value == 1
 }
 
 /// Why a description is not a drive.
@@ -67,6 +98,12 @@ pub enum SpecError {
         name: String,
         /// What there is.
         known: String,
+    },
+    /// A drive without a disk, where one is needed.
+    #[error("'{name}' is a flash drive; expected one that turns")]
+    NotADisk {
+        /// What was asked for.
+        name: String,
     },
     /// The file could not be read.
     #[error("{file}: {error}")]
@@ -105,33 +142,64 @@ pub fn shipped() -> impl Iterator<Item = &'static str> {
     shipped::names()
 }
 
-/// The drive of this name, or in this file if the name ends in `.toml`.
+/// The names of those among them that turn.
+pub fn disks() -> impl Iterator<Item = &'static str> {
+    shipped().filter(|name| find(name).is_ok())
+}
+
+/// The disk of this name, or in this file if the name ends in `.toml`; an error if that is no disk.
 pub fn find(name: &str) -> Result<Spec, SpecError> {
+    match Model::find(name)? {
+        Model::Disk(spec) => Ok(*spec),
+        Model::Flash(spec) => Err(SpecError::NotADisk { name: spec.name }),
+    }
+}
+
+/// The file and the text of the drive that is called or stored so.
+fn read_text(name: &str) -> Result<(String, String), SpecError> {
     if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
         let text =
             std::fs::read_to_string(name).map_err(|error| SpecError::Io { file: name.to_owned(), error })?;
-        return parse(name, &text);
+        return Ok((name.to_owned(), text));
     }
     match shipped::text(name) {
-        Some(text) => parse(&format!("drives/{name}.toml"), text),
+        Some(text) => Ok((format!("drives/{name}.toml"), text.to_owned())),
         None => {
             Err(SpecError::Unknown { name: name.to_owned(), known: shipped().collect::<Vec<_>>().join(", ") })
         }
     }
 }
 
-/// Reads a description; `file` is for messages.
+/// Reads the description of a disk; `file` is for messages.
 pub fn parse(file: &str, text: &str) -> Result<Spec, SpecError> {
-    let spec: Spec = toml::from_str(text)
-        .map_err(|error| SpecError::Syntax { file: file.to_owned(), error: Box::new(error) })?;
-    check::check(&spec).map_err(|Wrong { key, found, expected }| SpecError::Value {
+    let spec: Spec = read(file, text)?;
+    checked(file, text, check::check(&spec))?;
+    Ok(spec)
+}
+
+/// Reads the description of a flash drive, if it is one.
+fn flash_of(file: &str, text: &str) -> Result<Option<FlashSpec>, SpecError> {
+    let table: toml::Table = read(file, text)?;
+    if !table.contains_key("flash") {
+        return Ok(None);
+    }
+    let spec: FlashSpec = read(file, text)?;
+    checked(file, text, spec.check())?;
+    Ok(Some(spec))
+}
+
+fn read<T: serde::de::DeserializeOwned>(file: &str, text: &str) -> Result<T, SpecError> {
+    toml::from_str(text).map_err(|error| SpecError::Syntax { file: file.to_owned(), error: Box::new(error) })
+}
+
+fn checked(file: &str, text: &str, found: check::Checked) -> Result<(), SpecError> {
+    found.map_err(|Wrong { key, found, expected }| SpecError::Value {
         file: file.to_owned(),
         line: place::line(text, &key),
         key,
         found,
         expected,
-    })?;
-    Ok(spec)
+    })
 }
 
 /// `, line 3`.
@@ -140,6 +208,23 @@ fn on_line(line: Option<usize>) -> String {
 }
 
 impl Spec {
+    /// One of its arms with what is under it, as a drive of its own: with several, each draws its part.
+    pub fn arm(&self) -> Spec {
+        let parts = self.actuators.max(1);
+        Spec {
+            actuators: 1,
+            heads: self.heads / parts,
+            sectors: self.sectors / u64::from(parts),
+            power: self.power.as_ref().map(|power| power.part(parts)),
+            ..self.clone()
+        }
+    }
+
+    /// Turns its write cache on or off: whether writes are acknowledged before they are on the media.
+    pub fn set_write_cache(&mut self, on: bool) {
+        self.cache.write_back = if on { WriteBack::All } else { WriteBack::None };
+    }
+
     /// The first cylinder of each zone.
     pub fn first_cylinders(&self) -> Vec<u64> {
         let mut next = 0;
@@ -192,10 +277,15 @@ mod tests {
     #[test]
     fn every_drive_that_ships_is_a_drive_with_sources() {
         for name in shipped() {
-            let spec = find(name).unwrap();
-            assert_eq!(spec.name, name);
-            let again = parse("again", &toml::to_string(&spec).unwrap()).unwrap();
-            assert_eq!(again, spec);
+            let model = Model::find(name).unwrap();
+            assert_eq!(model.name(), name);
+            let again = match &model {
+                Model::Disk(spec) => parse("again", &toml::to_string(spec).unwrap()).unwrap().into(),
+                Model::Flash(spec) => {
+                    flash_of("again", &toml::to_string(spec).unwrap()).unwrap().unwrap().into()
+                }
+            };
+            assert_eq!(model, again);
         }
     }
 
@@ -203,15 +293,24 @@ mod tests {
         /// Whatever a file says, it is a drive that works or an error; it never panics.
         #[test]
         fn any_file_is_a_drive_or_an_error(
+            flash: bool,
             line in 0..80_usize,
             value in proptest::prop_oneof!["-?[0-9]{1,12}", "\\PC{0,12}", "\\[\\[[0-9]+, [0-9]+\\]\\]"],
         ) {
-            let mut lines: Vec<String> = wd2500aaks().lines().map(str::to_owned).collect();
+            let text = if flash { shipped::text("samsung-870-evo-1tb").unwrap() } else { wd2500aaks() };
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             let line = line % lines.len();
             lines[line] = match lines[line].split_once('=') {
                 Some((key, _)) => format!("{key}= {value}"),
                 None => value,
             };
+            if let Ok(Some(spec)) = flash_of("mutated", &lines.join("\n")) {
+                let last = seekless_core::Extent::new(spec.sectors - 1, 1);
+                let mut drive = crate::flash::Flash::new(&spec);
+                for op in [seekless_core::Op::Write, seekless_core::Op::Read, seekless_core::Op::Flush] {
+                    drive.serve(op, last, seekless_core::Nanos(0), false);
+                }
+            }
             if let Ok(spec) = parse("mutated", &lines.join("\n")) {
                 let mut drive = crate::disk::Drive::new(&spec);
                 let last = seekless_core::Extent::new(spec.sectors - 1, 1);
@@ -228,7 +327,7 @@ mod tests {
             ("rpm = 7200", "rpm = 0", ["d.toml, line 5: rpm", "found 0", "300 to 60000"]),
             ("heads = 4", "heads = 1", ["d.toml, line 4: sectors", "found 488397168", "zones hold"]),
             ("heads = 4", "hands = 4", ["d.toml: TOML parse error at line 6", "hands", "unknown field"]),
-            ("full_us = 21000", "full_us = 2", ["d.toml, line 22: seek", "2000, 8900, 2", "full_us"]),
+            ("full_us = 21000", "full_us = 2", ["d.toml, line 27: seek", "2000, 8900, 2", "full_us"]),
             (
                 "mb_s = 300",
                 "mb_s = 300\nread_sector_us = 1",
@@ -242,12 +341,12 @@ mod tests {
             (
                 "bus = \"published: SATA",
                 "bus = \"SATA",
-                ["d.toml, line 132: source.bus", "found 'SATA 3", "'assumed: "],
+                ["d.toml, line 137: source.bus", "found 'SATA 3", "'assumed: "],
             ),
             (
                 "\nbus = \"pub",
                 "\nbuses = \"pub",
-                ["d.toml, line 124: source", "nothing for bus", "comes from"],
+                ["d.toml, line 129: source", "nothing for bus", "comes from"],
             ),
             (
                 "sectors_per_track = 1178",

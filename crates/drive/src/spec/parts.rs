@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::scheduler::Policy;
+
 /// How long the arm takes to move. None of them may be longer than a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -312,6 +314,14 @@ pub struct CacheSpec {
     pub write_back: WriteBack,
     /// Whether writes that continue each other go to the media as one.
     pub combine_writes: bool,
+    /// What writes that were acknowledged early may hold of the memory in all; 0: one write at a time.
+    pub write_buffer_sectors: u32,
+    /// The part of that, 0 to 1, above which the head writes whenever it is free.
+    pub destage_threshold: f64,
+    /// Below it the head writes when nothing came for so long, in milliseconds.
+    pub destage_after_ms: f64,
+    /// In which order.
+    pub destage_order: Policy,
     /// Whether reading on stops in the middle of a sector.
     pub stop_in_sector: bool,
     /// Whether a read of which the start is there begins at once.
@@ -342,6 +352,10 @@ impl Default for CacheSpec {
             read_hits_on_writes: true,
             write_back: WriteBack::None,
             combine_writes: true,
+            write_buffer_sectors: 0,
+            destage_threshold: 0.5,
+            destage_after_ms: 10.0,
+            destage_order: Policy::CLook,
             stop_in_sector: true,
             partial_hit_at_once: true,
             almost_hits: true,

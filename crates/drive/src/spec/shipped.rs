@@ -10,22 +10,27 @@ macro_rules! files {
 }
 
 /// In the order of their names.
-const FILES: [(&str, &str); 21] = files![
+const FILES: [(&str, &str); 26] = files![
     "fujitsu-mhz2120bh",
     "hgst-ultrastar-7k8-8tb",
     "hp-c2247a-disksim",
     "hp-c3323a-disksim",
     "ibm-ultrastar-9es",
+    "intel-x25-v-40gb",
     "maxtor-6l020j1",
     "maxtor-6l020l1",
     "quantum-atlas-10k",
     "quantum-atlas-10k-disksim",
+    "samsung-870-evo-1tb",
+    "samsung-pm9a3-1920gb",
+    "seagate-archive-8tb",
     "seagate-cheetah-15k5",
     "seagate-cheetah-18lp",
     "seagate-cheetah-4lp",
     "seagate-cheetah-4lp-disksim",
     "seagate-cheetah-9lp",
     "seagate-cheetah-9lp-disksim",
+    "seagate-exos-2x18-18tb",
     "seagate-exos-x20-20tb",
     "seagate-st2000dm006",
     "wd-re3-1tb",

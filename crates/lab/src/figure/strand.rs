@@ -12,9 +12,10 @@ use std::rc::Rc;
 
 use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Nanos, Op};
+
 use seekless_drive::disk::Drive;
 use seekless_drive::disk::mechanics::{Head, nanos};
-use seekless_drive::{Disk, Policy, QueueOptions, Spec};
+use seekless_drive::{Policy, QueueOptions, Spec, simulated};
 
 use crate::experiment::LabError;
 
@@ -88,6 +89,9 @@ impl Strand {
 /// The response times of `strands` strands on a drive that schedules by SPTF, in milliseconds.
 pub fn response_ms(spec: &Spec, strand: Strand, strands: u64, seed: u64) -> Result<Vec<f64>, LabError> {
     check(spec, strand)?;
+    let mut spec = spec.clone();
+    spec.set_write_cache(false);
+    let spec = &spec;
     let queue = QueueOptions {
         policy: Policy::Sptf,
         merge: false,
@@ -97,7 +101,7 @@ pub fn response_ms(spec: &Spec, strand: Strand, strands: u64, seed: u64) -> Resu
     let runtime = Runtime::new(seed);
     let times: Result<Vec<f64>, IoError> = runtime.run(async {
         let client = Client {
-            device: Rc::new(Disk::new(0, spec, queue)),
+            device: simulated(0, &spec.clone().into(), queue).device(),
             known: Drive::new(spec),
             turn_round: nanos(spec.command.turn_round_us),
             strand,
@@ -117,7 +121,7 @@ pub fn track_read_ms(spec: &Spec, requests: u64, seed: u64) -> Result<f64, LabEr
     check(spec, Strand::new(Kind::Proximal, 1, Op::Read))?;
     let runtime = Runtime::new(seed);
     let sum: Result<Nanos, IoError> = runtime.run(async {
-        let disk = Disk::new(0, spec, QueueOptions::default());
+        let disk = simulated(0, &spec.clone().into(), QueueOptions::default()).device();
         let layout = Drive::new(spec).layout().clone();
         let (mut rng, mut sum) = (runtime::rng("tracks"), Nanos::ZERO);
         for _ in 0..requests {

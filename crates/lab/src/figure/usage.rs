@@ -40,9 +40,10 @@ pub fn usage(drive: &Spec, policy: Policy, load: &str, requests: u64, seed: u64)
         QueueOptions { policy, merge: false, starvation_limit: Nanos::ZERO, ..QueueOptions::default() };
     let mut drive = drive.clone();
     drive.cache.enabled = false;
+    drive.set_write_cache(false);
     let known = Drive::new(&drive);
     let sectors = drive.sectors / PAGE_SECTORS * PAGE_SECTORS;
-    let volume = Description::bare(Component { drive, queue }, sectors);
+    let volume = Description::bare(Component { drive: drive.into(), queue }, sectors);
     let limit = Limit { requests: Some(requests), time: None };
     let run = Run { limit, seed, keep: true };
     let (outcome, recorded) = run_workload(&workload::parse(load)?, &volume, &run, None)?;

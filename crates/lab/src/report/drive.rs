@@ -93,11 +93,11 @@ fn zones(spec: &Spec) -> [Plot; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seekless_drive::spec::{find, shipped};
+    use seekless_drive::spec::{disks, find};
 
     #[test]
     fn every_drive_has_a_picture_of_lines_that_stay_inside() {
-        for name in shipped() {
+        for name in disks() {
             let svg = drive(&find(name).unwrap());
             assert_eq!(svg.matches("<polyline").count(), 5, "{name}");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");

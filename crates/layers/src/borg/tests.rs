@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use seekless_core::Slice;
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_drive::{Disk, QueueOptions, spec};
+use seekless_drive::{Disk, QueueOptions, Simulated, spec};
 
 use super::*;
 

@@ -1,0 +1,208 @@
+//! A simulated drive: a block device that answers when the drive's arithmetic says it would.
+//!
+//! It keeps the real bytes that are written to it, and gives zeroes where none were; hollow writes
+//! leave no bytes behind. A drive with several arms is as many stations, each with an equal part of the
+//! sectors and a queue of its own. Fault model: none of its own; faults are layers.
+
+mod content;
+mod inside;
+mod station;
+
+use std::rc::Rc;
+
+use futures_util::future::try_join_all;
+use seekless_core::{
+    Account, BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Op,
+    Zeroes, device::io, runtime,
+};
+
+use crate::disk::Drive;
+use crate::flash::Flash;
+use crate::machine::Machine;
+use crate::queue::QueueOptions;
+use crate::shingled::Shingled;
+use crate::spec::{FlashSpec, Model, Spec};
+use crate::work::Work;
+pub(crate) use content::Content;
+use station::Station;
+
+/// A simulated disk drive.
+pub type Disk = Component<Drive>;
+
+/// A simulated flash drive.
+pub type FlashDrive = Component<Flash>;
+
+/// A simulated drive of any kind: what it did can be asked.
+pub trait Simulated: BlockDevice {
+    /// As a block device, for layers to lie over.
+    fn device(self: Rc<Self>) -> Rc<dyn BlockDevice>;
+
+    /// What was done for an account so far.
+    fn account(&self, account: Account) -> Work;
+
+    /// What was done for all.
+    fn all(&self) -> Work;
+
+    /// What it drew so far, in joules; `None` if its description does not say.
+    fn joules(&self) -> Option<f64>;
+}
+
+/// The simulated drive of this description, at rest; `device` is its number in the event log.
+pub fn simulated(device: u32, model: &Model, options: QueueOptions) -> Rc<dyn Simulated> {
+    match model {
+        Model::Disk(spec) => match spec.shingled {
+            Some(shingled) => Rc::new(Shingled::new(device, spec, shingled, options)),
+            None => Rc::new(Disk::new(device, spec, options)),
+        },
+        Model::Flash(spec) => Rc::new(FlashDrive::new(device, spec, options)),
+    }
+}
+
+/// A simulated drive.
+pub struct Component<M> {
+    arms: Vec<Rc<Station<M>>>,
+    /// Sectors of each arm.
+    each: u64,
+}
+
+impl<M: Machine + 'static> Component<M> {
+    /// A drive of these arms, each with an equal part of its sectors; `device` is its number in the event log,
+    /// where further arms have numbers of their own.
+    pub fn of(device: u32, arms: Vec<M>, options: QueueOptions) -> Component<M> {
+        let count = arms.len().max(1) as u32;
+        let options = QueueOptions { depth: options.depth.map(|depth| (depth / count).max(1)), ..options };
+        let arms = arms.into_iter().zip(0_u32..);
+        let arms: Vec<_> =
+            arms.map(|(machine, arm)| Station::new(device | arm << 16, machine, options)).collect();
+        let each = arms.first().map_or(0, |arm| arm.machine.borrow().geometry().sectors);
+        Component { arms, each }
+    }
+
+    fn sum(&self, of: impl Fn(&Station<M>) -> Work) -> Work {
+        let mut sum = Work::default();
+        self.arms.iter().for_each(|arm| sum.add(&of(arm)));
+        sum
+    }
+
+    /// The arm that has a sector.
+    fn arm(&self, lba: Lba) -> usize {
+        if self.arms.len() == 1 { 0 } else { (lba.0 / self.each) as usize }
+    }
+
+    /// Asks every arm for its part of `at`, and waits for all of them.
+    async fn ask(&self, op: Op, at: Extent, buffer: Buffer, how: Hints) -> Result<Buffer, IoError> {
+        let (first, last) = (self.arm(at.start), self.arm(Lba(at.end().0.max(at.start.0 + 1) - 1)));
+        if first == last {
+            let at = Extent { start: Lba(at.start.0 - first as u64 * self.each), ..at };
+            return self.arms[first].queue.submit(op, at, buffer, how).await;
+        }
+        let parts = (first..=last).map(|arm| {
+            let begins = arm as u64 * self.each;
+            let start = at.start.0.max(begins);
+            let sectors = at.end().0.min(begins + self.each) - start;
+            let part = match op {
+                Op::Read | Op::Write => buffer.cut_sectors(start - at.start.0, sectors),
+                _ => Buffer::default(),
+            };
+            let at = Extent { start: Lba(start - begins), sectors };
+            self.arms[arm].queue.submit(op, at, part, how.clone())
+        });
+        try_join_all(parts).await?;
+        Ok(buffer)
+    }
+}
+
+impl<M: Machine + 'static> Simulated for Component<M> {
+    fn device(self: Rc<Self>) -> Rc<dyn BlockDevice> {
+        self
+    }
+
+    fn account(&self, account: Account) -> Work {
+        self.sum(|arm| arm.ledger.borrow().account(account))
+    }
+
+    fn all(&self) -> Work {
+        self.sum(|arm| arm.ledger.borrow().all())
+    }
+
+    fn joules(&self) -> Option<f64> {
+        self.arms.iter().map(|arm| arm.meter.borrow().joules(runtime::now())).sum()
+    }
+}
+
+impl FlashDrive {
+    /// A flash drive of this kind, at rest; `device` is its number in the event log.
+    pub fn new(device: u32, spec: &FlashSpec, options: QueueOptions) -> FlashDrive {
+        Component::of(device, vec![Flash::new(spec)], options)
+    }
+}
+
+impl Disk {
+    /// A disk of this kind, at rest; `device` is its number in the event log. What the bands of a shingled one
+    /// are for is [`Shingled`]'s affair.
+    pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
+        let arm = spec.arm();
+        Component::of(device, (0..spec.actuators).map(|_| Drive::new(&arm)).collect(), options)
+    }
+}
+
+impl<M: Machine + 'static> BlockDevice for Component<M> {
+    fn geometry(&self) -> Geometry {
+        let geometry = self.arms[0].machine.borrow().geometry();
+        Geometry { sectors: self.each * self.arms.len() as u64, ..geometry }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        match self.arms.as_slice() {
+            [arm] => Box::pin(arm.queue.submit(Op::Read, at, into, how)),
+            _ => io(self.ask(Op::Read, at, into, how)),
+        }
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(async move { self.ask(Op::Write, at, from, how).await.map(drop) })
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let all = self
+                .arms
+                .iter()
+                .map(|arm| arm.queue.submit(Op::Flush, Extent::default(), Buffer::default(), how.clone()));
+            try_join_all(all).await.map(drop)
+        })
+    }
+
+    /// What cannot be discarded stays as it is, at no cost.
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        if self.geometry().discard_sectors == 0 {
+            return io(std::future::ready(Ok(())));
+        }
+        io(async move { self.ask(Op::Discard, at, Buffer::default(), how).await.map(drop) })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            not_only_if_fast(at, zeroes)?;
+            self.ask(Op::WriteZeroes, at, Buffer::default(), how).await.map(drop)
+        })
+    }
+
+    fn estimate(&self, at: Extent, _how: &Hints) -> Option<Nanos> {
+        let arm = self.arm(at.start);
+        let within = Lba(at.start.0 - arm as u64 * self.each);
+        self.arms[arm].machine.borrow().estimate(within, runtime::now(), false)
+    }
+}
+
+/// No drive here writes zeroes faster than anything else.
+pub(crate) fn not_only_if_fast(at: Extent, zeroes: Zeroes) -> Result<(), IoError> {
+    if zeroes.only_if_fast {
+        let why = "writing zeroes takes as long as writing";
+        return Err(IoError::new(ErrorKind::Unsupported, "drive", Some(at), why));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Where commands meet the drive's arithmetic: takes them from the queue in front, lets the drive order those
+//! that it holds, begins as many as it works on at once, and answers each when it is done.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use seekless_core::request::TicketHolder;
+use seekless_core::runtime::{self, Agent};
+use seekless_core::{Class, Lba, Nanos, Op};
+
+use super::content::Content;
+use super::inside::Inside;
+use crate::machine::{Asked, Machine};
+use crate::power::Meter;
+use crate::queue::{Command, Queue, QueueOptions};
+use crate::scheduler::{Place, Places, Positioning};
+use crate::work::Ledger;
+
+/// One arm of a drive, or all of a drive that has none, with its queue.
+pub struct Station<M> {
+    pub queue: Queue,
+    pub machine: RefCell<M>,
+    pub ledger: RefCell<Ledger>,
+    pub meter: RefCell<Meter>,
+    content: RefCell<Content>,
+    /// Commands in the drive that it has not begun; `None` if it holds none but those at work.
+    inside: Option<RefCell<Inside>>,
+    at_work: RefCell<Vec<Working>>,
+    /// Commands at most in the drive, and at work.
+    depth: usize,
+    lanes: usize,
+    in_drive: Cell<usize>,
+    /// Commands that are not in use: their memory is.
+    spare: RefCell<Vec<Command>>,
+}
+
+/// A command that the drive works on.
+struct Working {
+    command: Command,
+    took: Nanos,
+    done: Nanos,
+}
+
+impl<M> TicketHolder for Station<M> {
+    fn promoted(&self, id: usize, class: Class) {
+        self.queue.promote(id, class);
+    }
+
+    fn aborted(&self, id: usize) {
+        self.queue.abort(id);
+    }
+}
+
+impl<M: Machine> Places for Station<M> {
+    fn place(&self, lba: Lba) -> Place {
+        self.machine.borrow().place(lba)
+    }
+}
+
+impl<M: Machine + 'static> Agent for Station<M> {
+    /// Answers a command that is done, and asks for a turn when its clients have asked for more. If none is
+    /// done, begins what can be begun.
+    fn turn(self: Rc<Self>) {
+        let done = self.first_done(runtime::now());
+        if let Some(working) = done {
+            self.finish(working);
+            runtime::turn_when_quiet(self);
+        } else {
+            self.fill();
+            self.begin();
+        }
+    }
+}
+
+impl<M: Machine + 'static> Station<M> {
+    /// A drive at rest; `device` is its number in the event log.
+    pub fn new(device: u32, machine: M, options: QueueOptions) -> Rc<Station<M>> {
+        let lanes = machine.lanes() as usize;
+        let own = machine.queue();
+        let meter = Meter::new(machine.power());
+        Rc::new_cyclic(|me: &Weak<Station<M>>| Station {
+            queue: Queue::new(device, options, own.queued_flush, me.clone(), me.clone(), me.clone()),
+            machine: RefCell::new(machine),
+            ledger: RefCell::default(),
+            meter: RefCell::new(meter),
+            content: RefCell::default(),
+            inside: options.depth.map(|_| RefCell::new(Inside::new(own))),
+            at_work: RefCell::default(),
+            depth: options.depth.map_or(lanes, |depth| depth as usize),
+            lanes,
+            in_drive: Cell::new(0),
+            spare: RefCell::default(),
+        })
+    }
+
+    /// Takes commands from the queue in front, as many as there is room for.
+    fn fill(self: &Rc<Self>) {
+        while self.in_drive.get() < self.depth {
+            let mut command = self.spare.borrow_mut().pop().unwrap_or_default();
+            let picked = self.seen(self.queue.by_position(), |sight| self.queue.pick(&mut command, sight));
+            if !picked {
+                self.spare.borrow_mut().push(command);
+                return;
+            }
+            self.in_drive.set(self.in_drive.get() + 1);
+            match &self.inside {
+                None => self.work_on(command),
+                Some(inside) => {
+                    let mut inside = inside.borrow_mut();
+                    let place = if inside.by_position() && command.op != Op::Flush {
+                        self.machine.borrow().place(command.at.start)
+                    } else {
+                        Place::default()
+                    };
+                    inside.put(command, place, runtime::now());
+                }
+            }
+        }
+    }
+
+    /// Begins commands that are in the drive, as many as it works on at once.
+    fn begin(self: &Rc<Self>) {
+        let Some(inside) = &self.inside else { return };
+        while self.at_work.borrow().len() < self.lanes && inside.borrow().len() > 0 {
+            let by_position = inside.borrow().by_position();
+            let next = self.seen(by_position, |sight| inside.borrow_mut().take(runtime::now(), sight));
+            let Some(command) = next else { return };
+            self.work_on(command);
+        }
+    }
+
+    /// The drive as it is, or will be when it is free.
+    fn seen<R>(&self, wanted: bool, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
+        if !wanted {
+            return with(None);
+        }
+        let busy_until = self.at_work.borrow().iter().map(|working| working.done).max();
+        let now = busy_until.unwrap_or_default().max(runtime::now());
+        self.machine.borrow().seen(now, with)
+    }
+
+    fn work_on(self: &Rc<Self>, command: Command) {
+        let now = runtime::now();
+        let (mut machine, mut ledger) = (self.machine.borrow_mut(), self.ledger.borrow_mut());
+        let mut meter = self.meter.borrow_mut();
+        let woken = meter.wake(now);
+        let asked = Asked { op: command.op, at: command.at, fua: command.fua, queued: command.queued };
+        let mut took = machine.serve(&asked, now + woken);
+        let aside = machine.aside();
+        took.overhead += woken;
+        meter.worked(machine.drawn(&took, &aside), now + took.total());
+        ledger.charge(command.op, &took, &command.sharers, command.waiting);
+        ledger.charge_aside(&aside, &command.sharers);
+        let took = took.total();
+        let working = Working { command, took, done: now + took };
+        runtime::turn_at(working.done, self.clone());
+        self.at_work.borrow_mut().push(working);
+    }
+
+    /// The command that was done first of those that are, in the order in which they began.
+    fn first_done(&self, now: Nanos) -> Option<Working> {
+        let mut at_work = self.at_work.borrow_mut();
+        let first = at_work.iter().enumerate().min_by_key(|(_, working)| working.done)?.0;
+        (at_work[first].done <= now).then(|| at_work.remove(first))
+    }
+
+    fn finish(&self, working: Working) {
+        let mut content = self.content.borrow_mut();
+        self.in_drive.set(self.in_drive.get() - 1);
+        if let Some(inside) = &self.inside {
+            inside.borrow_mut().done();
+        }
+        self.queue.complete(&working.command, working.took, &mut |at, buffer| {
+            content.apply(working.command.op, at, buffer);
+            Ok(())
+        });
+        self.spare.borrow_mut().push(working.command);
+    }
+}

@@ -1,0 +1,193 @@
+//! Writes that were acknowledged and wait in the drive's memory to go to the media.
+//!
+//! Invariants: ranges do not overlap, and are not adjacent if writes are combined; what they hold in all is at
+//! most the capacity.
+
+use std::collections::BTreeMap;
+
+use seekless_core::{Extent, Lba, Nanos};
+
+use crate::scheduler::{Moment, Place, Policy, Positioning, Waiter, Waiting};
+use crate::spec::{CacheSpec, WriteBack};
+
+/// The write buffer of a drive; one of no capacity is not there.
+#[derive(Clone, Debug)]
+pub struct WriteBuffer {
+    capacity: u64,
+    /// Above so many sectors the head writes rather than rests.
+    threshold: u64,
+    combine: bool,
+    order: Policy,
+    /// By their first sector.
+    ranges: BTreeMap<u64, Waiter>,
+    ends: BTreeMap<u64, u64>,
+    waiting: Waiting,
+    sectors: u64,
+    arrivals: u64,
+}
+
+impl WriteBuffer {
+    /// An empty one.
+    pub fn new(spec: &CacheSpec) -> WriteBuffer {
+        let there = spec.write_back == WriteBack::All;
+        let capacity = if there { u64::from(spec.write_buffer_sectors) } else { 0 };
+        WriteBuffer {
+            capacity,
+            threshold: (capacity as f64 * spec.destage_threshold) as u64,
+            combine: spec.combine_writes,
+            order: spec.destage_order,
+            ranges: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            waiting: Waiting::new(&*spec.destage_order.scheduler()),
+            sectors: 0,
+            arrivals: 0,
+        }
+    }
+
+    /// What fits in at all.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.sectors == 0
+    }
+
+    /// Whether it holds so much that the head should write now.
+    pub fn presses(&self) -> bool {
+        self.sectors > self.threshold
+    }
+
+    /// Whether there is room for so much more.
+    pub fn has_room(&self, sectors: u64) -> bool {
+        self.sectors + sectors <= self.capacity
+    }
+
+    /// Whether the order in which it is written out goes by position.
+    pub fn by_position(&self) -> bool {
+        self.order.scheduler().by_position()
+    }
+
+    /// Whether one range holds all of `at`.
+    pub fn holds(&self, at: Extent) -> bool {
+        let below = self.ends.range(..=at.start.0).next_back();
+        below.is_some_and(|(_, &end)| at.end().0 <= end)
+    }
+
+    /// A range that holds some of `at`.
+    pub fn overlapping(&self, at: Extent) -> Option<Extent> {
+        let (&start, &end) = self.ends.range(..at.end().0).next_back()?;
+        (end > at.start.0).then(|| Extent { start: Lba(start), sectors: end - start })
+    }
+
+    /// Takes `at`, in place of what it held of that. There is room; `place` says where a sector is.
+    pub fn put(&mut self, at: Extent, now: Nanos, place: impl Fn(Lba) -> Place) {
+        self.forget(at, now, &place);
+        let (mut start, mut end) = (at.start.0, at.end().0);
+        if self.combine {
+            if let Some((&before, _)) = self.ends.range(..start).next_back().filter(|(_, at)| **at == start) {
+                self.take(before);
+                start = before;
+            }
+            if let Some(after) = self.take(end) {
+                end = after.end().0;
+            }
+        }
+        self.add(start, end, now, &place);
+    }
+
+    /// What it held of `at` will not be written.
+    pub fn forget(&mut self, at: Extent, now: Nanos, place: &impl Fn(Lba) -> Place) {
+        while let Some(range) = self.overlapping(at) {
+            self.take(range.start.0);
+            if range.start < at.start {
+                self.add(range.start.0, at.start.0, now, place);
+            }
+            if at.end() < range.end() {
+                self.add(at.end().0, range.end().0, now, place);
+            }
+        }
+    }
+
+    fn add(&mut self, start: u64, end: u64, now: Nanos, place: &impl Fn(Lba) -> Place) {
+        self.arrivals += 1;
+        let place = if self.by_position() { place(Lba(start)) } else { Place::default() };
+        let arrival = self.arrivals;
+        // A slot is how a range is found again: a drive's sectors are so few.
+        let waiter = Waiter { slot: start as usize, arrival, since: now, write: true, place };
+        self.ranges.insert(start, waiter);
+        self.ends.insert(start, end);
+        self.waiting.add(Lba(start), waiter);
+        self.sectors += end - start;
+    }
+
+    /// The range that begins there goes to the media, or into another.
+    pub fn take(&mut self, start: u64) -> Option<Extent> {
+        let waiter = self.ranges.remove(&start)?;
+        let end = self.ends.remove(&start).unwrap_or(start);
+        self.waiting.remove(Lba(start), &waiter);
+        self.sectors -= end - start;
+        Some(Extent { start: Lba(start), sectors: end - start })
+    }
+
+    /// The start of the range that goes to the media next, for a head behind sector `head`.
+    pub fn next(&self, now: Nanos, head: Lba, drive: Option<&dyn Positioning>) -> Option<u64> {
+        let moment = Moment { now, head, arrived_before: u64::MAX, drive };
+        self.order.scheduler().next(&self.waiting, &moment).map(|slot| slot as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// It holds the sectors that were put in and neither forgotten nor taken, in ranges that are apart.
+        #[test]
+        fn it_holds_what_was_put_in(
+            steps in proptest::collection::vec((0..4_u8, 0..60_u64, 1..12_u64), 1..60),
+            combine: bool,
+        ) {
+            let spec = CacheSpec {
+                write_back: WriteBack::All,
+                write_buffer_sectors: 1_000,
+                combine_writes: combine,
+                ..CacheSpec::default()
+            };
+            let (mut buffer, mut model) = (WriteBuffer::new(&spec), BTreeSet::new());
+            let place = |_| Place::default();
+            for (step, start, sectors) in steps {
+                let at = Extent::new(start, sectors);
+                match step {
+                    0 => {
+                        buffer.forget(at, Nanos(0), &place);
+                        model.retain(|sector| !(at.start.0..at.end().0).contains(sector));
+                    }
+                    1 => {
+                        let next = buffer.next(Nanos(0), at.start, None).and_then(|start| buffer.take(start));
+                        prop_assert_eq!(next.is_none(), model.is_empty());
+                        for sector in next.map_or(0..0, |at| at.start.0..at.end().0) {
+                            prop_assert!(model.remove(&sector));
+                        }
+                    }
+                    _ => {
+                        buffer.put(at, Nanos(0), place);
+                        model.extend(at.start.0..at.end().0);
+                    }
+                }
+                prop_assert_eq!(buffer.sectors, model.len() as u64);
+                let ends: Vec<_> = buffer.ends.iter().map(|(&start, &end)| (start, end)).collect();
+                prop_assert!(ends.windows(2).all(|w| w[0].1 < w[1].0 || (!combine && w[0].1 == w[1].0)));
+                let all: BTreeSet<u64> = ends.iter().flat_map(|&(start, end)| start..end).collect();
+                prop_assert_eq!(&all, &model);
+                let whole = at.start.0..at.end().0;
+                prop_assert_eq!(buffer.overlapping(at).is_some(), whole.clone().any(|s| model.contains(&s)));
+                prop_assert!(!buffer.holds(at) || whole.clone().all(|s| model.contains(&s)));
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How a drive with a write buffer takes writes, and when and in which order they go to the media.
+//!
+//! Below the threshold the head writes when the drive has had nothing to do for a while, above it whenever it
+//! is free. A write that finds no room waits until there is some. What the head did meanwhile is worked out when
+//! the next command comes.
+
+use seekless_core::{Extent, Nanos};
+
+use super::Drive;
+use super::mechanics::Access;
+use super::write::{Behind, Buffered, Least};
+
+impl Drive {
+    /// A write into the buffer: it is acknowledged when its data are there.
+    pub(super) fn write_buffered(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
+        let after_write = std::mem::replace(&mut self.after_write, true);
+        let begin = if queued { now } else { self.timing.begin(now) };
+        self.destage_until(begin);
+        let handling = if queued { 0 } else { self.timing.write(true, after_write) };
+        let mut data = begin + Nanos(handling + self.timing.preparation);
+        while !self.buffer.has_room(at.sectors) {
+            data = data.max(self.destage_one(data));
+        }
+        self.cache.was_written(at, None);
+        let layout = &self.layout;
+        self.buffer.put(at, data, |lba| super::sight::place(layout, lba));
+        let done = data + Nanos(at.sectors * self.timing.write_sector + self.timing.write_completion);
+        Access { overhead: done.since(now), ..Access::default() }
+    }
+
+    /// What the head wrote while the drive had nothing else to do, up to `now`.
+    pub(super) fn destage_until(&mut self, now: Nanos) {
+        while !self.buffer.is_empty() {
+            let rested =
+                self.idle_since + if self.buffer.presses() { Nanos::ZERO } else { self.destage_after };
+            let free = self.behind.map_or(rested, |behind| rested.max(behind.done));
+            if free >= now {
+                return;
+            }
+            self.destage_one(free);
+        }
+    }
+
+    /// The head writes one range as soon after `from` as it is free: when it is on the media.
+    fn destage_one(&mut self, from: Nanos) -> Nanos {
+        let free = self.free_head(from);
+        let next = if self.buffer.by_position() {
+            self.buffer.next(free, self.destaged, Some(&self.sight(free)))
+        } else {
+            self.buffer.next(free, self.destaged, None)
+        };
+        match next.and_then(|start| self.buffer.take(start)) {
+            Some(range) => self.write_out(range, free),
+            None => free,
+        }
+    }
+
+    fn write_out(&mut self, range: Extent, free: Nanos) -> Nanos {
+        let buffered = Buffered { from: Nanos::ZERO, each: 0, at_least: 1 };
+        let turned = if range.start == self.destaged { Nanos::ZERO } else { self.turned };
+        let took = self.put(range, free, buffered, Least { seek: 0, turned });
+        let done = free + took.total();
+        self.destaged = range.end();
+        self.behind = Some(Behind { at: range, done, head: self.head });
+        self.add_aside(&took);
+        done
+    }
+
+    /// All that the buffer holds goes to the media, from `from` on: when it is there.
+    pub(super) fn destage_all(&mut self, from: Nanos) -> Nanos {
+        self.destage_until(from);
+        let mut done = from.max(self.written_behind());
+        while !self.buffer.is_empty() {
+            done = self.destage_one(done);
+        }
+        done
+    }
+
+    /// Before a read of `at` goes to the media, what the buffer holds of it does.
+    pub(super) fn destage_overlapping(&mut self, at: Extent, from: Nanos) {
+        while let Some(range) = self.buffer.overlapping(at) {
+            let free = self.free_head(from);
+            self.buffer.take(range.start.0);
+            self.write_out(range, free);
+        }
+    }
+
+    /// What the head does beside the commands.
+    pub(super) fn add_aside(&mut self, took: &Access) {
+        self.aside.seek += took.seek;
+        self.aside.rotation += took.rotation;
+        self.aside.transfer += took.transfer;
+        self.aside.distance += took.distance;
+    }
+}

@@ -1,0 +1,62 @@
+//! A disk drive's arithmetic as the inside of a simulated component.
+
+use seekless_core::device::LARGEST_REQUEST_SECTORS;
+use seekless_core::{Geometry, Lba, Nanos, Op};
+
+use super::Drive;
+use super::mechanics::Access;
+use crate::machine::{Asked, Machine};
+use crate::scheduler::{Place, Places, Positioning};
+use crate::spec::{PowerSpec, QueueSpec, WriteBack};
+
+impl Places for Drive {
+    fn place(&self, lba: Lba) -> Place {
+        Drive::place(self, lba)
+    }
+}
+
+impl Machine for Drive {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            sectors: self.layout.sectors(),
+            logical_sectors: 1,
+            physical_sectors: 1,
+            volatile_cache: self.policy.write_back == WriteBack::All,
+            rotational: true,
+            discard_sectors: 0,
+            largest_sectors: LARGEST_REQUEST_SECTORS,
+        }
+    }
+
+    fn queue(&self) -> QueueSpec {
+        self.queue
+    }
+
+    fn lanes(&self) -> u32 {
+        1
+    }
+
+    fn serve(&mut self, asked: &Asked, now: Nanos) -> Access {
+        if asked.fua && matches!(asked.op, Op::Write | Op::WriteZeroes) {
+            self.write_through(asked.at, now, asked.queued)
+        } else {
+            Drive::serve(self, asked.op, asked.at, now, asked.queued)
+        }
+    }
+
+    fn aside(&mut self) -> Access {
+        std::mem::take(&mut self.aside)
+    }
+
+    fn seen<R>(&self, now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
+        with(Some(&self.sight(now)))
+    }
+
+    fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos> {
+        Some(Drive::estimate(self, at, now, write))
+    }
+
+    fn power(&self) -> Option<&PowerSpec> {
+        self.power.as_ref()
+    }
+}

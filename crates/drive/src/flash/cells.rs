@@ -1,0 +1,86 @@
+//! Channels and dies: what is busy until when.
+
+use seekless_core::{Extent, Nanos};
+
+use super::lane::Lane;
+use crate::disk::mechanics::nanos;
+use crate::spec::CellSpec;
+
+/// The cells of a flash drive and the buses that lead to them.
+#[derive(Clone, Debug)]
+pub struct Cells {
+    page_sectors: u64,
+    read: u64,
+    /// A page that is programmed out of sequence, and one in sequence: with what garbage collection moves and
+    /// erases for it.
+    program: [u64; 2],
+    channels: Vec<Lane>,
+    /// By number: the channel is the number modulo the channels.
+    dies: Vec<Nanos>,
+    /// Which die is written next.
+    next: usize,
+    /// Time of dies at work, all added up, since somebody asked.
+    at_work: u64,
+}
+
+impl Cells {
+    /// Cells at rest.
+    pub fn new(spec: &CellSpec) -> Cells {
+        let [read, program, erase] = [spec.read_us, spec.program_us, spec.erase_us].map(nanos);
+        let erase = erase / u64::from(spec.pages_per_block);
+        // Each page beyond the first is one that was moved: read and programmed on the same die.
+        let moved = ((read + program + erase) as f64 * (spec.amplification - 1.0)).round() as u64;
+        let channels = spec.channels as usize;
+        Cells {
+            page_sectors: u64::from(spec.page_sectors),
+            read,
+            program: [program + erase + moved, program + erase],
+            channels: vec![Lane::new(spec.channel_mb_s); channels],
+            dies: vec![Nanos::ZERO; channels * spec.dies_per_channel as usize],
+            next: 0,
+            at_work: 0,
+        }
+    }
+
+    /// The pages of the address space that `at` touches, each with how many of its sectors.
+    pub fn pages(&self, at: Extent) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (each, start, end) = (self.page_sectors, at.start.0, at.end().0);
+        let first = if start == end { 0 } else { start / each };
+        let last = if start == end { 0 } else { end.div_ceil(each) };
+        (first..last).map(move |page| (page, end.min((page + 1) * each) - start.max(page * each)))
+    }
+
+    fn carry(&mut self, die: usize, sectors: u64, now: Nanos, ready: Nanos) -> Nanos {
+        let count = self.channels.len();
+        self.channels[die % count].carry(sectors, now, ready)
+    }
+
+    /// Sectors of a page are read, from `ready` on: when they have come over the channel.
+    pub fn read(&mut self, page: u64, sectors: u64, ready: Nanos) -> Nanos {
+        let die = (page % self.dies.len() as u64) as usize;
+        let there = self.dies[die].max(ready) + Nanos(self.read);
+        let carried = self.carry(die, sectors, ready, there);
+        // The register is in use until the page has left it.
+        self.at_work += carried.since(self.dies[die].max(ready)).0;
+        self.dies[die] = carried;
+        carried
+    }
+
+    /// A page is programmed on the next die, from `ready` on: when it is in its cells.
+    pub fn program(&mut self, ready: Nanos, in_sequence: bool) -> Nanos {
+        let die = self.next;
+        self.next = (self.next + 1) % self.dies.len();
+        let free = self.dies[die];
+        let carried = self.carry(die, self.page_sectors, ready, free.max(ready));
+        let took = self.program[usize::from(in_sequence)];
+        self.at_work += took;
+        self.dies[die] = carried + Nanos(took);
+        self.dies[die]
+    }
+
+    /// How long all dies were at work since somebody asked, taken together: half of them for a second are half
+    /// a second.
+    pub fn at_work(&mut self) -> Nanos {
+        Nanos(std::mem::take(&mut self.at_work) / self.dies.len() as u64)
+    }
+}

@@ -1,0 +1,125 @@
+//! A flash drive as arithmetic: a controller, an interface, channels and dies, each busy until a time.
+//!
+//! The way of a read: handled by the controller, then for each page its die brings it into a register, the
+//! channel's bus carries it, and the interface sends it on. The way of a write: handled, taken over the
+//! interface into the write buffer, and acknowledged; pages go to the dies in turn as they become full, and room
+//! in the buffer is there again when a page is in its cells.
+//!
+//! Where a sector is follows from its address, as if the drive had been filled in sequence. What garbage
+//! collection does is folded into the time of a program: so many pages more are moved and blocks erased.
+
+mod buffer;
+mod cells;
+mod device;
+mod lane;
+
+use seekless_core::{Extent, Nanos, Op};
+
+use crate::disk::mechanics::{Access, nanos};
+use crate::spec::FlashSpec;
+use buffer::Buffer;
+use cells::Cells;
+use lane::Lane;
+
+/// A flash drive and the state that it is in.
+#[derive(Clone, Debug)]
+pub struct Flash {
+    spec: FlashSpec,
+    each: u64,
+    latency: u64,
+    flush: u64,
+    cells: Cells,
+    /// Until when the controller is busy.
+    controller: Nanos,
+    bus: Lane,
+    buffer: Buffer,
+    /// Where the last write ended.
+    write_end: u64,
+}
+
+impl Flash {
+    /// The drive at rest, its buffer empty.
+    pub fn new(spec: &FlashSpec) -> Flash {
+        Flash {
+            each: nanos(spec.controller.each_us),
+            latency: nanos(spec.controller.latency_us),
+            flush: nanos(spec.controller.flush_us),
+            cells: Cells::new(&spec.flash),
+            spec: spec.clone(),
+            controller: Nanos::ZERO,
+            bus: Lane::new(spec.controller.bus_mb_s),
+            buffer: Buffer::default(),
+            write_end: u64::MAX,
+        }
+    }
+
+    /// What `op` at `at` takes from `now` on, to its answer; a write with `fua` waits for its cells.
+    pub fn serve(&mut self, op: Op, at: Extent, now: Nanos, fua: bool) -> Access {
+        self.buffer.drain(now);
+        self.controller = self.controller.max(now) + Nanos(self.each);
+        let handled = self.controller + Nanos(self.latency);
+        let done = match op {
+            Op::Read => self.read(at, handled),
+            Op::Write | Op::WriteZeroes => self.write(at, handled, fua),
+            Op::Flush => self.flush(handled),
+            Op::Discard => handled,
+        };
+        let overhead = handled.since(now).min(done.since(now));
+        Access { overhead, transfer: done.since(now + overhead), ..Access::default() }
+    }
+
+    fn read(&mut self, at: Extent, handled: Nanos) -> Nanos {
+        let mut done = handled;
+        for (page, sectors) in self.cells.pages(at) {
+            let buffered = self.buffer.holds(page);
+            let there = if buffered { handled } else { self.cells.read(page, sectors, handled) };
+            done = done.max(self.bus.carry(sectors, handled, there));
+        }
+        done
+    }
+
+    fn write(&mut self, at: Extent, handled: Nanos, fua: bool) -> Nanos {
+        let controller = self.spec.controller;
+        let in_sequence = at.start.0 == self.write_end;
+        self.write_end = at.end().0;
+        let capacity = u64::from(controller.write_buffer_sectors);
+        let page_sectors = u64::from(self.spec.flash.page_sectors);
+        let (mut taken, mut programmed) = (handled, handled);
+        for (page, sectors) in self.cells.pages(at) {
+            // A write without a cache passes through a register as long as a page.
+            while controller.write_cache && self.buffer.sectors() + sectors > capacity {
+                let Some(done) = self.buffer.first_done() else { break };
+                taken = taken.max(done);
+                self.buffer.drain(done);
+            }
+            taken = self.bus.carry(sectors, handled, taken);
+            self.buffer.take(page, sectors, in_sequence);
+            if self.buffer.open() >= page_sectors {
+                programmed = programmed.max(self.close(taken));
+            }
+        }
+        if controller.write_cache && (!fua || controller.power_loss_protection) {
+            taken
+        } else {
+            programmed.max(self.close(taken))
+        }
+    }
+
+    /// What waits for a full page goes to the cells as it is: when it is there.
+    fn close(&mut self, now: Nanos) -> Nanos {
+        if self.buffer.open() == 0 {
+            return now;
+        }
+        let done = self.cells.program(now, self.buffer.in_sequence());
+        self.buffer.close(done);
+        done
+    }
+
+    fn flush(&mut self, handled: Nanos) -> Nanos {
+        if self.spec.controller.power_loss_protection || self.buffer.sectors() == 0 {
+            return handled;
+        }
+        self.close(handled);
+        self.buffer.last_done().unwrap_or(handled).max(handled) + Nanos(self.flush)
+    }
+}

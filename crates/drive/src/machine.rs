@@ -1,0 +1,62 @@
+//! What is inside of a simulated drive: arithmetic that says what a command takes.
+
+use seekless_core::{Extent, Geometry, Lba, Nanos, Op};
+
+use crate::disk::mechanics::Access;
+use crate::scheduler::{Places, Positioning};
+use crate::spec::{PowerSpec, QueueSpec};
+
+/// What a drive is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What.
+    pub op: Op,
+    /// Where.
+    pub at: Extent,
+    /// Whether a write has to be on the media before it is answered.
+    pub fua: bool,
+    /// Whether the drive had the command while it carried out the one before.
+    pub queued: bool,
+}
+
+/// How long a drive drew more than it does at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drawn {
+    /// Its arm moved.
+    pub seek: Nanos,
+    /// Its heads or all of its cells were at work.
+    pub active: Nanos,
+}
+
+/// A drive's arithmetic and the state that it is in.
+pub trait Machine: Places {
+    /// What a device of this kind is like.
+    fn geometry(&self) -> Geometry;
+
+    /// The commands that it takes at once, and in which order it carries them out.
+    fn queue(&self) -> QueueSpec;
+
+    /// How many commands it works on at once.
+    fn lanes(&self) -> u32;
+
+    /// What a command takes from `now` on, to its answer; the drive is then in the state after it.
+    fn serve(&mut self, asked: &Asked, now: Nanos) -> Access;
+
+    /// What the drive did beside its commands since it was asked last: writing out what its cache holds.
+    fn aside(&mut self) -> Access;
+
+    /// How long what it did since it was asked last drew more than rest does: a command took `took`, and beside
+    /// it there was `aside`.
+    fn drawn(&mut self, took: &Access, aside: &Access) -> Drawn {
+        Drawn { seek: took.seek + aside.seek, active: took.transfer + aside.transfer }
+    }
+
+    /// Calls `with` with the drive as it will be at `now`, if what comes next depends on that.
+    fn seen<R>(&self, now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R;
+
+    /// What it would take to begin a read or write there.
+    fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos>;
+
+    /// What it draws, if that is known.
+    fn power(&self) -> Option<&PowerSpec>;
+}

@@ -1,0 +1,258 @@
+//! What waits at a component, and what goes next.
+
+use std::collections::VecDeque;
+use std::rc::Weak;
+use std::task::Waker;
+
+use seekless_core::request::TicketHolder;
+use seekless_core::runtime::{self, Event};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Lba, Nanos, Op};
+use slab::Slab;
+
+use super::Command;
+use crate::scheduler::{Moment, Positioning, Scheduler, Slot, Waiter, Waiting};
+use crate::work::Sharer;
+
+/// The largest command after merging: 1,280 KiB, Linux's limit for disks.
+const MERGED_SECTORS: u64 = 2_560;
+
+/// Background work goes in bursts of at least this much head time, so that its share is not eaten by
+/// seeks to and fro. What is owed beyond it (much, for a large share) makes a burst longer, and a
+/// foreground request waits for its end.
+const BURST: i128 = 100_000_000;
+
+/// A request has waited too long only if also so many times as many requests have gone since it came as
+/// are in line. Where all wait long because the line is long nobody is passed over: C-LOOK serves a line in
+/// two rounds.
+const PASSED_OVER: u64 = 4;
+
+pub(super) struct Line {
+    pub(super) scheduler: Box<dyn Scheduler>,
+    pub(super) entries: Slab<Entry>,
+    pub(super) waiting: [Waiting; 4],
+    pub(super) flushes: VecDeque<Slot>,
+    pub(super) arrivals: u64,
+    pub(super) unissued: usize,
+    /// Commands that were picked and are not complete.
+    pub(super) in_device: usize,
+    pub(super) flushing: Flushing,
+    /// Requests that went to the device.
+    pub(super) gone: u64,
+    /// The newest request when the last command was done: older ones were queued behind it.
+    pub(super) arrived_before: u64,
+    /// Behind the last command.
+    pub(super) head: Lba,
+    /// Head time that is owed to the background, in nanoseconds.
+    pub(super) owed: i128,
+    pub(super) bursting: bool,
+    /// Whether the component is at work, or will look when it is quiet.
+    pub(super) awake: bool,
+}
+
+/// How a flush goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flushing {
+    /// Among other commands.
+    Among,
+    /// When no other is in the device.
+    Alone,
+    /// One does just that.
+    Now,
+}
+
+impl Flushing {
+    fn begin(&mut self) {
+        if *self == Flushing::Alone {
+            *self = Flushing::Now;
+        }
+    }
+
+    /// A command is done: it was the flush if one went alone.
+    pub(super) fn end(&mut self) {
+        if *self == Flushing::Now {
+            *self = Flushing::Alone;
+        }
+    }
+}
+
+pub(super) struct Entry {
+    pub(super) op: Op,
+    pub(super) at: Extent,
+    pub(super) how: Hints,
+    /// In force: the request's own or its ticket's.
+    pub(super) class: Class,
+    pub(super) buffer: Buffer,
+    pub(super) waiter: Waiter,
+    /// How many requests had gone to the device when it came.
+    pub(super) gone_before: u64,
+    pub(super) state: State,
+    pub(super) waker: Option<Waker>,
+    pub(super) abandoned: bool,
+}
+
+pub(super) enum State {
+    Waiting,
+    Issued,
+    Done(Result<Buffer, IoError>),
+}
+
+impl Line {
+    pub(super) fn new(scheduler: Box<dyn Scheduler>, queued_flush: bool) -> Line {
+        Line {
+            waiting: std::array::from_fn(|_| Waiting::new(&*scheduler)),
+            scheduler,
+            entries: Slab::new(),
+            flushes: VecDeque::new(),
+            arrivals: 0,
+            unissued: 0,
+            in_device: 0,
+            flushing: if queued_flush { Flushing::Among } else { Flushing::Alone },
+            gone: 0,
+            arrived_before: 0,
+            head: Lba(0),
+            owed: 0,
+            bursting: false,
+            awake: false,
+        }
+    }
+
+    /// Whether nothing may go now because a flush goes alone.
+    pub(super) fn waits_for_a_flush(&mut self) -> bool {
+        match self.flushing {
+            _ if self.in_device == 0 => false,
+            Flushing::Among => false,
+            Flushing::Alone => !self.flushes.is_empty(),
+            Flushing::Now => true,
+        }
+    }
+
+    /// The next request of a class.
+    pub(super) fn next(
+        &mut self,
+        class: Class,
+        limit: Nanos,
+        drive: Option<&dyn Positioning>,
+    ) -> Option<Slot> {
+        let (waiting, now) = (&self.waiting[class as usize], runtime::now());
+        let oldest = waiting.oldest()?;
+        let passed_over =
+            self.gone - self.entries[oldest.slot].gone_before > PASSED_OVER * waiting.len() as u64;
+        if limit > Nanos::ZERO && passed_over && now.since(oldest.since) > limit {
+            return Some(oldest.slot);
+        }
+        let moment = Moment { now, head: self.head, arrived_before: self.arrived_before, drive };
+        self.scheduler.next(waiting, &moment)
+    }
+
+    pub(super) fn next_class(&self) -> Class {
+        let waits = |class: Class| !self.waiting[class as usize].is_empty();
+        let owed = self.bursting && waits(Class::Background);
+        match Class::ALL.into_iter().find(|&class| waits(class)) {
+            Some(Class::Foreground) if owed => Class::Background,
+            Some(class) => class,
+            None => Class::Free,
+        }
+    }
+
+    fn fits(&self, slot: Slot, like: &Entry, merged: u64) -> bool {
+        let entry = &self.entries[slot];
+        entry.op == like.op && entry.how.fua == like.how.fua && merged + entry.at.sectors <= MERGED_SECTORS
+    }
+
+    /// Adds what is adjacent to the one request in `slots`, behind it and, if the scheduler does not
+    /// mind, before it.
+    pub(super) fn gather(&self, class: Class, slots: &mut Vec<Slot>) {
+        let like = &self.entries[slots[0]];
+        if !matches!(like.op, Op::Read | Op::Write) {
+            return;
+        }
+        let (mut start, mut end) = (like.at.start, like.at.end());
+        for (next, slot) in self.waiting[class as usize].from(end) {
+            if next != end || !self.fits(slot, like, end.0 - start.0) {
+                break;
+            }
+            end = self.entries[slot].at.end();
+            slots.push(slot);
+        }
+        if self.scheduler.by_angle() {
+            return;
+        }
+        let behind = slots.len();
+        for (_, slot) in self.waiting[class as usize].below(start) {
+            let entry = &self.entries[slot];
+            if entry.at.end() != start || !self.fits(slot, like, end.0 - start.0) {
+                break;
+            }
+            start = entry.at.start;
+            slots.push(slot);
+        }
+        slots[behind..].reverse();
+        slots.rotate_left(behind);
+    }
+
+    /// Takes the command's requests out of line.
+    pub(super) fn issue(&mut self, command: &mut Command) {
+        for &slot in &command.slots {
+            let entry = &mut self.entries[slot];
+            entry.state = State::Issued;
+            let sharer =
+                Sharer { account: entry.how.account, class: entry.how.class, sectors: entry.at.sectors };
+            command.sharers.push(sharer);
+            if entry.op != Op::Flush {
+                self.waiting[entry.class as usize].remove(entry.at.start, &entry.waiter);
+            }
+        }
+        self.unissued -= command.slots.len();
+        self.gone += command.slots.len() as u64;
+        let (first, last) =
+            (&self.entries[command.slots[0]], &self.entries[command.slots[command.slots.len() - 1]]);
+        command.op = first.op;
+        command.class = first.class;
+        command.fua = first.how.fua;
+        command.at = Extent { start: first.at.start, sectors: last.at.end().0 - first.at.start.0 };
+        command.waiting = self.waiting[..=Class::Foreground as usize].iter().map(Waiting::len).sum();
+        command.queued =
+            command.slots.iter().any(|&slot| self.entries[slot].waiter.arrival <= self.arrived_before);
+        self.in_device += 1;
+        if command.op == Op::Flush {
+            self.flushing.begin();
+        } else {
+            self.head = command.at.end();
+        }
+    }
+
+    /// The background is owed its share of the time that the foreground took while it waited.
+    pub(super) fn reckon(&mut self, class: Class, took: Nanos, share_pct: u8) {
+        let took = i128::from(took.0);
+        if class <= Class::Foreground && !self.waiting[Class::Background as usize].is_empty() {
+            let share = i128::from(share_pct);
+            self.owed += took * share / (100 - share);
+            self.bursting |= self.owed >= BURST;
+        } else if class == Class::Background && !self.waiting[Class::Foreground as usize].is_empty() {
+            self.owed -= took;
+            self.bursting &= self.owed > 0;
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        slot: Slot,
+        result: Result<Buffer, IoError>,
+        device: u32,
+        holder: &Weak<dyn TicketHolder>,
+    ) {
+        let entry = &mut self.entries[slot];
+        runtime::event(&Event::Complete { device, id: entry.waiter.arrival, ok: result.is_ok() });
+        if let Some(ticket) = entry.how.ticket.take() {
+            ticket.left(holder, slot);
+        }
+        if entry.abandoned {
+            self.entries.remove(slot);
+            return;
+        }
+        entry.state = State::Done(result);
+        if let Some(waker) = entry.waker.take() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A flash drive's description. Times are in microseconds, sizes in sectors of 512 bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{Checked, told, within, wrong};
+use super::{PowerSpec, QueueSpec};
+
+/// A flash drive, as its file describes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashSpec {
+    /// What it is called on the command line.
+    pub name: String,
+    /// What it is called by people.
+    pub title: String,
+    /// Its capacity.
+    pub sectors: u64,
+    /// Its cells and what leads to them.
+    pub flash: CellSpec,
+    /// The controller and the interface.
+    pub controller: ControllerSpec,
+    /// The queue inside of it.
+    #[serde(default)]
+    pub queue: QueueSpec,
+    /// What it draws, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerSpec>,
+    /// Where figures come from, by key, each with how they came: published, extracted, fitted or assumed.
+    pub source: BTreeMap<String, String>,
+}
+
+/// Channels, the dies on each, and their pages.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellSpec {
+    /// Channels, each with a bus of its own.
+    pub channels: u32,
+    /// Dies on a channel, or planes of dies if these work by themselves.
+    pub dies_per_channel: u32,
+    /// Sectors in a page.
+    pub page_sectors: u32,
+    /// Pages in a block, which is erased as one.
+    pub pages_per_block: u32,
+    /// A page from the cells into the die's register.
+    pub read_us: f64,
+    /// A page from the register into the cells.
+    pub program_us: f64,
+    /// Erasing a block.
+    pub erase_us: f64,
+    /// A channel's bus, in 10^6 bytes a second.
+    pub channel_mb_s: f64,
+    /// Pages that are programmed for each page that is written out of sequence: what garbage collection moves,
+    /// once the drive has been full. 1 or more; writes in sequence have 1.
+    pub amplification: f64,
+}
+
+/// What happens to a command before and after the cells.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSpec {
+    /// The controller's work on a command; it works on one at a time.
+    pub each_us: f64,
+    /// What else passes in a command before anything happens, of which any number go on at once.
+    pub latency_us: f64,
+    /// The interface, in 10^6 bytes a second.
+    pub bus_mb_s: f64,
+    /// Whether a write is acknowledged when it is in the write buffer.
+    pub write_cache: bool,
+    /// What that holds.
+    pub write_buffer_sectors: u32,
+    /// Whether the buffer outlives a loss of power: then a flush has nothing to wait for.
+    pub power_loss_protection: bool,
+    /// What a flush takes besides: writing its tables.
+    pub flush_us: f64,
+}
+
+impl FlashSpec {
+    pub(super) fn check(&self) -> Checked {
+        const SECOND: f64 = 1e6;
+        let (cells, controller) = (&self.flash, &self.controller);
+        within("sectors", self.sectors as f64, 1.0, (1_u64 << 39) as f64)?;
+        within("flash.channels", cells.channels.into(), 1.0, 256.0)?;
+        within("flash.dies_per_channel", cells.dies_per_channel.into(), 1.0, 1024.0)?;
+        within("flash.page_sectors", cells.page_sectors.into(), 1.0, 1024.0)?;
+        within("flash.pages_per_block", cells.pages_per_block.into(), 1.0, 65_536.0)?;
+        within("flash.amplification", cells.amplification, 1.0, 100.0)?;
+        for (key, value) in [
+            ("flash.read_us", cells.read_us),
+            ("flash.program_us", cells.program_us),
+            ("flash.erase_us", cells.erase_us),
+            ("controller.each_us", controller.each_us),
+            ("controller.latency_us", controller.latency_us),
+            ("controller.flush_us", controller.flush_us),
+        ] {
+            within(key, value, 0.0, SECOND)?;
+        }
+        within("flash.channel_mb_s", cells.channel_mb_s, 0.1, 1e6)?;
+        within("controller.bus_mb_s", controller.bus_mb_s, 0.1, 1e6)?;
+        within("controller.write_buffer_sectors", controller.write_buffer_sectors.into(), 0.0, 16_777_216.0)?;
+        if controller.write_cache && controller.write_buffer_sectors < cells.page_sectors {
+            let expected = format!("{}, which is a page, or more", cells.page_sectors);
+            let found = controller.write_buffer_sectors.to_string();
+            return wrong("controller.write_buffer_sectors", found, expected);
+        }
+        self.queue.check()?;
+        self.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
+        let queue = (self.queue != QueueSpec::default()).then_some("queue");
+        let power = self.power.as_ref().map(|_| "power");
+        told(["sectors", "flash", "controller"].into_iter().chain(queue).chain(power), &self.source)
+    }
+}

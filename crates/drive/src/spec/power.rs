@@ -1,0 +1,78 @@
+//! The part of a description that says what a drive draws.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{Checked, within, wrong};
+
+/// What a drive draws, in watts, and the states in which it rests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PowerSpec {
+    /// Ready, and nothing to do: a disk turns, its arm on the track. Also while it waits for a sector.
+    pub idle_w: f64,
+    /// While the arm moves; a flash drive has none.
+    #[serde(default)]
+    pub seek_w: f64,
+    /// While data are read or written.
+    pub active_w: f64,
+    /// States in which it rests, in the order in which it gets there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub state: Vec<PowerState>,
+}
+
+/// A state in which a drive rests that has nothing to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PowerState {
+    /// What it is called, such as `unloaded` or `standby`.
+    pub name: String,
+    /// What it draws then.
+    pub watts: f64,
+    /// It gets there after so long with nothing to do, in seconds.
+    pub after_s: f64,
+    /// The next command waits so long, in milliseconds.
+    pub recover_ms: f64,
+    /// What it draws meanwhile.
+    pub recover_w: f64,
+}
+
+/// No drive draws more.
+const MOST_WATTS: f64 = 1000.0;
+
+impl PowerSpec {
+    /// What one of so many equal parts of a drive draws.
+    pub(super) fn part(&self, parts: u32) -> PowerSpec {
+        let part = |watts: f64| watts / f64::from(parts);
+        let state = |state: &PowerState| PowerState {
+            watts: part(state.watts),
+            recover_w: part(state.recover_w),
+            ..state.clone()
+        };
+        PowerSpec {
+            idle_w: part(self.idle_w),
+            seek_w: part(self.seek_w),
+            active_w: part(self.active_w),
+            state: self.state.iter().map(state).collect(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Checked {
+        for (key, watts) in [("idle_w", self.idle_w), ("seek_w", self.seek_w), ("active_w", self.active_w)] {
+            within(&format!("power.{key}"), watts, 0.0, MOST_WATTS)?;
+        }
+        let mut after = 0.0;
+        for state in &self.state {
+            let key = |key: &str| format!("power.state {}: {key}", state.name);
+            within(&key("watts"), state.watts, 0.0, MOST_WATTS)?;
+            within(&key("recover_w"), state.recover_w, 0.0, MOST_WATTS)?;
+            within(&key("recover_ms"), state.recover_ms, 0.0, 600_000.0)?;
+            within(&key("after_s"), state.after_s, 0.0, 1e6)?;
+            if state.after_s <= after {
+                let expected = format!("more than {after}, after which it is in the state before");
+                return wrong(key("after_s"), state.after_s.to_string(), expected);
+            }
+            after = state.after_s;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! A drive that acknowledges writes before they are on the media: what waits for what.
+
+use proptest::prelude::*;
+use seekless_core::{Extent, Nanos, Op};
+use seekless_drive::Spec;
+use seekless_drive::disk::Drive;
+use seekless_drive::scheduler::Policy;
+use seekless_drive::spec::find;
+
+mod common;
+
+use common::Lcg;
+
+const MILLISECOND: u64 = 1_000_000;
+
+fn buffered(sectors: u32, order: Policy) -> Spec {
+    let mut spec = find("wd-re3-1tb").unwrap();
+    spec.set_write_cache(true);
+    spec.cache.write_buffer_sectors = sectors;
+    spec.cache.destage_order = order;
+    spec
+}
+
+/// Eight sectors somewhere.
+fn somewhere(rng: &mut Lcg, drive: &Drive) -> Extent {
+    Extent::new(rng.below(drive.layout().sectors() / 8 - 1) * 8, 8)
+}
+
+#[test]
+fn a_write_is_acknowledged_at_once_while_there_is_room_and_a_flush_waits_for_all_of_them() {
+    let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
+    let (mut rng, mut now) = (Lcg(1), Nanos(0));
+    let mut took = Vec::new();
+    for _ in 0..200 {
+        let at = somewhere(&mut rng, &drive);
+        took.push(drive.serve(Op::Write, at, now, false).total());
+        now += took[took.len() - 1];
+    }
+    assert!(took[..100].iter().all(|took| took.0 < MILLISECOND), "{:?}", &took[..100]);
+    let later: u64 = took[110..].iter().map(|took| took.0).sum();
+    assert!(later / 90 > MILLISECOND, "a full buffer takes as fast as the head writes: {later}");
+    let flush = drive.serve(Op::Flush, Extent::default(), now, false).total();
+    assert!(flush.0 > 100 * MILLISECOND, "{flush}");
+    now += flush;
+    let flush = drive.serve(Op::Flush, Extent::default(), now, false).total();
+    assert!(flush.0 < MILLISECOND, "nothing is left: {flush}");
+}
+
+#[test]
+fn what_must_be_on_the_media_waits_for_it_and_for_nothing_else() {
+    let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
+    let (mut rng, mut now) = (Lcg(2), Nanos(0));
+    for _ in 0..50 {
+        let at = somewhere(&mut rng, &drive);
+        now += drive.serve(Op::Write, at, now, false).total();
+    }
+    let at = somewhere(&mut rng, &drive);
+    let through = drive.write_through(at, now, false).total();
+    assert!((MILLISECOND..40 * MILLISECOND).contains(&through.0), "{through}");
+}
+
+#[test]
+fn a_read_finds_what_is_in_the_buffer_and_what_it_finds_in_part_goes_to_the_media_first() {
+    let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
+    let mut now = drive.serve(Op::Write, Extent::new(1_000_000, 8), Nanos(0), false).total();
+    let hit = drive.serve(Op::Read, Extent::new(1_000_002, 4), now, false).total();
+    assert!(hit.0 < MILLISECOND, "{hit}");
+    now += hit;
+    let both = drive.serve(Op::Read, Extent::new(1_000_004, 8), now, false).total();
+    let turn = drive.mechanics().revolution();
+    assert!(both > turn, "written, then read a turn later: {both}");
+    now += both;
+    let flush = drive.serve(Op::Flush, Extent::default(), now, false).total();
+    assert!(flush.0 < MILLISECOND, "{flush}");
+}
+
+#[test]
+fn a_drive_with_nothing_to_do_empties_its_buffer() {
+    let mut drive = Drive::new(&buffered(8 * 100, Policy::CLook));
+    let (mut rng, mut now) = (Lcg(3), Nanos(0));
+    for _ in 0..40 {
+        let at = somewhere(&mut rng, &drive);
+        now += drive.serve(Op::Write, at, now, false).total();
+    }
+    let soon = drive.clone().serve(Op::Flush, Extent::default(), now + Nanos(20 * MILLISECOND), false);
+    let late = drive.serve(Op::Flush, Extent::default(), now + Nanos(2_000 * MILLISECOND), false);
+    assert!(soon.total().0 > 50 * MILLISECOND && late.total().0 < MILLISECOND, "{soon:?} {late:?}");
+}
+
+#[test]
+fn the_order_in_which_it_is_written_out_matters() {
+    let took = |order| {
+        let mut drive = Drive::new(&buffered(8 * 500, order));
+        let (mut rng, mut now) = (Lcg(4), Nanos(0));
+        for _ in 0..5_000 {
+            let at = somewhere(&mut rng, &drive);
+            now += drive.serve(Op::Write, at, now, false).total();
+        }
+        (now + drive.serve(Op::Flush, Extent::default(), now, false).total()).seconds()
+    };
+    let [fcfs, c_look, sptf] = [Policy::Fcfs, Policy::CLook, Policy::Sptf].map(took);
+    assert!(sptf < c_look && c_look < 0.6 * fcfs, "FCFS {fcfs} s, C-LOOK {c_look} s, SPTF {sptf} s");
+}
+
+proptest! {
+    /// Time goes forward, a flush leaves nothing, and what was written and flushed takes a turn of the disk at
+    /// least a write that is not in sequence with another.
+    #[test]
+    fn nothing_is_forgotten(
+        requests in proptest::collection::vec((0..4_u8, 0..64_u64, 1..40_u64, 0..30_u64), 1..80),
+        room in 40..400_u32,
+        combine: bool,
+    ) {
+        let mut spec = buffered(room, Policy::Sptf);
+        spec.cache.combine_writes = combine;
+        let (mut drive, mut now) = (Drive::new(&spec), Nanos(0));
+        for (kind, page, sectors, pause) in requests {
+            let at = Extent::new(page * 7, sectors);
+            let took = match kind {
+                0 => drive.serve(Op::Read, at, now, false),
+                1 => drive.write_through(at, now, false),
+                2 => drive.serve(Op::Write, at, now, true),
+                _ => drive.serve(Op::Write, at, now, false),
+            };
+            prop_assert!(took.total().0 < 2_000 * MILLISECOND);
+            now += took.total() + Nanos(pause * MILLISECOND);
+        }
+        now += drive.serve(Op::Flush, Extent::default(), now, false).total();
+        let again = drive.serve(Op::Flush, Extent::default(), now, false).total();
+        prop_assert!(again.0 < MILLISECOND, "{again}");
+    }
+}
