@@ -3,7 +3,7 @@
 //!
 //! Before each strand the drive is given one request anywhere; the strand arrives while that one is carried
 //! out, as the paper demands of a strand ("issued to a non-empty disk queue", section 2.5), and its time
-//! counts from the end of that request. Invariant: requests of one strand do not overlap. Fault model: a
+//! counts from the end of that request. The write cache is off: a write is answered when it is on the media. Invariant: requests of one strand do not overlap. Fault model: a
 //! drive that is too small for the strands is refused; what the device refuses ends the run.
 
 use std::cell::RefCell;
@@ -14,6 +14,7 @@ use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Nanos, Op};
 use seekless_drive::disk::Drive;
 use seekless_drive::disk::mechanics::{Head, nanos};
+use seekless_drive::spec::WriteBack;
 use seekless_drive::{Disk, Policy, QueueOptions, Spec};
 
 use crate::experiment::LabError;
@@ -88,6 +89,9 @@ impl Strand {
 /// The response times of `strands` strands on a drive that schedules by SPTF, in milliseconds.
 pub fn response_ms(spec: &Spec, strand: Strand, strands: u64, seed: u64) -> Result<Vec<f64>, LabError> {
     check(spec, strand)?;
+    let mut spec = spec.clone();
+    spec.cache.write_back = WriteBack::None;
+    let spec = &spec;
     let queue = QueueOptions {
         policy: Policy::Sptf,
         merge: false,

@@ -9,6 +9,7 @@
 use seekless_core::{Extent, Nanos, Op, PAGE_SECTORS};
 use seekless_drive::disk::Drive;
 use seekless_drive::disk::mechanics::Head;
+use seekless_drive::spec::WriteBack;
 use seekless_drive::{Policy, QueueOptions, Spec};
 
 use crate::description::{Component, Description};
@@ -40,6 +41,7 @@ pub fn usage(drive: &Spec, policy: Policy, load: &str, requests: u64, seed: u64)
         QueueOptions { policy, merge: false, starvation_limit: Nanos::ZERO, ..QueueOptions::default() };
     let mut drive = drive.clone();
     drive.cache.enabled = false;
+    drive.cache.write_back = WriteBack::None;
     let known = Drive::new(&drive);
     let sectors = drive.sectors / PAGE_SECTORS * PAGE_SECTORS;
     let volume = Description::bare(Component { drive, queue }, sectors);
