@@ -145,7 +145,8 @@ impl Row {
 }
 
 const HOW: &str = "Requests are of 4 KiB, sent sorted and all at once while the drive is at work on another \
-                   one anywhere; a strand's time counts from the end of that one. The drive schedules by SPTF.";
+                   one anywhere; a strand's time counts from the end of that one. The drive schedules by SPTF; its write \
+                   cache is off.";
 
 /// The mean of a strand's times, in milliseconds.
 pub fn mean_ms(asked: &Asked, drive: &Spec, strand: Strand) -> Result<f64, LabError> {
@@ -191,7 +192,8 @@ fn table_1(asked: &Asked) -> Result<Shown, LabError> {
     let pictures = beside(asked, &REQUESTS, "requests", "ms a strand", [ours, theirs]);
     let single = "The paper's caption gives single requests; a single write is there 0.2 ms slower than a \
                   read, in strands the same drive writes as if that were 0.4 ms.";
-    Ok(asked.shown(grid, paper, &[HOW, single], pictures))
+    let notes = [HOW, single];
+    Ok(asked.shown(grid, paper, &notes[..if asked.others { 1 } else { 2 }], pictures))
 }
 
 /// A picture of lines over whole numbers.

@@ -3,8 +3,9 @@
 //!
 //! Before each strand the drive is given one request anywhere; the strand arrives while that one is carried
 //! out, as the paper demands of a strand ("issued to a non-empty disk queue", section 2.5), and its time
-//! counts from the end of that request. Invariant: requests of one strand do not overlap. Fault model: a
-//! drive that is too small for the strands is refused; what the device refuses ends the run.
+//! counts from the end of that request. The write cache is off: a write is answered when it is on the media.
+//! Invariant: requests of one strand do not overlap. Fault model: a drive that is too small for the strands is
+//! refused; what the device refuses ends the run.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
