@@ -11,13 +11,14 @@ use crate::text::{count, counted, factor, number, percent, seconds, size};
 type Figure = (&'static str, fn(&Variant) -> String, &'static str);
 
 /// The figures that are shown side by side.
-const FIGURES: [Figure; 15] = [
+const FIGURES: [Figure; 16] = [
     ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
     ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
     ("  rotation", |one| seconds(one.work.head.rotation_s), "waiting for the sector"),
     ("  transfer", |one| seconds(one.work.head.transfer_s), "sectors under the head"),
     ("  overhead", |one| seconds(one.work.head.overhead_s), "handling commands"),
-    ("foreground", |one| seconds(one.work.foreground_s), "of it, for clients' requests"),
+    ("disk idle", |one| seconds(one.idle_s), "up to the last answer"),
+    ("foreground", |one| seconds(one.work.foreground_s), "of the busy time, for clients' requests"),
     ("background", |one| seconds(one.work.background_s), "of it, for the layer's copies"),
     ("seeks", |one| count(one.work.seeks), ""),
     ("mean seek", |one| number(one.work.mean_seek_cylinders, 0), "cylinders"),

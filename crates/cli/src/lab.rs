@@ -15,6 +15,7 @@ use seekless_trace::{Stats, StatsOptions, Trace};
 
 use crate::Usage;
 use crate::comparison;
+use crate::figure;
 use crate::output;
 use crate::progress::Progress;
 use crate::setup::{Setup, line};
@@ -43,6 +44,9 @@ Examples:
 
 A volume file and what can be written in it: docs/book/workloads.md.")]
     Run(Box<Run>),
+    /// A figure of a paper, simulated: ours beside theirs
+    #[command(after_help = figure::HELP)]
+    Figure(figure::Arguments),
 }
 
 /// What is compared.
@@ -128,6 +132,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Compare(arguments) => run_compare(&arguments),
         Command::Run(arguments) => run_one(&arguments),
+        Command::Figure(arguments) => figure::run(&arguments),
     }
 }
 

@@ -13,17 +13,17 @@ const FOLD: usize = 30;
 /// A table that grows row by row.
 pub struct Table {
     /// Per column: its title, and whether it is of numbers.
-    columns: Vec<(&'static str, bool)>,
+    columns: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these columns; one whose title starts with `>` is of numbers. If no column has
     /// more of a title than that, there is no title line.
-    pub fn new(columns: &[&'static str]) -> Table {
+    pub fn new(columns: &[&str]) -> Table {
         let columns = columns.iter().map(|title| match title.strip_prefix('>') {
-            Some(title) => (title, true),
-            None => (*title, false),
+            Some(title) => (title.to_owned(), true),
+            None => ((*title).to_owned(), false),
         });
         Table { columns: columns.collect(), rows: Vec::new() }
     }
@@ -35,7 +35,7 @@ impl Table {
 
     /// The table as text, each line ended, each indented by two spaces.
     pub fn text(&self) -> String {
-        let titles: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+        let titles: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
         let titled = titles.iter().any(|title| !title.is_empty());
         let lines: Vec<&Vec<String>> = titled.then_some(&titles).into_iter().chain(&self.rows).collect();
         let cell = |line: &[String], column: usize| line.get(column).cloned().unwrap_or_default();

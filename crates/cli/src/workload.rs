@@ -105,6 +105,7 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
     table.row(["99 % within".to_owned(), ms(outcome.response_ms.p99)]);
     table.row(["longest response".to_owned(), ms(outcome.max_response_ms)]);
     table.row(["disk busy".to_owned(), seconds(outcome.head.busy_s)]);
+    table.row(["disk idle".to_owned(), seconds(outcome.idle_s)]);
     table.row(["seek, per request".to_owned(), ms(per_request.seek)]);
     table.row(["rotation, per request".to_owned(), ms(per_request.rotation)]);
     table.row(["transfer, per request".to_owned(), ms(per_request.transfer)]);

@@ -170,3 +170,74 @@ fn the_demo_finds_its_trace_and_writes_its_report() {
     }
     assert!(std::fs::read_to_string(folder().join("demo.report.html")).unwrap().contains("seekless demo"));
 }
+
+#[test]
+fn figures_of_papers_are_listed_and_drawn() {
+    let list = quietly(&["lab", "figure"]);
+    assert_eq!(list, quietly(&["lab", "figure", "--list"]));
+    let all = json(&["lab", "figure"]);
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), 10);
+    assert!(all.iter().all(|figure| list.contains(figure["name"].as_str().unwrap())), "{list}");
+
+    let table = ["lab", "figure", "proximal-table-1", "--requests", "200", "--seed", "4"];
+    let text = quietly(&table);
+    for word in ["semi-sequential", "paper: ms", "What the paper says", "within 5 %", "seed 4"] {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    let drawn = json(&table);
+    for (key, value) in [("name", "proximal-table-1"), ("counted", "strands a number")] {
+        assert_eq!(drawn[key], value);
+    }
+    assert_eq!(
+        (&drawn["requests"], &drawn["seed"], &drawn["drives"][0]),
+        (&200.into(), &4.into(), &"seagate-cheetah-15k5".into())
+    );
+    let rows = drawn["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 20);
+    let last = rows.iter().find(|row| row["kind"] == "proximal read" && row["requests"] == 8).unwrap();
+    assert_eq!(last["paper_strand_ms"], 17.1);
+    assert!((15.0..18.0).contains(&last["strand_ms"].as_f64().unwrap()), "{last}");
+    assert!(rows[0]["paper_strand_ms"].is_null(), "the caption has no single semi-sequential one");
+    assert!(
+        drawn["columns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|column| rows[0].get(column["key"].as_str().unwrap()).is_some())
+    );
+    for key in ["place", "says", "unit", "paper_from", "paper_to", "ours", "off", "tolerance", "holds"] {
+        assert!(drawn["paper"][0].get(key).is_some(), "{key}");
+    }
+}
+
+#[test]
+fn a_figure_has_a_picture_and_takes_another_drive() {
+    let path = folder().join("figure.svg");
+    let draw = [
+        "lab",
+        "figure",
+        "freeblock-5",
+        "--requests",
+        "300",
+        "--drive",
+        "wd2500aaks",
+        "--svg",
+        path.to_str().unwrap(),
+    ];
+    let text = quietly(&draw);
+    assert!(text.contains("wd2500aaks") && !text.contains("What the paper says"), "{text}");
+    let svg = std::fs::read_to_string(&path).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("c-look") && svg.contains("rotation"), "{svg}");
+    let refused = seekless(&draw);
+    assert!(refused.code != 0 && refused.stderr.contains("--force"), "{}", refused.stderr);
+    quietly(&[&draw[..], &["--force"]].concat());
+    let unknown = seekless(&["lab", "figure", "freeblock-9"]);
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.stderr.contains("freeblock-2") && unknown.stderr.contains("proximal-table-1"),
+        "{}",
+        unknown.stderr
+    );
+    assert_eq!(seekless(&["lab", "figure", "--svg", "x.svg"]).code, 2, "a picture of no figure");
+}

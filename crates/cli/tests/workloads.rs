@@ -43,7 +43,9 @@ fn the_workloads_are_listed_with_options_and_defaults() {
 #[test]
 fn a_workload_runs_on_flags_and_on_a_volume_file() {
     let flags = json(&["lab", "run", "--workload", "oltp:mpl=4", "--layer", "none", "--for", "20s"]);
-    for key in ["requests", "requests_per_s", "mean_response_ms", "max_response_ms", "elapsed_s", "seeks"] {
+    for key in
+        ["requests", "requests_per_s", "mean_response_ms", "max_response_ms", "elapsed_s", "idle_s", "seeks"]
+    {
         assert!(flags[key].is_number(), "{key}");
     }
     assert!(flags["response_ms"]["p99"].is_number() && flags["head"]["rotation_s"].is_number());

@@ -182,6 +182,7 @@ impl Played {
             mean_queue: all.queued as f64 / (all.busy().0 as f64).max(1.0),
             merge_ratio: all.requests as f64 / (all.commands as f64).max(1.0),
             elapsed_s: self.load.end.seconds(),
+            idle_s: self.load.end.since(self.busy_until_the_end()).seconds(),
             map_bytes: self.map_bytes,
             phases: (0..self.phases.len()).map(|index| self.phase(index, vanilla, requests)).collect(),
             reconfigurations: self
@@ -193,6 +194,12 @@ impl Played {
             seek_histogram: histogram(&all),
             event_hash: format!("{:016x}", self.event_hash),
         }
+    }
+
+    /// How long the drive was busy up to the last answer.
+    fn busy_until_the_end(&self) -> Nanos {
+        let phases = self.phases.iter().zip(&self.work);
+        phases.filter(|(phase, _)| phase.name != FINAL).map(|(_, work)| work.busy()).sum()
     }
 
     /// 1 - ours / vanilla's over these phases, in per cent.

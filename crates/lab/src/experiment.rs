@@ -1,7 +1,7 @@
 //! What is to be tried: a drive, a layer or none, how the trace is played.
 
 use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
-use seekless_drive::{Model, QueueOptions};
+use seekless_drive::{Model, QueueOptions, SpecError};
 use seekless_trace::{Trace, TraceError};
 
 use crate::description::{Component, Description, Layer, VolumeError, Window};
@@ -103,6 +103,9 @@ pub enum LabError {
         /// What would be right.
         expected: String,
     },
+    /// The drive is none.
+    #[error(transparent)]
+    Drive(#[from] SpecError),
     /// The volume is none.
     #[error(transparent)]
     Volume(#[from] VolumeError),

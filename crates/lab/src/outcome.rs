@@ -126,6 +126,8 @@ pub struct Variant {
     pub merge_ratio: f64,
     /// Virtual time from the first request to the last answer, in seconds.
     pub elapsed_s: f64,
+    /// Of it, what the drive was not busy, in seconds.
+    pub idle_s: f64,
     /// Memory of the indirection map in bytes; 0 without one.
     pub map_bytes: u64,
     /// In order of the trace.

@@ -112,6 +112,9 @@ fn oltp_is_what_the_freeblock_paper_says() {
     assert!(all.iter().all(|record| record.extent.sectors % 8 == 0));
     let think = outcome.elapsed_s * 1e3 / 20_000.0 - outcome.mean_response_ms;
     assert!((think - 30.0).abs() < 0.6, "{think} ms");
+    // One task: the drive is idle while it thinks.
+    assert!((outcome.idle_s * 1e3 / 20_000.0 - think).abs() < 1e-6);
+    assert!((outcome.idle_s + outcome.head.busy_s - outcome.elapsed_s).abs() < 1e-6);
 }
 
 #[test]

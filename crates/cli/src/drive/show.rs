@@ -257,6 +257,7 @@ fn figures(shown: &Shown) -> String {
         ("write_settle_us", "write settle", us(spec.write_settle_us)),
         ("command", "read, found", us(spec.command.each_us + spec.command.read_hit_after_read_us)),
         ("", "read, not found", us(spec.command.each_us + spec.command.read_miss_after_read_us)),
+        ("", "turn-round", us(spec.command.turn_round_us)),
         ("bus", "interface", format!("{} MB/s", number(SECTOR_BYTES as f64 / bus.0, 1))),
         ("cache", "cache segments", spec.cache.segments.to_string()),
         ("", "each", in_sectors(spec.cache.segment_sectors)),

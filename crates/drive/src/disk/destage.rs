@@ -8,7 +8,7 @@ use seekless_core::{Extent, Nanos};
 
 use super::Drive;
 use super::mechanics::Access;
-use super::write::{Behind, Buffered};
+use super::write::{Behind, Buffered, Least};
 
 impl Drive {
     /// A write into the buffer: it is acknowledged when its data are there.
@@ -57,7 +57,8 @@ impl Drive {
 
     fn write_out(&mut self, range: Extent, free: Nanos) -> Nanos {
         let buffered = Buffered { from: Nanos::ZERO, each: 0, at_least: 1 };
-        let took = self.put(range, free, buffered, 0);
+        let turned = if range.start == self.destaged { Nanos::ZERO } else { self.turned };
+        let took = self.put(range, free, buffered, Least { seek: 0, turned });
         let done = free + took.total();
         self.destaged = range.end();
         self.behind = Some(Behind { at: range, done, head: self.head });

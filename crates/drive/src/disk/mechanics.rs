@@ -80,10 +80,16 @@ impl Mechanics {
 
     /// Time from one track to another: the arm and the head switch go on at once.
     pub fn reach(&self, from: Head, to: &Piece, write: bool) -> u64 {
+        self.reach_after(0, from, to, write)
+    }
+
+    /// The same if the head may not be there before `turn_round` has passed.
+    pub fn reach_after(&self, turn_round: u64, from: Head, to: &Piece, write: bool) -> u64 {
         let distance = from.cylinder.abs_diff(to.cylinder);
         let switch = if from.head == to.head { 0 } else { self.head_switch };
-        let reach = u64::from(self.seek[distance as usize]).max(switch);
-        if write && reach > 0 { reach.saturating_add_signed(self.write_settle) } else { reach }
+        let moving = u64::from(self.seek[distance as usize]).max(switch);
+        let reach = moving.max(turn_round);
+        if write && moving > 0 { reach.saturating_add_signed(self.write_settle) } else { reach }
     }
 
     /// Time from `at` until the disk has turned to `angle`.

@@ -42,6 +42,8 @@ pub struct Drive {
     policy: CacheSpec,
     cache: Cache,
     head: Head,
+    /// When it has turned round after the last command that was on the media.
+    turned: Nanos,
     /// Whether the last command was a write; where it ended.
     after_write: bool,
     write_end: Lba,
@@ -71,6 +73,7 @@ impl Drive {
             policy: spec.cache,
             cache: Cache::new(&spec.cache),
             head: Head::default(),
+            turned: Nanos::ZERO,
             after_write: false,
             write_end: Lba(0),
             behind: None,
@@ -126,6 +129,11 @@ impl Drive {
     /// What a read or write at `at` would take to get its head there, without going there.
     pub fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Nanos {
         self.sight(now).reach(self.place(at), write, false).total()
+    }
+
+    /// A command is done on the media.
+    fn turn_round(&mut self, done: Nanos) {
+        self.turned = done + Nanos(self.timing.turn_round);
     }
 
     /// The head leaves what it does for itself, as soon after `now` as it may: when it is free.

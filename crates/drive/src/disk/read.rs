@@ -18,6 +18,13 @@ struct Reading {
     after_write: bool,
 }
 
+/// When the head begins to move, and the least time until it is there.
+#[derive(Clone, Copy)]
+struct Begin {
+    at: Nanos,
+    turn_round: u64,
+}
+
 impl Drive {
     pub(super) fn read(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
         let after_write = std::mem::replace(&mut self.after_write, false);
@@ -91,11 +98,15 @@ impl Drive {
                 self.head = head;
             }
         } else {
-            let (start, head) =
-                if streams { self.cache.at_end() } else { (self.free_head(reading.handled), self.head) };
+            let (turn_round, (start, head)) = if streams {
+                (0, self.cache.at_end())
+            } else {
+                let free = self.free_head(reading.handled);
+                (self.turned.since(free).0, (free, self.head))
+            };
             self.head = head;
             let rest = Extent { start: Lba(at.start.0 + there), sectors: at.sectors - there };
-            took = self.fetch(number, rest, start, &mut transfer);
+            took = self.fetch(number, rest, Begin { at: start, turn_round }, &mut transfer);
             self.cache.aim(&self.layout, number, at);
         }
         self.finish(reading, took, transfer.end())
@@ -107,6 +118,7 @@ impl Drive {
         let disconnect = if reading.queued { 0 } else { self.timing.read_disconnect(reading.after_write) };
         let let_go = reading.handled + Nanos(disconnect);
         let start = self.free_head(reading.handled);
+        let begin = Begin { at: start, turn_round: self.turned.since(start).0 };
         let (number, there) = match found {
             Found::Whole(number) | Found::Partial(number) => {
                 (Some(number), self.cache.segment(number).end.min(at.end().0).saturating_sub(at.start.0))
@@ -129,7 +141,7 @@ impl Drive {
             let before = self.head;
             if mark > there {
                 let part = Extent { sectors: mark.saturating_sub(there).min(rest.sectors), ..rest };
-                self.pass_over(part, start, &mut arrivals);
+                self.pass_over(part, begin, &mut arrivals);
                 marked = arrivals.end();
             }
             self.head = before;
@@ -137,8 +149,8 @@ impl Drive {
             transfer = self.transfer_of(reading, ready);
             transfer.there(there);
             took = match number {
-                Some(number) => self.fetch(number, rest, start, &mut transfer),
-                None => self.pass_over(rest, start, &mut transfer),
+                Some(number) => self.fetch(number, rest, begin, &mut transfer),
+                None => self.pass_over(rest, begin, &mut transfer),
             };
         } else {
             transfer = self.transfer_of(reading, let_go.max(marked) + Nanos(taking));
@@ -188,25 +200,27 @@ impl Drive {
         Access { overhead, transfer: took.transfer + (whole - media - overhead), ..took }
     }
 
-    /// The head reads `rest` into a segment from `start` on, and goes on reading behind it.
-    fn fetch(&mut self, number: usize, rest: Extent, start: Nanos, transfer: &mut Transfer) -> Access {
-        let landing = self.landing(rest, start);
-        let took = self.pass_over(rest, start, transfer);
+    /// The head reads `rest` into a segment, and goes on reading behind it.
+    fn fetch(&mut self, number: usize, rest: Extent, begin: Begin, transfer: &mut Transfer) -> Access {
+        let landing = self.landing(rest, begin);
+        let took = self.pass_over(rest, begin, transfer);
         self.cache.filled(number, landing.0.min(rest.start.0), rest.end().0);
-        self.cache.read_on(number, start + took.seek + took.rotation + took.transfer, self.head);
+        self.cache.read_on(number, begin.at + took.seek + took.rotation + took.transfer, self.head);
         took
     }
 
-    /// The head goes over `rest` from `start` on.
-    fn pass_over(&mut self, rest: Extent, start: Nanos, transfer: &mut Transfer) -> Access {
+    /// The head goes over `rest`.
+    fn pass_over(&mut self, rest: Extent, begin: Begin, transfer: &mut Transfer) -> Access {
         let mut took = Access::default();
-        let (mut now, mut left) = (start.0, rest);
+        let (mut now, mut left) = (begin.at.0, rest);
         while left.sectors > 0 {
             let piece = self.layout.piece(left);
+            let mut turn_round = 0;
             if left.start == rest.start {
                 took.distance = self.head.cylinder.abs_diff(piece.cylinder);
+                turn_round = begin.turn_round;
             }
-            let seek = self.mechanics.reach(self.head, &piece, false);
+            let seek = self.mechanics.reach_after(turn_round, self.head, &piece, false);
             now += seek;
             let wait = self.mechanics.wait(piece.angle, now);
             let pass = self.mechanics.pass(piece.at.sectors, piece.per_track);
@@ -233,17 +247,18 @@ impl Drive {
             self.head = Head { cylinder: piece.cylinder, head: piece.head };
             left = Extent { start: piece.at.end(), sectors: left.sectors - piece.at.sectors };
         }
+        self.turn_round(Nanos(now));
         took
     }
 
     /// The first sector that the head keeps on the track where `rest` begins, if it keeps what passes before.
-    fn landing(&self, rest: Extent, start: Nanos) -> Lba {
+    fn landing(&self, rest: Extent, begin: Begin) -> Lba {
         if !self.policy.read_on_arrival {
             return rest.start;
         }
         let piece = self.layout.piece(rest);
         let track = self.layout.around(rest.start);
-        let landed = start.0 + self.mechanics.reach(self.head, &piece, false);
+        let landed = begin.at.0 + self.mechanics.reach_after(begin.turn_round, self.head, &piece, false);
         let wait = self.mechanics.wait(piece.angle, landed);
         let passed = wait * piece.per_track / self.mechanics.revolution().0;
         Lba(rest.start.0 - passed.min(rest.start.0 - track.start.0))

@@ -40,9 +40,11 @@ pub struct Sight<'a> {
     at_least: &'a [u32],
     head: Head,
     /// Of a read or a write that was not queued, and of one that was: how much later than the head is free it
-    /// begins, and the angle that the disk has turned to by then.
-    begins: [(Nanos, u64); 3],
+    /// begins, the angle that the disk has turned to by then, and how long it still turns round.
+    begins: [(Nanos, u64, u64); 3],
     minimum_write_seek: u64,
+    /// Where a write goes on from the one before, which takes no turn-round.
+    goes_on: Option<Place>,
 }
 
 impl Drive {
@@ -56,13 +58,19 @@ impl Drive {
         let begin = self.timing.begin(now);
         let costs = [self.timing.read_miss(self.after_write), self.timing.write(early, self.after_write)];
         let costs = costs.map(|cost| (begin + Nanos(cost)).since(free));
-        let angle = |handling: Nanos| (handling, (free + handling).0 % self.mechanics.revolution().0);
+        let begins = |handling: Nanos| {
+            let at = free + handling;
+            (handling, at.0 % self.mechanics.revolution().0, self.turned.since(at).0)
+        };
+        let follows =
+            self.timing.turn_round > 0 && self.after_write && self.write_end.0 < self.layout.sectors();
         Sight {
             mechanics: &self.mechanics,
             at_least: &self.at_least,
             head,
-            begins: [costs[0], costs[1], Nanos::ZERO].map(angle),
+            begins: [costs[0], costs[1], Nanos::ZERO].map(begins),
             minimum_write_seek: self.timing.minimum_write_seek,
+            goes_on: follows.then(|| self.place(self.write_end)),
         }
     }
 
@@ -91,8 +99,10 @@ impl Positioning for Sight<'_> {
     }
 
     fn reach(&self, place: Place, write: bool, queued: bool) -> Reach {
-        let (handling, begin) = self.begins[if queued { 2 } else { usize::from(write) }];
-        let mut seek = self.mechanics.reach(self.head, &piece(place), write);
+        let (handling, begin, turning) = self.begins[if queued { 2 } else { usize::from(write) }];
+        let goes_on = write && self.goes_on == Some(place);
+        let turn_round = if goes_on { 0 } else { turning };
+        let mut seek = self.mechanics.reach_after(turn_round, self.head, &piece(place), write);
         if write && !queued {
             seek = seek.max(self.minimum_write_seek);
         }

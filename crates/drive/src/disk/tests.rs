@@ -68,6 +68,31 @@ fn a_queued_write_in_sequence_follows_at_once() {
     assert!(second.rotation.0 < 10 && second.overhead == Nanos(0), "{second:?}");
 }
 
+/// A drive that turns round in 1 ms: longer than it takes to settle, on one track too.
+#[test]
+fn the_next_command_is_not_reached_before_the_drive_has_turned_round() {
+    let mut spec = spec::find("seagate-cheetah-15k5").unwrap();
+    (spec.command.turn_round_us, spec.cache.enabled, spec.bus.mb_s) = (1_000.0, false, Some(1e6));
+    let per_track = u64::from(spec.zone[0].sectors_per_track);
+    // Microseconds from one command on the media to the next, so long after it and not handled before.
+    let between = |op, lba, later, queued| {
+        let mut drive = Drive::new(&spec);
+        let first = drive.serve(op, Extent::new(0, 8), Nanos(0), false).total();
+        let seek = drive.serve(op, Extent::new(lba, 8), first + Nanos::from_micros(later), queued).seek;
+        let handling = if queued { 0 } else { 50 };
+        (seek.0 + 500) / 1_000 + later + handling
+    };
+    for lba in [100, per_track] {
+        let found = [(0, true), (0, false), (400, false)]
+            .map(|(later, queued)| between(Op::Read, lba, later, queued));
+        assert_eq!(found, [1_000; 3], "a read at {lba}");
+    }
+    assert_eq!(between(Op::Read, 100, 2_000, false), 2_050, "it has turned round by then");
+    assert_eq!(between(Op::Read, per_track, 2_000, false), 2_050 + 475);
+    assert_eq!(between(Op::Write, per_track, 0, true), 1_400, "a write settles after it");
+    assert_eq!([8, 100].map(|lba| between(Op::Write, lba, 0, true)), [0, 1_000], "the first goes on");
+}
+
 #[test]
 fn the_same_requests_take_the_same_time() {
     let run = || {

@@ -54,7 +54,7 @@ impl Drive {
             (Some(behind), _) if early && self.appends(&behind, at) => self.append(behind, at, handled),
             (Some(_), _) => self.write_when_free(at, handled, early),
             (None, Some(extra)) => self.write_disconnected(at, begin, extra),
-            (None, None) => self.write_now(at, handled, early, queued),
+            (None, None) => self.write_now(at, handled, early, queued, self.least(queued, sequential)),
         };
         self.keep(at);
         let Sent { done, media } = took;
@@ -84,7 +84,7 @@ impl Drive {
         let data = handled + Nanos(self.timing.preparation);
         self.head = behind.head;
         let buffered = self.buffered(at, data);
-        let media = self.put(at, behind.done, buffered, 0);
+        let media = self.put(at, behind.done, buffered, Least { seek: 0, turned: Nanos::ZERO });
         let both = Extent { start: behind.at.start, sectors: behind.at.sectors + at.sectors };
         self.go_on(both, behind.done, &media);
         Sent { done: data + Nanos(at.sectors * self.timing.write_sector), media }
@@ -96,17 +96,24 @@ impl Drive {
         let free = self.free_head(handled);
         let taken = free.max(let_go) + Nanos(self.timing.first_reselect + self.timing.preparation);
         let buffered = self.buffered(at, taken);
-        self.transfer(at, buffered, free, early, self.timing.minimum_write_seek)
+        self.transfer(at, buffered, free, early, self.least(false, false))
     }
 
-    fn write_now(&mut self, at: Extent, handled: Nanos, early: bool, queued: bool) -> Sent {
+    fn write_now(&mut self, at: Extent, handled: Nanos, early: bool, queued: bool, least: Least) -> Sent {
         let free = self.free_head(handled);
         let data = handled + Nanos(self.timing.preparation);
         // The data of a queued one came while the command before was on the media.
         if queued {
-            return self.transfer(at, Buffered { from: data, each: 0, at_least: 1 }, free, early, 0);
+            let buffered = Buffered { from: data, each: 0, at_least: 1 };
+            return self.transfer(at, buffered, free, early, least);
         }
-        self.transfer(at, self.buffered(at, data), free, early, self.timing.minimum_write_seek)
+        self.transfer(at, self.buffered(at, data), free, early, least)
+    }
+
+    /// A write that goes on where the one before ended is the same stretch of media: no turn-round.
+    fn least(&self, queued: bool, sequential: bool) -> Least {
+        let seek = if queued { 0 } else { self.timing.minimum_write_seek };
+        Least { seek, turned: if sequential { Nanos::ZERO } else { self.turned } }
     }
 
     /// The data of a write that come from `from` on.
@@ -120,8 +127,8 @@ impl Drive {
     }
 
     /// The head begins at `free`.
-    fn transfer(&mut self, at: Extent, buffered: Buffered, free: Nanos, early: bool, minimum: u64) -> Sent {
-        let media = self.put(at, free, buffered, minimum);
+    fn transfer(&mut self, at: Extent, buffered: Buffered, free: Nanos, early: bool, least: Least) -> Sent {
+        let media = self.put(at, free, buffered, least);
         let taken = Nanos(buffered.all(at.sectors));
         if early {
             self.go_on(at, free, &media);
@@ -138,7 +145,7 @@ impl Drive {
         let data = let_go + Nanos(extra.between + self.timing.first_reselect + self.timing.preparation);
         let free = self.free_head(begin + Nanos(extra.command + extra.seek_delay));
         let buffered = self.buffered(at, data);
-        let media = self.put(at, free, buffered, self.timing.minimum_write_seek);
+        let media = self.put(at, free, buffered, self.least(false, false));
         let taken = data + Nanos(at.sectors * self.timing.write_sector + extra.second_disconnect);
         let written = free + media.seek + media.rotation + media.transfer;
         Sent { done: written.max(taken) + Nanos(self.timing.other_reselect), media }
@@ -162,16 +169,18 @@ impl Drive {
     }
 
     /// The head writes `at` from `start` on, as its sectors come into the buffer.
-    pub(super) fn put(&mut self, at: Extent, start: Nanos, buffered: Buffered, minimum: u64) -> Access {
+    pub(super) fn put(&mut self, at: Extent, start: Nanos, buffered: Buffered, least: Least) -> Access {
         let mut took = Access::default();
         let (mut now, mut rest) = (start.0, at);
         let revolution = self.mechanics.revolution().0;
         while rest.sectors > 0 {
             let piece = self.layout.piece(rest);
-            let mut seek = self.mechanics.reach(self.head, &piece, true);
-            if rest.start == at.start {
+            let begins = rest.start == at.start;
+            let turn_round = if begins { least.turned.since(start).0 } else { 0 };
+            let mut seek = self.mechanics.reach_after(turn_round, self.head, &piece, true);
+            if begins {
                 took.distance = self.head.cylinder.abs_diff(piece.cylinder);
-                seek = seek.max(minimum);
+                seek = seek.max(least.seek);
             }
             now += seek;
             let pass = self.mechanics.pass(piece.at.sectors, piece.per_track);
@@ -194,8 +203,18 @@ impl Drive {
             self.head = Head { cylinder: piece.cylinder, head: piece.head };
             rest = Extent { start: piece.at.end(), sectors: rest.sectors - piece.at.sectors };
         }
+        self.turn_round(Nanos(now));
         took
     }
+}
+
+/// The least time until the head is where a write begins.
+#[derive(Clone, Copy)]
+pub(super) struct Least {
+    /// From when it begins to move.
+    pub seek: u64,
+    /// When it has turned round after the command before.
+    pub turned: Nanos,
 }
 
 /// What a write has come to.

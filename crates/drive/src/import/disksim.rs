@@ -286,6 +286,8 @@ fn command(reader: &Reader) -> Result<CommandSpec, ImportError> {
         write_completion_us: time("Write completion overhead")?,
         data_preparation_us: time("Data preparation overhead")?,
         minimum_write_seek_us: micros(reader.number_or_zero("Minimum seek delay")?),
+        // DiskSim knows none.
+        turn_round_us: 0.0,
     })
 }
 

@@ -158,7 +158,8 @@ fn drives() -> Vec<Spec> {
     imported.seek = SeekCurve::Table { points: points.to_vec() };
     imported.layout.mapping = crate::spec::Mapping::SurfaceSerpentine;
     imported.write_settle_us = -300.0;
-    vec![spec::find("wd2500aaks").unwrap(), atlas, imported]
+    let turning_round = spec::find("seagate-cheetah-15k5").unwrap();
+    vec![spec::find("wd2500aaks").unwrap(), atlas, imported, turning_round]
 }
 
 /// The slow way: what is best of all that wait.
@@ -201,7 +202,7 @@ proptest! {
     /// Who looks only at those that can be the best finds the best.
     #[test]
     fn what_is_not_looked_at_is_not_better(
-        which in 0..3_usize,
+        which in 0..4_usize,
         before in prop::collection::vec((any::<bool>(), 0..1_u64 << 40), 0..4),
         rest in 0..20_000_000_u64,
         // Some close together, some at one place.
@@ -237,7 +238,7 @@ proptest! {
     /// What a scheduler is told before is what serving takes then, of what is not in the cache.
     #[test]
     fn a_drive_keeps_what_it_promised(
-        which in 0..3_usize,
+        which in 0..4_usize,
         asked in prop::collection::vec((any::<bool>(), 0..1_u64 << 40, 0..20_000_000_u64), 1..30),
     ) {
         let mut spec = drives()[which].clone();

@@ -196,6 +196,11 @@ pub struct CommandSpec {
     pub data_preparation_us: f64,
     /// The shortest seek of a write.
     pub minimum_write_seek_us: f64,
+    /// The shortest time from the end of a command on the media to the start of the next there, also on one
+    /// track; not of a write that goes on where the one before ended. The arm moves meanwhile; it counts as
+    /// seek.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub turn_round_us: f64,
 }
 
 /// The interface.

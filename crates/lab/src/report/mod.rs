@@ -1,18 +1,18 @@
 //! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]); and
 //! a drive as a picture ([`drive()`]), and how near its model is ([`validation()`]).
 
-mod along;
+pub(crate) mod along;
 mod charts;
 mod drive;
-mod figure;
+pub(crate) mod figure;
 mod heat;
-mod legend;
+pub(crate) mod legend;
 mod page;
-mod plot;
+pub(crate) mod plot;
 mod scale;
 mod sections;
-mod stack;
-mod standalone;
+pub(crate) mod stack;
+pub(crate) mod standalone;
 mod table;
 #[cfg(test)]
 mod tests;

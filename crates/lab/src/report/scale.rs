@@ -23,7 +23,8 @@ impl Scale {
         let largest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let largest = if largest > 0.0 { largest } else { 1.0 };
         let step = round_step(largest);
-        Scale::Linear { to: (largest / step).ceil() * step }
+        // What adds up to a round value may be a hair above it.
+        Scale::Linear { to: (largest / step - 1e-9).ceil() * step }
     }
 
     /// Between the powers of ten that hold all of `values` that are above 0.

@@ -155,12 +155,13 @@ pub fn processes(stats: &Stats) -> Table {
 
 /// Every figure of every variant, side by side.
 pub fn variants(comparison: &Comparison) -> Table {
-    let figures: [Figure<Variant>; 22] = [
+    let figures: [Figure<Variant>; 23] = [
         ("busy", |each| seconds(each.work.head.busy_s)),
         ("seeking", |each| seconds(each.work.head.seek_s)),
         ("waiting for the sector", |each| seconds(each.work.head.rotation_s)),
         ("transferring", |each| seconds(each.work.head.transfer_s)),
         ("commands", |each| seconds(each.work.head.overhead_s)),
+        ("idle", |each| seconds(each.idle_s)),
         ("for the foreground", |each| seconds(each.work.foreground_s)),
         ("for the background", |each| seconds(each.work.background_s)),
         ("seeks", |each| whole(each.work.seeks)),

@@ -160,6 +160,7 @@ fn comparison() -> Comparison {
         mean_queue: 3.1,
         merge_ratio: 1.21,
         elapsed_s: 86_411.0,
+        idle_s: 84_901.1,
         seek_histogram: histogram(61),
         event_hash: "9f3c00d1e2b4a587".to_owned(),
         ..Variant::default()
@@ -175,6 +176,7 @@ fn comparison() -> Comparison {
         mean_queue: 2.2,
         merge_ratio: 1.4,
         elapsed_s: 86_399.0,
+        idle_s: 85_302.1,
         map_bytes: 10_485_760,
         phases: phases(),
         reconfigurations: (1..=4).map(reconfiguration).collect(),

@@ -1,0 +1,181 @@
+//! `seekless lab figure`: the papers' figures, as text, JSON and picture.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use seekless_drive::spec;
+use seekless_lab::figure::shown::{Cell, Grid, Shown, Statement, Within};
+use seekless_lab::figure::{self, FIGURES, Options};
+use serde::Serialize;
+
+use crate::output;
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::text::{count, number};
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless lab figure                                    which there are
+  seekless lab figure freeblock-5
+  seekless lab figure freeblock-2 --svg usage.svg
+  seekless lab figure proximal-table-1 --json | jq '.rows[] | [.kind, .requests, .strand_ms, .paper_strand_ms]'
+  seekless lab figure proximal-1 --drive wd-re3-1tb --requests 500
+
+What each shows, and how near to its paper it is: docs/book/figures.md.";
+
+/// Which figure, and how it is told.
+#[derive(Args)]
+pub struct Arguments {
+    /// The figure; without one, all are listed
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(FIGURES.map(|entry| entry.name)), hide_possible_values = true)]
+    name: Option<String>,
+    /// List the figures, instead
+    #[arg(long, conflicts_with = "name")]
+    list: bool,
+    /// Of another drive than the paper's: one of `seekless drive list`, or a file that ends in .toml
+    #[arg(long, value_name = "NAME", requires = "name")]
+    drive: Option<String>,
+    /// So many requests or strands behind each number [default: as the figure says]
+    #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    requests: Option<u64>,
+    /// All randomness follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the picture too
+    #[arg(long, value_name = "FILE.svg", requires = "name")]
+    svg: Option<PathBuf>,
+    /// Overwrite a picture that is there
+    #[arg(long, requires = "svg")]
+    force: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Draws the figure, or lists all.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(arguments.json) };
+    if let Some(path) = &arguments.svg {
+        if path.exists() && !arguments.force {
+            anyhow::bail!("{}: is there already; --force overwrites it", path.display());
+        }
+        output::expect_folder(path)?;
+    }
+    let drive = arguments.drive.as_deref().map(spec::find).transpose()?;
+    let options = Options { drive, requests: arguments.requests, seed: arguments.seed };
+    let bar = Progress::measured();
+    let shown = figure::draw(entry, &options, &|now| bar.at(now.what, now.done, now.of))?;
+    drop(bar);
+    if let Some(path) = &arguments.svg {
+        output::file(path, &shown.svg())?;
+    }
+    if arguments.json { output::json(&shown.json()) } else { output::print(&text(&shown)) }
+}
+
+/// A figure in a line.
+#[derive(Serialize)]
+struct Known {
+    name: &'static str,
+    title: &'static str,
+    source: &'static str,
+    paper_says: &'static str,
+    drives: &'static [&'static str],
+    counted: &'static str,
+    requests: u64,
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let known = FIGURES.map(|entry| Known {
+        name: entry.name,
+        title: entry.title,
+        source: entry.source,
+        paper_says: entry.says,
+        drives: entry.drives,
+        counted: entry.counted,
+        requests: entry.usual,
+    });
+    if json {
+        return output::json(&known);
+    }
+    let mut table = Table::new(&["name", "shows", "the paper says"]);
+    for figure in known {
+        table.row([figure.name, figure.title, figure.paper_says]);
+    }
+    output::print(&table.text())
+}
+
+fn text(shown: &Shown) -> String {
+    let entry = shown.entry;
+    let mut out = format!("{}: {}\n{}\n", entry.name, entry.title, entry.source);
+    let _ = writeln!(
+        out,
+        "{}; {} {}, seed {}\n",
+        output::plain(&shown.drives.join(", ")),
+        count(shown.requests),
+        entry.counted,
+        shown.seed
+    );
+    out.push_str(&grid(&shown.main));
+    for more in &shown.more {
+        out.extend(["\n", more.title, "\n", &grid(more)]);
+    }
+    if !shown.paper.is_empty() {
+        out.extend(["\nWhat the paper says\n", &statements(&shown.paper)]);
+    }
+    for note in &shown.notes {
+        let mut table = Table::new(&[""]);
+        table.row([note.as_str()]);
+        out.extend(["\n", &table.text()]);
+    }
+    out
+}
+
+fn grid(grid: &Grid) -> String {
+    let title = |column: &figure::shown::Column| {
+        if column.decimals.is_some() { format!(">{}", column.title) } else { column.title.to_owned() }
+    };
+    let titles: Vec<String> = grid.columns.iter().map(title).collect();
+    let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
+    for row in &grid.rows {
+        table.row(grid.columns.iter().zip(row).map(|(column, cell)| match cell {
+            Cell::Word(word) => word.clone(),
+            Cell::Count(many) => count(*many),
+            Cell::Number(value) => number(*value, column.decimals.unwrap_or(0)),
+            Cell::Nothing => "-".to_owned(),
+        }));
+    }
+    table.text()
+}
+
+fn statements(all: &[Statement]) -> String {
+    let mut table = Table::new(&["where", "what", ">theirs", ">ours", ">off by", "near enough"]);
+    for each in all {
+        let decimals = if each.unit == "%" { 0 } else { 2 };
+        let theirs = match (each.from, each.to) {
+            (Some(from), Some(to)) if from < to => {
+                format!("{} to {}", number(from, decimals), number(to, decimals))
+            }
+            (None, Some(to)) => format!("< {}", number(to, decimals)),
+            (from, to) => from.or(to).map_or_else(String::new, |value| number(value, decimals)),
+        };
+        let (off, most) = match each.within {
+            Within::Points(most) => {
+                ("", format!("{most} {}", if each.unit == "%" { "points" } else { each.unit }))
+            }
+            Within::Percent(most) => (" %", format!("{most} %")),
+        };
+        let near = format!("{} (within {most})", if each.holds() { "yes" } else { "no" });
+        table.row([
+            each.place.to_owned(),
+            each.says.to_owned(),
+            format!("{theirs} {}", each.unit),
+            format!("{} {}", number(each.ours, decimals.max(1)), each.unit),
+            number(each.off(), 1) + off,
+            near,
+        ]);
+    }
+    table.text()
+}

@@ -1,0 +1,131 @@
+//! The papers' figures: simulated here, ours beside what the paper says.
+//!
+//! One array lists them. Each draws itself from a seed and a number of requests: the same of both gives the
+//! same figure. Fault model: a drive that a figure cannot be drawn of is refused with what it would need.
+
+mod appendix;
+mod birthday;
+mod freeblock;
+mod proximal;
+pub mod shown;
+pub mod strand;
+mod usage;
+
+use seekless_drive::{Spec, spec};
+use shown::{Cell, Grid, Picture, Shown, Statement};
+
+use crate::experiment::{LabError, Progress};
+
+/// What is known of a figure without drawing it.
+pub struct Entry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// The paper, its section and its figure.
+    pub source: &'static str,
+    /// What the paper says of it in numbers.
+    pub says: &'static str,
+    /// The drives that it is of.
+    pub drives: &'static [&'static str],
+    /// What is counted behind each of its numbers.
+    pub counted: &'static str,
+    /// How many of them, if nobody says.
+    pub usual: u64,
+    draw: fn(&Asked) -> Result<Shown, LabError>,
+}
+
+/// All figures, in the order of the papers.
+pub const FIGURES: [&Entry; 10] = [
+    &freeblock::FIGURE_2,
+    &freeblock::FIGURE_3,
+    &freeblock::FIGURE_4,
+    &freeblock::FIGURE_5,
+    &freeblock::FIGURE_6,
+    &proximal::FIGURE_1,
+    &proximal::FIGURE_2,
+    &proximal::FIGURE_3,
+    &proximal::FIGURE_4,
+    &proximal::TABLE_1,
+];
+
+/// How a figure is to be drawn.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Instead of the paper's drives.
+    pub drive: Option<Spec>,
+    /// Instead of the usual number.
+    pub requests: Option<u64>,
+    /// All randomness follows from it.
+    pub seed: u64,
+}
+
+/// The figure of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    FIGURES.into_iter().find(|entry| entry.name == name)
+}
+
+/// Draws a figure.
+pub fn draw(
+    entry: &'static Entry,
+    options: &Options,
+    progress: &dyn Fn(Progress),
+) -> Result<Shown, LabError> {
+    let drives = match &options.drive {
+        Some(drive) => vec![drive.clone()],
+        None => entry.drives.iter().map(|name| spec::find(name)).collect::<Result<_, _>>()?,
+    };
+    let requests = options.requests.unwrap_or(entry.usual);
+    let others = options.drive.is_some();
+    (entry.draw)(&Asked { entry, drives, others, requests, seed: options.seed, progress })
+}
+
+/// A figure under way.
+struct Asked<'a> {
+    entry: &'static Entry,
+    /// At least one.
+    drives: Vec<Spec>,
+    /// Whether these are not the paper's, of which it says nothing.
+    others: bool,
+    requests: u64,
+    seed: u64,
+    progress: &'a dyn Fn(Progress),
+}
+
+impl Asked<'_> {
+    /// The first drive: the one that most figures are of.
+    fn drive(&self) -> &Spec {
+        &self.drives[0]
+    }
+
+    /// So many of its points are simulated.
+    fn progress(&self, done: usize, of: usize) {
+        (self.progress)(Progress { what: self.entry.name, done: done as u64, of: of as u64 });
+    }
+
+    /// What the paper says of its own drives.
+    fn theirs(&self, value: Option<f64>) -> Cell {
+        value.filter(|_| !self.others).into()
+    }
+
+    /// The figure, done.
+    fn shown(
+        &self,
+        main: Grid,
+        paper: Vec<Statement>,
+        notes: &[&str],
+        pictures: Vec<(String, Picture)>,
+    ) -> Shown {
+        Shown {
+            entry: self.entry,
+            drives: self.drives.iter().map(|drive| drive.name.clone()).collect(),
+            requests: self.requests,
+            seed: self.seed,
+            main,
+            more: Vec::new(),
+            paper: if self.others { Vec::new() } else { paper },
+            notes: notes.iter().map(|&note| note.to_owned()).collect(),
+            pictures,
+        }
+    }
+}

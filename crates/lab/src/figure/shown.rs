@@ -1,0 +1,305 @@
+//! What a figure shows: rows of numbers, what the paper says and how ours compares, and a picture of both.
+//!
+//! Invariant: text, JSON and picture come from the same numbers. Where a paper has only a picture without
+//! numbers, nothing stands for theirs.
+
+use serde_json::{Map, Value, json};
+
+use super::Entry;
+use crate::report::figure::{Figure, Panel};
+use crate::report::legend::Legend;
+use crate::report::plot::Plot;
+use crate::report::stack::Stack;
+use crate::report::standalone;
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its key in JSON, with the unit.
+    pub key: &'static str,
+    /// Above it, with the unit.
+    pub title: &'static str,
+    /// Of its numbers; `None` for words.
+    pub decimals: Option<usize>,
+}
+
+/// A column of words.
+pub const fn words(key: &'static str, title: &'static str) -> Column {
+    Column { key, title, decimals: None }
+}
+
+/// A column of numbers.
+pub const fn numbers(key: &'static str, title: &'static str, decimals: usize) -> Column {
+    Column { key, title, decimals: Some(decimals) }
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Word(String),
+    /// A number of things.
+    Count(u64),
+    /// Any other number.
+    Number(f64),
+    /// There is none: the paper does not say, or it makes no sense.
+    Nothing,
+}
+
+impl From<&str> for Cell {
+    fn from(word: &str) -> Cell {
+        Cell::Word(word.to_owned())
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(count: u64) -> Cell {
+        Cell::Count(count)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Cell {
+        Cell::Number(number)
+    }
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(number: Option<f64>) -> Cell {
+        number.map_or(Cell::Nothing, Cell::Number)
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub struct Grid {
+    /// What it is of; empty for a figure's main table.
+    pub title: &'static str,
+    /// In order.
+    pub columns: Vec<Column>,
+    /// Each as long as the columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Grid {
+    /// An empty one.
+    pub fn new(title: &'static str, columns: &[Column]) -> Grid {
+        Grid { title, columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// One more row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+        debug_assert_eq!(self.rows.last().map(Vec::len), Some(self.columns.len()));
+    }
+
+    /// The numbers of a column; none where a row has none.
+    pub fn column(&self, key: &str) -> Vec<Option<f64>> {
+        let Some(at) = self.columns.iter().position(|column| column.key == key) else { return Vec::new() };
+        let number = |row: &Vec<Cell>| match row[at] {
+            Cell::Number(number) => Some(number),
+            Cell::Count(count) => Some(count as f64),
+            _ => None,
+        };
+        self.rows.iter().map(number).collect()
+    }
+
+    fn json(&self) -> (Value, Value) {
+        let columns = self.columns.iter().map(|column| json!({"key": column.key, "title": column.title}));
+        let rows = self.rows.iter().map(|row| {
+            let fields = self.columns.iter().zip(row).map(|(column, cell)| {
+                let value = match cell {
+                    Cell::Word(word) => json!(word),
+                    Cell::Count(count) => json!(count),
+                    Cell::Number(number) => json!(number),
+                    Cell::Nothing => Value::Null,
+                };
+                (column.key.to_owned(), value)
+            });
+            Value::Object(fields.collect::<Map<_, _>>())
+        });
+        (columns.collect(), rows.collect())
+    }
+}
+
+/// How far ours may be off what the paper says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Within {
+    /// So many of the statement's own unit.
+    Points(f64),
+    /// So many per cent of the paper's number.
+    Percent(f64),
+}
+
+/// Something that the paper says in words or in a table, and ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// Where.
+    pub place: &'static str,
+    /// What of.
+    pub says: &'static str,
+    /// The unit of its numbers.
+    pub unit: &'static str,
+    /// The least that it says, if it says that.
+    pub from: Option<f64>,
+    /// The most that it says, if it says that.
+    pub to: Option<f64>,
+    /// Ours.
+    pub ours: f64,
+    /// How far ours may be off.
+    pub within: Within,
+}
+
+impl Statement {
+    /// The paper gives one number.
+    pub fn about(
+        place: &'static str,
+        says: &'static str,
+        unit: &'static str,
+        theirs: f64,
+        ours: f64,
+        within: Within,
+    ) -> Statement {
+        Statement { place, says, unit, from: Some(theirs), to: Some(theirs), ours, within }
+    }
+
+    /// How far ours is off, below zero if it is less; in points or in per cent, as [`Statement::within`] is.
+    pub fn off(&self) -> f64 {
+        let (off, theirs) = match (self.from, self.to) {
+            (Some(from), _) if self.ours < from => (self.ours - from, from),
+            (_, Some(to)) if self.ours > to => (self.ours - to, to),
+            _ => (0.0, 1.0),
+        };
+        if matches!(self.within, Within::Percent(_)) { 100.0 * off / theirs } else { off }
+    }
+
+    /// Whether ours is near enough.
+    pub fn holds(&self) -> bool {
+        let (Within::Points(most) | Within::Percent(most)) = self.within;
+        self.off().abs() <= most
+    }
+
+    fn json(&self) -> Value {
+        let (tolerance, of) = match self.within {
+            Within::Points(most) => (most, "points"),
+            Within::Percent(most) => (most, "per cent"),
+        };
+        json!({
+            "place": self.place,
+            "says": self.says,
+            "unit": self.unit,
+            "paper_from": self.from,
+            "paper_to": self.to,
+            "ours": self.ours,
+            "off": self.off(),
+            "tolerance": tolerance,
+            "tolerance_in": of,
+            "holds": self.holds(),
+        })
+    }
+}
+
+/// One of a figure's pictures.
+pub enum Picture {
+    /// Bars made of parts.
+    Bars(Stack),
+    /// Lines.
+    Lines(Plot),
+}
+
+/// A figure, drawn.
+pub struct Shown {
+    /// Which.
+    pub entry: &'static Entry,
+    /// Of which drives.
+    pub drives: Vec<String>,
+    /// Requests or strands behind each number; zero if nothing was simulated.
+    pub requests: u64,
+    /// What all randomness followed from.
+    pub seed: u64,
+    /// The numbers.
+    pub main: Grid,
+    /// More numbers.
+    pub more: Vec<Grid>,
+    /// What the paper says, and ours.
+    pub paper: Vec<Statement>,
+    /// What has to be known.
+    pub notes: Vec<String>,
+    /// Each with its name.
+    pub pictures: Vec<(String, Picture)>,
+}
+
+impl Shown {
+    /// As one JSON object.
+    pub fn json(&self) -> Value {
+        let (columns, rows) = self.main.json();
+        let more = self.more.iter().map(|grid| {
+            let (columns, rows) = grid.json();
+            json!({"title": grid.title, "columns": columns, "rows": rows})
+        });
+        json!({
+            "name": self.entry.name,
+            "title": self.entry.title,
+            "source": self.entry.source,
+            "paper_says": self.entry.says,
+            "drives": self.drives,
+            "counted": self.entry.counted,
+            "requests": self.requests,
+            "seed": self.seed,
+            "columns": columns,
+            "rows": rows,
+            "more": more.collect::<Vec<_>>(),
+            "paper": self.paper.iter().map(Statement::json).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+
+    /// As the text of an SVG file.
+    pub fn svg(&self) -> String {
+        let panel = |(name, picture): &(String, Picture)| {
+            let svg = match picture {
+                Picture::Bars(stack) => stack.svg(),
+                Picture::Lines(plot) => plot.svg(),
+            };
+            Panel { name: name.clone(), svg, ..Panel::default() }
+        };
+        let legend = |(_, picture): &(String, Picture)| match picture {
+            Picture::Bars(stack) => stack.legend(),
+            Picture::Lines(plot) => plot.legend(),
+        };
+        let mut panels: Vec<Panel> = self.pictures.iter().map(panel).collect();
+        if let Some(panel) = panels.first_mut() {
+            panel.note = format!("The paper: {}.", self.entry.says);
+        }
+        standalone::svg(&Figure {
+            id: self.entry.name,
+            title: format!("{}: {}", self.entry.name, self.entry.title),
+            caption: self.entry.source.to_owned(),
+            legend: self.pictures.first().map_or_else(Legend::default, legend),
+            panels,
+            ..Figure::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_off_is_counted_from_the_nearer_end() {
+        let range = Statement {
+            from: Some(27.0),
+            to: Some(36.0),
+            ..Statement::about("", "", "%", 0.0, 26.5, Within::Points(2.0))
+        };
+        assert!((range.off() + 0.5).abs() < 1e-9 && range.holds());
+        let above = Statement { ours: 38.5, ..range.clone() };
+        assert!((above.off() - 2.5).abs() < 1e-9 && !above.holds());
+        assert!(Statement { ours: 30.0, ..range.clone() }.off().abs() < 1e-9);
+        let less = Statement { from: None, ours: -90.0, ..range };
+        assert!(less.holds(), "nothing is said of less");
+        let percent = Statement::about("", "", "ms", 10.0, 11.0, Within::Percent(12.0));
+        assert!((percent.off() - 10.0).abs() < 1e-9 && percent.holds());
+    }
+}

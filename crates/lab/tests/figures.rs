@@ -1,0 +1,147 @@
+//! The papers' figures: what the text of each states holds of ours, and figures are what they say they are.
+
+use seekless_core::{Nanos, Op};
+use seekless_drive::{Spec, spec};
+use seekless_lab::figure::shown::{Shown, Statement};
+use seekless_lab::figure::strand::{Arrival, Kind, Order, Strand, response_ms};
+use seekless_lab::figure::{FIGURES, Options, draw, find};
+
+/// Few enough strands for a quick test, and of a seed, so that nothing is left to chance.
+const STRANDS: u64 = 2_500;
+
+fn drawn(name: &str, requests: Option<u64>) -> Shown {
+    let options = Options { requests, seed: 1, ..Options::default() };
+    draw(find(name).unwrap(), &options, &|_| ()).unwrap()
+}
+
+fn cheetah() -> Spec {
+    spec::find("seagate-cheetah-15k5").unwrap()
+}
+
+/// Those that do not hold.
+fn off(shown: &Shown) -> Vec<String> {
+    let tell =
+        |each: &Statement| format!("{}: {:.2} {}, off {:.2}", each.says, each.ours, each.unit, each.off());
+    shown.paper.iter().filter(|each| !each.holds()).map(tell).collect()
+}
+
+#[test]
+fn what_the_freeblock_paper_states_holds() {
+    for name in ["freeblock-2", "freeblock-3", "freeblock-5", "freeblock-6"] {
+        let shown = drawn(name, None);
+        assert!(!shown.paper.is_empty() && off(&shown).is_empty(), "{name}: {:?}", off(&shown));
+    }
+}
+
+/// Almost 60 % for 70 % local requests: so it is if 4 MB went into `DiskSim` as a variance of 8,192 sectors, and
+/// not with a deviation of 4 MB, as the caption says.
+#[test]
+fn locality_is_what_disksim_would_have_made_of_it() {
+    let shown = drawn("freeblock-4", None);
+    let [disksim, caption] = &shown.paper[..] else { panic!("two readings") };
+    assert!(disksim.holds() && (50.0..53.0).contains(&caption.ours), "{:?}", off(&shown));
+}
+
+#[test]
+fn the_parts_of_a_bar_are_all_of_it() {
+    let shown = drawn("freeblock-3", Some(500));
+    let parts =
+        ["seek_pct", "rotation_pct", "transfer_pct", "track_switch_pct"].map(|key| shown.main.column(key));
+    for bar in 0..shown.main.rows.len() {
+        let sum: f64 = parts.iter().map(|part| part[bar].unwrap()).sum();
+        assert!((sum - 100.0).abs() < 1e-6, "{sum}");
+    }
+}
+
+/// Table 1: reads within 5 %, all else within 12.
+#[test]
+fn what_the_proximal_paper_states_holds() {
+    for name in ["proximal-table-1", "proximal-1", "proximal-2"] {
+        let shown = drawn(name, Some(STRANDS));
+        assert!(!shown.paper.is_empty() && off(&shown).is_empty(), "{name}: {:?}", off(&shown));
+    }
+}
+
+/// Its own 8 bins do not give the appendix's 3.4 revolutions; 6 do, and what was measured is near those.
+#[test]
+fn the_appendix_is_of_six_bins() {
+    let shown = drawn("proximal-3", Some(STRANDS));
+    let off = off(&shown);
+    assert!(off.len() == 1 && off[0].contains("by its 8 bins: 3.10"), "{off:?}");
+    let [models] = &shown.more[..] else { panic!("one more table") };
+    let revolutions: Vec<f64> = models.column("revolutions").into_iter().flatten().collect();
+    let [eight, six, _, measured, simulated, settling] = revolutions[..] else { panic!("{revolutions:?}") };
+    assert!((six - measured).abs() < 0.05 && (eight - measured).abs() > 0.3);
+    assert!((simulated - measured).abs() < 0.25 && (settling - measured).abs() > 0.5, "{revolutions:?}");
+    for key in ["strands_pct", "fifo_pct", "model_8_bins_pct", "model_6_bins_pct"] {
+        let spread: Vec<f64> = shown.main.column(key).into_iter().flatten().collect();
+        assert!(spread.windows(2).all(|pair| pair[0] <= pair[1]) && spread[spread.len() - 1] > 99.0, "{key}");
+    }
+}
+
+fn mean(strand: Strand) -> f64 {
+    let times = response_ms(&cheetah(), strand, 1_000, 3).unwrap();
+    times.iter().sum::<f64>() / times.len() as f64
+}
+
+#[test]
+fn order_does_not_matter_to_our_scheduler_and_an_idle_drive_does() {
+    let strand = Strand::new(Kind::Proximal, 8, Op::Read);
+    let one_by_one = |busy| Arrival { busy, apart: Nanos::from_micros(50) };
+    let sorted = mean(strand);
+    assert!((mean(Strand { order: Order::Unsorted, ..strand }) / sorted - 1.0).abs() < 0.005);
+    assert!((mean(Strand { arrival: one_by_one(true), ..strand }) / sorted - 1.0).abs() < 0.005);
+    assert!(mean(Strand { arrival: one_by_one(false), ..strand }) > 1.04 * sorted);
+    assert!(mean(Strand { depth: 1, ..strand }) > 1.4 * sorted);
+}
+
+#[test]
+fn semi_sequential_requests_miss_no_turn() {
+    for op in [Op::Read, Op::Write] {
+        let strand = Strand { depth: 1, ..Strand::new(Kind::SemiSequential, 5, op) };
+        let spec = Spec {
+            command: seekless_drive::spec::CommandSpec { each_us: 0.0, ..cheetah().command },
+            ..cheetah()
+        };
+        let longest = response_ms(&spec, strand, 500, 1).unwrap().into_iter().fold(0.0, f64::max);
+        // The longest seek, a turn, and the four next tracks.
+        let most = 7.6 + 4.0 + 4.0 * (0.65 + 0.4 + 0.1);
+        assert!(longest < most, "{op:?}: {longest} ms for {most}");
+    }
+}
+
+#[test]
+fn another_drive_has_no_figures_of_the_paper() {
+    let drive = Some(spec::find("wd2500aaks").unwrap());
+    for entry in FIGURES {
+        let options = Options { drive: drive.clone(), requests: Some(50), seed: 1 };
+        let shown = draw(entry, &options, &|_| ()).unwrap();
+        assert!(shown.paper.is_empty() && shown.drives == ["wd2500aaks"], "{}", entry.name);
+        let theirs = shown.main.columns.iter().filter(|column| column.key.starts_with("paper_"));
+        for column in theirs {
+            let values = shown.main.column(column.key);
+            assert!(values.iter().all(Option::is_none), "{}: {}", entry.name, column.key);
+        }
+    }
+}
+
+#[test]
+fn a_drive_without_room_for_strands_is_refused() {
+    let mut small = cheetah();
+    small.sectors = 100_000;
+    let options = Options { drive: Some(small), ..Options::default() };
+    let told = draw(find("proximal-1").unwrap(), &options, &|_| ()).err().unwrap().to_string();
+    assert!(told.contains("of 100000 sectors") && told.contains("expected more than"), "{told}");
+}
+
+#[test]
+fn every_figure_has_its_picture_and_the_same_again() {
+    for entry in FIGURES {
+        let [first, second] = [(); 2].map(|()| drawn(entry.name, Some(60)));
+        assert_eq!(first.json(), second.json(), "{}", entry.name);
+        let svg = first.svg();
+        assert_eq!(svg, second.svg());
+        assert!(svg.contains(entry.name) && !svg.contains("NaN") && !svg.contains("inf\""), "{}", entry.name);
+        assert!(svg.contains("<polyline") || svg.matches("<rect").count() > 10, "{}", entry.name);
+    }
+}
