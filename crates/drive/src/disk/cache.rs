@@ -103,7 +103,7 @@ impl Cache {
     pub fn find(&self, at: Extent) -> Found {
         // Most often there is nothing, and all segments are in use.
         let near = |segment: &Segment| segment.start <= at.start.0 && at.start.0 <= segment.end;
-        if !self.any(|segment| near(segment) | (segment.start == segment.end)) {
+        if !self.any(|segment| near(segment) || segment.start == segment.end) {
             let used = |&number: &usize| !self.is_for_writes(number) && !self.reads_on(number);
             if let Some(number) = self.order.iter().copied().find(used) {
                 return Found::Nothing(Some(number));
@@ -156,7 +156,7 @@ impl Cache {
             }
         };
         let suits = |segment: &Segment| {
-            (segment.start == segment.end) | ((segment.start < at.end().0) & (at.start.0 < segment.end))
+            segment.start == segment.end || (segment.start < at.end().0 && at.start.0 < segment.end)
         };
         if !self.any(suits) {
             if let Some(number) = self.order.iter().copied().find(|&number| self.active != Some(number)) {
@@ -341,7 +341,7 @@ impl Cache {
 
     /// `at` is written: what the cache has of it is stale, but for the segment that takes it.
     pub fn was_written(&mut self, at: Extent, into: Option<usize>) {
-        if !self.any(|segment| (segment.start < at.end().0) & (at.start.0 < segment.end)) {
+        if !self.any(|segment| segment.start < at.end().0 && at.start.0 < segment.end) {
             return;
         }
         for number in (0..self.segments.len()).filter(|&number| Some(number) != into) {

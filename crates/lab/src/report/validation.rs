@@ -119,16 +119,17 @@ fn over_time(errors: &[Error]) -> Plot {
     }
 }
 
-fn by_kind(errors: &[Error], value_label: &'static str, of: fn(&mut Vec<f64>) -> f64) -> Plot {
+fn by_kind(errors: &[Error], value_label: &'static str, of: fn(&[f64]) -> f64) -> Plot {
     let kinds = (0..KINDS.len()).map(|kind| {
         let mut off: Vec<f64> =
             errors.iter().filter(|error| error.kind == kind).map(|error| error.off.abs()).collect();
-        (off.len(), (!off.is_empty()).then(|| of(&mut off)))
+        off.sort_by(f64::total_cmp);
+        (off.len(), (!off.is_empty()).then(|| of(&off)))
     });
     let (counts, values): (Vec<usize>, Vec<Option<f64>>) = kinds.unzip();
     let names = KINDS.iter().zip(counts).enumerate().filter(|(_, (_, count))| *count > 0);
     let along = Along::names(names.map(|(kind, (name, _))| (kind as f64, (*name).to_owned())));
-    let values = values.into_iter().filter(Option::is_some).collect();
+    let values = values.into_iter().flatten().map(Some).collect();
     let series = vec![Series { name: "model".to_owned(), values }];
     Plot {
         along,
@@ -140,13 +141,12 @@ fn by_kind(errors: &[Error], value_label: &'static str, of: fn(&mut Vec<f64>) ->
     }
 }
 
-fn within(off: &mut Vec<f64>) -> f64 {
+fn within(off: &[f64]) -> f64 {
     100.0 * off.iter().filter(|off| **off <= 0.5).count() as f64 / off.len().max(1) as f64
 }
 
-fn median(off: &mut Vec<f64>) -> f64 {
-    off.sort_by(f64::total_cmp);
-    quantile(off, 0.5)
+fn median(sorted: &[f64]) -> f64 {
+    quantile(sorted, 0.5)
 }
 
 /// So large a part of the sorted values is no larger.
