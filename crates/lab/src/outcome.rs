@@ -151,6 +151,12 @@ pub struct Settings {
     pub pace: String,
     /// Which request came next: `c-look`, `sptf` and so on.
     pub scheduler: String,
+    /// A request that waited longer went next, in milliseconds; 0 for never.
+    pub starvation_limit_ms: f64,
+    /// Commands at most in the drive, which put them in an order of its own; `None` if the scheduler saw its head.
+    pub depth: Option<u32>,
+    /// Whether writes were acknowledged before they were on the media.
+    pub write_cache: bool,
     /// Requests outstanding at most (closed pace).
     pub outstanding: u64,
     /// Open pace: how much faster than recorded.

@@ -46,6 +46,8 @@ impl Access {
 pub struct Mechanics {
     /// Nanoseconds by distance in cylinders.
     seek: Vec<u32>,
+    /// The same before a write, where that differs.
+    write_seek: Option<Vec<u32>>,
     revolution: u64,
     head_switch: u64,
     /// More for a write, or less.
@@ -62,6 +64,7 @@ impl Mechanics {
     pub fn new(spec: &Spec) -> Mechanics {
         Mechanics {
             seek: seek::tabulate(&spec.seek, spec.cylinders()),
+            write_seek: spec.write_seek.as_ref().map(|curve| seek::tabulate(curve, spec.cylinders())),
             revolution: (60e9 / spec.rpm).round() as u64,
             head_switch: nanos(spec.head_switch_us),
             write_settle: (spec.write_settle_us * 1_000.0).round() as i64,
@@ -87,7 +90,8 @@ impl Mechanics {
     pub fn reach_after(&self, turn_round: u64, from: Head, to: &Piece, write: bool) -> u64 {
         let distance = from.cylinder.abs_diff(to.cylinder);
         let switch = if from.head == to.head { 0 } else { self.head_switch };
-        let moving = u64::from(self.seek[distance as usize]).max(switch);
+        let seek = if write { self.write_seek.as_ref().unwrap_or(&self.seek) } else { &self.seek };
+        let moving = u64::from(seek[distance as usize]).max(switch);
         let reach = moving.max(turn_round);
         if write && moving > 0 { reach.saturating_add_signed(self.write_settle) } else { reach }
     }

@@ -38,6 +38,18 @@ fn random_reads_take_seek_and_half_a_turn() {
 }
 
 #[test]
+fn reads_and_writes_have_seeks_of_their_own() {
+    let mut spec = spec::find("wd2500aaks").unwrap();
+    spec.write_settle_us = 0.0;
+    let moved =
+        |spec: &spec::Spec, op| Drive::new(spec).serve(op, Extent::new(400_000_000, 8), Nanos(0), false).seek;
+    assert_eq!(moved(&spec, Op::Read), moved(&spec, Op::Write));
+    spec.write_seek = Some(spec::SeekCurve::Constant { us: 30_000.0 });
+    assert_eq!(moved(&spec, Op::Write), Nanos::from_millis(30));
+    assert!(moved(&spec, Op::Read) < Nanos::from_millis(20));
+}
+
+#[test]
 fn writes_in_sequence_miss_a_turn_each() {
     let mut drive = drive();
     let first = drive.serve(Op::Write, Extent::new(0, 8), Nanos(0), false);

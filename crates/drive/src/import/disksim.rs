@@ -92,6 +92,7 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
         actuators: 1,
         power: None,
         seek,
+        write_seek: None,
         layout: mapping,
         zone,
         source: sources(model),

@@ -46,7 +46,8 @@ pub fn check(spec: &Spec) -> Checked {
     arms(spec)?;
     spec.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
     zones(spec)?;
-    seek(spec)?;
+    seek("seek", &spec.seek)?;
+    spec.write_seek.as_ref().map_or(Ok(()), |curve| seek("write_seek", curve))?;
     sources(spec)
 }
 
@@ -165,43 +166,44 @@ fn lists(spec: &Spec, zone: &Zone, key: &dyn Fn(&str) -> String) -> Checked {
     }
 }
 
-fn seek(spec: &Spec) -> Checked {
-    match &spec.seek {
+fn seek(table: &str, curve: &SeekCurve) -> Checked {
+    let key = |key: &str| format!("{table}.{key}");
+    match curve {
         SeekCurve::Table { points } => {
             let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
             if points.first().is_none_or(|point| point.0 != 1) || !ascending {
                 return wrong(
-                    "seek.points",
+                    key("points"),
                     format!("{} points", points.len()),
                     "ascending distances from 1",
                 );
             }
-            points.iter().try_for_each(|&(_, time)| within("seek.points", time, 0.0, SECOND))
+            points.iter().try_for_each(|&(_, time)| within(&key("points"), time, 0.0, SECOND))
         }
         SeekCurve::ThreePoint { track_us, average_us, full_us } => {
             if *track_us >= 0.0 && track_us <= average_us && average_us <= full_us && *full_us <= SECOND {
                 return Ok(());
             }
             let found = format!("{track_us}, {average_us}, {full_us}");
-            wrong("seek", found, "track_us <= average_us <= full_us <= 1000000")
+            wrong(table, found, "track_us <= average_us <= full_us <= 1000000")
         }
         SeekCurve::Hp { short_us, short_root_us, long_us, long_each_us, single_us, first_us, .. } => {
-            for (key, value) in [
+            for (name, value) in [
                 ("short_us", short_us),
                 ("short_root_us", short_root_us),
                 ("long_us", long_us),
                 ("long_each_us", long_each_us),
             ] {
-                within(&format!("seek.{key}"), *value, 0.0, SECOND)?;
+                within(&key(name), *value, 0.0, SECOND)?;
             }
-            single_us.iter().chain(first_us).try_for_each(|&time| within("seek.first_us", time, 0.0, SECOND))
+            single_us.iter().chain(first_us).try_for_each(|&time| within(&key("first_us"), time, 0.0, SECOND))
         }
         SeekCurve::Settle { settle_us, root_us, each_us, .. } => {
-            within("seek.settle_us", *settle_us, 0.0, SECOND)?;
-            within("seek.root_us", *root_us, 0.0, SECOND)?;
-            within("seek.each_us", *each_us, 0.0, SECOND)
+            within(&key("settle_us"), *settle_us, 0.0, SECOND)?;
+            within(&key("root_us"), *root_us, 0.0, SECOND)?;
+            within(&key("each_us"), *each_us, 0.0, SECOND)
         }
-        SeekCurve::Constant { us } => within("seek.us", *us, 0.0, SECOND),
+        SeekCurve::Constant { us } => within(&key("us"), *us, 0.0, SECOND),
     }
 }
 

@@ -70,6 +70,9 @@ pub struct Spec {
     pub power: Option<PowerSpec>,
     /// The arm.
     pub seek: SeekCurve,
+    /// The same before a write, if that is another curve and not the same one and a time to settle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_seek: Option<SeekCurve>,
     /// How sectors are laid out.
     #[serde(default)]
     pub layout: LayoutSpec,

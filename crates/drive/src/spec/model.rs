@@ -1,6 +1,6 @@
 //! A drive of any kind.
 
-use super::{FlashSpec, QueueSpec, Spec, SpecError, flash_of, parse, read_text};
+use super::{FlashSpec, QueueSpec, Spec, SpecError, WriteBack, flash_of, parse, read_text};
 
 /// A drive of any kind, as its file describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +70,14 @@ impl Model {
         match self {
             Model::Disk(spec) => spec.set_write_cache(on),
             Model::Flash(spec) => spec.controller.write_cache = on,
+        }
+    }
+
+    /// Whether writes are acknowledged before they are on the media.
+    pub fn write_cache(&self) -> bool {
+        match self {
+            Model::Disk(spec) => spec.cache.write_back == WriteBack::All,
+            Model::Flash(spec) => spec.controller.write_cache,
         }
     }
 

@@ -95,6 +95,10 @@ pub fn settings(comparison: &Comparison) -> Table {
     };
     table.pair("pace", pace);
     table.pair("scheduler", &settings.scheduler);
+    if let Some(depth) = settings.depth {
+        table.pair("commands in the drive", depth.to_string());
+    }
+    table.pair("write cache", if settings.write_cache { "on" } else { "off" });
     table.pair("adjacent requests merged", if settings.merge { "yes" } else { "no" });
     table.pair("what clients see", bytes(settings.over_bytes));
     let at = whole(settings.bopt_at_sector);
