@@ -60,7 +60,7 @@ fn rates_are_those_that_are_published() {
     // Megabytes a second read and written in sequence; thousands of reads and writes of 4 KiB a second anywhere,
     // and how many reads are outstanding.
     for (name, read, write, reads, writes, outstanding) in [
-        ("intel-x25-v-40gb", 170.0, 35.0, 25.0, 2.5, 32),
+        ("intel-x25-v", 170.0, 35.0, 25.0, 2.5, 32),
         ("samsung-870-evo-1tb", 560.0, 530.0, 98.0, 88.0, 32),
         ("samsung-pm9a3-1920gb", 6_800.0, 2_700.0, 850.0, 130.0, 256),
     ] {
@@ -148,7 +148,7 @@ fn each_figure_changes_a_time() {
             })
             .collect::<Vec<_>>()
     };
-    let spec = flash("intel-x25-v-40gb");
+    let spec = flash("intel-x25-v");
     let usual = times(&spec);
     let whole = toml::Value::try_from(&spec).unwrap();
     for table in ["flash", "controller"] {

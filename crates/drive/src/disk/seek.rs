@@ -7,31 +7,34 @@ use crate::spec::SeekCurve;
 /// Nanoseconds by distance, for 0 to `cylinders` - 1 cylinders.
 pub fn tabulate(curve: &SeekCurve, cylinders: u64) -> Vec<u32> {
     let farthest = cylinders.max(2) - 1;
-    let of = |time: &dyn Fn(u64) -> f64| {
-        let nanos = |distance| (time(distance) * 1_000.0).round().clamp(0.0, f64::from(u32::MAX)) as u32;
-        std::iter::once(0).chain((1..=farthest).map(nanos)).collect()
+    let nanos = |distance| {
+        let nanos = (micros(curve, distance, farthest) * 1_000.0).round();
+        nanos.clamp(0.0, f64::from(u32::MAX)) as u32
     };
+    std::iter::once(0).chain((1..=farthest).map(nanos)).collect()
+}
+
+/// The time of a distance of 1 to `farthest` cylinders, in microseconds.
+pub fn micros(curve: &SeekCurve, distance: u64, farthest: u64) -> f64 {
     match curve {
-        SeekCurve::Table { points } => of(&|distance| at(points, distance)),
+        SeekCurve::Table { points } => at(points, distance),
         SeekCurve::ThreePoint { track_us, average_us, full_us } => {
             let (b, c) = three_point(*track_us, *average_us, *full_us, farthest as f64);
-            of(&|distance| {
-                let beyond = distance as f64 - 1.0;
-                track_us + b * beyond.sqrt() + c * beyond
-            })
+            let beyond = distance as f64 - 1.0;
+            track_us + b * beyond.sqrt() + c * beyond
         }
         SeekCurve::Hp { divide, short_us, short_root_us, long_us, long_each_us, single_us, first_us } => {
-            of(&|distance| match (distance, first_us.get(distance as usize - 1), single_us) {
+            match (distance, first_us.get(distance as usize - 1), single_us) {
                 (_, Some(time), _) | (1, None, Some(time)) => *time,
                 _ if distance < u64::from(*divide) => short_us + short_root_us * (distance as f64).sqrt(),
                 _ => long_us + long_each_us * distance as f64,
-            })
+            }
         }
-        SeekCurve::Settle { flat, settle_us, root_us, each_us } => of(&|distance| {
+        SeekCurve::Settle { flat, settle_us, root_us, each_us } => {
             let beyond = distance.saturating_sub(u64::from(*flat)) as f64;
             settle_us + root_us * beyond.sqrt() + each_us * beyond
-        }),
-        SeekCurve::Constant { us } => of(&|_| *us),
+        }
+        SeekCurve::Constant { us } => *us,
     }
 }
 

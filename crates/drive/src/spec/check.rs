@@ -48,7 +48,22 @@ pub fn check(spec: &Spec) -> Checked {
     zones(spec)?;
     seek("seek", &spec.seek)?;
     spec.write_seek.as_ref().map_or(Ok(()), |curve| seek("write_seek", curve))?;
+    full_stroke("seek", &spec.seek, spec)?;
+    spec.write_seek.as_ref().map_or(Ok(()), |curve| full_stroke("write_seek", curve, spec))?;
     sources(spec)
+}
+
+/// No arm crosses all cylinders in less than `FASTEST_US`, unless seeks are to take no time: such a figure is in
+/// another unit.
+fn full_stroke(table: &str, curve: &SeekCurve, spec: &Spec) -> Checked {
+    const FASTEST_US: f64 = 100.0;
+    let farthest = spec.cylinders().saturating_sub(1).max(1);
+    let us = crate::disk::seek::micros(curve, farthest, farthest);
+    if us == 0.0 || us >= FASTEST_US {
+        return Ok(());
+    }
+    let found = format!("{us:.3} over all {} cylinders", farthest + 1);
+    wrong(table, found, format!("0, or at least {FASTEST_US}: times are in microseconds"))
 }
 
 fn arms(spec: &Spec) -> Checked {

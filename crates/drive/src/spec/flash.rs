@@ -87,8 +87,6 @@ impl FlashSpec {
         within("flash.pages_per_block", cells.pages_per_block.into(), 1.0, 65_536.0)?;
         within("flash.amplification", cells.amplification, 1.0, 100.0)?;
         for (key, value) in [
-            ("flash.read_us", cells.read_us),
-            ("flash.program_us", cells.program_us),
             ("flash.erase_us", cells.erase_us),
             ("controller.each_us", controller.each_us),
             ("controller.latency_us", controller.latency_us),
@@ -96,6 +94,9 @@ impl FlashSpec {
         ] {
             within(key, value, 0.0, SECOND)?;
         }
+        // What is less is in another unit.
+        within("flash.read_us", cells.read_us, 1.0, SECOND)?;
+        within("flash.program_us", cells.program_us, 1.0, SECOND)?;
         within("flash.channel_mb_s", cells.channel_mb_s, 0.1, 1e6)?;
         within("controller.bus_mb_s", controller.bus_mb_s, 0.1, 1e6)?;
         within("controller.write_buffer_sectors", controller.write_buffer_sectors.into(), 0.0, 16_777_216.0)?;

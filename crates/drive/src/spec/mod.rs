@@ -332,6 +332,11 @@ mod tests {
             ("heads = 4", "hands = 4", ["d.toml: TOML parse error at line 6", "hands", "unknown field"]),
             ("full_us = 21000", "full_us = 2", ["d.toml, line 27: seek", "2000, 8900, 2", "full_us"]),
             (
+                "track_us = 2000\naverage_us = 8900\nfull_us = 21000",
+                "track_us = 2\naverage_us = 8.9\nfull_us = 21",
+                ["line 27: seek", "found 21.000 over all", "microseconds"],
+            ),
+            (
                 "mb_s = 300",
                 "mb_s = 300\nread_sector_us = 1",
                 ["d.toml, line 13: bus", "neither or both", "either mb_s"],

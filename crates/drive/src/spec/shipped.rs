@@ -16,7 +16,7 @@ const FILES: [(&str, &str); 26] = files![
     "hp-c2247a-disksim",
     "hp-c3323a-disksim",
     "ibm-ultrastar-9es",
-    "intel-x25-v-40gb",
+    "intel-x25-v",
     "maxtor-6l020j1",
     "maxtor-6l020l1",
     "quantum-atlas-10k",
