@@ -225,6 +225,12 @@ impl Cache {
         self.segments[number].fill(start, end, size);
     }
 
+    /// A segment holds nothing before `start`.
+    pub fn forget_before(&mut self, number: usize, start: Lba) {
+        let segment = &mut self.segments[number];
+        segment.start = segment.start.max(start.0.min(segment.end));
+    }
+
     /// The head reads on behind this segment: it is at its end at this time.
     pub fn read_on(&mut self, number: usize, since: Nanos, head: Head) {
         self.active = Some(number);

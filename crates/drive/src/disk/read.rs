@@ -109,7 +109,15 @@ impl Drive {
             took = self.fetch(number, rest, Begin { at: start, turn_round }, &mut transfer);
             self.cache.aim(&self.layout, number, at);
         }
+        self.sent(number, at);
         self.finish(reading, took, transfer.end())
+    }
+
+    /// What was asked for has been sent from this segment.
+    fn sent(&mut self, number: usize, at: Extent) {
+        if self.policy.forget_requested {
+            self.cache.forget_before(number, at.end());
+        }
     }
 
     /// A read that needs the media, or has to wait for the head.
@@ -159,6 +167,7 @@ impl Drive {
         if let Some(number) = number {
             self.cache.used(number);
             self.cache.aim(&self.layout, number, at);
+            self.sent(number, at);
         }
         self.finish(reading, took, transfer.end())
     }

@@ -338,19 +338,31 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
     if write_segments > 1 {
         reader.tell("Maximum number of write segments", "one write at a time goes to the media", left_out);
     }
+    let over_requested = reader.number_or_zero("Read-ahead over requested")?;
+    if ![-1.0, 0.0, 1.0].contains(&over_requested) {
+        return Err(reader.wrong("Read-ahead over requested", &over_requested.to_string(), "-1, 0 or 1"));
+    }
+    let mut up_to_two = |key: &str| match reader.whole(key)? {
+        2 => {
+            reader.tell(key, "taken as 1", left_out);
+            Ok(true)
+        }
+        _ => reader.flag(key),
+    };
     Ok(CacheSpec {
-        enabled: reader.flag("Enable caching in buffer")?,
+        enabled: up_to_two("Enable caching in buffer")?,
         segments,
         segment_sectors: reader.whole("Segment size (in blks)")?,
         separate_write_segment: reader.flag("Use separate write segment")?,
         read_ahead,
         read_ahead_sectors: reader.whole("Maximum read-ahead (blks)")?,
         read_ahead_minimum_sectors: reader.whole("Minimum read-ahead (blks)")?,
-        read_ahead_over_request: reader.flag("Read-ahead over requested")?,
+        read_ahead_over_request: over_requested != 0.0,
+        forget_requested: over_requested < 0.0,
         read_ahead_on_hit: reader.flag("Read-ahead on idle hit")?,
         read_on_arrival: reader.flag("Read any free blocks")?,
-        zero_latency_read: reader.flag("Immediate buffer read")?,
-        zero_latency_write: reader.flag("Immediate buffer write")?,
+        zero_latency_read: up_to_two("Immediate buffer read")?,
+        zero_latency_write: up_to_two("Immediate buffer write")?,
         read_hits_on_writes: reader.flag("Allow read hits on write data")?,
         write_back,
         combine_writes: reader.flag("Combine seq writes")?,

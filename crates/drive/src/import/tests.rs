@@ -105,6 +105,23 @@ fn every_piece_is_taken_over() {
 }
 
 #[test]
+fn figures_of_three_values_are_known() {
+    let text = SPECS.replacen("Enable caching in buffer = 1", "Enable caching in buffer = 2", 1).replacen(
+        "Colour = red",
+        "Read-ahead over requested = -1, Immediate buffer read = 2",
+        1,
+    );
+    let Imported { spec, left_out } = import("three", &[("small.diskspecs", &text)]).unwrap();
+    assert!(
+        spec.cache.forget_requested && spec.cache.read_ahead_over_request && spec.cache.zero_latency_read
+    );
+    assert_eq!(left_out.iter().filter(|line| line.contains("taken as 1")).count(), 2, "{left_out:?}");
+    let text = text.replacen("requested = -1", "requested = -2", 1);
+    let error = import("four", &[("small.diskspecs", &text)]).unwrap_err().to_string();
+    assert!(error.contains("line 12") && error.contains("-1, 0 or 1"), "{error}");
+}
+
+#[test]
 fn slips_and_remaps_lie_where_the_file_says() {
     let spec = import("layout", &[]).unwrap().spec;
     let layout = Layout::new(&spec, Mechanics::new(&spec).revolution().0);

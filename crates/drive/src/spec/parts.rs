@@ -300,6 +300,8 @@ pub struct CacheSpec {
     pub read_ahead_minimum_sectors: u32,
     /// Whether what was asked for may be overwritten by what is read ahead.
     pub read_ahead_over_request: bool,
+    /// Whether what was asked for is forgotten when it has been sent: what was read ahead stays.
+    pub forget_requested: bool,
     /// Whether it reads on after a read that the cache gave.
     pub read_ahead_on_hit: bool,
     /// Whether sectors that pass before the first that was asked for are kept.
@@ -345,6 +347,7 @@ impl Default for CacheSpec {
             read_ahead_sectors: 0,
             read_ahead_minimum_sectors: 0,
             read_ahead_over_request: false,
+            forget_requested: false,
             read_ahead_on_hit: false,
             read_on_arrival: false,
             zero_latency_read: false,
