@@ -10,8 +10,8 @@ use super::language::{self, Block, Document, Node, Place};
 use super::reader::Reader;
 use super::{ImportError, Imported};
 use crate::spec::{
-    BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, LayoutSpec, Mapping, QueueSpec, ReadAhead, SeekCurve,
-    Sparing, Spec, WriteBack, Zone,
+    BusSpec, CacheSpec, CommandSpec, ExtraDisconnect, FIGURES, LayoutSpec, Mapping, QueueSpec, ReadAhead,
+    SeekCurve, Sparing, Spec, WriteBack, Zone,
 };
 
 /// The drive that these files describe.
@@ -104,18 +104,6 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
 }
 
 fn sources(model: &Block) -> BTreeMap<String, String> {
-    const FIGURES: [&str; 10] = [
-        "sectors",
-        "rpm",
-        "heads",
-        "head_switch_us",
-        "write_settle_us",
-        "command",
-        "bus",
-        "cache",
-        "seek",
-        "zone",
-    ];
     let file =
         model.place.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let source = format!("extracted: {file} and the files that belong to it, of DiskSim");

@@ -225,19 +225,21 @@ fn seek(table: &str, curve: &SeekCurve) -> Checked {
 /// How a figure can have come to be known.
 const KINDS: [&str; 4] = ["published", "extracted", "fitted", "assumed"];
 
+/// Figures of a disk that have to have a source.
+pub(crate) const FIGURES: [&str; 10] = [
+    "sectors",
+    "rpm",
+    "heads",
+    "head_switch_us",
+    "write_settle_us",
+    "command",
+    "bus",
+    "cache",
+    "seek",
+    "zone",
+];
+
 fn sources(spec: &Spec) -> Checked {
-    const FIGURES: [&str; 10] = [
-        "sectors",
-        "rpm",
-        "heads",
-        "head_switch_us",
-        "write_settle_us",
-        "command",
-        "bus",
-        "cache",
-        "seek",
-        "zone",
-    ];
     told(FIGURES.into_iter(), &spec.source)
 }
 

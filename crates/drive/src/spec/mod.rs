@@ -19,6 +19,7 @@ use std::path::Path;
 use check::Wrong;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use check::FIGURES;
 pub use flash::{CellSpec, ControllerSpec, FlashSpec};
 pub use model::Model;
 pub use parts::{

@@ -39,19 +39,9 @@ const PARTS: &str = "Parts are of the head's time without what commands cost. Ro
                      request's first sector, the potential free bandwidth; what passes between the tracks of \
                      one transfer is a part of its own. Head and command ms are of a request.";
 
-const fn entry(
-    name: &'static str,
-    title: &'static str,
-    source: &'static str,
-    says: &'static str,
-    drives: &'static [&'static str],
-    draw: fn(&Asked) -> Result<Shown, LabError>,
-) -> Entry {
-    Entry { name, title, source, says, drives, counted: "requests a bar", usual: 10_000, draw }
-}
-
 /// By drive.
-pub const FIGURE_2: Entry = entry(
+pub const FIGURE_2: Entry = Entry::new(
+    "requests a bar",
     "freeblock-2",
     "what the head does, on five drives",
     "freeblock paper (OSDI 2000), section 3.1, Figure 2",
@@ -60,7 +50,8 @@ pub const FIGURE_2: Entry = entry(
     figure_2,
 );
 /// By request size.
-pub const FIGURE_3: Entry = entry(
+pub const FIGURE_3: Entry = Entry::new(
+    "requests a bar",
     "freeblock-3",
     "what the head does, by request size",
     "freeblock paper (OSDI 2000), section 3.2, Figure 3",
@@ -69,7 +60,8 @@ pub const FIGURE_3: Entry = entry(
     figure_3,
 );
 /// By locality.
-pub const FIGURE_4: Entry = entry(
+pub const FIGURE_4: Entry = Entry::new(
+    "requests a bar",
     "freeblock-4",
     "what the head does, by locality",
     "freeblock paper (OSDI 2000), section 3.2, Figure 4",
@@ -78,7 +70,8 @@ pub const FIGURE_4: Entry = entry(
     figure_4,
 );
 /// By scheduler.
-pub const FIGURE_5: Entry = entry(
+pub const FIGURE_5: Entry = Entry::new(
+    "requests a bar",
     "freeblock-5",
     "what the head does, by scheduler",
     "freeblock paper (OSDI 2000), section 3.3, Figure 5",
@@ -87,7 +80,8 @@ pub const FIGURE_5: Entry = entry(
     figure_5,
 );
 /// From SPTF to SSTF.
-pub const FIGURE_6: Entry = entry(
+pub const FIGURE_6: Entry = Entry::new(
+    "requests a bar",
     "freeblock-6",
     "what the head does under SPTF-SW n %",
     "freeblock paper (OSDI 2000), section 3.3, Figure 6",

@@ -23,19 +23,9 @@ const BOTH: [&str; 2] = ["seagate-cheetah-15k5", "wd-re3-1tb"];
 /// The longest strand of the paper.
 const LONGEST: usize = 8;
 
-const fn entry(
-    name: &'static str,
-    title: &'static str,
-    source: &'static str,
-    says: &'static str,
-    drives: &'static [&'static str],
-    draw: fn(&Asked) -> Result<Shown, LabError>,
-) -> Entry {
-    Entry { name, title, source, says, drives, counted: "strands a number", usual: 10_000, draw }
-}
-
 /// By length.
-pub const FIGURE_1: Entry = entry(
+pub const FIGURE_1: Entry = Entry::new(
+    "strands a number",
     "proximal-1",
     "what a request costs, by strand length",
     "proximal paper (FAST 2011), section 2.3, Figure 1",
@@ -44,7 +34,8 @@ pub const FIGURE_1: Entry = entry(
     figure_1,
 );
 /// By queue depth.
-pub const FIGURE_2: Entry = entry(
+pub const FIGURE_2: Entry = Entry::new(
+    "strands a number",
     "proximal-2",
     "what a request costs, by queue depth",
     "proximal paper (FAST 2011), section 2.4, Figure 2",
@@ -53,7 +44,8 @@ pub const FIGURE_2: Entry = entry(
     figure_2,
 );
 /// How times are spread, and the model.
-pub const FIGURE_3: Entry = entry(
+pub const FIGURE_3: Entry = Entry::new(
+    "strands a number",
     "proximal-3",
     "how long strands of 8 take, and the model",
     "proximal paper (FAST 2011), section 2.4, Figure 3, and Appendix A",
@@ -62,7 +54,8 @@ pub const FIGURE_3: Entry = entry(
     appendix::figure_3,
 );
 /// By the order of submission.
-pub const FIGURE_4: Entry = entry(
+pub const FIGURE_4: Entry = Entry::new(
+    "strands a number",
     "proximal-4",
     "strands of 8 sent sorted and unsorted",
     "proximal paper (FAST 2011), section 2.5, Figure 4",
@@ -71,7 +64,8 @@ pub const FIGURE_4: Entry = entry(
     figure_4,
 );
 /// All times of strands.
-pub const TABLE_1: Entry = entry(
+pub const TABLE_1: Entry = Entry::new(
+    "strands a number",
     "proximal-table-1",
     "how long strands take",
     "proximal paper (FAST 2011), section 2.3, Table 1",
