@@ -11,12 +11,14 @@ pub mod power;
 pub mod queue;
 pub mod scheduler;
 pub mod shingled;
+mod simulated;
 pub mod spec;
 pub mod validate;
 pub mod work;
 
-pub use component::{Component, Disk, FlashDrive, Simulated, simulated};
+pub use component::{Component, Disk, FlashDrive, Simulated};
 pub use queue::QueueOptions;
 pub use scheduler::Policy;
+pub use simulated::simulated;
 pub use spec::{FlashSpec, Model, Spec, SpecError};
 pub use work::Work;

@@ -4,7 +4,7 @@ use seekless_core::SECTOR_BYTES;
 use seekless_drive::FlashSpec;
 use serde::Serialize;
 
-use super::show::capacity;
+use super::words::{capacity, power_rows};
 use crate::output;
 use crate::table::Table;
 use crate::text::{number, size};
@@ -122,6 +122,6 @@ pub fn show_text(spec: &FlashSpec) -> String {
     for (key, name, value) in rows {
         table.row([name, &value, spec.source.get(key).map_or("", String::as_str)]);
     }
-    super::show::power_rows(spec.power.as_ref(), &spec.source, &mut table);
+    power_rows(spec.power.as_ref(), &spec.source, &mut table);
     format!("{}: {}\n\n{}", output::plain(&spec.name), output::plain(&spec.title), table.text())
 }

@@ -5,6 +5,7 @@ mod flash;
 mod import;
 mod show;
 mod validate;
+mod words;
 
 use clap::Subcommand;
 

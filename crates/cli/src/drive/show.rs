@@ -1,16 +1,16 @@
 //! `seekless drive list` and `show`: the drives that are known, and what is known of each.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use seekless_core::{Nanos, SECTOR_BYTES};
 use seekless_drive::disk::Drive;
-use seekless_drive::spec::{PowerSpec, WriteBack, find, shipped};
+use seekless_drive::spec::{WriteBack, find, shipped};
 use seekless_drive::{Model, Spec};
 use serde::Serialize;
 
 use super::flash;
+use super::words::{capacity, power_rows};
 use crate::output;
 use crate::table::Table;
 use crate::text::{count, number, size};
@@ -186,14 +186,6 @@ fn millis(us: f64) -> String {
     number(us / 1e3, 2) + " ms"
 }
 
-/// Manufacturers count in powers of ten.
-pub fn capacity(bytes: u64) -> String {
-    match bytes as f64 / 1e9 {
-        gb if gb < 1000.0 => number(gb, 2) + " GB",
-        gb => number(gb / 1000.0, 2) + " TB",
-    }
-}
-
 fn list_text(drives: &[Summary]) -> String {
     let mut table = Table::new(&[
         "name",
@@ -287,26 +279,6 @@ fn figures(shown: &Shown) -> String {
 
 fn source<'a>(spec: &'a Spec, figure: &str) -> &'a str {
     spec.source.get(figure).map_or("", String::as_str)
-}
-
-/// What a drive draws, if that is known.
-pub fn power_rows(power: Option<&PowerSpec>, source: &BTreeMap<String, String>, table: &mut Table) {
-    let Some(power) = power else { return };
-    let watts = |value: f64| number(value, 2) + " W";
-    table.row(["idle", &watts(power.idle_w), source.get("power").map_or("", String::as_str)]);
-    if power.seek_w > 0.0 {
-        table.row(["seeking", &watts(power.seek_w), ""]);
-    }
-    table.row(["reading or writing", &watts(power.active_w), ""]);
-    for state in &power.state {
-        let rest = format!(
-            "{} after {} s, back in {} s",
-            watts(state.watts),
-            number(state.after_s, 0),
-            number(state.recover_ms / 1e3, 1)
-        );
-        table.row([&state.name, &rest, ""]);
-    }
 }
 
 fn zones(spec: &Spec) -> String {

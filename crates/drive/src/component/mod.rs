@@ -20,8 +20,7 @@ use crate::disk::Drive;
 use crate::flash::Flash;
 use crate::machine::Machine;
 use crate::queue::QueueOptions;
-use crate::shingled::Shingled;
-use crate::spec::{FlashSpec, Model, Spec};
+use crate::spec::{FlashSpec, Spec};
 use crate::work::Work;
 pub(crate) use content::Content;
 use station::Station;
@@ -45,17 +44,6 @@ pub trait Simulated: BlockDevice {
 
     /// What it drew so far, in joules; `None` if its description does not say.
     fn joules(&self) -> Option<f64>;
-}
-
-/// The simulated drive of this description, at rest; `device` is its number in the event log.
-pub fn simulated(device: u32, model: &Model, options: QueueOptions) -> Rc<dyn Simulated> {
-    match model {
-        Model::Disk(spec) => match spec.shingled {
-            Some(shingled) => Rc::new(Shingled::new(device, spec, shingled, options)),
-            None => Rc::new(Disk::new(device, spec, options)),
-        },
-        Model::Flash(spec) => Rc::new(FlashDrive::new(device, spec, options)),
-    }
 }
 
 /// A simulated drive.
@@ -139,7 +127,7 @@ impl FlashDrive {
 
 impl Disk {
     /// A disk of this kind, at rest; `device` is its number in the event log. What the bands of a shingled one
-    /// are for is [`Shingled`]'s affair.
+    /// are for is [`crate::shingled`]'s affair.
     pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
         let arm = spec.arm();
         Component::of(device, (0..spec.actuators).map(|_| Drive::new(&arm)).collect(), options)

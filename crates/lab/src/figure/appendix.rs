@@ -5,9 +5,8 @@ use seekless_drive::Spec;
 
 use super::Asked;
 use super::birthday::{bins, expected_revolutions, fullest, moments};
-use super::proximal::mean;
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
-use super::strand::{Kind, Strand, response_ms};
+use super::strand::{Kind, Strand, mean, response_ms};
 use crate::experiment::LabError;
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};

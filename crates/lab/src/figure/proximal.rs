@@ -10,7 +10,7 @@ use seekless_drive::Spec;
 use super::appendix;
 use super::freeblock::short;
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
-use super::strand::{Arrival, Kind, Order, Strand, response_ms, track_read_ms};
+use super::strand::{Arrival, Kind, Order, Strand, mean, response_ms, track_read_ms};
 use super::{Asked, Entry};
 use crate::experiment::LabError;
 use crate::report::along::{Along, align};
@@ -145,11 +145,6 @@ const HOW: &str = "Requests are of 4 KiB, sent sorted and all at once while the 
 /// The mean of a strand's times, in milliseconds.
 pub fn mean_ms(asked: &Asked, drive: &Spec, strand: Strand) -> Result<f64, LabError> {
     Ok(mean(&response_ms(drive, strand, asked.requests, asked.seed)?))
-}
-
-/// The mean.
-pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 fn table_1(asked: &Asked) -> Result<Shown, LabError> {

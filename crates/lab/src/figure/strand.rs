@@ -258,3 +258,8 @@ async fn ask(device: Rc<dyn BlockDevice>, op: Op, at: Extent) -> Result<(), IoEr
         _ => device.read(at, buffer, Hints::default()).await.map(drop),
     }
 }
+
+/// The mean.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
