@@ -1,0 +1,104 @@
+//! The cache: how many streams it keeps apart, and what it keeps of each.
+//!
+//! A read that the cache answers is quick, however far the head is.
+
+use super::Unknown;
+use super::probe::{MOST_SEGMENTS, Probe};
+use super::stats::median;
+
+/// Reads that a figure is taken from.
+const READS: usize = 9;
+/// Trials of a question, of which most decide.
+const TRIALS: usize = 3;
+
+/// What tells reads that the cache answers from others.
+#[derive(Clone, Copy, Debug)]
+pub struct Hits {
+    /// A read that takes at most so long was answered by the cache, in nanoseconds.
+    pub limit: f64,
+    /// What one of a block takes.
+    pub block: f64,
+    /// Segments that reads can use; 0 if nothing is kept.
+    pub segments: usize,
+}
+
+/// How many segments there are, and whether they keep what passes before a block.
+pub async fn segments(probe: &mut Probe<'_>) -> Result<Hits, Unknown> {
+    probe.stage("cache segments");
+    let (mut again, mut far) = (Vec::new(), Vec::new());
+    let mut last = 0;
+    for _ in 0..READS {
+        let block = probe.far_from(last);
+        far.push(probe.read(block, 1).await?.took());
+        again.push(probe.read(block, 1).await?.took());
+        last = block;
+    }
+    let (block, least) = (median(&again), far.iter().copied().fold(f64::INFINITY, f64::min));
+    let mut hits = Hits { limit: f64::midpoint(block, least), block, segments: 0 };
+    if block > 0.7 * least {
+        probe.segments = 0;
+        return Ok(hits);
+    }
+    let (mut held, mut lost) = (1, 2);
+    while lost <= MOST_SEGMENTS && holds(probe, &hits, lost).await? {
+        (held, lost) = (lost, 2 * lost);
+    }
+    while lost - held > 1 && lost <= MOST_SEGMENTS {
+        let between = usize::midpoint(held, lost);
+        if holds(probe, &hits, between).await? {
+            held = between;
+        } else {
+            lost = between;
+        }
+    }
+    hits.segments = held;
+    probe.segments = held;
+    if held > 1 {
+        probe.keeps_before = keeps_before(probe, &hits).await?;
+    }
+    Ok(hits)
+}
+
+/// Whether the first of so many streams is still there after the others.
+async fn holds(probe: &mut Probe<'_>, hits: &Hits, streams: usize) -> Result<bool, Unknown> {
+    most(probe, async |probe| {
+        let first = probe.rng.below(probe.blocks() / 4);
+        probe.read(first, 1).await?;
+        // Downwards, a little apart, far from the first.
+        let part = probe.blocks() / 4 / (MOST_SEGMENTS as u64 + 1);
+        let top = probe.blocks() - 1 - probe.rng.below(probe.blocks() / 8);
+        for stream in 1..streams as u64 {
+            probe.read(top - stream * part, 1).await?;
+        }
+        Ok(probe.read(first, 1).await?.took() <= hits.limit)
+    })
+    .await
+}
+
+/// Whether what passes before a block is kept with it.
+async fn keeps_before(probe: &mut Probe<'_>, hits: &Hits) -> Result<bool, Unknown> {
+    most(probe, async |probe| {
+        let block = probe.anywhere().max(8);
+        let far = probe.far_from(block);
+        probe.read(block, 1).await?;
+        probe.read(far, 1).await?;
+        Ok(probe.read(block - 3, 1).await?.took() <= hits.limit)
+    })
+    .await
+}
+
+/// What most trials say.
+async fn most(
+    probe: &mut Probe<'_>,
+    trial: impl AsyncFn(&mut Probe<'_>) -> Result<bool, Unknown>,
+) -> Result<bool, Unknown> {
+    let (mut yes, mut no) = (0, 0);
+    while yes <= TRIALS / 2 && no <= TRIALS / 2 {
+        if trial(probe).await? {
+            yes += 1;
+        } else {
+            no += 1;
+        }
+    }
+    Ok(yes > no)
+}

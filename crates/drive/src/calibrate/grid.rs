@@ -1,0 +1,67 @@
+//! A zone's tracks as arithmetic: the angle of every block of them.
+//!
+//! Tracks are counted from an *anchor*, a block with which a cylinder begins; to both sides, so that a grid also
+//! says what the angle of a block would be that lies outside of its zone.
+
+use super::stats::forward;
+
+/// Tracks that go on evenly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grid {
+    /// The first block of a cylinder.
+    pub anchor: u64,
+    /// Its angle, in turns.
+    pub angle: f64,
+    /// Blocks of a track.
+    pub per_track: u64,
+    /// Tracks of a cylinder; 1 if cylinders cannot be told.
+    pub heads: u64,
+    /// Turns that the next track begins later.
+    pub track_skew: f64,
+    /// The same where a cylinder begins.
+    pub cylinder_skew: f64,
+}
+
+impl Grid {
+    /// Blocks of a cylinder.
+    pub fn cylinder(&self) -> u64 {
+        self.per_track * self.heads
+    }
+
+    /// Turns that the next cylinder begins later.
+    pub fn step(&self) -> f64 {
+        (self.heads - 1) as f64 * self.track_skew + self.cylinder_skew
+    }
+
+    /// The angle of a block.
+    pub fn angle(&self, block: u64) -> f64 {
+        let (tracks, into) = self.track(block);
+        let cylinders = tracks.div_euclid(self.heads as i64);
+        let within = tracks.rem_euclid(self.heads as i64) as f64;
+        let turns = cylinders as f64 * self.step() + within * self.track_skew;
+        forward(self.angle + forward(turns) + into as f64 / self.per_track as f64)
+    }
+
+    /// Tracks from the anchor on, and blocks from that track's first on.
+    pub fn track(&self, block: u64) -> (i64, u64) {
+        let from = block as i64 - self.anchor as i64;
+        (from.div_euclid(self.per_track as i64), from.rem_euclid(self.per_track as i64) as u64)
+    }
+
+    /// The cylinder of a block, from the anchor's on.
+    pub fn cylinder_of(&self, block: u64) -> i64 {
+        (block as i64 - self.anchor as i64).div_euclid(self.cylinder() as i64)
+    }
+
+    /// The first block of a cylinder; of the disk if it would begin before that.
+    pub fn start_of(&self, cylinder: i64) -> u64 {
+        (self.anchor as i64 + cylinder * self.cylinder() as i64).max(0) as u64
+    }
+
+    /// A skew, in blocks.
+    pub fn in_blocks(&self, turns: f64) -> f64 {
+        let blocks = forward(turns) * self.per_track as f64;
+        // Drives count skews in whole sectors; what is within the rounding is one.
+        if (blocks - blocks.round()).abs() < 0.05 { blocks.round() } else { blocks }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a drive is like, out of timed reads: turns, tracks, skews, zones, heads, seeks, cache.
+//!
+//! The client of a `BlockDevice`, in whatever time that device lives: a simulated drive answers in virtual time,
+//! a real one takes its own. What it rests on: the time from one answer to another, in turns, is the angle
+//! between their blocks (Worthington and others, "On-line extraction of SCSI disk drive parameters", 1995;
+//! Talagala and others, Skippy, 2000). So the angle of every block can be read, tracks are where the angle goes up evenly, and
+//! skews are its steps.
+//!
+//! Fault model: answers may be late by a random time; a few may be late by any time. What cannot be told apart
+//! from noise is said to be unknown. It never writes.
+
+mod cache;
+mod found;
+mod grid;
+mod heads;
+mod into_spec;
+mod overhead;
+mod probe;
+mod rotation;
+mod seeks;
+mod skews;
+mod stats;
+mod tracks;
+mod zones;
+
+use seekless_core::{BlockDevice, IoError, Nanos};
+
+// pub use found::{Found, FoundCache, FoundSeek, FoundZone};
+pub use stats::Estimate;
+
+use probe::Probe;
+
+/// Told what is looked for now, and which part of the time is gone.
+pub type Progress = dyn FnMut(&'static str, f64);
+
+/// Why a drive could not be calibrated.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unknown {
+    /// The device did not answer a read.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The time was not enough.
+    #[error("{stage}: the time is over; a longer one may be enough")]
+    OutOfTime {
+        /// What was being looked for.
+        stage: &'static str,
+    },
+    /// What was measured fits no disk.
+    #[error("{stage}: {why}")]
+    Unclear {
+        /// What was being looked for.
+        stage: &'static str,
+        /// What was found, what was expected.
+        why: String,
+    },
+}
+
+/// How long, and from which random numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Of the device's time, at most.
+    pub time: Nanos,
+    /// Random places follow from this.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    /// Ten minutes.
+    fn default() -> Options {
+        Options { time: Nanos::from_millis(600_000), seed: 1 }
+    }
+}
+
+/// Finds out what `device` is like.
+pub async fn calibrate(
+    device: &dyn BlockDevice,
+    options: Options,
+    progress: &mut Progress,
+) -> Result<(), Unknown> {
+    let mut probe = Probe::new(device, options.time, options.seed, progress);
+    let kept = cache::segments(&mut probe).await?;
+    let turning = rotation::watch(&mut probe).await?;
+    let zones = zones::zones(&mut probe, &turning).await?;
+    eprintln!("{kept:?} turn {} reads {}", probe.turn, probe.reads);
+    for zone in &zones {
+        let grid = zone.fitted.grid;
+        eprintln!("  {}..{} S {} H {} ts {:.3} cs {:.3} noise {:.2e} tracks {} at {}", zone.first, zone.end, grid.per_track, grid.heads, grid.in_blocks(grid.track_skew), grid.in_blocks(grid.cylinder_skew), zone.fitted.noise, (zone.end-zone.first) as f64/grid.per_track as f64, zone.at);
+    }
+    Ok(())
+}

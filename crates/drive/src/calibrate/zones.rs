@@ -1,0 +1,187 @@
+//! Zones: as far as the grid of some tracks says what the angles are, and where the next one's begins to.
+//!
+//! A few tracks of a zone give a grid; the grid is held against blocks twice as far away each time, and made more
+//! exact by each. Where it fails, a search by halves finds the cylinder. Behind that the next zone's grid is
+//! taken, and followed back to its first cylinder.
+
+use seekless_core::Nanos;
+use seekless_core::runtime::now;
+
+use super::Unknown;
+use super::grid::Grid;
+use super::probe::Probe;
+use super::rotation::Turning;
+use super::skews::{Fitted, skews};
+use super::stats::{around, median_angle};
+use super::tracks::tracks;
+
+/// So many blocks may a grid be off: sectors that slip.
+const SLIPS: f64 = 3.5;
+/// As many times the noise.
+const NOISE: f64 = 6.0;
+/// Reads of a cylinder that decide whether the grid is met there.
+const VOTES: usize = 3;
+/// More zones no drive has; more pieces are defects that are not understood.
+const MOST_ZONES: usize = 256;
+
+/// A zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Zone {
+    /// Its first block.
+    pub first: u64,
+    /// Behind its last.
+    pub end: u64,
+    /// Its tracks.
+    pub fitted: Fitted,
+    /// When the grid's angle was measured.
+    pub at: Nanos,
+}
+
+/// All zones.
+pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>, Unknown> {
+    probe.stage("zones");
+    let mut zones: Vec<Zone> = Vec::new();
+    let mut heads = None;
+    loop {
+        let before = zones.last().copied();
+        let fitted = match before {
+            None => first_tracks(probe, turning).await?,
+            Some(zone) => next_tracks(probe, &zone, heads).await?,
+        };
+        heads = heads.or(Some(fitted.grid.heads));
+        let mut zone = Zone { first: 0, end: probe.blocks(), fitted, at: now() };
+        if let Some(before) = before {
+            zone.first = first_block(probe, &before, &zone).await?;
+        }
+        zone.end = end(probe, &mut zone.fitted).await?;
+        if let Some(last) = zones.last_mut() {
+            last.end = zone.first;
+        }
+        zones.push(zone);
+        if zone.end >= probe.blocks() {
+            return Ok(zones);
+        }
+        if zones.len() >= MOST_ZONES {
+            return probe.unclear(format!("found more than {MOST_ZONES} zones up to block {}", zone.end));
+        }
+    }
+}
+
+/// The first zone's tracks; they make the turn more exact.
+async fn first_tracks(probe: &mut Probe<'_>, turning: &Turning) -> Result<Fitted, Unknown> {
+    let mut top = probe.blocks() / 64;
+    let mut tries = 0;
+    loop {
+        let found = match tracks(probe, top, None).await {
+            Ok(found) => found,
+            Err(Unknown::Unclear { .. }) if tries < 4 => {
+                (tries, top) = (tries + 1, top + top / 7);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        // Inner tracks have about half as many blocks.
+        let (blocks, outer) = (probe.blocks() as f64, found.per_track as f64);
+        let slope = |block: u64| 1.0 / (outer * (1.0 - 0.5 * block as f64 / blocks));
+        probe.turn = turning.turn(probe.turn, &slope).value;
+        return skews(probe, found, None).await;
+    }
+}
+
+/// Some tracks behind a zone that has ended.
+async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> Result<Fitted, Unknown> {
+    let per_track = zone.fitted.grid.per_track;
+    // Five for the slope, a few for each finer look, those of the skews.
+    let mut room = 20 + 3 * heads.unwrap_or(1) + 8;
+    let mut tries = 0;
+    loop {
+        let top = (zone.end + room * per_track).min(probe.blocks() - 1);
+        let found = match tracks(probe, top, Some(per_track as f64 * 0.97)).await {
+            Ok(found) => found,
+            Err(Unknown::Unclear { .. }) if tries < 4 => {
+                (tries, room) = (tries + 1, room + 11 + 2 * heads.unwrap_or(1));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        return skews(probe, found, heads).await;
+    }
+}
+
+/// How far a block may be from the grid.
+fn tolerance(fitted: &Fitted) -> f64 {
+    (SLIPS / fitted.grid.per_track as f64).max(NOISE * fitted.noise).min(0.1)
+}
+
+/// How far a cylinder is from the grid, in turns; `None` if the grid is not met there.
+async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Option<f64>, Unknown> {
+    let grid = &fitted.grid;
+    let (start, limit) = (grid.start_of(cylinder), tolerance(fitted));
+    let room = grid.cylinder().min(probe.blocks().saturating_sub(start));
+    if room == 0 {
+        return Ok(None);
+    }
+    let (mut near, mut far) = (Vec::new(), 0);
+    let mut places: Vec<u64> = (0..2 * VOTES - 1).map(|_| start + probe.rng.below(room)).collect();
+    places.sort_unstable();
+    for &block in places.iter().rev() {
+        let off = around(probe.angle(block).await? - grid.angle(block));
+        if off.abs() <= limit {
+            near.push(off);
+        } else {
+            far += 1;
+        }
+        if near.len() == VOTES || far == VOTES {
+            break;
+        }
+    }
+    Ok((near.len() == VOTES).then(|| median_angle(&near)))
+}
+
+/// Where a zone ends: with the cylinder from which on its grid is not met. The grid is made more exact on the way.
+async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown> {
+    let last = fitted.grid.cylinder_of(probe.blocks() - 1);
+    let (mut good, mut ahead) = (0, 2 + 16 / fitted.grid.heads as i64);
+    let mut bad = loop {
+        let cylinder = (good + ahead).min(last);
+        let Some(off) = met(probe, fitted, cylinder).await? else { break cylinder };
+        if cylinder > 0 {
+            refine(&mut fitted.grid, off / cylinder as f64);
+        }
+        good = cylinder;
+        if good == last {
+            return Ok(probe.blocks());
+        }
+        ahead *= 2;
+    };
+    while bad - good > 1 {
+        let cylinder = good + (bad - good) / 2;
+        match met(probe, fitted, cylinder).await? {
+            Some(_) => good = cylinder,
+            None => bad = cylinder,
+        }
+    }
+    Ok(fitted.grid.start_of(bad))
+}
+
+/// Each cylinder begins a little later than was thought.
+fn refine(grid: &mut Grid, more: f64) {
+    grid.cylinder_skew += more;
+    if grid.heads == 1 {
+        grid.track_skew = grid.cylinder_skew;
+    }
+}
+
+/// The first block of a zone whose grid was taken behind the end of the one before.
+async fn first_block(probe: &mut Probe<'_>, before: &Zone, zone: &Zone) -> Result<u64, Unknown> {
+    let fitted = &zone.fitted;
+    let mut cylinder = fitted.grid.cylinder_of(before.end + fitted.grid.cylinder() / 2);
+    while cylinder < 0 && met(probe, fitted, cylinder).await?.is_none() {
+        cylinder += 1;
+    }
+    let lowest = fitted.grid.cylinder_of(before.first);
+    while cylinder - 1 > lowest && met(probe, fitted, cylinder - 1).await?.is_some() {
+        cylinder -= 1;
+    }
+    Ok(fitted.grid.start_of(cylinder))
+}
