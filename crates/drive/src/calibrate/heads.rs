@@ -1,1 +1,122 @@
-//! 
+//! Tracks of a cylinder, where skews do not tell: the time to a track so many tracks away goes up in steps, and
+//! the steps are a cylinder apart.
+
+use super::Unknown;
+use super::grid::Grid;
+use super::map::Map;
+use super::probe::Probe;
+use super::seeks::{shortest, trip};
+use super::skews::MOST_HEADS;
+use super::zones::Zone;
+
+/// A step is looked for up to so many tracks away.
+const FARTHEST: u64 = 1 << 14;
+/// Steps that are looked for: the first may be cut short, the others have to be alike.
+const STEPS: usize = 3;
+
+/// How many tracks a cylinder has, if it can be told. The zones' grids have cylinders of one track.
+pub async fn heads(probe: &mut Probe<'_>, zones: &[Zone]) -> Result<Option<u64>, Unknown> {
+    probe.stage("heads");
+    let map = Map::new(zones);
+    let Some(zone) = zones.iter().max_by_key(|zone| (zone.end - zone.first) / zone.fitted.grid.per_track) else {
+        return Ok(None);
+    };
+    let stairs = Stairs { map: &map, grid: zone.fitted.grid, origin: origin(zone), end: zone.end };
+    let mut edges: Vec<u64> = Vec::new();
+    let mut at = 1;
+    while edges.len() < STEPS {
+        let Some(edge) = stairs.next_edge(probe, at).await? else { return Ok(None) };
+        edges.push(edge);
+        at = edge;
+    }
+    let heads = edges[1] - edges[0];
+    let alike = edges.windows(2).all(|pair| pair[1] - pair[0] == heads);
+    let whole = zones[..zones.len() - 1].iter().all(|zone| {
+        let tracks = (zone.end - zone.first).div_ceil(zone.fitted.grid.per_track);
+        tracks % heads == 0
+    });
+    Ok((alike && whole && heads <= MOST_HEADS).then_some(heads))
+}
+
+/// A track in the first part of a zone.
+fn origin(zone: &Zone) -> u64 {
+    let grid = &zone.fitted.grid;
+    let tracks = (zone.end - zone.first) / grid.per_track;
+    zone.first + tracks / 5 * grid.per_track
+}
+
+/// Times from one track to those behind it.
+struct Stairs<'a> {
+    map: &'a Map,
+    grid: Grid,
+    origin: u64,
+    end: u64,
+}
+
+impl Stairs<'_> {
+    fn track(&self, away: u64) -> u64 {
+        self.origin + away * self.grid.per_track
+    }
+
+    /// The first track from `at` on that takes longer to reach than that one.
+    async fn next_edge(&self, probe: &mut Probe<'_>, at: u64) -> Result<Option<u64>, Unknown> {
+        let pick = |probe: &mut Probe<'_>| Some((self.from(probe), self.track(at)));
+        let Some(level) = shortest(probe, self.map, &mut { pick }).await? else { return Ok(None) };
+        // A little more than the level itself takes: one block, into which angles are cut.
+        let limit = level.high + 1.3 * probe.turn / self.grid.per_track as f64;
+        let (mut near, mut step) = (at, 1);
+        let mut far = loop {
+            let away = at + step;
+            if away > FARTHEST || self.track(away + 1) > self.end {
+                return Ok(None);
+            }
+            if !self.within(probe, away, limit).await? {
+                break away;
+            }
+            (near, step) = (away, step * 2);
+        };
+        while far - near > 1 {
+            let between = u64::midpoint(near, far);
+            if self.within(probe, between, limit).await? {
+                near = between;
+            } else {
+                far = between;
+            }
+        }
+        Ok(Some(far))
+    }
+
+    /// Whether a track can be reached within a time: most of three say so.
+    async fn within(&self, probe: &mut Probe<'_>, away: u64, limit: f64) -> Result<bool, Unknown> {
+        let mut votes = 0_i32;
+        while votes.abs() < 2 {
+            let from = self.from(probe);
+            let took = trip(probe, self.map, from, self.track(away), limit).await?;
+            votes += if took < limit + 0.5 * probe.turn { 1 } else { -1 };
+        }
+        Ok(votes > 0)
+    }
+
+    /// A block in the first half of the first track.
+    fn from(&self, probe: &mut Probe<'_>) -> u64 {
+        let half = self.grid.per_track / 2;
+        let mut block = self.origin;
+        for _ in 0..50 {
+            block = self.origin + probe.rng.below(half);
+            if !probe.may_be_kept(block) {
+                break;
+            }
+        }
+        block
+    }
+}
+
+/// The same zones with cylinders of so many tracks, each zone beginning with one.
+pub fn with_heads(zones: &mut [Zone], heads: u64) {
+    for zone in zones {
+        let grid = &mut zone.fitted.grid;
+        grid.angle = grid.angle(zone.first);
+        grid.anchor = zone.first;
+        grid.heads = heads;
+    }
+}

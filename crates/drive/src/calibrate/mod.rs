@@ -14,6 +14,8 @@ mod found;
 mod grid;
 mod heads;
 mod into_spec;
+mod map;
+
 mod overhead;
 mod probe;
 mod rotation;
@@ -80,11 +82,33 @@ pub async fn calibrate(
     let mut probe = Probe::new(device, options.time, options.seed, progress);
     let kept = cache::segments(&mut probe).await?;
     let turning = rotation::watch(&mut probe).await?;
-    let zones = zones::zones(&mut probe, &turning).await?;
-    eprintln!("{kept:?} turn {} reads {}", probe.turn, probe.reads);
-    for zone in &zones {
-        let grid = zone.fitted.grid;
-        eprintln!("  {}..{} S {} H {} ts {:.3} cs {:.3} noise {:.2e} tracks {} at {}", zone.first, zone.end, grid.per_track, grid.heads, grid.in_blocks(grid.track_skew), grid.in_blocks(grid.cylinder_skew), zone.fitted.noise, (zone.end-zone.first) as f64/grid.per_track as f64, zone.at);
+    let mut zones = zones::zones(&mut probe, &turning).await?;
+    let turn = settle_clock(&mut probe, &turning, &mut zones);
+    if zones[0].fitted.grid.heads == 1 {
+        if let Some(heads) = heads::heads(&mut probe, &zones).await? {
+            heads::with_heads(&mut zones, heads);
+        }
     }
+    let map = map::Map::new(&zones);
+    eprintln!("{kept:?} turn {turn:?} heads {} reads {} {}", map.heads, probe.reads, seekless_core::runtime::now());
+    let switch = seeks::head_switch(&mut probe, &map).await?;
+    let curve = seeks::curve(&mut probe, &map).await?;
+    eprintln!("switch {switch:?}");
+    for seek in curve { eprintln!("   {seek:?}"); }
     Ok(())
+}
+
+/// With all tracks known the turn is known better, and with it the angles that were measured long before.
+fn settle_clock(probe: &mut Probe<'_>, turning: &rotation::Turning, zones: &mut [zones::Zone]) -> Estimate {
+    let slope = |block: u64| {
+        let zone = zones.iter().find(|zone| block < zone.end);
+        zone.map_or(0.0, |zone| 1.0 / zone.fitted.grid.per_track as f64)
+    };
+    let turn = turning.turn(probe.turn, &slope);
+    for zone in zones {
+        let more = probe.since_began(zone.at) * (1.0 / turn.value - 1.0 / probe.turn);
+        zone.fitted.grid.angle = stats::forward(zone.fitted.grid.angle + more);
+    }
+    probe.turn = turn.value;
+    turn
 }

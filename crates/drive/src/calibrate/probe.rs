@@ -218,9 +218,14 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
+    /// Nanoseconds since the begin.
+    pub fn since_began(&self, time: Nanos) -> f64 {
+        time.since(self.began).0 as f64
+    }
+
     /// The disk's angle then, in turns.
     pub fn angle_at(&self, time: Nanos) -> f64 {
-        forward(time.since(self.began).0 as f64 / self.turn)
+        forward(self.since_began(time) / self.turn)
     }
 
     /// The angle of a block: of the disk when a read of it is answered.

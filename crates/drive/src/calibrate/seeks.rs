@@ -1,1 +1,171 @@
-//! 
+//! How long the arm takes: the shortest time from an answer to that of a block elsewhere.
+//!
+//! The answer to a read elsewhere comes when its block passes: at the earliest when the head is there, at the
+//! latest a turn later. A block whose angle is in the middle of what is still possible halves that.
+
+use serde::Serialize;
+
+use super::Unknown;
+use super::map::Map;
+use super::probe::Probe;
+use super::stats::{Estimate, forward};
+
+/// Distances are each one farther up to this, then longer by a part.
+const ONE_BY_ONE: u64 = 12;
+const PART: f64 = 0.14;
+/// A distance is measured so often, from other places.
+const TIMES: usize = 2;
+/// Halvings at most, and the part of a turn that is near enough.
+const HALVINGS: usize = 16;
+const NEAR_TURNS: f64 = 1.0 / 4096.0;
+/// So much of the time may seeks take, and this is kept for what comes behind.
+const SHARE: f64 = 0.6;
+
+/// How long a seek takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Seek {
+    /// Over so many cylinders.
+    pub cylinders: u64,
+    /// With the handling of its command, in microseconds.
+    pub us: Estimate,
+}
+
+/// The shortest time that one of the trips between blocks that `pick` gives can take, in nanoseconds: from the
+/// asking to the answer. `pick` gives a block to come from, and the first block of a track to go to.
+pub async fn shortest(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    pick: &mut dyn FnMut(&mut Probe<'_>) -> Option<(u64, u64)>,
+) -> Result<Option<Estimate>, Unknown> {
+    let (mut low, mut high) = (0.0_f64, f64::INFINITY);
+    for _ in 0..HALVINGS {
+        let Some((from, to)) = pick(probe) else { return Ok(None) };
+        let middle = if high.is_finite() { f64::midpoint(low, high) } else { 0.5 * probe.turn };
+        let took = trip(probe, map, from, to, middle).await?;
+        if took <= middle + 0.5 * probe.turn {
+            high = high.min(took);
+        } else {
+            low = low.max(took - probe.turn);
+            high = high.min(took);
+        }
+        let block = probe.turn / map.part(to).grid.per_track as f64;
+        if high - low < (NEAR_TURNS * probe.turn).max(1.2 * block) {
+            break;
+        }
+    }
+    // Late answers can have put the ends the wrong way round.
+    let (low, high) = (low.min(high), low.max(high));
+    Ok(Some(Estimate { value: f64::midpoint(low, high), low, high }))
+}
+
+/// Reads `from`, then the block of the track at `to` that passes about `after` nanoseconds later: what that takes, in
+/// nanoseconds, by the angle of the block, which says it better than the clock.
+pub async fn trip(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    from: u64,
+    to: u64,
+    after: f64,
+) -> Result<f64, Unknown> {
+    let here = probe.fresh(from).await?;
+    let target = map.at_angle(to, probe.angle_at(here.done) + after / probe.turn);
+    let there = probe.read(target, 1).await?;
+    let wait = forward(map.angle(target) - probe.angle_at(there.asked));
+    let turns = (there.took() / probe.turn - wait).round().max(0.0);
+    Ok((wait + turns) * probe.turn)
+}
+
+/// The seek curve, from the shortest distance to the longest.
+pub async fn curve(probe: &mut Probe<'_>, map: &Map) -> Result<Vec<Seek>, Unknown> {
+    probe.stage("seeks");
+    let farthest = map.cylinders().saturating_sub(1);
+    let until = probe.left().0 as f64 * (1.0 - SHARE);
+    let mut found = Vec::new();
+    for distance in in_good_order(&distances(farthest)) {
+        let mut each = Vec::new();
+        for _ in 0..TIMES {
+            each.extend(over(probe, map, distance).await?);
+        }
+        let count = each.len() as f64;
+        if each.is_empty() {
+            continue;
+        }
+        let us = Estimate {
+            value: each.iter().map(|one| one.value).sum::<f64>() / count,
+            low: each.iter().map(|one| one.low).fold(f64::INFINITY, f64::min),
+            high: each.iter().map(|one| one.high).fold(0.0, f64::max),
+        };
+        found.push(Seek { cylinders: distance, us: us.times(1e-3) });
+        if (probe.left().0 as f64) < until {
+            break;
+        }
+    }
+    found.sort_by_key(|seek| seek.cylinders);
+    Ok(found)
+}
+
+/// Over one distance, from random places.
+async fn over(probe: &mut Probe<'_>, map: &Map, distance: u64) -> Result<Option<Estimate>, Unknown> {
+    let room = map.cylinders() - distance;
+    shortest(probe, map, &mut |probe| {
+        (0..50).find_map(|_| {
+            let cylinder = probe.rng.below(room);
+            let inwards = probe.rng.chance(1, 2);
+            let (from, to) = if inwards { (cylinder, cylinder + distance) } else { (cylinder + distance, cylinder) };
+            let (head, block) = map.random_track(probe, from)?;
+            let there = map.track(to, head)?;
+            let track = map.part(there).grid.per_track;
+            let kept = (0..8).any(|part| probe.may_be_kept(there + part * track / 8));
+            (!kept && !probe.may_be_kept(block)).then_some((block, there))
+        })
+    })
+    .await
+}
+
+/// To another head of the same cylinder, in nanoseconds.
+pub async fn head_switch(probe: &mut Probe<'_>, map: &Map) -> Result<Option<Estimate>, Unknown> {
+    if map.heads == 1 {
+        return Ok(None);
+    }
+    shortest(probe, map, &mut |probe| {
+        (0..50).find_map(|_| {
+            let cylinder = probe.rng.below(map.cylinders());
+            let (head, block) = map.random_track(probe, cylinder)?;
+            let other = (head + 1 + probe.rng.below(map.heads - 1)) % map.heads;
+            let there = map.track(cylinder, other)?;
+            (!probe.may_be_kept(there)).then_some((block, there))
+        })
+    })
+    .await
+}
+
+/// Short ones one by one, longer ones ever farther apart, the longest.
+fn distances(farthest: u64) -> Vec<u64> {
+    let mut distances = Vec::new();
+    let mut distance = 1;
+    while distance < farthest {
+        distances.push(distance);
+        distance += if distance < ONE_BY_ONE { 1 } else { (distance as f64 * PART).ceil() as u64 };
+    }
+    if farthest > 0 {
+        distances.push(farthest);
+    }
+    distances
+}
+
+/// So that a curve that had to be broken off still goes from the shortest to the longest: the ends, the middle,
+/// the quarters and so on.
+fn in_good_order(distances: &[u64]) -> Vec<u64> {
+    let mut order = Vec::new();
+    let mut step = distances.len().next_power_of_two();
+    while step > 0 {
+        for (index, distance) in distances.iter().enumerate() {
+            let rank = distances.len() - 1 - index;
+            if rank % step == 0 && !order.contains(distance) || index == 0 && order.len() == 1 {
+                order.push(*distance);
+            }
+        }
+        step /= 2;
+    }
+    order
+}

@@ -21,6 +21,8 @@ const SLIPS: f64 = 3.5;
 const NOISE: f64 = 6.0;
 /// Reads of a cylinder that decide whether the grid is met there.
 const VOTES: usize = 3;
+/// So many cylinders can go on by chance as the next zone's.
+const BY_CHANCE: u64 = 3;
 /// More zones no drive has; more pieces are defects that are not understood.
 const MOST_ZONES: usize = 256;
 
@@ -183,5 +185,9 @@ async fn first_block(probe: &mut Probe<'_>, before: &Zone, zone: &Zone) -> Resul
     while cylinder - 1 > lowest && met(probe, fitted, cylinder - 1).await?.is_some() {
         cylinder -= 1;
     }
-    Ok(fitted.grid.start_of(cylinder))
+    let first = fitted.grid.start_of(cylinder);
+    // Where the last tracks of a zone go on by chance as the next one's would, the zone's own tell where it ends.
+    let whole = |block: u64| (block - before.first) % before.fitted.grid.per_track == 0;
+    let candidates = (0..=BY_CHANCE).map(|more| first + more * fitted.grid.cylinder());
+    Ok(candidates.into_iter().find(|block| whole(*block)).unwrap_or(first))
 }
