@@ -88,7 +88,7 @@ async fn keeps_before(probe: &mut Probe<'_>, hits: &Hits) -> Result<bool, Unknow
 }
 
 /// What most trials say.
-async fn most(
+pub async fn most(
     probe: &mut Probe<'_>,
     trial: impl AsyncFn(&mut Probe<'_>) -> Result<bool, Unknown>,
 ) -> Result<bool, Unknown> {

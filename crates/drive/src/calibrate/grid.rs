@@ -35,17 +35,17 @@ impl Grid {
 
     /// The angle of a block.
     pub fn angle(&self, block: u64) -> f64 {
-        let (tracks, into) = self.track(block);
+        self.angle_of(block as i64)
+    }
+
+    /// The same, also of a block before the disk's first.
+    pub fn angle_of(&self, block: i64) -> f64 {
+        let from = block - self.anchor as i64;
+        let (tracks, into) = (from.div_euclid(self.per_track as i64), from.rem_euclid(self.per_track as i64));
         let cylinders = tracks.div_euclid(self.heads as i64);
         let within = tracks.rem_euclid(self.heads as i64) as f64;
         let turns = cylinders as f64 * self.step() + within * self.track_skew;
         forward(self.angle + forward(turns) + into as f64 / self.per_track as f64)
-    }
-
-    /// Tracks from the anchor on, and blocks from that track's first on.
-    pub fn track(&self, block: u64) -> (i64, u64) {
-        let from = block as i64 - self.anchor as i64;
-        (from.div_euclid(self.per_track as i64), from.rem_euclid(self.per_track as i64) as u64)
     }
 
     /// The cylinder of a block, from the anchor's on.

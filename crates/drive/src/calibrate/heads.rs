@@ -11,8 +11,10 @@ use super::zones::Zone;
 
 /// A step is looked for up to so many tracks away.
 const FARTHEST: u64 = 1 << 14;
-/// Steps that are looked for: the first may be cut short, the others have to be alike.
-const STEPS: usize = 3;
+/// What part of a turn is near enough.
+const NEAR: f64 = 1.0 / 8192.0;
+/// Steps that are looked for, at most, until two follow each other that are alike.
+const STEPS: usize = 6;
 
 /// How many tracks a cylinder has, if it can be told. The zones' grids have cylinders of one track.
 pub async fn heads(probe: &mut Probe<'_>, zones: &[Zone]) -> Result<Option<u64>, Unknown> {
@@ -24,18 +26,21 @@ pub async fn heads(probe: &mut Probe<'_>, zones: &[Zone]) -> Result<Option<u64>,
     let stairs = Stairs { map: &map, grid: zone.fitted.grid, origin: origin(zone), end: zone.end };
     let mut edges: Vec<u64> = Vec::new();
     let mut at = 1;
-    while edges.len() < STEPS {
+    let heads = loop {
         let Some(edge) = stairs.next_edge(probe, at).await? else { return Ok(None) };
         edges.push(edge);
         at = edge;
-    }
-    let heads = edges[1] - edges[0];
-    let alike = edges.windows(2).all(|pair| pair[1] - pair[0] == heads);
+        match edges[..] {
+            [.., one, two, three] if three - two == two - one => break two - one,
+            _ if edges.len() == STEPS => return Ok(None),
+            _ => {}
+        }
+    };
     let whole = zones[..zones.len() - 1].iter().all(|zone| {
         let tracks = (zone.end - zone.first).div_ceil(zone.fitted.grid.per_track);
         tracks % heads == 0
     });
-    Ok((alike && whole && heads <= MOST_HEADS).then_some(heads))
+    Ok((whole && heads <= MOST_HEADS).then_some(heads))
 }
 
 /// A track in the first part of a zone.
@@ -61,9 +66,8 @@ impl Stairs<'_> {
     /// The first track from `at` on that takes longer to reach than that one.
     async fn next_edge(&self, probe: &mut Probe<'_>, at: u64) -> Result<Option<u64>, Unknown> {
         let pick = |probe: &mut Probe<'_>| Some((self.from(probe), self.track(at)));
-        let Some(level) = shortest(probe, self.map, &mut { pick }).await? else { return Ok(None) };
-        // A little more than the level itself takes: one block, into which angles are cut.
-        let limit = level.high + 1.3 * probe.turn / self.grid.per_track as f64;
+        let Some(level) = shortest(probe, self.map, NEAR, &mut { pick }).await? else { return Ok(None) };
+        let limit = level.high + NEAR * probe.turn;
         let (mut near, mut step) = (at, 1);
         let mut far = loop {
             let away = at + step;

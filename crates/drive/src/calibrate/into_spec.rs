@@ -1,1 +1,108 @@
-//! 
+//! What was found, as a drive's description.
+
+use std::collections::BTreeMap;
+
+use super::found::{Found, FoundZone};
+use crate::spec::{
+    BusSpec, CacheSpec, CommandSpec, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing, Spec, Zone,
+};
+
+/// How each figure came to be known.
+const EXTRACTED: &str = "extracted: timed reads by seekless drive calibrate";
+
+impl Found {
+    /// The drive, under a name. What reads cannot show is assumed, and says so.
+    pub fn spec(&self, name: &str, title: &str) -> Spec {
+        let block_us = self.zones.first().map_or(0.0, |zone| self.turn_us.value / zone.sectors_per_track as f64);
+        let bus_us = self.overhead.block_us.value.max(0.0);
+        // A read of one sector: handled, passed, sent.
+        let hit_us = (self.overhead.hit_us.value - bus_us).max(0.0);
+        let miss_us = (self.handling_us() - block_us - bus_us).max(0.0);
+        let handling = self.handling_us();
+        let points = self.seeks.iter().map(|seek| {
+            let us = (seek.us.value - handling).max(0.0);
+            (seek.cylinders as u32, (us * 10.0).round() / 10.0)
+        });
+        let switch = self.head_switch_us.map_or(0.0, |switch| (switch.value - handling).max(0.0));
+        Spec {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            sectors: self.sectors,
+            rpm: self.rpm.value,
+            heads: self.heads.unwrap_or(1) as u32,
+            head_switch_us: (switch * 10.0).round() / 10.0,
+            write_settle_us: 0.0,
+            command: CommandSpec {
+                read_hit_after_read_us: round(hit_us),
+                read_hit_after_write_us: round(hit_us),
+                read_miss_after_read_us: round(miss_us),
+                read_miss_after_write_us: round(miss_us),
+                write_miss_after_read_us: round(miss_us),
+                write_miss_after_write_us: round(miss_us),
+                write_hit_after_read_us: round(hit_us),
+                write_hit_after_write_us: round(hit_us),
+                ..CommandSpec::default()
+            },
+            bus: BusSpec {
+                read_sector_us: Some((bus_us * 1e3).round() / 1e3),
+                write_sector_us: Some((bus_us * 1e3).round() / 1e3),
+                ..BusSpec::default()
+            },
+            cache: self.cache_spec(),
+            seek: SeekCurve::Table { points: points.collect() },
+            layout: LayoutSpec { mapping: Mapping::Cylinder, sparing: Sparing::Zone, range_cylinders: 1 },
+            zone: self.zones.iter().map(zone).collect(),
+            source: self.sources(),
+        }
+    }
+
+    fn cache_spec(&self) -> CacheSpec {
+        let Some(ahead) = &self.ahead else { return CacheSpec { enabled: false, ..CacheSpec::default() } };
+        CacheSpec {
+            segments: self.segments as u32,
+            segment_sectors: ahead.segment as u32,
+            read_ahead: ahead.kind,
+            read_ahead_sectors: if ahead.kind == ReadAhead::Segment { ahead.blocks as u32 } else { 0 },
+            read_ahead_over_request: ahead.over_request,
+            read_on_arrival: self.keeps_before,
+            ..CacheSpec::default()
+        }
+    }
+
+    fn sources(&self) -> BTreeMap<String, String> {
+        let mut sources: BTreeMap<String, String> =
+            ["sectors", "rpm", "bus", "cache", "command", "head_switch_us", "heads", "seek", "zone"]
+                .into_iter()
+                .map(|key| (key.to_owned(), EXTRACTED.to_owned()))
+                .collect();
+        let mut say = |key: &str, what: &str| sources.insert(key.to_owned(), what.to_owned());
+        say("write_settle_us", "assumed: reads do not show what writes take longer; nothing");
+        if self.heads.is_none() {
+            say("heads", "assumed: tracks of a cylinder cannot be told from others; each track is a cylinder");
+            say("head_switch_us", "assumed: as heads");
+        }
+        if self.ahead.is_none() {
+            say("cache", "extracted: no read was found in a cache, by seekless drive calibrate");
+        }
+        sources
+    }
+}
+
+fn round(us: f64) -> f64 {
+    (us * 100.0).round() / 100.0
+}
+
+fn zone(zone: &FoundZone) -> Zone {
+    let limit = zone.sectors_per_track as f64;
+    let sectors = |value: f64| ((value * 1e3).round() / 1e3).min(limit);
+    Zone {
+        cylinders: zone.cylinders as u32,
+        sectors_per_track: zone.sectors_per_track as u32,
+        track_skew: sectors(zone.track_skew.value),
+        cylinder_skew: sectors(zone.cylinder_skew.value),
+        offset: sectors(zone.offset),
+        front: zone.front as u32,
+        spares: zone.spares as u32,
+        ..Zone::default()
+    }
+}

@@ -9,6 +9,7 @@
 //! Fault model: answers may be late by a random time; a few may be late by any time. What cannot be told apart
 //! from noise is said to be unknown. It never writes.
 
+mod ahead;
 mod cache;
 mod found;
 mod grid;
@@ -23,12 +24,17 @@ mod seeks;
 mod skews;
 mod stats;
 mod tracks;
+mod truth;
 mod zones;
 
 use seekless_core::{BlockDevice, IoError, Nanos};
 
-// pub use found::{Found, FoundCache, FoundSeek, FoundZone};
+pub use ahead::Ahead;
+pub use found::{Found, FoundZone};
+pub use overhead::Overhead;
+pub use seeks::Seek;
 pub use stats::Estimate;
+pub use truth::Comparison;
 
 use probe::Probe;
 
@@ -78,24 +84,26 @@ pub async fn calibrate(
     device: &dyn BlockDevice,
     options: Options,
     progress: &mut Progress,
-) -> Result<(), Unknown> {
+) -> Result<Found, Unknown> {
     let mut probe = Probe::new(device, options.time, options.seed, progress);
-    let kept = cache::segments(&mut probe).await?;
+    let hits = cache::segments(&mut probe).await?;
     let turning = rotation::watch(&mut probe).await?;
     let mut zones = zones::zones(&mut probe, &turning).await?;
     let turn = settle_clock(&mut probe, &turning, &mut zones);
-    if zones[0].fitted.grid.heads == 1 {
-        if let Some(heads) = heads::heads(&mut probe, &zones).await? {
-            heads::with_heads(&mut zones, heads);
-        }
+    let mut heads = Some(zones[0].fitted.grid.heads).filter(|heads| *heads > 1);
+    if heads.is_none() {
+        heads = heads::heads(&mut probe, &zones).await?;
+        heads::with_heads(&mut zones, heads.unwrap_or(1));
     }
     let map = map::Map::new(&zones);
-    eprintln!("{kept:?} turn {turn:?} heads {} reads {} {}", map.heads, probe.reads, seekless_core::runtime::now());
+    let ahead = ahead::ahead(&mut probe, &map, &hits).await?;
+    let overhead = overhead::overhead(&mut probe, &map, &hits, ahead.as_ref()).await?;
     let switch = seeks::head_switch(&mut probe, &map).await?;
-    let curve = seeks::curve(&mut probe, &map).await?;
-    eprintln!("switch {switch:?}");
-    for seek in curve { eprintln!("   {seek:?}"); }
-    Ok(())
+    let seeks = seeks::curve(&mut probe, &map).await?;
+    let (segments, more_segments) = (hits.segments, 2 * hits.segments > probe::MOST_SEGMENTS);
+    let parts =
+        found::Parts { turn, zones, heads, switch, seeks, overhead, segments, more_segments, ahead };
+    Ok(Found::new(&probe, &map, parts))
 }
 
 /// With all tracks known the turn is known better, and with it the angles that were measured long before.

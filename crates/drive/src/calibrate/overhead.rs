@@ -1,1 +1,102 @@
-//! 
+//! What commands cost: a read that the cache answers, the interface for each block, and a read off the media without
+//! a seek.
+
+use serde::Serialize;
+
+use super::Unknown;
+use super::ahead::Ahead;
+use super::cache::Hits;
+use super::map::Map;
+use super::probe::Probe;
+use super::stats::{Estimate, forward};
+use crate::spec::ReadAhead;
+use seekless_core::Nanos;
+
+/// Reads that a figure is taken from.
+const READS: usize = 15;
+/// So many blocks are taken out of the cache to time the interface.
+const BLOCKS: u64 = 64;
+/// Halvings, each of what is left of a turn.
+const HALVINGS: usize = 13;
+/// So many turns a drive is left alone.
+const REST_TURNS: f64 = 40.0;
+
+/// What commands cost, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Overhead {
+    /// A read of one block that the cache answers.
+    pub hit_us: Estimate,
+    /// Each further block of it.
+    pub block_us: Estimate,
+    /// A read of one block off the media where the head is already: all but the seek and the wait.
+    pub media_us: Option<Estimate>,
+}
+
+/// What commands cost.
+pub async fn overhead(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    hits: &Hits,
+    ahead: Option<&Ahead>,
+) -> Result<Overhead, Unknown> {
+    probe.stage("command overhead");
+    let most = ahead.map_or(1, |ahead| (ahead.segment / 2).clamp(1, BLOCKS));
+    let (mut one, mut each) = (Vec::new(), Vec::new());
+    for _ in 0..READS {
+        let block = probe.rng.below(probe.blocks() - most);
+        probe.read(block, most).await?;
+        let first = probe.read(block, 1).await?.took();
+        one.push(first / 1e3);
+        if most > 1 {
+            let all = probe.read(block, most).await?.took();
+            each.push((all - first) / (most - 1) as f64 / 1e3);
+        }
+    }
+    let hit_us = if hits.segments > 0 { Estimate::median(&one) } else { Estimate::default() };
+    let media_us = match ahead {
+        Some(ahead) if ahead.kind == ReadAhead::Track || probe.keeps_before => None,
+        Some(ahead) => media(probe, map, ahead.blocks).await?,
+        None => media(probe, map, 0).await?,
+    };
+    Ok(Overhead { hit_us, block_us: Estimate::median(&each), media_us })
+}
+
+/// The shortest read off the media of a block of the track on which the head rests.
+async fn media(probe: &mut Probe<'_>, map: &Map, ahead: u64) -> Result<Option<Estimate>, Unknown> {
+    let (mut low, mut high) = (0.0, probe.turn);
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        let Some((from, target)) = resting(probe, map, ahead) else { return Ok(None) };
+        let here = probe.fresh(from).await?;
+        probe.rest_until(here.done + Nanos((REST_TURNS * probe.turn) as u64)).await?;
+        // Until the block passes so long after it is asked for.
+        let now = probe.angle_at(seekless_core::runtime::now());
+        let early = forward(map.angle(target) - now - middle / probe.turn) * probe.turn;
+        probe.rest(Nanos(early as u64)).await?;
+        let there = probe.read(target, 1).await?;
+        let wait = forward(map.angle(target) - probe.angle_at(there.asked));
+        let took = (wait + (there.took() / probe.turn - wait).round().max(0.0)) * probe.turn;
+        if took <= middle + 0.5 * probe.turn {
+            high = took.min(high);
+        } else {
+            low = (took - probe.turn).max(low);
+        }
+    }
+    let (low, high) = (low.min(high), low.max(high));
+    Ok(Some(Estimate { value: f64::midpoint(low, high), low, high }.times(1e-3)))
+}
+
+/// A block after which the head rests early on a track, and one late on that track.
+fn resting(probe: &mut Probe<'_>, map: &Map, ahead: u64) -> Option<(u64, u64)> {
+    let part = &map.parts[0];
+    let per_track = part.grid.per_track;
+    let first = part.first + ahead + per_track;
+    let tracks = (part.end.checked_sub(first)? / per_track).checked_sub(2)?;
+    (0..50).find_map(|_| {
+        let track = (first - part.first) / per_track + 1 + probe.rng.below(tracks.max(1));
+        let start = part.first + track * per_track;
+        let from = start + per_track / 8 - ahead.min(start);
+        let target = start + per_track * 3 / 4 + probe.rng.below(per_track / 8);
+        (!probe.may_be_kept(from) && !probe.may_be_kept(target)).then_some((from, target))
+    })
+}

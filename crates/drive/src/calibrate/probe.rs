@@ -126,6 +126,11 @@ impl<'a> Probe<'a> {
         self.deadline.since(now())
     }
 
+    /// Seconds since the begin.
+    pub fn spent(&self) -> f64 {
+        now().since(self.began).seconds()
+    }
+
     /// What was looked for is not clear.
     pub fn unclear<T>(&self, why: impl Into<String>) -> Result<T, Unknown> {
         Err(Unknown::Unclear { stage: self.stage, why: why.into() })

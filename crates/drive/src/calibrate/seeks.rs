@@ -3,6 +3,7 @@
 //! The answer to a read elsewhere comes when its block passes: at the earliest when the head is there, at the
 //! latest a turn later. A block whose angle is in the middle of what is still possible halves that.
 
+use seekless_core::Nanos;
 use serde::Serialize;
 
 use super::Unknown;
@@ -15,9 +16,9 @@ const ONE_BY_ONE: u64 = 12;
 const PART: f64 = 0.14;
 /// A distance is measured so often, from other places.
 const TIMES: usize = 2;
-/// Halvings at most, and the part of a turn that is near enough.
-const HALVINGS: usize = 16;
-const NEAR_TURNS: f64 = 1.0 / 4096.0;
+/// Halvings at most, and what part of a turn is near enough.
+const HALVINGS: usize = 24;
+const NEAR: f64 = 1.0 / 2048.0;
 /// So much of the time may seeks take, and this is kept for what comes behind.
 const SHARE: f64 = 0.6;
 
@@ -31,10 +32,11 @@ pub struct Seek {
 }
 
 /// The shortest time that one of the trips between blocks that `pick` gives can take, in nanoseconds: from the
-/// asking to the answer. `pick` gives a block to come from, and the first block of a track to go to.
+/// asking to the answer; within `near` turns. `pick` gives a block to come from, and the first block of a track to go to.
 pub async fn shortest(
     probe: &mut Probe<'_>,
     map: &Map,
+    near: f64,
     pick: &mut dyn FnMut(&mut Probe<'_>) -> Option<(u64, u64)>,
 ) -> Result<Option<Estimate>, Unknown> {
     let (mut low, mut high) = (0.0_f64, f64::INFINITY);
@@ -48,8 +50,7 @@ pub async fn shortest(
             low = low.max(took - probe.turn);
             high = high.min(took);
         }
-        let block = probe.turn / map.part(to).grid.per_track as f64;
-        if high - low < (NEAR_TURNS * probe.turn).max(1.2 * block) {
+        if high - low < near * probe.turn {
             break;
         }
     }
@@ -58,8 +59,9 @@ pub async fn shortest(
     Ok(Some(Estimate { value: f64::midpoint(low, high), low, high }))
 }
 
-/// Reads `from`, then the block of the track at `to` that passes about `after` nanoseconds later: what that takes, in
-/// nanoseconds, by the angle of the block, which says it better than the clock.
+/// Reads `from`, then a block of the track at `to` that passes `after` nanoseconds after it was asked for, or
+/// whole turns later: what that takes, in nanoseconds, by the angle of the block, which says it better than the
+/// clock.
 pub async fn trip(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -68,7 +70,11 @@ pub async fn trip(
     after: f64,
 ) -> Result<f64, Unknown> {
     let here = probe.fresh(from).await?;
-    let target = map.at_angle(to, probe.angle_at(here.done) + after / probe.turn);
+    let wanted = probe.angle_at(here.done) + after / probe.turn;
+    let target = map.at_angle(to, wanted);
+    // Blocks are steps; less than one of them is waited for.
+    let early = forward(map.angle(target) - wanted) * probe.turn;
+    probe.rest(Nanos(early as u64)).await?;
     let there = probe.read(target, 1).await?;
     let wait = forward(map.angle(target) - probe.angle_at(there.asked));
     let turns = (there.took() / probe.turn - wait).round().max(0.0);
@@ -107,7 +113,7 @@ pub async fn curve(probe: &mut Probe<'_>, map: &Map) -> Result<Vec<Seek>, Unknow
 /// Over one distance, from random places.
 async fn over(probe: &mut Probe<'_>, map: &Map, distance: u64) -> Result<Option<Estimate>, Unknown> {
     let room = map.cylinders() - distance;
-    shortest(probe, map, &mut |probe| {
+    shortest(probe, map, NEAR, &mut |probe| {
         (0..50).find_map(|_| {
             let cylinder = probe.rng.below(room);
             let inwards = probe.rng.chance(1, 2);
@@ -127,7 +133,7 @@ pub async fn head_switch(probe: &mut Probe<'_>, map: &Map) -> Result<Option<Esti
     if map.heads == 1 {
         return Ok(None);
     }
-    shortest(probe, map, &mut |probe| {
+    shortest(probe, map, NEAR, &mut |probe| {
         (0..50).find_map(|_| {
             let cylinder = probe.rng.below(map.cylinders());
             let (head, block) = map.random_track(probe, cylinder)?;
