@@ -58,12 +58,16 @@ pub struct FoundZone {
     pub track_skew: Estimate,
     /// From cylinder to cylinder, in sectors.
     pub cylinder_skew: Estimate,
+    /// From range to range of cylinders besides, in sectors.
+    pub range_skew: f64,
     /// Sectors from the index to its first cylinder's first sector; the index is where that of the first zone is.
     pub offset: f64,
     /// Sectors of its first cylinder before its first.
     pub front: u64,
-    /// Sectors of its last cylinder that hold nothing.
+    /// Sectors at its end that hold nothing, or at the end of each range of cylinders.
     pub spares: u64,
+    /// Cylinders of a range, where spares are by range.
+    pub range_cylinders: Option<u64>,
 }
 
 /// What the parts have found.
@@ -96,6 +100,10 @@ impl Found {
                 Estimate { value, low: low.min(value), high: high.max(value) }
             };
             let holds = part.front + (part.end - part.first);
+            let spares = match grid.range {
+                Some(range) => range.cylinders * grid.cylinder() - range.blocks,
+                None => part.cylinders * grid.cylinder() - holds,
+            };
             FoundZone {
                 first: part.first * unit,
                 end: part.end * unit,
@@ -103,9 +111,11 @@ impl Found {
                 sectors_per_track: grid.per_track * unit,
                 track_skew: sectors(zone.fitted.track_skew, grid.track_skew),
                 cylinder_skew: sectors(zone.fitted.cylinder_skew, grid.cylinder_skew),
+                range_skew: grid.range.map_or(0.0, |range| grid.in_blocks(range.skew) * unit as f64),
                 offset: super::stats::forward(angle) * (grid.per_track * unit) as f64,
                 front: part.front * unit,
-                spares: (part.cylinders * grid.cylinder() - holds) * unit,
+                spares: spares * unit,
+                range_cylinders: grid.range.map(|range| range.cylinders),
             }
         };
         Found {

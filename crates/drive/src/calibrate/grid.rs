@@ -5,10 +5,21 @@
 
 use super::stats::forward;
 
+/// Cylinders behind which some blocks are kept in reserve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// How many.
+    pub cylinders: u64,
+    /// Blocks that they hold, less than all.
+    pub blocks: u64,
+    /// Turns that the next range begins later than its cylinders alone would make it.
+    pub skew: f64,
+}
+
 /// Tracks that go on evenly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
-    /// The first block of a cylinder.
+    /// The first block of a cylinder; of a range, if there are any.
     pub anchor: u64,
     /// Its angle, in turns.
     pub angle: f64,
@@ -20,6 +31,8 @@ pub struct Grid {
     pub track_skew: f64,
     /// The same where a cylinder begins.
     pub cylinder_skew: f64,
+    /// Whether spares are kept by ranges of cylinders.
+    pub range: Option<Range>,
 }
 
 impl Grid {
@@ -40,22 +53,48 @@ impl Grid {
 
     /// The same, also of a block before the disk's first.
     pub fn angle_of(&self, block: i64) -> f64 {
-        let from = block - self.anchor as i64;
-        let (tracks, into) = (from.div_euclid(self.per_track as i64), from.rem_euclid(self.per_track as i64));
+        let (ranges, within) = self.split(block);
+        let (tracks, into) = (within.div_euclid(self.per_track as i64), within.rem_euclid(self.per_track as i64));
         let cylinders = tracks.div_euclid(self.heads as i64);
-        let within = tracks.rem_euclid(self.heads as i64) as f64;
-        let turns = cylinders as f64 * self.step() + within * self.track_skew;
+        let head = tracks.rem_euclid(self.heads as i64) as f64;
+        let before = self.range.map_or(0.0, |range| {
+            ranges as f64 * (range.cylinders as f64 * self.step() + range.skew)
+        });
+        let turns = before + cylinders as f64 * self.step() + head * self.track_skew;
         forward(self.angle + forward(turns) + into as f64 / self.per_track as f64)
+    }
+
+    /// Ranges from the anchor on, and blocks from that range's first on; without ranges all blocks.
+    fn split(&self, block: i64) -> (i64, i64) {
+        let from = block - self.anchor as i64;
+        match self.range {
+            Some(range) => (from.div_euclid(range.blocks as i64), from.rem_euclid(range.blocks as i64)),
+            None => (0, from),
+        }
     }
 
     /// The cylinder of a block, from the anchor's on.
     pub fn cylinder_of(&self, block: u64) -> i64 {
-        (block as i64 - self.anchor as i64).div_euclid(self.cylinder() as i64)
+        let (ranges, within) = self.split(block as i64);
+        let cylinders = self.range.map_or(0, |range| range.cylinders as i64);
+        ranges * cylinders + within.div_euclid(self.cylinder() as i64)
     }
 
-    /// The first block of a cylinder; of the disk if it would begin before that.
+    /// The first block of a cylinder; one before the disk's first if it would begin there.
+    pub fn start_at(&self, cylinder: i64) -> i64 {
+        let (ranges, within, blocks) = match self.range {
+            Some(Range { cylinders, blocks, .. }) => {
+                let cylinders = cylinders as i64;
+                (cylinder.div_euclid(cylinders), cylinder.rem_euclid(cylinders), blocks as i64)
+            }
+            None => (0, cylinder, 0),
+        };
+        self.anchor as i64 + ranges * blocks + within * self.cylinder() as i64
+    }
+
+    /// The same, of the disk if it would begin before that.
     pub fn start_of(&self, cylinder: i64) -> u64 {
-        (self.anchor as i64 + cylinder * self.cylinder() as i64).max(0) as u64
+        self.start_at(cylinder).max(0) as u64
     }
 
     /// A skew, in blocks.

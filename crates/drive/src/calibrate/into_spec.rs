@@ -50,10 +50,16 @@ impl Found {
             },
             cache: self.cache_spec(),
             seek: SeekCurve::Table { points: points.collect() },
-            layout: LayoutSpec { mapping: Mapping::Cylinder, sparing: Sparing::Zone, range_cylinders: 1 },
+            layout: self.layout_spec(),
             zone: self.zones.iter().map(zone).collect(),
             source: self.sources(),
         }
+    }
+
+    fn layout_spec(&self) -> LayoutSpec {
+        let range = self.zones.iter().find_map(|zone| zone.range_cylinders);
+        let sparing = if range.is_some() { Sparing::Range } else { Sparing::Zone };
+        LayoutSpec { mapping: Mapping::Cylinder, sparing, range_cylinders: range.unwrap_or(1) as u32 }
     }
 
     fn cache_spec(&self) -> CacheSpec {
@@ -100,6 +106,7 @@ fn zone(zone: &FoundZone) -> Zone {
         sectors_per_track: zone.sectors_per_track as u32,
         track_skew: sectors(zone.track_skew.value),
         cylinder_skew: sectors(zone.cylinder_skew.value),
+        range_skew: sectors(zone.range_skew),
         offset: sectors(zone.offset),
         front: zone.front as u32,
         spares: zone.spares as u32,

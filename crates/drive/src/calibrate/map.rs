@@ -40,7 +40,7 @@ impl Map {
             let grid = zone.fitted.grid;
             let (low, high) = (grid.cylinder_of(zone.first), grid.cylinder_of(zone.end - 1));
             let cylinders = (high - low + 1) as u64;
-            let front = (zone.first as i64 - (grid.anchor as i64 + low * grid.cylinder() as i64)) as u64;
+            let front = (zone.first as i64 - grid.start_at(low)) as u64;
             parts.push(Part { first: zone.first, end: zone.end, grid, first_cylinder, cylinders, front });
             first_cylinder += cylinders;
         }
@@ -66,10 +66,13 @@ impl Map {
     pub fn track(&self, cylinder: u64, head: u64) -> Option<u64> {
         let after = self.parts.partition_point(|part| part.first_cylinder <= cylinder);
         let part = &self.parts[after.checked_sub(1)?];
-        let into = (cylinder - part.first_cylinder) * part.grid.cylinder() + head * part.grid.per_track;
-        let start = (part.first + into).checked_sub(part.front)?;
-        let inside = start >= part.first && start + part.grid.per_track <= part.end;
-        inside.then_some(start)
+        let low = part.grid.cylinder_of(part.first);
+        let of = low + (cylinder - part.first_cylinder) as i64;
+        let start = u64::try_from(part.grid.start_at(of)).ok()? + head * part.grid.per_track;
+        let end = start + part.grid.per_track;
+        // The last track of a range may be cut short.
+        let whole = end <= part.grid.start_of(of + 1);
+        (whole && start >= part.first && end <= part.end).then_some(start)
     }
 
     /// The block of the track that begins at `start` that comes under the head at an angle, or next after it.

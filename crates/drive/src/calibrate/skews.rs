@@ -12,6 +12,9 @@ pub const MOST_HEADS: u64 = 32;
 /// So many blocks' worth of difference between two skews are told apart, and so many times the noise.
 const APART_BLOCKS: f64 = 0.6;
 const APART_NOISE: f64 = 2.5;
+/// So many times the noise is a stray skew, of which there may be this part.
+const STRAY_NOISE: f64 = 8.0;
+const STRAY: f64 = 0.03;
 
 /// The grid of some tracks, and how well it is met.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,14 @@ pub async fn skews(probe: &mut Probe<'_>, tracks: Tracks, heads: Option<u64>) ->
     let apart = around(best.within - best.between).abs();
     let told = best.heads > 1 && apart > (APART_BLOCKS / per_track as f64).max(APART_NOISE * noise);
     let pattern = if told || heads.is_some() { best } else { uniform };
+    let limit = (APART_BLOCKS / per_track as f64).max(STRAY_NOISE * pattern.noise);
+    let stray = skews.iter().enumerate().filter(|(index, skew)| {
+        let centre = if pattern.is_between(*index) { pattern.between } else { pattern.within };
+        around(**skew - centre).abs() > limit
+    });
+    if stray.count() as f64 > STRAY * skews.len() as f64 {
+        return probe.unclear(format!("found no even skews in {count} tracks below block {middle}"));
+    }
     // The boundary of index i is the start of the track that lies i + 1 tracks below the start.
     let anchor = tracks.start - (pattern.first + 1) * per_track;
     let estimate = |between: bool| {
@@ -61,6 +72,7 @@ pub async fn skews(probe: &mut Probe<'_>, tracks: Tracks, heads: Option<u64>) ->
         heads: pattern.heads,
         track_skew: track_skew.value,
         cylinder_skew: cylinder_skew.value,
+        range: None,
     };
     let off: Vec<f64> = angles
         .iter()

@@ -138,7 +138,12 @@ fn read_ahead(truth: &Spec, found: &Found) -> u64 {
         let access = drive.serve(Op::Read, Extent::new(at + behind, 1), later, false);
         access.seek == Nanos::ZERO && access.rotation == Nanos::ZERO
     };
-    (1..1 << 15).take_while(|behind| kept(*behind)).last().unwrap_or(0)
+    let (mut there, mut lost) = (0, 1 << 16);
+    while lost - there > 1 {
+        let between = u64::midpoint(there, lost);
+        if kept(between) { there = between } else { lost = between }
+    }
+    there
 }
 
 /// The same random reads on both.

@@ -8,7 +8,7 @@ use seekless_core::Nanos;
 use seekless_core::runtime::now;
 
 use super::Unknown;
-use super::grid::Grid;
+use super::grid::{Grid, Range};
 use super::probe::Probe;
 use super::rotation::Turning;
 use super::skews::{Fitted, skews};
@@ -21,8 +21,12 @@ const SLIPS: f64 = 3.5;
 const NOISE: f64 = 6.0;
 /// Reads of a cylinder that decide whether the grid is met there.
 const VOTES: usize = 3;
+/// So many places are tried before tracks are said to be uneven.
+const TRIALS: u32 = 8;
 /// So many cylinders can go on by chance as the next zone's.
 const BY_CHANCE: u64 = 3;
+/// As many pieces that are equally long are ranges of cylinders.
+const RANGES: usize = 3;
 /// More zones no drive has; more pieces are defects that are not understood.
 const MOST_ZONES: usize = 256;
 
@@ -60,7 +64,20 @@ pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>
             last.end = zone.first;
         }
         zones.push(zone);
-        if zone.end >= probe.blocks() {
+        if let Some(mut all) = ranges(&zones) {
+            all.end = end(probe, &mut all.fitted).await?;
+            zones.truncate(zones.len() - RANGES);
+            // What the first tracks did not tell of what lies before them.
+            if let Some(before) = zones.last().filter(|before| goes_back(before, &all)).copied() {
+                let lowest = all.fitted.grid.cylinder_of(before.first);
+                if met(probe, &all.fitted, lowest).await?.is_some() {
+                    zones.pop();
+                    all.first = before.first;
+                }
+            }
+            zones.push(all);
+        }
+        if zones.last().is_none_or(|zone| zone.end >= probe.blocks()) {
             return Ok(zones);
         }
         if zones.len() >= MOST_ZONES {
@@ -69,45 +86,80 @@ pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>
     }
 }
 
+/// Whether the last pieces are ranges of cylinders of one zone, equally long, with spares between: that zone.
+fn ranges(zones: &[Zone]) -> Option<Zone> {
+    let pieces: &[Zone; RANGES] = zones.last_chunk()?;
+    let (first, grid) = (pieces[0].first, pieces[0].fitted.grid);
+    let blocks = pieces[1].first - first;
+    let alike = |piece: &Zone| {
+        let (same, near) = (piece.fitted.grid, 1.5 / grid.per_track as f64);
+        same.per_track == grid.per_track
+            && around(same.step() - grid.step()).abs() < near
+            && around(same.track_skew - grid.track_skew).abs() < near
+    };
+    let even = pieces.windows(2).all(|pair| pair[1].first - pair[0].first == blocks);
+    if !even || !pieces.iter().all(alike) || pieces.iter().any(|piece| piece.fitted.grid.range.is_some()) {
+        return None;
+    }
+    let cylinders = blocks.div_ceil(grid.cylinder());
+    let begin = grid.angle(first);
+    let later = pieces[1].fitted.grid.angle(pieces[1].first) - begin;
+    let skew = around(later - cylinders as f64 * grid.step());
+    let mut all = pieces[0];
+    all.fitted.grid = Grid { anchor: first, angle: begin, range: Some(Range { cylinders, blocks, skew }), ..grid };
+    Some(all)
+}
+
+/// Whether a piece can be whole ranges of the zone behind it.
+fn goes_back(piece: &Zone, zone: &Zone) -> bool {
+    let (grid, blocks) = (zone.fitted.grid, zone.first - piece.first);
+    let whole = grid.range.is_some_and(|range| blocks % range.blocks == 0);
+    whole && piece.fitted.grid.per_track == grid.per_track
+}
+
 /// The first zone's tracks; they make the turn more exact.
 async fn first_tracks(probe: &mut Probe<'_>, turning: &Turning) -> Result<Fitted, Unknown> {
     let mut top = probe.blocks() / 64;
-    let mut tries = 0;
-    loop {
-        let found = match tracks(probe, top, None).await {
-            Ok(found) => found,
-            Err(Unknown::Unclear { .. }) if tries < 4 => {
-                (tries, top) = (tries + 1, top + top / 7);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        // Inner tracks have about half as many blocks.
-        let (blocks, outer) = (probe.blocks() as f64, found.per_track as f64);
-        let slope = |block: u64| 1.0 / (outer * (1.0 - 0.5 * block as f64 / blocks));
-        probe.turn = turning.turn(probe.turn, &slope).value;
-        return skews(probe, found, None).await;
+    for trial in 1.. {
+        match first_tracks_below(probe, turning, top).await {
+            Err(Unknown::Unclear { .. }) if trial < TRIALS => top += top / 9,
+            result => return result,
+        }
     }
+    unreachable!("the last trial returns")
+}
+
+async fn first_tracks_below(
+    probe: &mut Probe<'_>,
+    turning: &Turning,
+    top: u64,
+) -> Result<Fitted, Unknown> {
+    let found = tracks(probe, top, None).await?;
+    // Inner tracks have about half as many blocks.
+    let (blocks, outer) = (probe.blocks() as f64, found.per_track as f64);
+    let slope = |block: u64| 1.0 / (outer * (1.0 - 0.5 * block as f64 / blocks));
+    probe.turn = turning.turn(probe.turn, &slope).value;
+    skews(probe, found, None).await
 }
 
 /// Some tracks behind a zone that has ended.
 async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> Result<Fitted, Unknown> {
     let per_track = zone.fitted.grid.per_track;
+    let heads_or = heads.unwrap_or(1);
     // Five for the slope, a few for each finer look, those of the skews.
-    let mut room = 20 + 3 * heads.unwrap_or(1) + 8;
-    let mut tries = 0;
-    loop {
+    let mut room = 20 + 3 * heads_or + 8;
+    for trial in 1.. {
         let top = (zone.end + room * per_track).min(probe.blocks() - 1);
-        let found = match tracks(probe, top, Some(per_track as f64 * 0.97)).await {
-            Ok(found) => found,
-            Err(Unknown::Unclear { .. }) if tries < 4 => {
-                (tries, room) = (tries + 1, room + 11 + 2 * heads.unwrap_or(1));
-                continue;
-            }
-            Err(error) => return Err(error),
+        let fitted = match tracks(probe, top, Some(per_track as f64 * 0.97)).await {
+            Ok(found) => skews(probe, found, heads).await,
+            Err(error) => Err(error),
         };
-        return skews(probe, found, heads).await;
+        match fitted {
+            Err(Unknown::Unclear { .. }) if trial < TRIALS => room += 11 + 2 * heads_or,
+            result => return result,
+        }
     }
+    unreachable!("the last trial returns")
 }
 
 /// How far a block may be from the grid.
@@ -119,7 +171,7 @@ fn tolerance(fitted: &Fitted) -> f64 {
 async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Option<f64>, Unknown> {
     let grid = &fitted.grid;
     let (start, limit) = (grid.start_of(cylinder), tolerance(fitted));
-    let room = grid.cylinder().min(probe.blocks().saturating_sub(start));
+    let room = grid.start_of(cylinder + 1).min(probe.blocks()).saturating_sub(start);
     if room == 0 {
         return Ok(None);
     }
@@ -188,6 +240,9 @@ async fn first_block(probe: &mut Probe<'_>, before: &Zone, zone: &Zone) -> Resul
     let first = fitted.grid.start_of(cylinder);
     // Where the last tracks of a zone go on by chance as the next one's would, the zone's own tell where it ends.
     let whole = |block: u64| (block - before.first) % before.fitted.grid.per_track == 0;
+    if before.fitted.grid.range.is_some() {
+        return Ok(first);
+    }
     let candidates = (0..=BY_CHANCE).map(|more| first + more * fitted.grid.cylinder());
     Ok(candidates.into_iter().find(|block| whole(*block)).unwrap_or(first))
 }
