@@ -15,6 +15,8 @@ use super::zones::Zone;
 pub struct Found {
     /// Capacity.
     pub sectors: u64,
+    /// Sectors of a block, in which the device was read.
+    pub block_sectors: u64,
     /// A turn.
     pub turn_us: Estimate,
     /// Revolutions a minute.
@@ -35,7 +37,7 @@ pub struct Found {
     pub more_segments: bool,
     /// Whether what passes before a block is kept with it.
     pub keeps_before: bool,
-    /// What is kept of a read.
+    /// What is kept of a read, in sectors.
     pub ahead: Option<Ahead>,
     /// Reads that were timed.
     pub reads: u64,
@@ -120,6 +122,7 @@ impl Found {
         };
         Found {
             sectors: probe.blocks() * unit,
+            block_sectors: unit,
             turn_us: parts.turn.times(1e-3),
             rpm: Estimate {
                 value: 60e9 / parts.turn.value,
@@ -134,7 +137,11 @@ impl Found {
             segments: parts.segments,
             more_segments: parts.more_segments,
             keeps_before: probe.keeps_before,
-            ahead: parts.ahead,
+            ahead: parts.ahead.map(|ahead| Ahead {
+                blocks: ahead.blocks * unit,
+                segment: ahead.segment * unit,
+                ..ahead
+            }),
             reads: probe.reads,
             seconds: probe.spent(),
         }

@@ -3,28 +3,34 @@
 use std::collections::BTreeMap;
 
 use super::found::{Found, FoundZone};
+use crate::disk::Drive;
 use crate::spec::{
     BusSpec, CacheSpec, CommandSpec, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing, Spec, Zone,
 };
 
+/// Parts of a read that are tried as the one that has to be there before it is sent.
+const MARKS: u32 = 16;
 /// How each figure came to be known.
 const EXTRACTED: &str = "extracted: timed reads by seekless drive calibrate";
 
 impl Found {
     /// The drive, under a name. What reads cannot show is assumed, and says so.
     pub fn spec(&self, name: &str, title: &str) -> Spec {
-        let block_us = self.zones.first().map_or(0.0, |zone| self.turn_us.value / zone.sectors_per_track as f64);
-        let bus_us = self.overhead.block_us.value.max(0.0);
-        // A read of one sector: handled, passed, sent.
-        let hit_us = (self.overhead.hit_us.value - bus_us).max(0.0);
-        let miss_us = (self.handling_us() - block_us - bus_us).max(0.0);
+        // A read of one block: handled, passed, sent.
+        let unit = self.block_sectors as f64;
+        let sector_us = |zone: &FoundZone| self.turn_us.value / zone.sectors_per_track as f64;
+        let pass_us = self.zones.first().map_or(0.0, sector_us) * unit;
+        let send_us = self.overhead.block_us.value.max(0.0);
+        let bus_us = send_us / unit;
+        let hit_us = (self.overhead.hit_us.value - send_us).max(0.0);
+        let miss_us = (self.handling_us() - pass_us - send_us).max(0.0);
         let handling = self.handling_us();
         let points = self.seeks.iter().map(|seek| {
             let us = (seek.us.value - handling).max(0.0);
             (seek.cylinders as u32, (us * 10.0).round() / 10.0)
         });
         let switch = self.head_switch_us.map_or(0.0, |switch| (switch.value - handling).max(0.0));
-        Spec {
+        let mut spec = Spec {
             name: name.to_owned(),
             title: title.to_owned(),
             sectors: self.sectors,
@@ -53,7 +59,33 @@ impl Found {
             layout: self.layout_spec(),
             zone: self.zones.iter().map(zone).collect(),
             source: self.sources(),
+        };
+        spec.cache.read_water_mark = self.water_mark(&spec);
+        spec
+    }
+
+    /// The part of a read that has to be there before it is sent: the one with which longer reads take what they do.
+    fn water_mark(&self, spec: &Spec) -> f64 {
+        let Some(zone) = spec.zone.first().filter(|_| self.ahead.is_some()) else { return 0.0 };
+        let per_track = u64::from(zone.sectors_per_track);
+        let off = |mark: f64| {
+            let cache = CacheSpec { read_water_mark: mark, ..spec.cache };
+            let drive = Drive::new(&Spec { cache, seek: SeekCurve::Constant { us: 0.0 }, ..spec.clone() });
+            let takes = |blocks: u64| {
+                drive.passing_to_answer(blocks * self.block_sectors, per_track).0 as f64 / 1e3
+            };
+            let each = self.overhead.longer_us.iter();
+            each.map(|(blocks, later)| (takes(*blocks) - takes(1) - later.value).abs()).sum::<f64>()
+        };
+        let (mut best, mut least) = (0.0, off(0.0));
+        for part in 1..=MARKS {
+            let mark = f64::from(part) / f64::from(MARKS);
+            // A higher one has to explain clearly more.
+            if off(mark) < 0.9 * least - 1.0 {
+                (best, least) = (mark, off(mark));
+            }
         }
+        best
     }
 
     fn layout_spec(&self) -> LayoutSpec {

@@ -16,6 +16,8 @@ use seekless_core::Nanos;
 const READS: usize = 15;
 /// So many blocks are taken out of the cache to time the interface.
 const BLOCKS: u64 = 64;
+/// Reads of so many blocks off the media.
+const LONGER: [u64; 5] = [2, 4, 8, 16, 32];
 /// Halvings, each of what is left of a turn.
 const HALVINGS: usize = 13;
 /// So many turns a drive is left alone.
@@ -30,6 +32,8 @@ pub struct Overhead {
     pub block_us: Estimate,
     /// A read of one block off the media where the head is already: all but the seek and the wait.
     pub media_us: Option<Estimate>,
+    /// Reads of more blocks off the media, and how much later their answers come than that of a read of their first.
+    pub longer_us: [(u64, Estimate); LONGER.len()],
 }
 
 /// What commands cost.
@@ -54,19 +58,41 @@ pub async fn overhead(
     }
     let hit_us = if hits.segments > 0 { Estimate::median(&one) } else { Estimate::default() };
     let media_us = match ahead {
-        Some(ahead) if ahead.kind == ReadAhead::Track || probe.keeps_before => None,
-        Some(ahead) => media(probe, map, ahead.blocks).await?,
-        None => media(probe, map, 0).await?,
+        // All of the track is kept: there is nothing to read where the head rests.
+        _ if probe.keeps_before => None,
+        Some(ahead) if ahead.kind == ReadAhead::Track => media(probe, map, Rest::AtTracksEnd).await?,
+        Some(ahead) => media(probe, map, Rest::Behind(ahead.blocks)).await?,
+        None => media(probe, map, Rest::Behind(0)).await?,
     };
-    Ok(Overhead { hit_us, block_us: Estimate::median(&each), media_us })
+    let mut longer_us = [(0, Estimate::default()); LONGER.len()];
+    for (longer, blocks) in longer_us.iter_mut().zip(LONGER) {
+        *longer = (blocks, later(probe, map, blocks).await?);
+    }
+    Ok(Overhead { hit_us, block_us: Estimate::median(&each), media_us, longer_us })
+}
+
+/// How much later the answer to a read of so many blocks comes than that to a read of the first.
+async fn later(probe: &mut Probe<'_>, map: &Map, blocks: u64) -> Result<Estimate, Unknown> {
+    let mut later = Vec::new();
+    for _ in 0..READS {
+        let part = &map.parts[0];
+        let tracks = (part.end - part.first) / part.grid.per_track;
+        let block = part.first + probe.rng.below(tracks.max(1)) * part.grid.per_track + part.grid.per_track / 8;
+        if probe.may_be_kept(block) || block + blocks > probe.blocks() {
+            continue;
+        }
+        let timed = probe.read(block, blocks).await?;
+        later.push(forward(probe.angle_at(timed.done) - map.angle(block)) * probe.turn / 1e3);
+    }
+    Ok(Estimate::median(&later))
 }
 
 /// The shortest read off the media of a block of the track on which the head rests.
-async fn media(probe: &mut Probe<'_>, map: &Map, ahead: u64) -> Result<Option<Estimate>, Unknown> {
+async fn media(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Result<Option<Estimate>, Unknown> {
     let (mut low, mut high) = (0.0, probe.turn);
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
-        let Some((from, target)) = resting(probe, map, ahead) else { return Ok(None) };
+        let Some((from, target)) = resting(probe, map, rest) else { return Ok(None) };
         let here = probe.fresh(from).await?;
         probe.rest_until(here.done + Nanos((REST_TURNS * probe.turn) as u64)).await?;
         // Until the block passes so long after it is asked for.
@@ -86,17 +112,32 @@ async fn media(probe: &mut Probe<'_>, map: &Map, ahead: u64) -> Result<Option<Es
     Ok(Some(Estimate { value: f64::midpoint(low, high), low, high }.times(1e-3)))
 }
 
-/// A block after which the head rests early on a track, and one late on that track.
-fn resting(probe: &mut Probe<'_>, map: &Map, ahead: u64) -> Option<(u64, u64)> {
+/// Where the head rests after a read.
+#[derive(Clone, Copy)]
+enum Rest {
+    /// So many blocks behind it.
+    Behind(u64),
+    /// At the end of its track.
+    AtTracksEnd,
+}
+
+/// A block after which the head rests on a track, and one of that track that is not kept.
+fn resting(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Option<(u64, u64)> {
     let part = &map.parts[0];
     let per_track = part.grid.per_track;
-    let first = part.first + ahead + per_track;
-    let tracks = (part.end.checked_sub(first)? / per_track).checked_sub(2)?;
+    let behind = match rest {
+        Rest::Behind(blocks) => blocks,
+        Rest::AtTracksEnd => 0,
+    };
+    let first = behind / per_track + 1;
+    let tracks = ((part.end - part.first) / per_track).checked_sub(first + 2)?;
     (0..50).find_map(|_| {
-        let track = (first - part.first) / per_track + 1 + probe.rng.below(tracks.max(1));
-        let start = part.first + track * per_track;
-        let from = start + per_track / 8 - ahead.min(start);
-        let target = start + per_track * 3 / 4 + probe.rng.below(per_track / 8);
+        let start = part.first + (first + probe.rng.below(tracks.max(1))) * per_track;
+        let some = probe.rng.below(per_track / 8 + 1);
+        let (from, target) = match rest {
+            Rest::Behind(blocks) => (start + per_track / 8 - blocks, start + per_track * 3 / 4 + some),
+            Rest::AtTracksEnd => (start + per_track * 3 / 4, start + per_track / 8 + some),
+        };
         (!probe.may_be_kept(from) && !probe.may_be_kept(target)).then_some((from, target))
     })
 }

@@ -12,9 +12,8 @@ pub const MOST_HEADS: u64 = 32;
 /// So many blocks' worth of difference between two skews are told apart, and so many times the noise.
 const APART_BLOCKS: f64 = 0.6;
 const APART_NOISE: f64 = 2.5;
-/// So many times the noise is a stray skew, of which there may be this part.
+/// So many times the noise is a stray skew.
 const STRAY_NOISE: f64 = 8.0;
-const STRAY: f64 = 0.03;
 
 /// The grid of some tracks, and how well it is met.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +29,13 @@ pub struct Fitted {
 }
 
 /// The skews of `tracks` and of those below; `heads` if they are known, 1 if they cannot be told by skews.
-pub async fn skews(probe: &mut Probe<'_>, tracks: Tracks, heads: Option<u64>) -> Result<Fitted, Unknown> {
+/// Of the skews, `strays` may be others.
+pub async fn skews(
+    probe: &mut Probe<'_>,
+    tracks: Tracks,
+    heads: Option<u64>,
+    strays: f64,
+) -> Result<Fitted, Unknown> {
     let count = heads.map_or(2 * MOST_HEADS + 6, |heads| 2 * heads + 8);
     let per_track = tracks.per_track;
     let middle = tracks.start - per_track / 2;
@@ -52,7 +57,7 @@ pub async fn skews(probe: &mut Probe<'_>, tracks: Tracks, heads: Option<u64>) ->
         let centre = if pattern.is_between(*index) { pattern.between } else { pattern.within };
         around(**skew - centre).abs() > limit
     });
-    if stray.count() as f64 > STRAY * skews.len() as f64 {
+    if stray.count() as f64 > strays * skews.len() as f64 {
         return probe.unclear(format!("found no even skews in {count} tracks below block {middle}"));
     }
     // The boundary of index i is the start of the track that lies i + 1 tracks below the start.

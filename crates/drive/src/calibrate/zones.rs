@@ -92,13 +92,14 @@ fn ranges(zones: &[Zone]) -> Option<Zone> {
     let (first, grid) = (pieces[0].first, pieces[0].fitted.grid);
     let blocks = pieces[1].first - first;
     let alike = |piece: &Zone| {
-        let (same, near) = (piece.fitted.grid, 1.5 / grid.per_track as f64);
+        let (same, near) = (piece.fitted.grid, 0.3 / grid.per_track as f64);
         same.per_track == grid.per_track
             && around(same.step() - grid.step()).abs() < near
             && around(same.track_skew - grid.track_skew).abs() < near
     };
     let even = pieces.windows(2).all(|pair| pair[1].first - pair[0].first == blocks);
-    if !even || !pieces.iter().all(alike) || pieces.iter().any(|piece| piece.fitted.grid.range.is_some()) {
+    let spares = blocks % grid.cylinder() != 0;
+    if !even || !spares || !pieces.iter().all(alike) || pieces.iter().any(|piece| piece.fitted.grid.range.is_some()) {
         return None;
     }
     let cylinders = blocks.div_ceil(grid.cylinder());
@@ -121,7 +122,7 @@ fn goes_back(piece: &Zone, zone: &Zone) -> bool {
 async fn first_tracks(probe: &mut Probe<'_>, turning: &Turning) -> Result<Fitted, Unknown> {
     let mut top = probe.blocks() / 64;
     for trial in 1.. {
-        match first_tracks_below(probe, turning, top).await {
+        match first_tracks_below(probe, turning, top, strays(trial)).await {
             Err(Unknown::Unclear { .. }) if trial < TRIALS => top += top / 9,
             result => return result,
         }
@@ -133,13 +134,19 @@ async fn first_tracks_below(
     probe: &mut Probe<'_>,
     turning: &Turning,
     top: u64,
+    strays: f64,
 ) -> Result<Fitted, Unknown> {
     let found = tracks(probe, top, None).await?;
     // Inner tracks have about half as many blocks.
     let (blocks, outer) = (probe.blocks() as f64, found.per_track as f64);
     let slope = |block: u64| 1.0 / (outer * (1.0 - 0.5 * block as f64 / blocks));
     probe.turn = turning.turn(probe.turn, &slope).value;
-    skews(probe, found, None).await
+    skews(probe, found, None, strays).await
+}
+
+/// The part of the skews that may be stray: few at first, more where no place does better.
+fn strays(trial: u32) -> f64 {
+    if trial <= TRIALS / 2 { 0.03 } else { 0.25 }
 }
 
 /// Some tracks behind a zone that has ended.
@@ -151,7 +158,7 @@ async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> 
     for trial in 1.. {
         let top = (zone.end + room * per_track).min(probe.blocks() - 1);
         let fitted = match tracks(probe, top, Some(per_track as f64 * 0.97)).await {
-            Ok(found) => skews(probe, found, heads).await,
+            Ok(found) => skews(probe, found, heads, strays(trial)).await,
             Err(error) => Err(error),
         };
         match fitted {
