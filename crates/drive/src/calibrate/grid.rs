@@ -97,6 +97,13 @@ impl Grid {
         self.start_at(cylinder).max(0) as u64
     }
 
+    /// Skews that lie between the anchor and a block, where there are no ranges: of heads, of cylinders.
+    pub fn steps_to(&self, block: u64) -> (i64, i64) {
+        let tracks = (block as i64 - self.anchor as i64).div_euclid(self.per_track as i64);
+        let cylinders = tracks.div_euclid(self.heads as i64);
+        (tracks - cylinders, cylinders)
+    }
+
     /// A skew, in blocks.
     pub fn in_blocks(&self, turns: f64) -> f64 {
         let blocks = forward(turns) * self.per_track as f64;

@@ -1,8 +1,16 @@
 //! All zones together: which block is where, and at which angle.
 
+use seekless_core::Nanos;
+
+use super::Unknown;
 use super::grid::Grid;
 use super::probe::Probe;
+use super::stats::{around, median_angle};
 use super::zones::Zone;
+
+/// For so long the clock goes as the disk does, and by so many reads it is set.
+const IN_STEP: Nanos = Nanos::from_millis(4_000);
+const LOOKS: usize = 11;
 
 /// A zone's place among the cylinders.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +88,22 @@ impl Map {
         let grid = &self.part(start).grid;
         let into = super::stats::forward(angle - grid.angle(start)) * grid.per_track as f64;
         start + (into - 1e-6).ceil() as u64 % grid.per_track
+    }
+
+    /// Sees where the disk is, if that was not done for some time: the turn is known, but not for ever.
+    pub async fn keep_in_step(&self, probe: &mut Probe<'_>) -> Result<(), Unknown> {
+        if probe.since_set() < IN_STEP {
+            return Ok(());
+        }
+        let mut off = Vec::new();
+        while off.len() < LOOKS {
+            let block = probe.anywhere();
+            if !probe.may_be_kept(block) {
+                off.push(probe.angle(block).await? - self.angle(block));
+            }
+        }
+        probe.set_back(around(median_angle(&off)));
+        Ok(())
     }
 
     /// A random track and a block in its first half.

@@ -87,8 +87,9 @@ pub async fn calibrate(
 ) -> Result<Found, Unknown> {
     let mut probe = Probe::new(device, options.time, options.seed, progress);
     let hits = cache::segments(&mut probe).await?;
-    let turning = rotation::watch(&mut probe).await?;
+    let mut turning = rotation::watch(&mut probe).await?;
     let mut zones = zones::zones(&mut probe, &turning).await?;
+    turning.again(&mut probe).await?;
     let turn = settle_clock(&mut probe, &turning, &mut zones);
     let mut heads = Some(zones[0].fitted.grid.heads).filter(|heads| *heads > 1);
     if heads.is_none() {

@@ -81,6 +81,7 @@ async fn later(probe: &mut Probe<'_>, map: &Map, blocks: u64) -> Result<Estimate
         if probe.may_be_kept(block) || block + blocks > probe.blocks() {
             continue;
         }
+        map.keep_in_step(probe).await?;
         let timed = probe.read(block, blocks).await?;
         later.push(forward(probe.angle_at(timed.done) - map.angle(block)) * probe.turn / 1e3);
     }
@@ -92,6 +93,7 @@ async fn media(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Result<Option<Es
     let (mut low, mut high) = (0.0, probe.turn);
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
+        map.keep_in_step(probe).await?;
         let Some((from, target)) = resting(probe, map, rest) else { return Ok(None) };
         let here = probe.fresh(from).await?;
         probe.rest_until(here.done + Nanos((REST_TURNS * probe.turn) as u64)).await?;

@@ -59,6 +59,9 @@ pub struct Probe<'a> {
     progress: &'a mut Progress,
     recent: VecDeque<Kept>,
     last_done: Nanos,
+    /// Turns that the clock is ahead of the disk, and when that was seen.
+    ahead: f64,
+    set_at: Nanos,
     sweep: u64,
     /// Reads after which an earlier one has left the cache.
     pub segments: usize,
@@ -90,6 +93,8 @@ impl<'a> Probe<'a> {
             progress,
             recent: VecDeque::new(),
             last_done: began,
+            ahead: 0.0,
+            set_at: began,
             sweep: blocks / 5 * 4,
             segments: MOST_SEGMENTS,
             keeps_before: false,
@@ -230,7 +235,18 @@ impl<'a> Probe<'a> {
 
     /// The disk's angle then, in turns.
     pub fn angle_at(&self, time: Nanos) -> f64 {
-        forward(self.since_began(time) / self.turn)
+        forward(self.since_began(time) / self.turn - self.ahead)
+    }
+
+    /// The disk is so many turns behind where it was thought to be.
+    pub fn set_back(&mut self, turns: f64) {
+        self.ahead += turns;
+        self.set_at = now();
+    }
+
+    /// How long ago it was looked where the disk is.
+    pub fn since_set(&self) -> Nanos {
+        now().since(self.set_at)
     }
 
     /// The angle of a block: of the disk when a read of it is answered.

@@ -36,15 +36,9 @@ pub async fn watch(probe: &mut Probe<'_>) -> Result<Turning, Unknown> {
         let jitter = probe.rng.below((part / 2).max(1));
         turning.places.push((place * part + jitter, Vec::new()));
     }
-    for (round, &rest) in RESTS.iter().enumerate() {
+    for rest in RESTS {
         probe.rest(Nanos::from_millis(rest)).await?;
-        // In another order each time, so that the times between differ.
-        let mut order: Vec<usize> = (0..places).collect();
-        while let Some(last) = order.len().checked_sub(1) {
-            let picked = order.swap_remove(probe.rng.below(last as u64 + 1) as usize);
-            let (first, times) = &mut turning.places[picked];
-            times.push(probe.fresh(first.saturating_sub(round as u64)).await?.done);
-        }
+        turning.again(probe).await?;
     }
     let Some(rough) = turning.rough() else {
         return probe.unclear("the times between reads of a place are no multiples of one time");
@@ -55,6 +49,19 @@ pub async fn watch(probe: &mut Probe<'_>) -> Result<Turning, Unknown> {
 }
 
 impl Turning {
+    /// Another round.
+    pub async fn again(&mut self, probe: &mut Probe<'_>) -> Result<(), Unknown> {
+        // In another order each time, so that the times between differ.
+        let mut order: Vec<usize> = (0..self.places.len()).collect();
+        while let Some(last) = order.len().checked_sub(1) {
+            let picked = order.swap_remove(probe.rng.below(last as u64 + 1) as usize);
+            let (first, times) = &mut self.places[picked];
+            let block = first.saturating_sub(times.len() as u64);
+            times.push(probe.fresh(block).await?.done);
+        }
+        Ok(())
+    }
+
     /// The longest turn of which the times between the first rounds are multiples.
     fn rough(&self) -> Option<f64> {
         let rounds = RESTS.iter().take_while(|rest| **rest == 0).count();
@@ -86,7 +93,7 @@ impl Turning {
     /// The turn, exactly: near `rough`, with the turns that a block takes at a place.
     pub fn turn(&self, rough: f64, slope: &dyn Fn(u64) -> f64) -> Estimate {
         let mut best = Estimate::exact(rough);
-        for round in 1..RESTS.len() {
+        for round in 1..self.places[0].1.len() {
             let each = self.places.iter().map(|(first, times)| {
                 let time = times[round].since(times[0]).0 as f64;
                 let below = round as f64 * slope(*first);

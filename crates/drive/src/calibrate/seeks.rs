@@ -69,6 +69,7 @@ pub async fn trip(
     to: u64,
     after: f64,
 ) -> Result<f64, Unknown> {
+    map.keep_in_step(probe).await?;
     let here = probe.fresh(from).await?;
     let wanted = probe.angle_at(here.done) + after / probe.turn;
     let target = map.at_angle(to, wanted);

@@ -12,6 +12,8 @@ pub const MOST_HEADS: u64 = 32;
 /// So many blocks' worth of difference between two skews are told apart, and so many times the noise.
 const APART_BLOCKS: f64 = 0.6;
 const APART_NOISE: f64 = 2.5;
+/// Standard errors to each side of which an interval of 95 % is made.
+const TWO_SIDED: f64 = 1.96;
 /// So many times the noise is a stray skew.
 const STRAY_NOISE: f64 = 8.0;
 
@@ -62,30 +64,109 @@ pub async fn skews(
     }
     // The boundary of index i is the start of the track that lies i + 1 tracks below the start.
     let anchor = tracks.start - (pattern.first + 1) * per_track;
-    let estimate = |between: bool| {
-        let picked = skews.iter().enumerate().filter(|(index, _)| pattern.is_between(*index) == between);
-        let centre = if between { pattern.between } else { pattern.within };
-        let near: Vec<f64> = picked.map(|(_, skew)| centre + around(skew - centre)).collect();
-        Estimate::median(&near)
-    };
-    let cylinder_skew = estimate(true);
-    let track_skew = if pattern.heads > 1 { estimate(false) } else { cylinder_skew };
-    let mut grid = Grid {
+    let rough = Grid {
         anchor,
         angle: 0.0,
         per_track,
         heads: pattern.heads,
-        track_skew: track_skew.value,
-        cylinder_skew: cylinder_skew.value,
+        track_skew: if pattern.heads > 1 { pattern.within } else { pattern.between },
+        cylinder_skew: pattern.between,
         range: None,
     };
-    let off: Vec<f64> = angles
-        .iter()
-        .enumerate()
-        .map(|(index, angle)| around(angle - grid.angle(middle - index as u64 * per_track)))
-        .collect();
-    grid.angle = forward(median_angle(&off));
-    Ok(Fitted { grid, noise: pattern.noise, track_skew, cylinder_skew })
+    let places: Vec<u64> = (0..=count).map(|index| middle - index * per_track).collect();
+    Ok(fit(rough, &places, &angles))
+}
+
+/// The grid by which the angles of some blocks are met best. Strays do not count.
+fn fit(mut grid: Grid, places: &[u64], angles: &[f64]) -> Fitted {
+    let off: Vec<f64> =
+        places.iter().zip(angles).map(|(block, angle)| around(angle - grid.angle(*block))).collect();
+    let middle = median_angle(&off);
+    let off: Vec<f64> = off.iter().map(|off| around(off - middle)).collect();
+    let usual = median(&off.iter().map(|off| off.abs()).collect::<Vec<f64>>());
+    let limit = (STRAY_NOISE * usual).max(APART_BLOCKS / grid.per_track as f64);
+    let mut sums = Sums::default();
+    for (block, off) in places.iter().zip(&off).filter(|(_, off)| off.abs() <= limit) {
+        let (within, between) = grid.steps_to(*block);
+        sums.add([1.0, within as f64, between as f64], *off);
+    }
+    let (by, errors) = sums.solve(grid.heads > 1);
+    grid.angle = forward(middle + by[0]);
+    grid.cylinder_skew += by[2];
+    grid.track_skew = if grid.heads > 1 { grid.track_skew + by[1] } else { grid.cylinder_skew };
+    let left = |(block, off): (&u64, &f64)| {
+        let (within, between) = grid.steps_to(*block);
+        (off - by[0] - by[1] * within as f64 - by[2] * between as f64).abs()
+    };
+    let left: Vec<f64> = places.iter().zip(&off).map(left).collect();
+    let estimate = |value: f64, error: f64| Estimate {
+        value,
+        low: value - TWO_SIDED * error,
+        high: value + TWO_SIDED * error,
+    };
+    Fitted {
+        grid,
+        noise: median(&left),
+        track_skew: estimate(grid.track_skew, errors[if grid.heads > 1 { 1 } else { 2 }]),
+        cylinder_skew: estimate(grid.cylinder_skew, errors[2]),
+    }
+}
+
+/// Least squares in three unknowns.
+#[derive(Default)]
+struct Sums {
+    squares: [[f64; 3]; 3],
+    products: [f64; 3],
+    off: f64,
+    count: f64,
+}
+
+impl Sums {
+    fn add(&mut self, by: [f64; 3], off: f64) {
+        for (row, each) in self.squares.iter_mut().zip(by) {
+            for (cell, other) in row.iter_mut().zip(by) {
+                *cell += each * other;
+            }
+        }
+        for (product, each) in self.products.iter_mut().zip(by) {
+            *product += each * off;
+        }
+        self.off += off * off;
+        self.count += 1.0;
+    }
+
+    /// The unknowns and their standard errors; the second is nothing unless it is asked for.
+    fn solve(mut self, second: bool) -> ([f64; 3], [f64; 3]) {
+        if !second {
+            for other in 0..3 {
+                (self.squares[1][other], self.squares[other][1]) = (0.0, 0.0);
+            }
+            (self.squares[1][1], self.products[1]) = (1.0, 0.0);
+        }
+        let inverse = inverse(&self.squares);
+        let times = |row: &[f64; 3]| row.iter().zip(self.products).map(|(a, b)| a * b).sum::<f64>();
+        let by = [times(&inverse[0]), times(&inverse[1]), times(&inverse[2])];
+        let explained: f64 = by.iter().zip(self.products).map(|(a, b)| a * b).sum();
+        let each = ((self.off - explained) / (self.count - 3.0).max(1.0)).max(0.0);
+        (by, [0, 1, 2].map(|index: usize| (each * inverse[index][index].max(0.0)).sqrt()))
+    }
+}
+
+/// The inverse of a matrix by its cofactors; nothing of one that has none.
+fn inverse(of: &[[f64; 3]; 3]) -> [[f64; 3]; 3] {
+    let cofactor = |row: usize, column: usize| {
+        let (a, b) = ((row + 1) % 3, (row + 2) % 3);
+        let (c, d) = ((column + 1) % 3, (column + 2) % 3);
+        of[a][c] * of[b][d] - of[a][d] * of[b][c]
+    };
+    let determinant: f64 = (0..3).map(|column| of[0][column] * cofactor(0, column)).sum();
+    let mut inverse = [[0.0; 3]; 3];
+    for (row, cells) in inverse.iter_mut().enumerate() {
+        for (column, cell) in cells.iter_mut().enumerate() {
+            *cell = if determinant.abs() > 1e-9 { cofactor(column, row) / determinant } else { 0.0 };
+        }
+    }
+    inverse
 }
 
 /// Skews as they would be with so many heads.

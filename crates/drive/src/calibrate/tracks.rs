@@ -46,11 +46,11 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
     let (mut low, mut high, mut floor) = (look.low, look.high, look.floor);
     let mut starts = Vec::new();
     while starts.len() < 3 {
-        if low < 2 * step {
+        let top = (high + margin).saturating_sub(step).min(floor - 1);
+        let bottom = low.saturating_sub(step + margin);
+        if low < 2 * step || top < bottom + 3 {
             return probe.unclear(format!("found no room below block {low} for another track"));
         }
-        let top = (high - step + margin).min(floor - 1);
-        let bottom = low - step - margin;
         let gap = ((top - bottom) / POINTS).max(1);
         let count = (top - bottom) / gap + 2;
         let angles = probe.angles_down(top, gap, count).await?;

@@ -25,6 +25,9 @@ const VOTES: usize = 3;
 const TRIALS: u32 = 8;
 /// So many cylinders can go on by chance as the next zone's.
 const BY_CHANCE: u64 = 3;
+/// And so many where angles are not clearer than this.
+const MORE_BY_CHANCE: u64 = 12;
+const CLEAR: f64 = 0.02;
 /// As many pieces that are equally long are ranges of cylinders.
 const RANGES: usize = 3;
 /// More zones no drive has; more pieces are defects that are not understood.
@@ -202,7 +205,7 @@ async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Op
 /// Where a zone ends: with the cylinder from which on its grid is not met. The grid is made more exact on the way.
 async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown> {
     let last = fitted.grid.cylinder_of(probe.blocks() - 1);
-    let (mut good, mut ahead) = (0, 2 + 16 / fitted.grid.heads as i64);
+    let (mut good, mut ahead) = (0, 1);
     let mut bad = loop {
         let cylinder = (good + ahead).min(last);
         let Some(off) = met(probe, fitted, cylinder).await? else { break cylinder };
@@ -250,6 +253,7 @@ async fn first_block(probe: &mut Probe<'_>, before: &Zone, zone: &Zone) -> Resul
     if before.fitted.grid.range.is_some() {
         return Ok(first);
     }
-    let candidates = (0..=BY_CHANCE).map(|more| first + more * fitted.grid.cylinder());
+    let by_chance = if tolerance(fitted) > CLEAR { MORE_BY_CHANCE } else { BY_CHANCE };
+    let candidates = (0..=by_chance).map(|more| first + more * fitted.grid.cylinder());
     Ok(candidates.into_iter().find(|block| whole(*block)).unwrap_or(first))
 }
