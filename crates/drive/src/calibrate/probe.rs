@@ -214,7 +214,7 @@ impl<'a> Probe<'a> {
     }
 
     /// Reads elsewhere, downwards, until nothing that was read before is in the cache.
-    async fn evict(&mut self, block: u64) -> Result<(), Unknown> {
+    pub async fn evict(&mut self, block: u64) -> Result<(), Unknown> {
         let step = 2 * self.per_turn.min(LARGEST_TRACK) as u64 + 1;
         for _ in 0..self.segments + 2 {
             let reach = step * (self.segments as u64 + 4);
