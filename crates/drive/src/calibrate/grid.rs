@@ -107,7 +107,6 @@ impl Grid {
     /// A skew, in blocks.
     pub fn in_blocks(&self, turns: f64) -> f64 {
         let blocks = forward(turns) * self.per_track as f64;
-        // Drives count skews in whole sectors; what is within the rounding is one.
-        if (blocks - blocks.round()).abs() < 0.05 { blocks.round() } else { blocks }
+        if (blocks - blocks.round()).abs() < 1e-3 { blocks.round() } else { blocks }
     }
 }

@@ -132,7 +132,7 @@ fn round(us: f64) -> f64 {
 
 fn zone(zone: &FoundZone) -> Zone {
     let limit = zone.sectors_per_track as f64;
-    let sectors = |value: f64| ((value * 1e3).round() / 1e3).min(limit);
+    let sectors = |value: f64| ((value * 1e6).round() / 1e6).min(limit);
     Zone {
         cylinders: zone.cylinders as u32,
         sectors_per_track: zone.sectors_per_track as u32,

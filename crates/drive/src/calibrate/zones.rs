@@ -18,9 +18,11 @@ use super::tracks::tracks;
 /// So many blocks may a grid be off: sectors that slip.
 const SLIPS: f64 = 3.5;
 /// As many times the noise.
-const NOISE: f64 = 6.0;
-/// Reads of a cylinder that decide whether the grid is met there.
-const VOTES: usize = 3;
+const NOISE: f64 = 10.0;
+/// Reads of a cylinder that decide whether the grid is met there; more where angles are not clear.
+const VOTES: [usize; 2] = [3, 4];
+/// A skew is counted in whole sectors if its error is at most so many blocks.
+const SURE_BLOCKS: f64 = 0.4;
 /// So many places are tried before tracks are said to be uneven.
 const TRIALS: u32 = 8;
 /// So many cylinders can go on by chance as the next zone's.
@@ -185,8 +187,9 @@ async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Op
     if room == 0 {
         return Ok(None);
     }
+    let votes = VOTES[usize::from(limit > CLEAR)];
     let (mut near, mut far) = (Vec::new(), 0);
-    let mut places: Vec<u64> = (0..2 * VOTES - 1).map(|_| start + probe.rng.below(room)).collect();
+    let mut places: Vec<u64> = (0..2 * votes - 1).map(|_| start + probe.rng.below(room)).collect();
     places.sort_unstable();
     for &block in places.iter().rev() {
         let off = around(probe.angle(block).await? - grid.angle(block));
@@ -195,11 +198,11 @@ async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Op
         } else {
             far += 1;
         }
-        if near.len() == VOTES || far == VOTES {
+        if near.len() == votes || far == votes {
             break;
         }
     }
-    Ok((near.len() == VOTES).then(|| median_angle(&near)))
+    Ok((near.len() == votes).then(|| median_angle(&near)))
 }
 
 /// Where a zone ends: with the cylinder from which on its grid is not met. The grid is made more exact on the way.
@@ -210,7 +213,7 @@ async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown>
         let cylinder = (good + ahead).min(last);
         let Some(off) = met(probe, fitted, cylinder).await? else { break cylinder };
         if cylinder > 0 {
-            refine(&mut fitted.grid, off / cylinder as f64);
+            refine(fitted, off, cylinder);
         }
         good = cylinder;
         if good == last {
@@ -228,9 +231,30 @@ async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown>
     Ok(fitted.grid.start_of(bad))
 }
 
-/// Each cylinder begins a little later than was thought.
-fn refine(grid: &mut Grid, more: f64) {
-    grid.cylinder_skew += more;
+/// Each cylinder begins a little later than was thought. Drives count skews in whole sectors: where that is within
+/// the error, they do here.
+fn refine(fitted: &mut Fitted, off: f64, cylinder: i64) {
+    let error = 2.0 * tolerance(fitted) / cylinder as f64;
+    let track_error = fitted.track_skew.high - fitted.track_skew.value;
+    let grid = &mut fitted.grid;
+    let blocks = grid.per_track as f64;
+    grid.cylinder_skew += off / cylinder as f64;
+    let whole = |turns: f64, error: f64| {
+        let near = (turns * blocks).round();
+        ((turns * blocks - near).abs() <= error * blocks).then_some(near / blocks)
+    };
+    if grid.heads > 1 {
+        let Some(track_skew) = whole(grid.track_skew, track_error.max(0.01 / blocks)) else { return };
+        if track_error * blocks > SURE_BLOCKS {
+            return;
+        }
+        // The step from cylinder to cylinder is known better than its parts.
+        grid.cylinder_skew += (grid.heads - 1) as f64 * (grid.track_skew - track_skew);
+        grid.track_skew = track_skew;
+    }
+    if let Some(cylinder_skew) = whole(grid.cylinder_skew, error.min(0.1 / blocks)) {
+        grid.cylinder_skew = cylinder_skew;
+    }
     if grid.heads == 1 {
         grid.track_skew = grid.cylinder_skew;
     }
