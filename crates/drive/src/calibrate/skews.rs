@@ -28,6 +28,8 @@ pub struct Fitted {
     pub track_skew: Estimate,
     /// The same.
     pub cylinder_skew: Estimate,
+    /// How far the step from cylinder to cylinder may be off, in turns.
+    pub step_error: f64,
 }
 
 /// The skews of `tracks` and of those below; `heads` if they are known, 1 if they cannot be told by skews.
@@ -104,7 +106,9 @@ fn fit(mut grid: Grid, places: &[u64], angles: &[f64]) -> Fitted {
         low: value - TWO_SIDED * error,
         high: value + TWO_SIDED * error,
     };
+    let within = (grid.heads - 1) as f64;
     Fitted {
+        step_error: TWO_SIDED * (within * errors[1] + errors[2]),
         grid,
         noise: median(&left),
         track_skew: estimate(grid.track_skew, errors[if grid.heads > 1 { 1 } else { 2 }]),

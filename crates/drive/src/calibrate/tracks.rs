@@ -8,6 +8,8 @@ use super::stats::{around, median};
 
 /// Points of a look at a stretch.
 const POINTS: u64 = 14;
+/// A stretch of at most so many blocks is looked at block by block.
+const ONE_BY_ONE: u64 = 48;
 /// Points of the look from which the slope is taken: five tracks, eight points each.
 const SLOPE_POINTS: u64 = 40;
 const A_TRACK: f64 = 8.0;
@@ -41,8 +43,8 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
     let look = slope(probe, top, guess).await?;
     probe.per_turn = 1.25 * look.per_track + 8.0;
     // As far as it may be off, and at least a few blocks, so that there is something on both sides.
-    let margin = (look.off.ceil() as u64).clamp(4, look.per_track as u64 / 6 + 4);
-    let step = look.per_track.round() as u64;
+    let mut margin = (look.off.ceil() as u64).clamp(4, look.per_track as u64 / 6 + 4);
+    let mut step = look.per_track.round() as u64;
     let (mut low, mut high, mut floor) = (look.low, look.high, look.floor);
     let mut starts = Vec::new();
     while starts.len() < 3 {
@@ -51,7 +53,7 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
         if low < 2 * step || top < bottom + 3 {
             return probe.unclear(format!("found no room below block {low} for another track"));
         }
-        let gap = ((top - bottom) / POINTS).max(1);
+        let gap = if top - bottom <= ONE_BY_ONE { 1 } else { (top - bottom) / POINTS };
         let count = (top - bottom) / gap + 2;
         let angles = probe.angles_down(top, gap, count).await?;
         let slope = gap as f64 / look.per_track;
@@ -61,8 +63,13 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
             return probe.unclear(format!("found no track's start between blocks {bottom} and {top}"));
         };
         floor = top - (count - 1) * gap;
+        let (before, unsure) = (high, high - low + gap + 3);
         high = top - (change as u64 - 1) * gap;
         low = high - gap;
+        // Two starts tell how long a track is; soon better than the slope did.
+        if unsure < margin {
+            (margin, step) = (unsure, before - high);
+        }
         if gap == 1 {
             starts.push(high);
         }

@@ -12,11 +12,13 @@ use super::grid::{Grid, Range};
 use super::probe::Probe;
 use super::rotation::Turning;
 use super::skews::{Fitted, skews};
-use super::stats::{around, median_angle};
+use super::stats::{around, forward, median_angle};
 use super::tracks::tracks;
 
 /// So many blocks may a grid be off: sectors that slip.
 const SLIPS: f64 = 3.5;
+/// So many blocks may have slipped between two places of which the second is held for the same zone.
+const SLIPPED: f64 = 4.0;
 /// As many times the noise.
 const NOISE: f64 = 10.0;
 /// Reads of a cylinder that decide whether the grid is met there; more where angles are not clear.
@@ -61,8 +63,13 @@ pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>
         };
         heads = heads.or(Some(fitted.grid.heads));
         let mut zone = Zone { first: 0, end: probe.blocks(), fitted, at: now() };
-        if let Some(before) = before {
-            zone.first = first_block(probe, &before, &zone).await?;
+        match before {
+            Some(before) if goes_on(&before, &zone) => {
+                zone.first = before.first;
+                zones.pop();
+            }
+            Some(before) => zone.first = first_block(probe, &before, &zone).await?,
+            None => {}
         }
         zone.end = end(probe, &mut zone.fitted).await?;
         if let Some(last) = zones.last_mut() {
@@ -114,6 +121,15 @@ fn ranges(zones: &[Zone]) -> Option<Zone> {
     let mut all = pieces[0];
     all.fitted.grid = Grid { anchor: first, angle: begin, range: Some(Range { cylinders, blocks, skew }), ..grid };
     Some(all)
+}
+
+/// Whether tracks go on as those of the zone before, but for some blocks that have slipped.
+fn goes_on(before: &Zone, zone: &Zone) -> bool {
+    let (old, new) = (before.fitted.grid, zone.fitted.grid);
+    let near = SLIPPED / old.per_track as f64 + tolerance(&before.fitted);
+    let track = around(old.track_skew - new.track_skew).abs() < 0.5 / old.per_track as f64;
+    let same = old.per_track == new.per_track && old.heads == new.heads && old.range.is_none();
+    same && track && around(new.angle - old.angle(new.anchor)).abs() < near
 }
 
 /// Whether a piece can be whole ranges of the zone behind it.
@@ -231,11 +247,17 @@ async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown>
     Ok(fitted.grid.start_of(bad))
 }
 
-/// Each cylinder begins a little later than was thought. Drives count skews in whole sectors: where that is within
-/// the error, they do here.
+/// Each cylinder begins a little later than was thought; or, if that is more than skews can be off, a few blocks
+/// have slipped before this one. Drives count skews in whole sectors: where that is within the error, they do here.
 fn refine(fitted: &mut Fitted, off: f64, cylinder: i64) {
     let error = 2.0 * tolerance(fitted) / cylinder as f64;
     let track_error = fitted.track_skew.high - fitted.track_skew.value;
+    let unsure = NOISE * fitted.noise + 2.0 * cylinder as f64 * fitted.step_error;
+    if off.abs() > unsure.max(0.5 / fitted.grid.per_track as f64) {
+        fitted.grid.angle = forward(fitted.grid.angle + off);
+        return;
+    }
+    fitted.step_error = fitted.step_error.min(NOISE * fitted.noise / cylinder as f64);
     let grid = &mut fitted.grid;
     let blocks = grid.per_track as f64;
     grid.cylinder_skew += off / cylinder as f64;
