@@ -68,7 +68,7 @@ fn found(spec: &Spec, mean: Nanos, block_sectors: u64, options: Options) -> Resu
 fn row(name: &str, found: &Found, near: &Comparison) -> String {
     let heads = found.heads.map_or("?".to_owned(), |heads| heads.to_string());
     format!(
-        "{name:26} {:>8.3} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6.3} {:>6.3} {:>8} {:>10} {:>7.2} {:>6.1} {:>5.0}",
+        "{name:26} {:>8.3} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6.3} {:>6.3} {:>8} {:>10} {:>7.2} {:>6.1} {:>7} {:>5.0}",
         near.turn_ppm,
         format!("{}/{}", near.zones_found, near.zones),
         format!("{}/{}", near.tracks_right, near.zones),
@@ -81,15 +81,16 @@ fn row(name: &str, found: &Found, near: &Comparison) -> String {
         format!("{}/{}", near.ahead_found, near.ahead),
         100.0 * (near.replay.mean_simulated_ms / near.replay.mean_measured_ms - 1.0),
         near.replay.within_half_ms_pct,
+        format!("{}/{}", near.intervals.1, near.intervals.0),
         found.seconds,
     )
 }
 
 fn titles() {
     println!(
-        "{:26} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6} {:>6} {:>8} {:>10} {:>7} {:>6} {:>5}",
+        "{:26} {:>8} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6} {:>6} {:>8} {:>10} {:>7} {:>6} {:>7} {:>5}",
         "found/true", "turn ppm", "zones", "tracks", "skews", "begins", "heads", "seek", "worst", "segments",
-        "ahead", "mean %", "half", "s"
+        "ahead", "mean %", "half", "hold", "s"
     );
 }
 
@@ -99,6 +100,8 @@ fn all() {
     for name in shipped().filter(|n| std::env::var("ONLY").map_or(true, |o| n.contains(&o))) {
         let spec = find(name).unwrap();
         let found = found(&spec, Nanos::ZERO, 1, Options::default()).unwrap();
+        let text = toml::to_string(&found.spec("found", "as it was found")).unwrap();
+        if let Err(e) = parse("found", &text) { for z in &found.zones { println!("{z:?}"); } panic!("{name}: {e}"); }
         println!("{}", row(name, &found, &Comparison::new(&found, &spec)));
     }
 }

@@ -9,9 +9,11 @@ use super::tracks::Tracks;
 
 /// More heads are not looked for.
 pub const MOST_HEADS: u64 = 32;
+/// So many tracks show a pattern of that.
+pub const PATTERN: u64 = 2 * MOST_HEADS + 6;
 /// So many blocks' worth of difference between two skews are told apart, and so many times the noise.
 const APART_BLOCKS: f64 = 0.6;
-const APART_NOISE: f64 = 2.5;
+const APART_NOISE: f64 = 3.5;
 /// Standard errors to each side of which an interval of 95 % is made.
 const TWO_SIDED: f64 = 1.96;
 /// So many times the noise is a stray skew.
@@ -33,14 +35,14 @@ pub struct Fitted {
 }
 
 /// The skews of `tracks` and of those below; `heads` if they are known, 1 if they cannot be told by skews.
-/// Of the skews, `strays` may be others.
+/// Of the skews of `count` tracks, the part `strays` may be others.
 pub async fn skews(
     probe: &mut Probe<'_>,
     tracks: Tracks,
     heads: Option<u64>,
+    count: u64,
     strays: f64,
 ) -> Result<Fitted, Unknown> {
-    let count = heads.map_or(2 * MOST_HEADS + 6, |heads| 2 * heads + 8);
     let per_track = tracks.per_track;
     let middle = tracks.start - per_track / 2;
     let angles = probe.angles_down(middle, per_track, count + 1).await?;

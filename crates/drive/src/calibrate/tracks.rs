@@ -63,7 +63,7 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
             return probe.unclear(format!("found no track's start between blocks {bottom} and {top}"));
         };
         floor = top - (count - 1) * gap;
-        let (before, unsure) = (high, high - low + gap + 3);
+        let (before, unsure) = (high, 2 * (high - low + gap) + 3);
         high = top - (change as u64 - 1) * gap;
         low = high - gap;
         // Two starts tell how long a track is; soon better than the slope did.

@@ -46,6 +46,8 @@ pub struct Comparison {
     pub ahead: u64,
     /// The same as found.
     pub ahead_found: u64,
+    /// Intervals of the turn and of skews, and how many of them hold the truth.
+    pub intervals: (usize, usize),
     /// Random reads on the drive as it was found, held against the same on the drive as it is.
     pub replay: Fidelity,
 }
@@ -55,6 +57,8 @@ impl Comparison {
     pub fn new(found: &Found, truth: &Spec) -> Comparison {
         let drive = Drive::new(truth);
         let starts = zone_starts(drive.layout(), truth);
+        let turn_us = drive.mechanics().revolution().0 as f64 / 1e3;
+        let mut intervals = (1, usize::from(found.turn_us.holds(turn_us)));
         let (mut tracks_right, mut skews_right, mut begins_off_tracks) = (0, 0, 0.0_f64);
         for (index, (zone, &start)) in truth.zone.iter().zip(&starts).enumerate() {
             let end = starts.get(index + 1).copied().unwrap_or(truth.sectors);
@@ -72,6 +76,12 @@ impl Comparison {
             let told = here.track_skew.value;
             let both = near(told, zone.track_skew) && near(here.cylinder_skew.value, zone.cylinder_skew);
             skews_right += usize::from(right && both);
+            if right && found.heads == Some(u64::from(truth.heads)) {
+                let hold = [(&here.cylinder_skew, zone.cylinder_skew), (&here.track_skew, zone.track_skew)];
+                let hold = if truth.heads == 1 { &hold[..1] } else { &hold[..] };
+                intervals.0 += hold.len();
+                intervals.1 += hold.iter().filter(|(skew, is)| skew.holds(*is)).count();
+            }
             let off = found.zones.iter().map(|found| found.first.abs_diff(start)).min().unwrap_or(0);
             begins_off_tracks = begins_off_tracks.max(off as f64 / f64::from(zone.sectors_per_track));
         }
@@ -86,7 +96,7 @@ impl Comparison {
             .collect();
         off.sort_by(f64::total_cmp);
         Comparison {
-            turn_ppm: (found.turn_us.value * truth.rpm / 60e6 - 1.0) * 1e6,
+            turn_ppm: (found.turn_us.value / turn_us - 1.0) * 1e6,
             zones: truth.zone.len(),
             zones_found: found.zones.len(),
             tracks_right,
@@ -100,6 +110,7 @@ impl Comparison {
             segments_found: found.segments,
             ahead: read_ahead(truth, found),
             ahead_found: found.ahead.map_or(0, |ahead| ahead.blocks),
+            intervals,
             replay: replay(&found.spec("found", "as it was found"), truth),
         }
     }

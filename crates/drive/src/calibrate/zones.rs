@@ -11,7 +11,7 @@ use super::Unknown;
 use super::grid::{Grid, Range};
 use super::probe::Probe;
 use super::rotation::Turning;
-use super::skews::{Fitted, skews};
+use super::skews::{Fitted, PATTERN, skews};
 use super::stats::{around, forward, median_angle};
 use super::tracks::tracks;
 
@@ -23,6 +23,8 @@ const SLIPPED: f64 = 4.0;
 const NOISE: f64 = 10.0;
 /// Reads of a cylinder that decide whether the grid is met there; more where angles are not clear.
 const VOTES: [usize; 2] = [3, 4];
+/// Skews are taken from more tracks where angles are off by so many blocks.
+const NOISY_BLOCKS: f64 = 0.3;
 /// A skew is counted in whole sectors if its error is at most so many blocks.
 const SURE_BLOCKS: f64 = 0.4;
 /// So many places are tried before tracks are said to be uneven.
@@ -103,8 +105,9 @@ fn ranges(zones: &[Zone]) -> Option<Zone> {
     let pieces: &[Zone; RANGES] = zones.last_chunk()?;
     let (first, grid) = (pieces[0].first, pieces[0].fitted.grid);
     let blocks = pieces[1].first - first;
+    let near = 0.3 / grid.per_track as f64;
     let alike = |piece: &Zone| {
-        let (same, near) = (piece.fitted.grid, 0.3 / grid.per_track as f64);
+        let same = piece.fitted.grid;
         same.per_track == grid.per_track
             && around(same.step() - grid.step()).abs() < near
             && around(same.track_skew - grid.track_skew).abs() < near
@@ -118,6 +121,8 @@ fn ranges(zones: &[Zone]) -> Option<Zone> {
     let begin = grid.angle(first);
     let later = pieces[1].fitted.grid.angle(pieces[1].first) - begin;
     let skew = around(later - cylinders as f64 * grid.step());
+    let whole = (skew * grid.per_track as f64).round() / grid.per_track as f64;
+    let skew = if (skew - whole).abs() < near { whole } else { skew };
     let mut all = pieces[0];
     all.fitted.grid = Grid { anchor: first, angle: begin, range: Some(Range { cylinders, blocks, skew }), ..grid };
     Some(all)
@@ -129,7 +134,10 @@ fn goes_on(before: &Zone, zone: &Zone) -> bool {
     let near = SLIPPED / old.per_track as f64 + tolerance(&before.fitted);
     let track = around(old.track_skew - new.track_skew).abs() < 0.5 / old.per_track as f64;
     let same = old.per_track == new.per_track && old.heads == new.heads && old.range.is_none();
-    same && track && around(new.angle - old.angle(new.anchor)).abs() < near
+    // Cylinders begin where they did, too.
+    let apart = (new.anchor as f64 - old.anchor as f64) / old.cylinder() as f64;
+    let begins = around(apart).abs() * old.cylinder() as f64 <= SLIPPED;
+    same && track && begins && around(new.angle - old.angle(new.anchor)).abs() < near
 }
 
 /// Whether a piece can be whole ranges of the zone behind it.
@@ -162,7 +170,7 @@ async fn first_tracks_below(
     let (blocks, outer) = (probe.blocks() as f64, found.per_track as f64);
     let slope = |block: u64| 1.0 / (outer * (1.0 - 0.5 * block as f64 / blocks));
     probe.turn = turning.turn(probe.turn, &slope).value;
-    skews(probe, found, None, strays).await
+    skews(probe, found, None, PATTERN, strays).await
 }
 
 /// The part of the skews that may be stray: few at first, more where no place does better.
@@ -175,11 +183,13 @@ async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> 
     let per_track = zone.fitted.grid.per_track;
     let heads_or = heads.unwrap_or(1);
     // Five for the slope, a few for each finer look, those of the skews.
-    let mut room = 20 + 3 * heads_or + 8;
+    let noisy = zone.fitted.noise * per_track as f64 > NOISY_BLOCKS;
+    let count = if noisy { PATTERN } else { 2 * heads_or + 8 };
+    let mut room = 20 + heads_or + count;
     for trial in 1.. {
         let top = (zone.end + room * per_track).min(probe.blocks() - 1);
         let fitted = match tracks(probe, top, Some(per_track as f64 * 0.97)).await {
-            Ok(found) => skews(probe, found, heads, strays(trial)).await,
+            Ok(found) => skews(probe, found, heads, count, strays(trial)).await,
             Err(error) => Err(error),
         };
         match fitted {
