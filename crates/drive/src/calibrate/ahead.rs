@@ -32,13 +32,6 @@ pub struct Ahead {
     pub over_request: bool,
 }
 
-/// A read in a random track, some part of the track behind its start.
-struct Place {
-    block: u64,
-    start: u64,
-    per_track: u64,
-}
-
 /// How far the drive reads on, and how much a segment holds.
 pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Option<Ahead>, Unknown> {
     probe.stage("read-ahead");
@@ -47,11 +40,11 @@ pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Opti
     }
     let ask = async |probe: &mut Probe<'_>, eighths: u64, behind: u64| {
         most(probe, async |probe| {
-            let place = place(probe, map, eighths);
-            probe.fresh(place.block).await?;
+            let block = place(probe, map, eighths);
+            probe.fresh(block).await?;
             let rest = REST_TURNS * probe.turn * (1.0 + probe.rng.below(1_000) as f64 / 1e3);
             probe.rest(Nanos(rest as u64)).await?;
-            found(probe, hits, place.block + behind).await
+            found(probe, hits, block + behind).await
         })
         .await
     };
@@ -80,19 +73,19 @@ pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Opti
 }
 
 /// A block of the first zone, so many eighths of a track behind a track's start.
-fn place(probe: &mut Probe<'_>, map: &Map, eighths: u64) -> Place {
+fn place(probe: &mut Probe<'_>, map: &Map, eighths: u64) -> u64 {
     let part = &map.parts[0];
     let per_track = part.grid.per_track;
     let tracks = (part.end - part.first) / per_track;
-    let mut place = Place { block: 0, start: 0, per_track };
+    let mut block = part.first;
     for _ in 0..50 {
-        place.start = part.first + probe.rng.below(tracks.saturating_sub(1).max(1)) * per_track;
-        place.block = place.start + eighths * per_track / 8;
-        if !probe.may_be_kept(place.block) {
+        let start = part.first + probe.rng.below(tracks.saturating_sub(1).max(1)) * per_track;
+        block = start + eighths * per_track / 8;
+        if !probe.may_be_kept(block) {
             break;
         }
     }
-    place
+    block
 }
 
 /// Whether the cache has a block.
@@ -129,13 +122,13 @@ async fn last_found(
 async fn held(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<u64, Unknown> {
     last_found(probe, async |probe, blocks| {
         most(probe, async |probe| {
-            let place = place(probe, map, 0);
-            probe.read(place.block, blocks).await?;
+            let block = place(probe, map, 0);
+            probe.read(block, blocks).await?;
             if hits.segments == 1 {
                 let rest = probe.rng.below(probe.turn as u64);
                 probe.rest(Nanos(rest)).await?;
             }
-            found(probe, hits, place.block).await
+            found(probe, hits, block).await
         })
         .await
     })

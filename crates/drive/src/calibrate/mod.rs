@@ -39,7 +39,7 @@ pub use truth::Comparison;
 use probe::Probe;
 
 /// Told what is looked for now, and which part of the time is gone.
-pub type Progress = dyn FnMut(&'static str, f64);
+pub type Progress<'a> = dyn FnMut(&'static str, f64) + 'a;
 
 /// Why a drive could not be calibrated.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -83,7 +83,7 @@ impl Default for Options {
 pub async fn calibrate(
     device: &dyn BlockDevice,
     options: Options,
-    progress: &mut Progress,
+    progress: &mut Progress<'_>,
 ) -> Result<Found, Unknown> {
     let mut probe = Probe::new(device, options.time, options.seed, progress);
     let hits = cache::segments(&mut probe).await?;

@@ -27,8 +27,6 @@ pub const MOST_SEGMENTS: usize = 512;
 /// A read that was timed.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
-    /// Which block.
-    pub block: u64,
     /// When it was asked for.
     pub asked: Nanos,
     /// When it was answered.
@@ -56,7 +54,7 @@ pub struct Probe<'a> {
     deadline: Nanos,
     began: Nanos,
     stage: &'static str,
-    progress: &'a mut Progress,
+    progress: &'a mut Progress<'a>,
     recent: VecDeque<Kept>,
     last_done: Nanos,
     /// Turns that the clock is ahead of the disk, and when that was seen.
@@ -79,7 +77,7 @@ pub struct Probe<'a> {
 
 impl<'a> Probe<'a> {
     /// Begins, with so much time.
-    pub fn new(device: &'a dyn BlockDevice, time: Nanos, seed: u64, progress: &'a mut Progress) -> Self {
+    pub fn new(device: &'a dyn BlockDevice, time: Nanos, seed: u64, progress: &'a mut Progress<'a>) -> Self {
         let geometry = device.geometry();
         let unit = geometry.physical_sectors.max(geometry.logical_sectors).max(1);
         let (blocks, began) = (geometry.sectors / unit, now());
@@ -188,7 +186,7 @@ impl<'a> Probe<'a> {
         if self.reads % 64 == 0 {
             self.tell();
         }
-        Ok(Timed { block, asked, done })
+        Ok(Timed { asked, done })
     }
 
     /// The read before this time was read on behind until then.
