@@ -67,8 +67,8 @@ fn figures(found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> St
     figures.row("read of a block, in the cache", "us", 2, found.overhead.hit_us, hit);
     figures.row("each further block", "us", 3, found.overhead.block_us, bus);
     match found.overhead.media_us {
-        Some(media) => figures.row("read of a block, no seek, no wait", "us", 1, media, None),
-        None => figures.cells("read of a block, no seek, no wait", "not told", "", "", None),
+        Some(media) => figures.row("handling of a read off the media", "us", 1, media, None),
+        None => figures.cells("handling of a read off the media", "not told", "", "", None),
     }
     if let Some(switch) = found.head_switch_us {
         let without = found.handling_us();

@@ -147,8 +147,8 @@ impl Found {
         }
     }
 
-    /// What a read off the media costs but for the seek and the wait; what a read costs that the cache answers, if the
-    /// former cannot be seen.
+    /// What a read off the media costs but for the seek, the wait and the passing; what a read costs that the cache
+    /// answers, if the former cannot be seen.
     pub fn handling_us(&self) -> f64 {
         self.overhead.media_us.map_or(self.overhead.hit_us.value, |media| media.value)
     }

@@ -16,14 +16,11 @@ const EXTRACTED: &str = "extracted: timed reads by seekless drive calibrate";
 impl Found {
     /// The drive, under a name. What reads cannot show is assumed, and says so.
     pub fn spec(&self, name: &str, title: &str) -> Spec {
-        // A read of one block: handled, passed, sent.
-        let unit = self.block_sectors as f64;
-        let sector_us = |zone: &FoundZone| self.turn_us.value / zone.sectors_per_track as f64;
-        let pass_us = self.zones.first().map_or(0.0, sector_us) * unit;
+        // A read of one block: handled and sent.
         let send_us = self.overhead.block_us.value.max(0.0);
-        let bus_us = send_us / unit;
+        let bus_us = send_us / self.block_sectors as f64;
         let hit_us = (self.overhead.hit_us.value - send_us).max(0.0);
-        let miss_us = (self.handling_us() - pass_us - send_us).max(0.0);
+        let miss_us = (self.handling_us() - send_us).max(0.0);
         let handling = self.handling_us();
         let points = self.seeks.iter().map(|seek| {
             let us = (seek.us.value - handling).max(0.0);

@@ -30,7 +30,7 @@ pub struct Overhead {
     pub hit_us: Estimate,
     /// Each further block of it.
     pub block_us: Estimate,
-    /// A read of one block off the media where the head is already: all but the seek and the wait.
+    /// A read of one block off the media where the head is already: all but the seek, the wait and the passing.
     pub media_us: Option<Estimate>,
     /// Reads of more blocks off the media, and how much later their answers come than that of a read of their first.
     pub longer_us: [(u64, Estimate); LONGER.len()],
@@ -99,11 +99,13 @@ async fn media(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Result<Option<Es
         probe.rest_until(here.done + Nanos((REST_TURNS * probe.turn) as u64)).await?;
         // Until the block passes so long after it is asked for.
         let now = probe.angle_at(seekless_core::runtime::now());
-        let early = forward(map.angle(target) - now - middle / probe.turn) * probe.turn;
+        let pass = 1.0 / map.part(target).grid.per_track as f64;
+        let early = forward(map.angle(target) - pass - now - middle / probe.turn) * probe.turn;
         probe.rest(Nanos(early as u64)).await?;
         let there = probe.read(target, 1).await?;
         let wait = forward(map.angle(target) - probe.angle_at(there.asked));
-        let took = (wait + (there.took() / probe.turn - wait).round().max(0.0)) * probe.turn;
+        let turns = (there.took() / probe.turn - wait).round().max(0.0);
+        let took = (wait + turns - pass) * probe.turn;
         if took <= middle + 0.5 * probe.turn {
             high = took.min(high);
         } else {

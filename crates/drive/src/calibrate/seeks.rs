@@ -34,7 +34,7 @@ pub struct Seek {
 }
 
 /// The shortest time that one of the trips between blocks that `pick` gives can take, in nanoseconds: from the
-/// asking to the answer; within `near` turns. `pick` gives a block to come from, and the first block of a track to go to.
+/// asking until the block begins to pass; within `near` turns. `pick` gives a block to come from, and the first block of a track to go to.
 pub async fn shortest(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -61,9 +61,8 @@ pub async fn shortest(
     Ok(Some(Estimate { value: f64::midpoint(low, high), low, high }))
 }
 
-/// Reads `from`, then a block of the track at `to` that passes `after` nanoseconds after it was asked for, or
-/// whole turns later: what that takes, in nanoseconds, by the angle of the block, which says it better than the
-/// clock.
+/// Reads `from`, then a block of the track at `to` that begins to pass `after` nanoseconds after it was asked for,
+/// or whole turns later: how long until it does, in nanoseconds, by its angle, which says it better than the clock.
 pub async fn trip(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -75,7 +74,9 @@ pub async fn trip(
     let mut again = 2;
     loop {
         let here = probe.fresh(from).await?;
-        let wanted = probe.angle_at(here.done) + after / probe.turn;
+        // An answer comes when all of the block has passed.
+        let pass = 1.0 / map.part(to).grid.per_track as f64;
+        let wanted = probe.angle_at(here.done) + after / probe.turn + pass;
         let target = map.at_angle(to, wanted);
         // Blocks are steps; less than one of them is waited for.
         let early = forward(map.angle(target) - wanted) * probe.turn;
@@ -89,7 +90,7 @@ pub async fn trip(
             continue;
         }
         let turns = (there.took() / probe.turn - wait).round().max(0.0);
-        return Ok((wait + turns) * probe.turn);
+        return Ok((wait + turns - pass) * probe.turn);
     }
 }
 
