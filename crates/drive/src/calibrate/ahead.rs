@@ -74,13 +74,10 @@ pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Opti
 
 /// A block of the first zone, so many eighths of a track behind a track's start.
 fn place(probe: &mut Probe<'_>, map: &Map, eighths: u64) -> u64 {
-    let part = &map.parts[0];
-    let per_track = part.grid.per_track;
-    let tracks = (part.end - part.first) / per_track;
-    let mut block = part.first;
+    let mut block = 0;
     for _ in 0..50 {
-        let start = part.first + probe.rng.below(tracks.saturating_sub(1).max(1)) * per_track;
-        block = start + eighths * per_track / 8;
+        let Some(start) = map.first_zones_track(probe) else { continue };
+        block = start + eighths * map.part(start).grid.per_track / 8;
         if !probe.may_be_kept(block) {
             break;
         }

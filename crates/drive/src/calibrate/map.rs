@@ -106,6 +106,12 @@ impl Map {
         Ok(())
     }
 
+    /// The first block of a random track of the first zone.
+    pub fn first_zones_track(&self, probe: &mut Probe<'_>) -> Option<u64> {
+        let cylinder = probe.rng.below(self.parts.first()?.cylinders);
+        self.track(cylinder, probe.rng.below(self.heads))
+    }
+
     /// A random track and a block in its first half.
     pub fn random_track(&self, probe: &mut Probe<'_>, cylinder: u64) -> Option<(u64, u64)> {
         let head = probe.rng.below(self.heads);

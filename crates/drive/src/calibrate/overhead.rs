@@ -75,9 +75,8 @@ pub async fn overhead(
 async fn later(probe: &mut Probe<'_>, map: &Map, blocks: u64) -> Result<Estimate, Unknown> {
     let mut later = Vec::new();
     for _ in 0..READS {
-        let part = &map.parts[0];
-        let tracks = (part.end - part.first) / part.grid.per_track;
-        let block = part.first + probe.rng.below(tracks.max(1)) * part.grid.per_track + part.grid.per_track / 8;
+        let Some(start) = map.first_zones_track(probe) else { continue };
+        let block = start + map.part(start).grid.per_track / 8;
         if probe.may_be_kept(block) || block + blocks > probe.blocks() {
             continue;
         }
@@ -127,20 +126,14 @@ enum Rest {
 
 /// A block after which the head rests on a track, and one of that track that is not kept.
 fn resting(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Option<(u64, u64)> {
-    let part = &map.parts[0];
-    let per_track = part.grid.per_track;
-    let behind = match rest {
-        Rest::Behind(blocks) => blocks,
-        Rest::AtTracksEnd => 0,
-    };
-    let first = behind / per_track + 1;
-    let tracks = ((part.end - part.first) / per_track).checked_sub(first + 2)?;
     (0..50).find_map(|_| {
-        let start = part.first + (first + probe.rng.below(tracks.max(1))) * per_track;
+        let start = map.first_zones_track(probe)?;
+        let per_track = map.part(start).grid.per_track;
+        let (early, late) = (start + per_track / 8, start + per_track * 3 / 4);
         let some = probe.rng.below(per_track / 8 + 1);
         let (from, target) = match rest {
-            Rest::Behind(blocks) => (start + per_track / 8 - blocks, start + per_track * 3 / 4 + some),
-            Rest::AtTracksEnd => (start + per_track * 3 / 4, start + per_track / 8 + some),
+            Rest::Behind(blocks) => (early.checked_sub(blocks)?, late + some),
+            Rest::AtTracksEnd => (late, early + some),
         };
         (!probe.may_be_kept(from) && !probe.may_be_kept(target)).then_some((from, target))
     })
