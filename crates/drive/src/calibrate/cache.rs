@@ -2,12 +2,19 @@
 //!
 //! A read that the cache answers is quick, however far the head is.
 
+use seekless_core::Nanos;
+
 use super::Unknown;
 use super::probe::{MOST_SEGMENTS, Probe};
 use super::stats::median;
 
 /// Reads that a figure is taken from.
 const READS: usize = 9;
+/// Between the two reads of a place, in nanoseconds: less than reading on takes to overwrite the first.
+const MOST_REST: u64 = 2_000_000;
+/// Reads that the cache answers take at most this part of the time of others, and are alike within that part of it.
+const AS_QUICK: f64 = 0.3;
+const AS_EVEN: f64 = 0.02;
 /// Trials of a question, of which most decide.
 const TRIALS: usize = 3;
 
@@ -30,12 +37,17 @@ pub async fn segments(probe: &mut Probe<'_>) -> Result<Hits, Unknown> {
     for _ in 0..READS {
         let block = probe.far_from(last);
         far.push(probe.read(block, 1).await?.took());
+        // Not in step with the disk: without a cache the second read takes any part of a turn.
+        let some = probe.rng.below(MOST_REST);
+        probe.rest(Nanos(some)).await?;
         again.push(probe.read(block, 1).await?.took());
         last = block;
     }
     let (block, least) = (median(&again), far.iter().copied().fold(f64::INFINITY, f64::min));
     let mut hits = Hits { limit: f64::midpoint(block, least), block, segments: 0 };
-    if block > 0.7 * least {
+    again.sort_by(f64::total_cmp);
+    let spread = again[READS * 3 / 4] - again[READS / 4];
+    if block > AS_QUICK * least || spread > AS_EVEN * least {
         probe.segments = 0;
         return Ok(hits);
     }

@@ -54,7 +54,7 @@ impl Found {
             cache: self.cache_spec(),
             seek: SeekCurve::Table { points: points.collect() },
             layout: self.layout_spec(),
-            zone: self.zones.iter().map(zone).collect(),
+            zone: self.zones.iter().flat_map(|found| self.spec_zones(found)).map(|found| zone(&found)).collect(),
             source: self.sources(),
         };
         spec.cache.read_water_mark = self.water_mark(&spec);
@@ -85,8 +85,44 @@ impl Found {
         best
     }
 
+    /// The cylinders of a range, if all zones have such ranges or no spares at all.
+    fn range(&self) -> Option<u64> {
+        let range = self.zones.iter().find_map(|zone| zone.range_cylinders)?;
+        let fits = |zone: &FoundZone| match zone.range_cylinders {
+            Some(cylinders) => cylinders == range,
+            None => zone.spares == 0 && zone.front == 0,
+        };
+        self.zones.iter().all(fits).then_some(range)
+    }
+
+    /// A zone as a description can have it: if only some zones have ranges, each range is one.
+    fn spec_zones(&self, zone: &FoundZone) -> Vec<FoundZone> {
+        let Some(cylinders) = zone.range_cylinders.filter(|_| self.range().is_none()) else { return vec![*zone] };
+        let heads = self.heads.unwrap_or(1);
+        let cylinder = heads * zone.sectors_per_track;
+        let sectors = cylinders * cylinder - zone.spares;
+        let step = (heads - 1) as f64 * zone.track_skew.value + zone.cylinder_skew.value;
+        let range = |number: u64| {
+            let first = zone.first + number * sectors;
+            let end = (first + sectors).min(zone.end);
+            let turned = number as f64 * (cylinders as f64 * step + zone.range_skew);
+            let cylinders = (end - first).div_ceil(cylinder);
+            FoundZone {
+                first,
+                end,
+                cylinders,
+                offset: (zone.offset + turned).rem_euclid(zone.sectors_per_track as f64),
+                spares: cylinders * cylinder - (end - first),
+                range_skew: 0.0,
+                range_cylinders: None,
+                ..*zone
+            }
+        };
+        (0..(zone.end - zone.first).div_ceil(sectors)).map(range).collect()
+    }
+
     fn layout_spec(&self) -> LayoutSpec {
-        let range = self.zones.iter().find_map(|zone| zone.range_cylinders);
+        let range = self.range();
         let sparing = if range.is_some() { Sparing::Range } else { Sparing::Zone };
         LayoutSpec { mapping: Mapping::Cylinder, sparing, range_cylinders: range.unwrap_or(1) as u32 }
     }

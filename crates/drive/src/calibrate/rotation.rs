@@ -18,6 +18,8 @@ const STEP: f64 = 1.5e-4;
 const PLACES: usize = 16;
 /// Rests before the rounds, in milliseconds.
 const RESTS: [u64; 9] = [0, 0, 0, 0, 0, 300, 1_200, 5_000, 18_000];
+/// A round takes so many turns at least.
+const LEAST_TURNS: f64 = 5.0;
 /// A turn fits if times are on average at most so far from multiples of it; at random it is a quarter.
 const FITS: f64 = 0.12;
 
@@ -73,7 +75,9 @@ impl Turning {
         let off = |turn: f64| {
             between.iter().map(|time| around(time / turn).abs()).sum::<f64>() / between.len() as f64
         };
-        let mut turn = LONGEST;
+        // A round of reads takes many turns; what takes less is no disk.
+        let mean = between.iter().sum::<f64>() / between.len() as f64;
+        let mut turn = LONGEST.min(mean / LEAST_TURNS);
         while turn > SHORTEST {
             if off(turn) < FITS {
                 // The best nearby: its neighbours fit as well.

@@ -132,10 +132,7 @@ async fn over(probe: &mut Probe<'_>, map: &Map, distance: u64) -> Result<Option<
             let inwards = probe.rng.chance(1, 2);
             let (from, to) = if inwards { (cylinder, cylinder + distance) } else { (cylinder + distance, cylinder) };
             let (head, block) = map.random_track(probe, from)?;
-            let there = map.track(to, head)?;
-            let track = map.part(there).grid.per_track;
-            let kept = (0..8).any(|part| probe.may_be_kept(there + part * track / 8));
-            (!kept && !probe.may_be_kept(block)).then_some((block, there))
+            Some((block, map.track(to, head)?))
         })
     })
     .await
@@ -151,8 +148,7 @@ pub async fn head_switch(probe: &mut Probe<'_>, map: &Map) -> Result<Option<Esti
             let cylinder = probe.rng.below(map.cylinders());
             let (head, block) = map.random_track(probe, cylinder)?;
             let other = (head + 1 + probe.rng.below(map.heads - 1)) % map.heads;
-            let there = map.track(cylinder, other)?;
-            (!probe.may_be_kept(there)).then_some((block, there))
+            Some((block, map.track(cylinder, other)?))
         })
     })
     .await

@@ -66,7 +66,7 @@ pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>
         heads = heads.or(Some(fitted.grid.heads));
         let mut zone = Zone { first: 0, end: probe.blocks(), fitted, at: now() };
         match before {
-            Some(before) if goes_on(&before, &zone) => {
+            Some(before) if goes_on(&before, &zone) && still_met(probe, &before).await? => {
                 zone.first = before.first;
                 zones.pop();
             }
@@ -138,6 +138,16 @@ fn goes_on(before: &Zone, zone: &Zone) -> bool {
     let apart = (new.anchor as f64 - old.anchor as f64) / old.cylinder() as f64;
     let begins = around(apart).abs() * old.cylinder() as f64 <= SLIPPED;
     same && track && begins && around(new.angle - old.angle(new.anchor)).abs() < near
+}
+
+/// Where angles are too noisy for slipped blocks to show, whether a zone's grid is met behind what seemed its end.
+async fn still_met(probe: &mut Probe<'_>, zone: &Zone) -> Result<bool, Unknown> {
+    let fitted = &zone.fitted;
+    if NOISE * fitted.noise < SLIPS / fitted.grid.per_track as f64 {
+        return Ok(true);
+    }
+    let end = fitted.grid.cylinder_of(zone.end);
+    Ok(met(probe, fitted, end + 3).await?.is_some() && met(probe, fitted, end + 10).await?.is_some())
 }
 
 /// Whether a piece can be whole ranges of the zone behind it.
