@@ -102,16 +102,16 @@ fn near(name: &str, spec: &Spec, found: &Found) -> Comparison {
     near
 }
 
-/// Every figure of the drives whose layout is even; what defects leave to see of the others.
-#[test]
-fn the_truth_of_every_drive_is_found() {
+/// Finds every drive with these random numbers, and holds it against the truth: every figure of the drives whose
+/// layout is even, what defects leave to see of the others.
+fn every_drive(seed: u64) { let seed = std::env::var("SEED").map_or(seed, |s| s.parse().unwrap());
     titles();
-    for name in shipped() {
+    for name in shipped().filter(|n| std::env::var("ONLY").map_or(true, |o| n.contains(&o))) {
         let spec = find(name).unwrap();
-        let found = found(&spec, Nanos::ZERO, 1, Options::default()).unwrap();
+        let found = found(&spec, Nanos::ZERO, 1, Options { seed, ..Options::default() }).unwrap();
         let near = near(name, &spec, &found);
         let all = near.zones;
-        assert!(near.turn_ppm.abs() < 0.01 && found.seconds < 400.0, "{name}: {} ppm", near.turn_ppm);
+        assert!(near.turn_ppm.abs() < 0.01 && found.seconds < 450.0, "{name}: {} ppm", near.turn_ppm);
         assert_eq!((near.tracks_right, near.skews_right), (all, all), "{name}: tracks, skews");
         assert_eq!(near.heads_found, Some(spec.heads.into()), "{name}: heads");
         assert_eq!(near.segments_found, near.segments as usize, "{name}: segments");
@@ -127,6 +127,20 @@ fn the_truth_of_every_drive_is_found() {
             assert!(near.replay.within_half_ms_pct > 98.0, "{name}: {:?}", near.replay);
             assert_eq!(near.intervals.0, near.intervals.1, "{name}: intervals");
         }
+    }
+}
+
+#[test]
+fn the_truth_of_every_drive_is_found() {
+    every_drive(1);
+}
+
+#[test]
+#[ignore = "a matter of half a minute: make soak"]
+fn it_is_found_whatever_the_random_numbers() {
+    for seed in 2..=12 {
+        println!("random numbers {seed}");
+        every_drive(seed);
     }
 }
 

@@ -8,6 +8,8 @@ use super::stats::{around, median};
 
 /// Points of a look at a stretch.
 const POINTS: u64 = 14;
+/// So many of them on either side of where a step may be.
+const ASIDE: u64 = 3;
 /// A stretch of at most so many blocks is looked at block by block.
 const ONE_BY_ONE: u64 = 48;
 /// Points of the look from which the slope is taken: five tracks, eight points each.
@@ -48,12 +50,15 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
     let (mut low, mut high, mut floor) = (look.low, look.high, look.floor);
     let mut starts = Vec::new();
     while starts.len() < 3 {
-        let top = (high + margin).saturating_sub(step).min(floor - 1);
-        let bottom = low.saturating_sub(step + margin);
-        if low < 2 * step || top < bottom + 3 {
+        let width = high - low + 2 * margin;
+        let gap = if width <= ONE_BY_ONE { 1 } else { width / POINTS };
+        // Some points on both sides; and below all that was read: else a track lower.
+        let (above, below) = (high + margin + ASIDE * gap, margin + ASIDE * gap);
+        let tracks = if above >= floor + step { 2 } else { 1 };
+        let (top, bottom) = (above.saturating_sub(tracks * step), low.saturating_sub(tracks * step + below));
+        if low < 3 * step || top >= floor || top < bottom + 3 {
             return probe.unclear(format!("found no room below block {low} for another track"));
         }
-        let gap = if top - bottom <= ONE_BY_ONE { 1 } else { (top - bottom) / POINTS };
         let count = (top - bottom) / gap + 2;
         let angles = probe.angles_down(top, gap, count).await?;
         let slope = gap as f64 / look.per_track;
@@ -68,17 +73,19 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
         low = high - gap;
         // Two starts tell how long a track is; soon better than the slope did.
         if unsure < margin {
-            (margin, step) = (unsure, before - high);
+            (margin, step) = (unsure, (before - high) / tracks);
         }
         if gap == 1 {
-            starts.push(high);
+            starts.push((high, tracks));
         }
     }
-    let (first, second) = (starts[0] - starts[1], starts[1] - starts[2]);
-    if first != second {
+    let apart = |above: usize| (starts[above].0 - starts[above + 1].0, starts[above + 1].1);
+    let (first, second) = (apart(0), apart(1));
+    if first.0 * second.1 != second.0 * first.1 || first.0 % first.1 != 0 {
+        let (first, second) = (first.0, second.0);
         return probe.unclear(format!("found tracks of {first} and of {second} blocks beside each other"));
     }
-    Ok(Tracks { per_track: first, start: starts[2] })
+    Ok(Tracks { per_track: first.0 / first.1, start: starts[2].0 })
 }
 
 /// About how many blocks a track below `top` has; and where the look ended.

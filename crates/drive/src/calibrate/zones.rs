@@ -197,7 +197,9 @@ async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> 
     let count = if noisy { PATTERN } else { 2 * heads_or + 8 };
     let mut room = 20 + heads_or + count;
     for trial in 1.. {
-        let top = (zone.end + room * per_track).min(probe.blocks() - 1);
+        // Elsewhere on its track each time.
+        let into = u64::from(trial) * per_track / 5;
+        let top = (zone.end + room * per_track + into).min(probe.blocks() - 1);
         let fitted = match tracks(probe, top, Some(per_track as f64 * 0.97)).await {
             Ok(found) => skews(probe, found, heads, count, strays(trial)).await,
             Err(error) => Err(error),
