@@ -9,13 +9,13 @@ use serde::Serialize;
 use super::Unknown;
 use super::map::Map;
 use super::probe::Probe;
-use super::stats::{Estimate, forward};
+use super::stats::{Estimate, forward, median};
 
 /// Distances are each one farther up to this, then longer by a part.
 const ONE_BY_ONE: u64 = 12;
 const PART: f64 = 0.14;
 /// A distance is measured so often, from other places.
-const TIMES: usize = 2;
+const TIMES: usize = 3;
 /// Halvings at most, and what part of a turn is near enough.
 const HALVINGS: usize = 24;
 const NEAR: f64 = 1.0 / 2048.0;
@@ -105,15 +105,12 @@ pub async fn curve(probe: &mut Probe<'_>, map: &Map) -> Result<Vec<Seek>, Unknow
         for _ in 0..TIMES {
             each.extend(over(probe, map, distance).await?);
         }
-        let count = each.len() as f64;
         if each.is_empty() {
             continue;
         }
-        let us = Estimate {
-            value: each.iter().map(|one| one.value).sum::<f64>() / count,
-            low: each.iter().map(|one| one.low).fold(f64::INFINITY, f64::min),
-            high: each.iter().map(|one| one.high).fold(0.0, f64::max),
-        };
+        // Of three the middle ones: one may have gone wrong.
+        let of = |part: fn(&Estimate) -> f64| median(&each.iter().map(part).collect::<Vec<f64>>());
+        let us = Estimate { value: of(|one| one.value), low: of(|one| one.low), high: of(|one| one.high) };
         found.push(Seek { cylinders: distance, us: us.times(1e-3) });
         if (probe.left().0 as f64) < until {
             break;

@@ -14,8 +14,8 @@ pub const PATTERN: u64 = 2 * MOST_HEADS + 6;
 /// So many blocks' worth of difference between two skews are told apart, and so many times the noise.
 const APART_BLOCKS: f64 = 0.6;
 const APART_NOISE: f64 = 3.5;
-/// Standard errors to each side of which an interval of 95 % is made.
-const TWO_SIDED: f64 = 1.96;
+/// Standard errors to each side of which an interval of 95 % is made (Student's t of a dozen tracks).
+const TWO_SIDED: f64 = 2.2;
 /// So many times the noise is a stray skew.
 const STRAY_NOISE: f64 = 8.0;
 

@@ -29,6 +29,8 @@ const NOISY_BLOCKS: f64 = 0.3;
 const SURE_BLOCKS: f64 = 0.4;
 /// So many places are tried before tracks are said to be uneven.
 const TRIALS: u32 = 8;
+/// So near are the cylinders of which a second is looked at.
+const NEARBY: i64 = 12;
 /// So many cylinders can go on by chance as the next zone's.
 const BY_CHANCE: u64 = 3;
 /// And so many where angles are not clearer than this.
@@ -243,13 +245,32 @@ async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Op
     Ok((near.len() == votes).then(|| median_angle(&near)))
 }
 
+/// The same of a cylinder behind one on which the grid is met. Tracks of another zone can be met by chance, but hardly
+/// those nearby as well, which are skewed otherwise.
+async fn met_up_to(
+    probe: &mut Probe<'_>,
+    fitted: &Fitted,
+    good: i64,
+    cylinder: i64,
+) -> Result<Option<f64>, Unknown> {
+    let off = met(probe, fitted, cylinder).await?;
+    let between = (cylinder - good - 1).min(NEARBY);
+    if off.is_some() && between > 0 {
+        let near = cylinder - 1 - probe.rng.below(between as u64) as i64;
+        if met(probe, fitted, near).await?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(off)
+}
+
 /// Where a zone ends: with the cylinder from which on its grid is not met. The grid is made more exact on the way.
 async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown> {
     let last = fitted.grid.cylinder_of(probe.blocks() - 1);
     let (mut good, mut ahead) = (0, 1);
     let mut bad = loop {
         let cylinder = (good + ahead).min(last);
-        let Some(off) = met(probe, fitted, cylinder).await? else { break cylinder };
+        let Some(off) = met_up_to(probe, fitted, good, cylinder).await? else { break cylinder };
         if cylinder > 0 {
             refine(fitted, off, cylinder);
         }
@@ -261,7 +282,7 @@ async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown>
     };
     while bad - good > 1 {
         let cylinder = good + (bad - good) / 2;
-        match met(probe, fitted, cylinder).await? {
+        match met_up_to(probe, fitted, good, cylinder).await? {
             Some(_) => good = cylinder,
             None => bad = cylinder,
         }
