@@ -101,7 +101,7 @@ impl Target {
             whole_and_turning(path, sysfs)?;
         }
         let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
-        let flags = (OFlags::DIRECT | exclusive).bits() as i32;
+        let flags = i32::try_from((OFlags::DIRECT | exclusive).bits()).unwrap_or_default();
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
         let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => Refused::InUse { path: path.to_owned(), by: users(path) },

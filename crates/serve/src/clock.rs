@@ -42,9 +42,7 @@ impl Clock {
     #[allow(clippy::disallowed_methods)]
     fn wait_for(&self, time: Nanos) {
         let ahead = Duration::from_nanos(time.since(self.real()).0);
-        if ahead > AWAKE {
-            std::thread::sleep(ahead - AWAKE);
-        }
+        std::thread::sleep(ahead.saturating_sub(AWAKE));
         while self.real() < time {
             std::hint::spin_loop();
         }

@@ -33,7 +33,8 @@ fn reads_are_direct_and_take_their_time() {
     let done = runtime.run(async {
         sleep(Nanos::from_millis(3)).await;
         let device = DirectFile::new(target);
-        let read = |start, sectors, buffer| device.read(Extent::new(start, sectors), buffer, Hints::default());
+        let read =
+            |start, sectors, buffer| device.read(Extent::new(start, sectors), buffer, Hints::default());
         let bytes = read(16, 8, Buffer::zeroed(4096)).await.unwrap().to_vec();
         assert!((0..8).all(|sector| bytes[sector * 512] == 16 + sector as u8), "{bytes:?}");
         assert!(now() > Nanos::from_millis(3), "a read takes no time");
@@ -68,10 +69,7 @@ fn what_is_no_spinning_disk_is_refused() {
         assert!(words.iter().all(|word| error.contains(word)) && error.contains("/dev/sdb"), "{error}");
     }
     assert!(told("/dev/nonexistent").contains("No such file"));
-    assert!(matches!(
-        Target::open(Path::new("/proc"), ANYTHING).unwrap_err(),
-        Refused::NoDisk { .. }
-    ));
+    assert!(matches!(Target::open(Path::new("/proc"), ANYTHING).unwrap_err(), Refused::NoDisk { .. }));
 }
 
 /// The disk that holds the running system is in use, flash, or not to be seen from here: it is never opened.

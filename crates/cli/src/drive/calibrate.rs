@@ -99,7 +99,8 @@ pub fn run(asked: &Calibrate) -> anyhow::Result<()> {
         let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = asked.name.clone().unwrap_or_else(stem);
         let text = toml::to_string(&found.spec(&name, &title))?;
-        seekless_drive::spec::parse(&path.display().to_string(), &text).context("what was found is no drive")?;
+        seekless_drive::spec::parse(&path.display().to_string(), &text)
+            .context("what was found is no drive")?;
         output::file(path, &text)?;
     }
     if asked.json {
@@ -137,11 +138,7 @@ type Measured = (Result<Found, calibrate::Unknown>, String);
 
 /// A real device.
 #[cfg(target_os = "linux")]
-fn real(
-    asked: &Calibrate,
-    options: Options,
-    tell: &mut calibrate::Progress<'_>,
-) -> anyhow::Result<Measured> {
+fn real(asked: &Calibrate, options: Options, tell: &mut calibrate::Progress<'_>) -> anyhow::Result<Measured> {
     use seekless_serve::{Admission, DirectFile, Target};
 
     let target = Target::open(Path::new(&asked.device), Admission { anything: asked.anything })?;
@@ -156,5 +153,8 @@ fn real(
 /// Nothing: this is not Linux.
 #[cfg(not(target_os = "linux"))]
 fn real(asked: &Calibrate, _: Options, _: &mut calibrate::Progress<'_>) -> anyhow::Result<Measured> {
-    anyhow::bail!("{}: found a device, expected the name of a drive: devices are read on Linux only", asked.device)
+    anyhow::bail!(
+        "{}: found a device, expected the name of a drive: devices are read on Linux only",
+        asked.device
+    )
 }

@@ -16,7 +16,8 @@ const SEEKS: usize = 24;
 pub fn text(device: &str, found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> String {
     let how = if truth.is_some() { "simulated" } else { "by direct reads" };
     let spent = span(found.seconds);
-    let mut out = format!("{}, {how}: {} reads in {spent} of its time\n\n", plain(device), count(found.reads));
+    let mut out =
+        format!("{}, {how}: {} reads in {spent} of its time\n\n", plain(device), count(found.reads));
     out.push_str(&figures(found, truth, near));
     out.extend(["\nZones, from the outer edge to the inner; skews in sectors\n", &zones(found)]);
     out.extend(["\nSeeks, the handling of a command included; in milliseconds\n", &seeks(found, truth)]);
@@ -73,8 +74,7 @@ fn figures(found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> St
     if let Some(switch) = found.head_switch_us {
         let without = found.handling_us();
         let less = |value: f64| (value - without).max(0.0);
-        let switch =
-            Estimate { value: less(switch.value), low: less(switch.low), high: less(switch.high) };
+        let switch = Estimate { value: less(switch.value), low: less(switch.low), high: less(switch.high) };
         figures.row("head switch", "us", 1, switch, truth.map(|spec| spec.head_switch_us));
     }
     let more = if found.more_segments { " or more" } else { "" };

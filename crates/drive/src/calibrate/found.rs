@@ -89,7 +89,10 @@ impl Found {
     /// Puts together what was found.
     pub(super) fn new(probe: &Probe<'_>, map: &Map, parts: Parts) -> Found {
         let unit = probe.unit();
-        let index = map.parts.first().map_or(0.0, |part| part.grid.angle(part.first) - 1.0 / part.grid.per_track as f64);
+        let index = map
+            .parts
+            .first()
+            .map_or(0.0, |part| part.grid.angle(part.first) - 1.0 / part.grid.per_track as f64);
         let zone = |(part, zone): (&super::map::Part, &Zone)| {
             let grid = part.grid;
             let start = part.first as i64 - part.front as i64;

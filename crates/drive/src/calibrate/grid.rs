@@ -54,12 +54,13 @@ impl Grid {
     /// The same, also of a block before the disk's first.
     pub fn angle_of(&self, block: i64) -> f64 {
         let (ranges, within) = self.split(block);
-        let (tracks, into) = (within.div_euclid(self.per_track as i64), within.rem_euclid(self.per_track as i64));
+        let (tracks, into) =
+            (within.div_euclid(self.per_track as i64), within.rem_euclid(self.per_track as i64));
         let cylinders = tracks.div_euclid(self.heads as i64);
         let head = tracks.rem_euclid(self.heads as i64) as f64;
-        let before = self.range.map_or(0.0, |range| {
-            ranges as f64 * (range.cylinders as f64 * self.step() + range.skew)
-        });
+        let before = self
+            .range
+            .map_or(0.0, |range| ranges as f64 * (range.cylinders as f64 * self.step() + range.skew));
         let turns = before + cylinders as f64 * self.step() + head * self.track_skew;
         forward(self.angle + forward(turns) + into as f64 / self.per_track as f64)
     }

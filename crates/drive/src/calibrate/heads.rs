@@ -24,7 +24,8 @@ pub async fn heads(probe: &mut Probe<'_>, zones: &[Zone]) -> Result<Option<u64>,
         return Ok(None);
     }
     let map = Map::new(zones);
-    let Some(zone) = zones.iter().max_by_key(|zone| (zone.end - zone.first) / zone.fitted.grid.per_track) else {
+    let Some(zone) = zones.iter().max_by_key(|zone| (zone.end - zone.first) / zone.fitted.grid.per_track)
+    else {
         return Ok(None);
     };
     let stairs = Stairs { map: &map, grid: zone.fitted.grid, origin: origin(zone), end: zone.end };

@@ -54,7 +54,12 @@ impl Found {
             cache: self.cache_spec(),
             seek: SeekCurve::Table { points: points.collect() },
             layout: self.layout_spec(),
-            zone: self.zones.iter().flat_map(|found| self.spec_zones(found)).map(|found| zone(&found)).collect(),
+            zone: self
+                .zones
+                .iter()
+                .flat_map(|found| self.spec_zones(found))
+                .map(|found| zone(&found))
+                .collect(),
             source: self.sources(),
         };
         spec.cache.read_water_mark = self.water_mark(&spec);
@@ -68,9 +73,8 @@ impl Found {
         let off = |mark: f64| {
             let cache = CacheSpec { read_water_mark: mark, ..spec.cache };
             let drive = Drive::new(&Spec { cache, seek: SeekCurve::Constant { us: 0.0 }, ..spec.clone() });
-            let takes = |blocks: u64| {
-                drive.passing_to_answer(blocks * self.block_sectors, per_track).0 as f64 / 1e3
-            };
+            let takes =
+                |blocks: u64| drive.passing_to_answer(blocks * self.block_sectors, per_track).0 as f64 / 1e3;
             let each = self.overhead.longer_us.iter();
             each.map(|(blocks, later)| (takes(*blocks) - takes(1) - later.value).abs()).sum::<f64>()
         };
@@ -97,7 +101,9 @@ impl Found {
 
     /// A zone as a description can have it: if only some zones have ranges, each range is one.
     fn spec_zones(&self, zone: &FoundZone) -> Vec<FoundZone> {
-        let Some(cylinders) = zone.range_cylinders.filter(|_| self.range().is_none()) else { return vec![*zone] };
+        let Some(cylinders) = zone.range_cylinders.filter(|_| self.range().is_none()) else {
+            return vec![*zone];
+        };
         let heads = self.heads.unwrap_or(1);
         let cylinder = heads * zone.sectors_per_track;
         let sectors = cylinders * cylinder - zone.spares;
@@ -149,7 +155,10 @@ impl Found {
         let mut say = |key: &str, what: &str| sources.insert(key.to_owned(), what.to_owned());
         say("write_settle_us", "assumed: reads do not show what writes take longer; nothing");
         if self.heads.is_none() {
-            say("heads", "assumed: tracks of a cylinder cannot be told from others; each track is a cylinder");
+            say(
+                "heads",
+                "assumed: tracks of a cylinder cannot be told from others; each track is a cylinder",
+            );
             say("head_switch_us", "assumed: as heads");
         }
         if self.ahead.is_none() {

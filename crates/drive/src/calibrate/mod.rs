@@ -9,6 +9,8 @@
 //! Fault model: answers may be late by a random time; a few may be late by any time. What cannot be told apart
 //! from noise is said to be unknown. It never writes.
 
+#![allow(clippy::cast_possible_wrap)] // no disk has 2^63 blocks
+
 mod ahead;
 mod cache;
 mod found;
@@ -102,8 +104,7 @@ pub async fn calibrate(
     let switch = seeks::head_switch(&mut probe, &map).await?;
     let seeks = seeks::curve(&mut probe, &map).await?;
     let (segments, more_segments) = (hits.segments, 2 * hits.segments > probe::MOST_SEGMENTS);
-    let parts =
-        found::Parts { turn, zones, heads, switch, seeks, overhead, segments, more_segments, ahead };
+    let parts = found::Parts { turn, zones, heads, switch, seeks, overhead, segments, more_segments, ahead };
     Ok(Found::new(&probe, &map, parts))
 }
 

@@ -63,13 +63,7 @@ pub async fn shortest(
 
 /// Reads `from`, then a block of the track at `to` that begins to pass `after` nanoseconds after it was asked for,
 /// or whole turns later: how long until it does, in nanoseconds, by its angle, which says it better than the clock.
-pub async fn trip(
-    probe: &mut Probe<'_>,
-    map: &Map,
-    from: u64,
-    to: u64,
-    after: f64,
-) -> Result<f64, Unknown> {
+pub async fn trip(probe: &mut Probe<'_>, map: &Map, from: u64, to: u64, after: f64) -> Result<f64, Unknown> {
     map.keep_in_step(probe).await?;
     let mut again = 2;
     loop {
@@ -127,7 +121,8 @@ async fn over(probe: &mut Probe<'_>, map: &Map, distance: u64) -> Result<Option<
         (0..50).find_map(|_| {
             let cylinder = probe.rng.below(room);
             let inwards = probe.rng.chance(1, 2);
-            let (from, to) = if inwards { (cylinder, cylinder + distance) } else { (cylinder + distance, cylinder) };
+            let (from, to) =
+                if inwards { (cylinder, cylinder + distance) } else { (cylinder + distance, cylinder) };
             let (head, block) = map.random_track(probe, from)?;
             Some((block, map.track(to, head)?))
         })

@@ -63,7 +63,8 @@ impl Comparison {
         for (index, (zone, &start)) in truth.zone.iter().zip(&starts).enumerate() {
             let end = starts.get(index + 1).copied().unwrap_or(truth.sectors);
             let middle = u64::midpoint(start, end);
-            let Some(here) = found.zones.iter().find(|found| (found.first..found.end).contains(&middle)) else {
+            let Some(here) = found.zones.iter().find(|found| (found.first..found.end).contains(&middle))
+            else {
                 continue;
             };
             let right = here.sectors_per_track == u64::from(zone.sectors_per_track);
@@ -174,4 +175,3 @@ fn replay(found: &Spec, truth: &Spec) -> Fidelity {
     }
     compare(&drive_as_measured(&mut Drive::new(found), &measured, Think::After), &measured)
 }
-

@@ -116,7 +116,11 @@ fn ranges(zones: &[Zone]) -> Option<Zone> {
     };
     let even = pieces.windows(2).all(|pair| pair[1].first - pair[0].first == blocks);
     let spares = blocks % grid.cylinder() != 0;
-    if !even || !spares || !pieces.iter().all(alike) || pieces.iter().any(|piece| piece.fitted.grid.range.is_some()) {
+    if !even
+        || !spares
+        || !pieces.iter().all(alike)
+        || pieces.iter().any(|piece| piece.fitted.grid.range.is_some())
+    {
         return None;
     }
     let cylinders = blocks.div_ceil(grid.cylinder());
@@ -126,7 +130,8 @@ fn ranges(zones: &[Zone]) -> Option<Zone> {
     let whole = (skew * grid.per_track as f64).round() / grid.per_track as f64;
     let skew = if (skew - whole).abs() < near { whole } else { skew };
     let mut all = pieces[0];
-    all.fitted.grid = Grid { anchor: first, angle: begin, range: Some(Range { cylinders, blocks, skew }), ..grid };
+    all.fitted.grid =
+        Grid { anchor: first, angle: begin, range: Some(Range { cylinders, blocks, skew }), ..grid };
     Some(all)
 }
 
