@@ -16,8 +16,9 @@ const LONGEST: f64 = 26e6;
 const STEP: f64 = 1.5e-4;
 /// Places that are read in a round, at least.
 const PLACES: usize = 16;
-/// Rests before the rounds, in milliseconds.
-const RESTS: [u64; 9] = [0, 0, 0, 0, 0, 300, 1_200, 5_000, 18_000];
+/// Rounds that follow each other at once, and rests before the others, in milliseconds.
+const AT_ONCE: usize = 5;
+const RESTS: [u64; 4] = [300, 1_200, 5_000, 18_000];
 /// A round takes so many turns at least.
 const LEAST_TURNS: f64 = 5.0;
 /// A turn fits if times are on average at most so far from multiples of it; at random it is a quarter.
@@ -38,13 +39,17 @@ pub async fn watch(probe: &mut Probe<'_>) -> Result<Turning, Unknown> {
         let jitter = probe.rng.below((part / 2).max(1));
         turning.places.push((place * part + jitter, Vec::new()));
     }
+    for _ in 0..AT_ONCE {
+        turning.again(probe).await?;
+    }
+    let Some(rough) = turning.rough() else {
+        return probe
+            .unclear("the times between reads of a place are no multiples of one time, as a turn is");
+    };
     for rest in RESTS {
         probe.rest(Nanos::from_millis(rest)).await?;
         turning.again(probe).await?;
     }
-    let Some(rough) = turning.rough() else {
-        return probe.unclear("the times between reads of a place are no multiples of one time");
-    };
     probe.turn = rough;
     probe.turn = turning.turn(rough, &|_| 0.0).value;
     Ok(turning)
@@ -66,11 +71,10 @@ impl Turning {
 
     /// The longest turn of which the times between the first rounds are multiples.
     fn rough(&self) -> Option<f64> {
-        let rounds = RESTS.iter().take_while(|rest| **rest == 0).count();
         let between: Vec<f64> = self
             .places
             .iter()
-            .flat_map(|(_, times)| times[..rounds].windows(2).map(|pair| pair[1].since(pair[0]).0 as f64))
+            .flat_map(|(_, times)| times.windows(2).map(|pair| pair[1].since(pair[0]).0 as f64))
             .collect();
         let off = |turn: f64| {
             between.iter().map(|time| around(time / turn).abs()).sum::<f64>() / between.len() as f64
