@@ -22,9 +22,9 @@ Examples:
   seekless drive calibrate seagate-cheetah-9lp
   seekless drive calibrate wd2500aaks --json | jq .found.zones
 
-DEVICE is a whole spinning disk that nobody uses: it is only read, but nobody else may read it meanwhile.
-A drive of `seekless drive list` or a TOML file is simulated, in no time; the truth is then told beside
-what was found.";
+DEVICE is a whole spinning disk that nobody uses. It is only read; nobody else may read it meanwhile.
+A drive of `seekless drive list` or a TOML file is simulated, which takes no time of anybody's; what
+is true is then told beside what was found.";
 
 /// Which device, and how.
 #[derive(Args)]

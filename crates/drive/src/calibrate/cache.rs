@@ -106,6 +106,7 @@ pub async fn most(
 ) -> Result<bool, Unknown> {
     let (mut yes, mut no) = (0, 0);
     while yes <= TRIALS / 2 && no <= TRIALS / 2 {
+        probe.tell_at_times();
         if trial(probe).await? {
             yes += 1;
         } else {

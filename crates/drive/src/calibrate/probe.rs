@@ -24,6 +24,9 @@ const SHORTEST_TURN: f64 = 2.5e6;
 /// As many reads are remembered if the cache's segments cannot be counted.
 pub const MOST_SEGMENTS: usize = 512;
 
+/// Reads between two pictures of how far it is.
+const TELL_AFTER: u64 = 64;
+
 /// A read that was timed.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
@@ -71,8 +74,9 @@ pub struct Probe<'a> {
     pub per_turn: f64,
     /// Random places.
     pub rng: Rng,
-    /// Reads so far.
+    /// Reads so far, and when they were last told.
     pub reads: u64,
+    told: u64,
 }
 
 impl<'a> Probe<'a> {
@@ -100,6 +104,7 @@ impl<'a> Probe<'a> {
             per_turn: LARGEST_TRACK,
             rng: Rng::seeded(seed),
             reads: 0,
+            told: 0,
         }
     }
 
@@ -117,6 +122,14 @@ impl<'a> Probe<'a> {
     pub fn stage(&mut self, stage: &'static str) {
         self.stage = stage;
         self.tell();
+    }
+
+    /// Tells how far it is, now and then. Not between two reads whose distance matters: telling takes its time.
+    pub fn tell_at_times(&mut self) {
+        if self.reads >= self.told + TELL_AFTER {
+            self.told = self.reads;
+            self.tell();
+        }
     }
 
     fn tell(&mut self) {
@@ -183,9 +196,6 @@ impl<'a> Probe<'a> {
             self.recent.pop_front();
         }
         self.reads += 1;
-        if self.reads % 64 == 0 {
-            self.tell();
-        }
         Ok(Timed { asked, done })
     }
 
@@ -204,6 +214,7 @@ impl<'a> Probe<'a> {
 
     /// Reads a block off the media: if the cache may have it, other reads drive it out first.
     pub async fn fresh(&mut self, block: u64) -> Result<Timed, Unknown> {
+        self.tell_at_times();
         self.close_last(now());
         if self.may_be_kept(block) && self.segments < MOST_SEGMENTS {
             self.evict(block).await?;
