@@ -186,7 +186,6 @@ impl<'a> Probe<'a> {
         }
         self.close_last(asked);
         let at = Extent::new(block * self.unit, blocks * self.unit);
-        // Real bytes: a device that is not simulated has to put them somewhere.
         self.device.read(at, Buffer::hollow(at.bytes()), Hints::default()).await?;
         let done = now();
         let before = if self.keeps_before { self.per_turn as u64 } else { 0 };
