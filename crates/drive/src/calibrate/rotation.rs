@@ -98,9 +98,10 @@ impl Turning {
         None
     }
 
-    /// The turn, exactly: near `rough`, with the turns that a block takes at a place.
+    /// The turn, exactly: near `rough`, with the turns that a block takes at a place. The reads of a round can all
+    /// be late alike: the interval holds those of the last two rounds.
     pub fn turn(&self, rough: f64, slope: &dyn Fn(u64) -> f64) -> Estimate {
-        let mut best = Estimate::exact(rough);
+        let (mut best, mut before) = (Estimate::exact(rough), Estimate::exact(rough));
         for round in 1..self.places[0].1.len() {
             let each = self.places.iter().map(|(first, times)| {
                 let time = times[round].since(times[0]).0 as f64;
@@ -111,8 +112,8 @@ impl Turning {
             // A stray answer is late by more than the turn can be off.
             let near = median(&each);
             let each: Vec<f64> = each.into_iter().filter(|turn| (turn / near - 1.0).abs() < 1e-3).collect();
-            best = Estimate::median(&each);
+            (before, best) = (best, Estimate::median(&each));
         }
-        best
+        Estimate { low: best.low.min(before.low), high: best.high.max(before.high), ..best }
     }
 }

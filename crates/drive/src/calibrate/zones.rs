@@ -166,14 +166,14 @@ fn goes_back(piece: &Zone, zone: &Zone) -> bool {
 
 /// The first zone's tracks; they make the turn more exact.
 async fn first_tracks(probe: &mut Probe<'_>, turning: &Turning) -> Result<Fitted, Unknown> {
-    let mut top = probe.blocks() / 64;
-    for trial in 1.. {
+    let (mut top, mut trial) = (probe.blocks() / 64, 0);
+    loop {
+        trial += 1;
         match first_tracks_below(probe, turning, top, strays(trial)).await {
             Err(Unknown::Unclear { .. }) if trial < TRIALS => top += top / 9,
             result => return result,
         }
     }
-    unreachable!("the last trial returns")
 }
 
 async fn first_tracks_below(
@@ -203,7 +203,9 @@ async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> 
     let noisy = zone.fitted.noise * per_track as f64 > NOISY_BLOCKS;
     let count = if noisy { PATTERN } else { 2 * heads_or + 8 };
     let mut room = 20 + heads_or + count;
-    for trial in 1.. {
+    let mut trial = 0;
+    loop {
+        trial += 1;
         // Elsewhere on its track each time.
         let into = u64::from(trial) * per_track / 5;
         let top = (zone.end + room * per_track + into).min(probe.blocks() - 1);
@@ -216,7 +218,6 @@ async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> 
             result => return result,
         }
     }
-    unreachable!("the last trial returns")
 }
 
 /// How far a block may be from the grid.
