@@ -212,6 +212,20 @@ fn a_drive_without_a_cache_has_none() {
     assert!(near.replay.within_half_ms_pct > 98.0, "{:?}", near.replay);
 }
 
+/// Nothing that was read is ever driven out: every look has to be at a place that was not read before.
+#[test]
+fn a_cache_of_more_segments_than_are_counted_does_not_mislead() {
+    titles();
+    let mut spec = find("wd360gd").unwrap();
+    spec.cache.segments = 4_000;
+    let found = found(&spec, Nanos::ZERO, 1, Options::default()).unwrap();
+    let near = near("4,000 segments", &spec, &found);
+    assert!(found.more_segments && found.segments < 4_000, "{}", found.segments);
+    assert_eq!(near.skews_right, near.zones);
+    assert!(near.heads_found.is_none_or(|heads| heads == 2), "{:?}", near.heads_found);
+    assert!(near.replay.within_half_ms_pct > 98.0, "{:?}", near.replay);
+}
+
 #[test]
 fn the_same_drive_is_found_again() {
     let spec = find("wd360gd").unwrap();

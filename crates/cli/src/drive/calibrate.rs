@@ -22,7 +22,7 @@ Examples:
   seekless drive calibrate seagate-cheetah-9lp
   seekless drive calibrate wd2500aaks --json | jq .found.zones
 
-DEVICE is a whole spinning disk that nobody uses. It is only read; nobody else may read it meanwhile.
+DEVICE is a whole spinning disk that nobody uses. It is only read. Nobody else may read it then.
 A drive of `seekless drive list` or a TOML file is simulated, which takes no time of anybody's; what
 is true is then told beside what was found.";
 

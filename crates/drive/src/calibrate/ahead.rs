@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::Unknown;
-use super::cache::{Hits, most};
+use super::cache::{Hits, all, most};
 use super::map::Map;
 use super::probe::Probe;
 use crate::spec::ReadAhead;
@@ -39,14 +39,14 @@ pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Opti
         return Ok(None);
     }
     let ask = async |probe: &mut Probe<'_>, eighths: u64, behind: u64| {
-        most(probe, async |probe| {
+        let trial = async |probe: &mut Probe<'_>| {
             let block = place(probe, map, eighths);
             probe.fresh(block).await?;
             let rest = REST_TURNS * probe.turn * (1.0 + probe.rng.below(1_000) as f64 / 1e3);
             probe.rest(Nanos(rest as u64)).await?;
             found(probe, hits, block + behind).await
-        })
-        .await
+        };
+        if hits.segments == 1 { all(probe, trial).await } else { most(probe, trial).await }
     };
     let early = last_found(probe, async |probe, behind| ask(probe, 1, behind).await).await?;
     let late = last_found(probe, async |probe, behind| ask(probe, 5, behind).await).await?;
@@ -118,7 +118,7 @@ async fn last_found(
 /// The largest read of which the first block is still there when it is over.
 async fn held(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<u64, Unknown> {
     last_found(probe, async |probe, blocks| {
-        most(probe, async |probe| {
+        let trial = async |probe: &mut Probe<'_>| {
             let block = place(probe, map, 0);
             probe.read(block, blocks).await?;
             if hits.segments == 1 {
@@ -126,8 +126,8 @@ async fn held(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<u64, Unkn
                 probe.rest(Nanos(rest)).await?;
             }
             found(probe, hits, block).await
-        })
-        .await
+        };
+        if hits.segments == 1 { all(probe, trial).await } else { most(probe, trial).await }
     })
     .await
 }

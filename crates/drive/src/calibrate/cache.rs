@@ -104,8 +104,25 @@ pub async fn most(
     probe: &mut Probe<'_>,
     trial: impl AsyncFn(&mut Probe<'_>) -> Result<bool, Unknown>,
 ) -> Result<bool, Unknown> {
+    decide(probe, trial, TRIALS / 2 + 1, TRIALS / 2 + 1).await
+}
+
+/// Whether all trials say so: where a no can look like a yes by chance.
+pub async fn all(
+    probe: &mut Probe<'_>,
+    trial: impl AsyncFn(&mut Probe<'_>) -> Result<bool, Unknown>,
+) -> Result<bool, Unknown> {
+    decide(probe, trial, TRIALS, 1).await
+}
+
+async fn decide(
+    probe: &mut Probe<'_>,
+    trial: impl AsyncFn(&mut Probe<'_>) -> Result<bool, Unknown>,
+    for_yes: usize,
+    for_no: usize,
+) -> Result<bool, Unknown> {
     let (mut yes, mut no) = (0, 0);
-    while yes <= TRIALS / 2 && no <= TRIALS / 2 {
+    while yes < for_yes && no < for_no {
         probe.tell_at_times();
         if trial(probe).await? {
             yes += 1;
@@ -113,5 +130,5 @@ pub async fn most(
             no += 1;
         }
     }
-    Ok(yes > no)
+    Ok(yes == for_yes)
 }

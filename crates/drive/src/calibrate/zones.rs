@@ -25,6 +25,8 @@ const NOISE: f64 = 10.0;
 const VOTES: [usize; 2] = [3, 4];
 /// Skews are taken from more tracks where angles are off by so many blocks.
 const NOISY_BLOCKS: f64 = 0.3;
+/// So many random places are drawn until one is found that the cache does not have.
+const DRAWS: usize = 8;
 /// A skew is counted in whole sectors if its error is at most so many blocks.
 const SURE_BLOCKS: f64 = 0.4;
 /// So many places are tried before tracks are said to be uneven.
@@ -235,7 +237,13 @@ async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Op
     }
     let votes = VOTES[usize::from(limit > CLEAR)];
     let (mut near, mut far) = (Vec::new(), 0);
-    let mut places: Vec<u64> = (0..2 * votes - 1).map(|_| start + probe.rng.below(room)).collect();
+    let mut places = Vec::with_capacity(2 * votes);
+    while places.len() < 2 * votes - 1 {
+        // Where the cache cannot answer, if there is such a place.
+        let mut draws = (0..DRAWS).map(|_| start + probe.rng.below(room)).collect::<Vec<u64>>().into_iter();
+        let fallback = draws.next();
+        places.extend(draws.find(|block| !probe.may_be_kept(*block)).or(fallback));
+    }
     places.sort_unstable();
     for &block in places.iter().rev() {
         let off = around(probe.angle(block).await? - grid.angle(block));
