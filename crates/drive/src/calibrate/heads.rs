@@ -13,6 +13,10 @@ use super::zones::Zone;
 const FARTHEST: u64 = 1 << 14;
 /// What part of a turn is near enough.
 const NEAR: f64 = 1.0 / 8192.0;
+/// A step is so many times that, or it may be the noise's.
+const CLEARLY: f64 = 3.0;
+/// From so many tenths of a zone it is looked twice.
+const FROM: [u64; 2] = [2, 5];
 /// Steps that are looked for, at most, until two follow each other that are alike.
 const STEPS: usize = 6;
 
@@ -28,31 +32,26 @@ pub async fn heads(probe: &mut Probe<'_>, zones: &[Zone]) -> Result<Option<u64>,
     else {
         return Ok(None);
     };
-    let stairs = Stairs { map: &map, grid: zone.fitted.grid, origin: origin(zone), end: zone.end };
-    let mut edges: Vec<u64> = Vec::new();
-    let mut at = 1;
-    let heads = loop {
-        let Some(edge) = stairs.next_edge(probe, at).await? else { return Ok(None) };
-        edges.push(edge);
-        at = edge;
-        match edges[..] {
-            [.., one, two, three] if three - two == two - one => break two - one,
-            _ if edges.len() == STEPS => return Ok(None),
-            _ => {}
-        }
+    let mut seen = Vec::new();
+    for part in FROM {
+        let stairs = Stairs { map: &map, grid: zone.fitted.grid, origin: origin(zone, part), end: zone.end };
+        seen.push(stairs.heads(probe).await?);
+    }
+    let heads = seen[0].filter(|_| seen.iter().all(|other| *other == seen[0]));
+    let whole = |heads: &u64| {
+        zones[..zones.len() - 1].iter().all(|zone| {
+            let tracks = (zone.end - zone.first).div_ceil(zone.fitted.grid.per_track);
+            tracks % heads == 0
+        })
     };
-    let whole = zones[..zones.len() - 1].iter().all(|zone| {
-        let tracks = (zone.end - zone.first).div_ceil(zone.fitted.grid.per_track);
-        tracks % heads == 0
-    });
-    Ok((whole && heads <= MOST_HEADS).then_some(heads))
+    Ok(heads.filter(whole).filter(|heads| *heads <= MOST_HEADS))
 }
 
-/// A track in the first part of a zone.
-fn origin(zone: &Zone) -> u64 {
+/// A track that many tenths of a zone behind its begin.
+fn origin(zone: &Zone, tenths: u64) -> u64 {
     let grid = &zone.fitted.grid;
     let tracks = (zone.end - zone.first) / grid.per_track;
-    zone.first + tracks / 5 * grid.per_track
+    zone.first + tenths * tracks / 10 * grid.per_track
 }
 
 /// Times from one track to those behind it.
@@ -68,8 +67,27 @@ impl Stairs<'_> {
         self.origin + away * self.grid.per_track
     }
 
-    /// The first track from `at` on that takes longer to reach than that one.
-    async fn next_edge(&self, probe: &mut Probe<'_>, at: u64) -> Result<Option<u64>, Unknown> {
+    /// The distance of steps that are alike, if times go up at each.
+    async fn heads(&self, probe: &mut Probe<'_>) -> Result<Option<u64>, Unknown> {
+        let (mut edges, mut at, mut before): (Vec<u64>, _, Option<f64>) = (Vec::new(), 1, None);
+        while edges.len() < STEPS {
+            let Some((level, edge)) = self.next_edge(probe, at).await? else { return Ok(None) };
+            if before.is_some_and(|before| level < before + CLEARLY * NEAR * probe.turn) {
+                return Ok(None);
+            }
+            (before, at) = (Some(level), edge);
+            edges.push(edge);
+            if let [.., one, two, three] = edges[..] {
+                if three - two == two - one {
+                    return Ok(Some(two - one));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the track at `at` takes, and the first behind it that takes longer.
+    async fn next_edge(&self, probe: &mut Probe<'_>, at: u64) -> Result<Option<(f64, u64)>, Unknown> {
         let pick = |probe: &mut Probe<'_>| Some((self.from(probe), self.track(at)));
         let Some(level) = shortest(probe, self.map, NEAR, &mut { pick }).await? else { return Ok(None) };
         let limit = level.high + NEAR * probe.turn;
@@ -92,7 +110,7 @@ impl Stairs<'_> {
                 far = between;
             }
         }
-        Ok(Some(far))
+        Ok(Some((level.value, far)))
     }
 
     /// Whether a track can be reached within a time: most of three say so.

@@ -16,6 +16,8 @@ const ONE_BY_ONE: u64 = 12;
 const PART: f64 = 0.14;
 /// A distance is measured so often, from other places.
 const TIMES: usize = 3;
+/// Times that a search is made until what is found holds.
+const TRIALS: usize = 3;
 /// Halvings at most, and what part of a turn is near enough.
 const HALVINGS: usize = 24;
 const NEAR: f64 = 1.0 / 2048.0;
@@ -34,8 +36,32 @@ pub struct Seek {
 }
 
 /// The shortest time that one of the trips between blocks that `pick` gives can take, in nanoseconds: from the
-/// asking until the block begins to pass; within `near` turns. `pick` gives a block to come from, and the first block of a track to go to.
+/// asking until the block begins to pass; within `near` turns. `pick` gives a block to come from, and the first
+/// block of a track to go to. What a late answer can have misled is tried again.
 pub async fn shortest(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    near: f64,
+    pick: &mut dyn FnMut(&mut Probe<'_>) -> Option<(u64, u64)>,
+) -> Result<Option<Estimate>, Unknown> {
+    let mut found = None;
+    for _ in 0..TRIALS {
+        found = halved(probe, map, near, pick).await?;
+        let Some(Estimate { low, high, .. }) = found else { return Ok(None) };
+        let (some, half) = (2.0 * near * probe.turn, 0.5 * probe.turn);
+        let Some((from, to)) = pick(probe) else { return Ok(found) };
+        let in_time = trip(probe, map, from, to, high + some).await? < high + half;
+        let Some((from, to)) = pick(probe) else { return Ok(found) };
+        let too_soon = low < some || trip(probe, map, from, to, low - some).await? > low + half;
+        if in_time && too_soon {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The same, by halving what is possible, each time by one trip.
+async fn halved(
     probe: &mut Probe<'_>,
     map: &Map,
     near: f64,
