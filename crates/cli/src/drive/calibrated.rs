@@ -1,7 +1,7 @@
 //! What a calibration found, as text: each figure with its interval, and the truth where the drive is simulated.
 
 use seekless_drive::Spec;
-use seekless_drive::calibrate::{Comparison, Estimate, Found};
+use seekless_drive::calibrate::{Comparison, Estimate, Found, true_seek_us};
 use seekless_drive::disk::Drive;
 use seekless_drive::spec::ReadAhead;
 
@@ -139,9 +139,8 @@ fn seeks(found: &Found, truth: Option<&Spec>) -> String {
         let mut row = vec![count(seek.cylinders), ms(seek.us.value)];
         row.push(format!("{} to {}", ms(seek.us.low), ms(seek.us.high)));
         if let (Some(drive), Some(spec)) = (&drive, truth) {
-            let inside = seek.cylinders < spec.cylinders();
-            let us = || drive.mechanics().seek(seek.cylinders).0 as f64 / 1e3 + found.handling_us();
-            row.push(if inside { ms(us()) } else { String::new() });
+            let us = true_seek_us(drive, spec, found, seek.cylinders);
+            row.push(us.map_or(String::new(), |us| ms(us + found.handling_us())));
         }
         table.row(row);
     }

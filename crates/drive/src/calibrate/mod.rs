@@ -36,7 +36,7 @@ pub use found::{Found, FoundZone};
 pub use overhead::Overhead;
 pub use seeks::Seek;
 pub use stats::Estimate;
-pub use truth::Comparison;
+pub use truth::{Comparison, true_seek_us};
 
 use probe::Probe;
 

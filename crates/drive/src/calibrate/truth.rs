@@ -89,10 +89,9 @@ impl Comparison {
         let mut off: Vec<f64> = found
             .seeks
             .iter()
-            .filter(|seek| seek.cylinders < truth.cylinders())
-            .map(|seek| {
-                let is = drive.mechanics().seek(seek.cylinders).0 as f64 / 1e6;
-                ((seek.us.value - found.handling_us()) / 1e3 - is).abs()
+            .filter_map(|seek| {
+                let is = true_seek_us(&drive, truth, found, seek.cylinders)?;
+                Some((seek.us.value - found.handling_us() - is).abs() / 1e3)
             })
             .collect();
         off.sort_by(f64::total_cmp);
@@ -115,6 +114,13 @@ impl Comparison {
             replay: replay(&found.spec("found", "as it was found"), truth),
         }
     }
+}
+
+/// What a seek over so many of the cylinders that were found takes, in microseconds. Where heads were not told,
+/// those are tracks.
+pub fn true_seek_us(drive: &Drive, truth: &Spec, found: &Found, cylinders: u64) -> Option<f64> {
+    let distance = cylinders * found.heads.unwrap_or(1) / u64::from(truth.heads);
+    (distance < truth.cylinders()).then(|| drive.mechanics().seek(distance).0 as f64 / 1e3)
 }
 
 /// The first sector of each zone.
