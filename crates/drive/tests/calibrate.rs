@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use seekless_core::runtime::{Rng, Runtime, sleep};
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture, Nanos};
 use seekless_drive::calibrate::{Comparison, Found, Options, Unknown, calibrate};
-use seekless_drive::spec::{find, parse, shipped};
+use seekless_drive::spec::{disks, find, parse};
 use seekless_drive::{Disk, QueueOptions, Spec};
 
 /// A disk whose answers come late by an exponential time, and which has blocks of some sectors.
@@ -119,7 +119,7 @@ fn near(name: &str, spec: &Spec, found: &Found) -> Comparison {
 /// layout is even, what defects leave to see of the others.
 fn every_drive(seed: u64) {
     titles();
-    for name in shipped() {
+    for name in disks() {
         let spec = find(name).unwrap();
         let found = found(&spec, Nanos::ZERO, 1, Options { seed, ..Options::default() }).unwrap();
         let near = near(name, &spec, &found);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::found::{Found, FoundZone};
 use crate::disk::Drive;
 use crate::spec::{
-    BusSpec, CacheSpec, CommandSpec, LayoutSpec, Mapping, ReadAhead, SeekCurve, Sparing, Spec, Zone,
+    BusSpec, CacheSpec, CommandSpec, LayoutSpec, Mapping, QueueSpec, ReadAhead, SeekCurve, Sparing, Spec,
+    Zone,
 };
 
 /// Parts of a read that are tried as the one that has to be there before it is sent.
@@ -33,6 +34,10 @@ impl Found {
             sectors: self.sectors,
             rpm: self.rpm.value,
             heads: self.heads.unwrap_or(1) as u32,
+            actuators: 1,
+            queue: QueueSpec::default(),
+            shingled: None,
+            power: None,
             head_switch_us: (switch * 10.0).round() / 10.0,
             write_settle_us: 0.0,
             command: CommandSpec {
