@@ -121,6 +121,10 @@ fn every_drive(seed: u64) {
     titles();
     for name in disks() {
         let spec = find(name).unwrap();
+        if spec.actuators > 1 {
+            // Each arm is a disk of its own.
+            continue;
+        }
         let found = found(&spec, Nanos::ZERO, 1, Options { seed, ..Options::default() }).unwrap();
         let near = near(name, &spec, &found);
         let all = near.zones;
@@ -245,7 +249,7 @@ fn the_time_is_kept_to() {
         assert!(error.contains("the time is over") && error.contains("longer"), "{error}");
     }
     // A curve of fewer seeks still goes from edge to edge.
-    let options = Options { time: Nanos::from_millis(205_000), ..Options::default() };
+    let options = Options { time: Nanos::from_millis(280_000), ..Options::default() };
     let found = found(&spec, Nanos::ZERO, 1, options).unwrap();
     let distances = [found.seeks[0].cylinders, found.seeks[found.seeks.len() - 1].cylinders];
     let cylinders: u64 = found.zones.iter().map(|zone| zone.cylinders).sum();

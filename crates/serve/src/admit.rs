@@ -126,7 +126,7 @@ impl Target {
     }
 }
 
-/// Refuses partitions, stacked devices and flash.
+/// Refuses partitions, stacked devices, several arms and flash.
 fn whole_and_turning(path: &Path, sysfs: &Path) -> Result<(), Refused> {
     let no_disk = |found: &str| Err(Refused::NoDisk { path: path.to_owned(), found: found.to_owned() });
     if sysfs.join("partition").exists() {
@@ -135,6 +135,10 @@ fn whole_and_turning(path: &Path, sysfs: &Path) -> Result<(), Refused> {
     let stacked = std::fs::read_dir(sysfs.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some());
     if stacked || sysfs.join("loop").exists() || sysfs.join("dm").exists() || sysfs.join("md").exists() {
         return no_disk("a device made of others");
+    }
+    let ranges = std::fs::read_dir(sysfs.join("queue/independent_access_ranges"));
+    if ranges.is_ok_and(|ranges| ranges.count() > 1) {
+        return no_disk("a drive with several arms");
     }
     if number(sysfs, "rotational") == Some(0) {
         return Err(Refused::Flash { path: path.to_owned() });

@@ -80,6 +80,9 @@ pub fn run(asked: &Calibrate) -> anyhow::Result<()> {
         }
     }
     let truth = simulated(&asked.device)?;
+    if let Some(spec) = truth.as_ref().filter(|spec| spec.actuators > 1) {
+        anyhow::bail!("{}: found {} arms, expected a drive with one", asked.device, spec.actuators);
+    }
     let progress = Progress::measured();
     let mut tell =
         |stage: &'static str, part: f64| progress.at(stage, (part.clamp(0.0, 1.0) * 1000.0) as u64, 1000);

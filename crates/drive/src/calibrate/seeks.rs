@@ -21,6 +21,8 @@ const TRIALS: usize = 3;
 /// Halvings at most, and what part of a turn is near enough.
 const HALVINGS: usize = 24;
 const NEAR: f64 = 1.0 / 2048.0;
+/// This part of a turn is waited before a seek is asked for.
+const TURN_ROUND: f64 = 0.2;
 /// An answer after this part of the time until its block passes is the cache's.
 const SOONER: f64 = 0.7;
 /// So much of the time may seeks take, and this is kept for what comes behind.
@@ -94,9 +96,12 @@ pub async fn trip(probe: &mut Probe<'_>, map: &Map, from: u64, to: u64, after: f
     let mut again = 2;
     loop {
         let here = probe.fresh(from).await?;
+        // Drives turn round after a command; the head stays on the track meanwhile.
+        probe.rest(Nanos((TURN_ROUND * probe.turn) as u64)).await?;
         // An answer comes when all of the block has passed.
         let pass = 1.0 / map.part(to).grid.per_track as f64;
-        let wanted = probe.angle_at(here.done) + after / probe.turn + pass;
+        let asked = here.done + Nanos((TURN_ROUND * probe.turn) as u64);
+        let wanted = probe.angle_at(asked) + after / probe.turn + pass;
         let target = map.at_angle(to, wanted);
         // Blocks are steps; less than one of them is waited for.
         let early = forward(map.angle(target) - wanted) * probe.turn;
