@@ -38,6 +38,7 @@ impl Found {
             queue: QueueSpec::default(),
             shingled: None,
             power: None,
+            write_seek: None,
             head_switch_us: (switch * 10.0).round() / 10.0,
             write_settle_us: 0.0,
             command: CommandSpec {
