@@ -8,13 +8,14 @@ use std::process::{Command, Stdio};
 use common::{SMALL, file, folder, json, quietly, seekless};
 
 const GROUPS: [&[&str]; 4] = [&[], &["trace"], &["drive"], &["lab"]];
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 9] = [
     &["demo"],
     &["trace", "info"],
     &["trace", "stats"],
     &["trace", "report"],
     &["drive", "list"],
     &["drive", "show"],
+    &["drive", "calibrate"],
     &["lab", "compare"],
     &["lab", "run"],
 ];
@@ -90,6 +91,16 @@ fn bad_drives_are_told_with_what_would_do() {
     refused(&["drive", "show", &bad], 1, &["bad.toml", "line 2", "fast", "expected f64"]);
     refused(&["drive", "show", "/nonexistent.toml"], 1, &["/nonexistent.toml", "No such file"]);
     refused(&["drive", "show"], 2, &["NAME"]);
+    let calibrate = |device, code, words: &[&str]| refused(&["drive", "calibrate", device], code, words);
+    calibrate("floppy", 1, &["floppy", "neither a device nor a drive", "wd2500aaks"]);
+    calibrate(&bad, 1, &["bad.toml", "line 2"]);
+    calibrate("--name=mine", 2, &["--output"]);
+    calibrate("--time=30s", 2, &["30s", "a minute or more"]);
+    if cfg!(target_os = "linux") {
+        calibrate(".", 1, &["a folder", "expected a whole disk", "/dev/sdb"]);
+        calibrate("/dev/null", 1, &["/dev/null", "neither a disk nor a file"]);
+        calibrate(&file("disk.img", &[0; 8192]), 1, &["disk.img", "found a file", "expected a whole disk"]);
+    }
     refused(&["lab", "compare", "--trace", SMALL, "--drive", "floppy"], 1, &["floppy", "wd2500aaks"]);
 }
 

@@ -30,6 +30,37 @@ fn drives_are_listed_and_shown() {
 }
 
 #[test]
+fn a_simulated_drive_is_calibrated_and_written() {
+    let path = folder().join("calibrated.toml");
+    let path = path.to_str().unwrap();
+    let calibrate = ["drive", "calibrate", "seagate-cheetah-9lp", "-o", path];
+    let text = quietly(&calibrate);
+    for word in
+        ["simulated", "95 % interval", "true", "5,985.0370", "cache segments", "2,581,656", "11 of 11"]
+    {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    let shown = quietly(&["drive", "show", path]);
+    assert!(shown.starts_with("calibrated: ") && shown.contains("timed reads"), "{shown}");
+    let refused = seekless(&calibrate);
+    assert!(refused.code != 0 && refused.stderr.contains("--force"), "{}", refused.stderr);
+    let told = json(&[&calibrate[..], &["--force", "--name", "mine"]].concat());
+    assert_eq!((&told["found"]["heads"], &told["near"]["tracks_right"]), (&12.into(), &11.into()));
+    assert_eq!(json(&["drive", "show", path])["name"], "mine");
+}
+
+/// A file answers too soon to be a disk: that is said after some reads, where files can be read directly at all.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_is_tried_and_found_to_be_no_disk() {
+    let image = file("disk.img", &vec![7; 64 << 20]);
+    let ran = seekless(&["drive", "calibrate", &image, "--anything", "--time", "1min"]);
+    assert!(ran.code == 1 && ran.stderr.contains("disk.img"), "{}", ran.stderr);
+    let told = ["no multiples", "no direct reads", "the time is over", "does not go up"];
+    assert!(told.iter().any(|told| ran.stderr.contains(told)), "{}", ran.stderr);
+}
+
+#[test]
 fn a_drive_has_a_picture_that_is_replaced_only_by_force() {
     let path = folder().join("drive.svg");
     let show = ["drive", "show", "wd-re3-1tb", "--svg", path.to_str().unwrap()];

@@ -1,6 +1,7 @@
 //! Drives: described in TOML with the source of every figure, as arithmetic that can be asked what
 //! an access would take, and as simulated components that obey it.
 
+pub mod calibrate;
 pub mod component;
 pub mod disk;
 pub mod fit;

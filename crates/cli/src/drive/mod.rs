@@ -1,5 +1,7 @@
 //! `seekless drive`: the drives that are known, and how well they are known.
 
+mod calibrate;
+mod calibrated;
 mod fit;
 mod flash;
 mod import;
@@ -27,6 +29,9 @@ pub enum Command {
     /// Improve a drive by service times that were measured on the real one
     #[command(after_help = fit::HELP)]
     Fit(fit::Fit),
+    /// Find out what a disk is like, by timed reads
+    #[command(after_help = calibrate::HELP)]
+    Calibrate(calibrate::Calibrate),
 }
 
 /// Does what `command` says.
@@ -37,5 +42,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Import(import) => import::run(&import),
         Command::Validate(validate) => validate::run(&validate),
         Command::Fit(fit) => fit::run(&fit),
+        Command::Calibrate(calibrate) => calibrate::run(&calibrate),
     }
 }

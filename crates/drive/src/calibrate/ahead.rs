@@ -1,0 +1,133 @@
+//! What the cache keeps of a read: how far the drive reads on behind it, and how much a segment holds.
+//!
+//! A place is read, the drive is left alone for some turns, the head is sent far away, and then one block is asked
+//! for: if it is in the cache its answer is quick. Each question has a place of its own.
+
+use serde::Serialize;
+
+use super::Unknown;
+use super::cache::{Hits, all, most};
+use super::map::Map;
+use super::probe::Probe;
+use crate::spec::ReadAhead;
+use seekless_core::Nanos;
+
+/// So many turns a drive is left alone.
+const REST_TURNS: f64 = 40.0;
+/// More blocks are not looked for.
+const MOST_BLOCKS: u64 = 1 << 16;
+/// Where only the time of a read tells whether it was found, it is at most so much longer than a read that was.
+const AS_QUICK: f64 = 1.25;
+
+/// What is kept of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ahead {
+    /// Where reading on ends.
+    pub kind: ReadAhead,
+    /// So many blocks behind a read of one are found, in the middle of what was seen.
+    pub blocks: u64,
+    /// So many blocks a segment holds.
+    pub segment: u64,
+    /// Whether reading on may overwrite what was asked for.
+    pub over_request: bool,
+}
+
+/// How far the drive reads on, and how much a segment holds.
+pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Option<Ahead>, Unknown> {
+    probe.stage("read-ahead");
+    if hits.segments == 0 {
+        return Ok(None);
+    }
+    let ask = async |probe: &mut Probe<'_>, eighths: u64, behind: u64| {
+        let trial = async |probe: &mut Probe<'_>| {
+            let block = place(probe, map, eighths);
+            probe.fresh(block).await?;
+            let rest = REST_TURNS * probe.turn * (1.0 + probe.rng.below(1_000) as f64 / 1e3);
+            probe.rest(Nanos(rest as u64)).await?;
+            found(probe, hits, block + behind).await
+        };
+        if hits.segments == 1 { all(probe, trial).await } else { most(probe, trial).await }
+    };
+    let early = last_found(probe, async |probe, behind| ask(probe, 1, behind).await).await?;
+    let late = last_found(probe, async |probe, behind| ask(probe, 5, behind).await).await?;
+    let over_request = early > 0 && !ask(probe, 1, 0).await?;
+    let segment = if over_request {
+        // The first that is still there.
+        let (mut lost, mut there) = (0, early);
+        while there - lost > 1 {
+            let between = u64::midpoint(lost, there);
+            if ask(probe, 1, between).await? { there = between } else { lost = between }
+        }
+        early - there + 1
+    } else {
+        held(probe, map, hits).await?.max(early + 1)
+    };
+    // A read half a track later reads on half a track less if it ends with a track.
+    let per_track = map.parts[0].grid.per_track;
+    let kind = match () {
+        () if early == 0 => ReadAhead::None,
+        () if early > late + per_track / 4 => ReadAhead::Track,
+        () => ReadAhead::Segment,
+    };
+    Ok(Some(Ahead { kind, blocks: early, segment, over_request }))
+}
+
+/// A block of the first zone, so many eighths of a track behind a track's start.
+fn place(probe: &mut Probe<'_>, map: &Map, eighths: u64) -> u64 {
+    let mut block = 0;
+    for _ in 0..50 {
+        let Some(start) = map.first_zones_track(probe) else { continue };
+        block = start + eighths * map.part(start).grid.per_track / 8;
+        if !probe.may_be_kept(block) {
+            break;
+        }
+    }
+    block
+}
+
+/// Whether the cache has a block.
+async fn found(probe: &mut Probe<'_>, hits: &Hits, block: u64) -> Result<bool, Unknown> {
+    if block >= probe.blocks() {
+        return Ok(false);
+    }
+    if hits.segments == 1 {
+        // Another read would drive out what is asked for.
+        return Ok(probe.read(block, 1).await?.took() <= AS_QUICK * hits.block);
+    }
+    let far = probe.far_from(block);
+    probe.read(far, 1).await?;
+    Ok(probe.read(block, 1).await?.took() <= hits.limit)
+}
+
+/// The largest number for which the answer is yes, if it is up to there.
+async fn last_found(
+    probe: &mut Probe<'_>,
+    ask: impl AsyncFn(&mut Probe<'_>, u64) -> Result<bool, Unknown>,
+) -> Result<u64, Unknown> {
+    let (mut there, mut lost) = (0, 1);
+    while lost <= MOST_BLOCKS && ask(probe, lost).await? {
+        (there, lost) = (lost, 2 * lost);
+    }
+    while lost - there > 1 && lost <= MOST_BLOCKS {
+        let between = u64::midpoint(there, lost);
+        if ask(probe, between).await? { there = between } else { lost = between }
+    }
+    Ok(there)
+}
+
+/// The largest read of which the first block is still there when it is over.
+async fn held(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<u64, Unknown> {
+    last_found(probe, async |probe, blocks| {
+        let trial = async |probe: &mut Probe<'_>| {
+            let block = place(probe, map, 0);
+            probe.read(block, blocks).await?;
+            if hits.segments == 1 {
+                let rest = probe.rng.below(probe.turn as u64);
+                probe.rest(Nanos(rest)).await?;
+            }
+            found(probe, hits, block).await
+        };
+        if hits.segments == 1 { all(probe, trial).await } else { most(probe, trial).await }
+    })
+    .await
+}

@@ -1,0 +1,277 @@
+//! Timed reads, of which it is known whether the drive's cache can have answered them.
+//!
+//! Addresses are *blocks*: the device's physical blocks, of one or more sectors. Angles are in turns. The disk's
+//! angle when a read of one block off the media is answered is that of the block, but for a constant.
+//!
+//! Invariants: only reads are ever issued, one at a time; none after the deadline. A block that may be in the
+//! cache is one that lies where an earlier read, or reading on behind it, can have been; only the last
+//! `segments` reads count. Whoever reads downwards never meets one.
+
+use std::collections::VecDeque;
+
+use seekless_core::runtime::{Rng, now, sleep_until};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, Nanos};
+
+use super::stats::forward;
+use super::{Progress, Unknown};
+
+/// How long a drive may take to stop reading on when the next command comes, in nanoseconds.
+const SLACK: f64 = 1.5e6;
+/// Before tracks are known: more blocks than any track has.
+const LARGEST_TRACK: f64 = 16_384.0;
+/// Before turns are known: the shortest, of 24,000 rpm, in nanoseconds.
+const SHORTEST_TURN: f64 = 2.5e6;
+/// As many reads are remembered if the cache's segments cannot be counted.
+pub const MOST_SEGMENTS: usize = 512;
+
+/// Reads between two pictures of how far it is.
+const TELL_AFTER: u64 = 64;
+
+/// A read that was timed.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed {
+    /// When it was asked for.
+    pub asked: Nanos,
+    /// When it was answered.
+    pub done: Nanos,
+}
+
+impl Timed {
+    /// What it took, in nanoseconds.
+    pub fn took(&self) -> f64 {
+        self.done.since(self.asked).0 as f64
+    }
+}
+
+/// Blocks that may be in the cache.
+struct Kept {
+    first: u64,
+    end: u64,
+}
+
+/// A device that is being measured.
+pub struct Probe<'a> {
+    device: &'a dyn BlockDevice,
+    unit: u64,
+    blocks: u64,
+    deadline: Nanos,
+    began: Nanos,
+    stage: &'static str,
+    progress: &'a mut Progress<'a>,
+    recent: VecDeque<Kept>,
+    last_done: Nanos,
+    /// Turns that the clock is ahead of the disk, and when that was seen.
+    ahead: f64,
+    set_at: Nanos,
+    sweep: u64,
+    /// Reads after which an earlier one has left the cache.
+    pub segments: usize,
+    /// Whether the cache keeps what passes before the block that was asked for.
+    pub keeps_before: bool,
+    /// Nanoseconds of a turn.
+    pub turn: f64,
+    /// Blocks that pass in a turn, at most.
+    pub per_turn: f64,
+    /// Random places.
+    pub rng: Rng,
+    /// Reads so far, and when they were last told.
+    pub reads: u64,
+    told: u64,
+}
+
+impl<'a> Probe<'a> {
+    /// Begins, with so much time.
+    pub fn new(device: &'a dyn BlockDevice, time: Nanos, seed: u64, progress: &'a mut Progress<'a>) -> Self {
+        let geometry = device.geometry();
+        let unit = geometry.physical_sectors.max(geometry.logical_sectors).max(1);
+        let (blocks, began) = (geometry.sectors / unit, now());
+        Probe {
+            device,
+            unit,
+            blocks,
+            deadline: began + time,
+            began,
+            stage: "",
+            progress,
+            recent: VecDeque::new(),
+            last_done: began,
+            ahead: 0.0,
+            set_at: began,
+            sweep: blocks / 5 * 4,
+            segments: MOST_SEGMENTS,
+            keeps_before: false,
+            turn: SHORTEST_TURN,
+            per_turn: LARGEST_TRACK,
+            rng: Rng::seeded(seed),
+            reads: 0,
+            told: 0,
+        }
+    }
+
+    /// The device's size in blocks.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Sectors of a block.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// What is being looked for now.
+    pub fn stage(&mut self, stage: &'static str) {
+        self.stage = stage;
+        self.tell();
+    }
+
+    /// Tells how far it is, now and then. Not between two reads whose distance matters: telling takes its time.
+    pub fn tell_at_times(&mut self) {
+        if self.reads >= self.told + TELL_AFTER {
+            self.told = self.reads;
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        let part = |time: Nanos| time.0 as f64;
+        (self.progress)(self.stage, part(now().since(self.began)) / part(self.deadline.since(self.began)));
+    }
+
+    /// What is left of the time.
+    pub fn left(&self) -> Nanos {
+        self.deadline.since(now())
+    }
+
+    /// Seconds since the begin.
+    pub fn spent(&self) -> f64 {
+        now().since(self.began).seconds()
+    }
+
+    /// What was looked for is not clear.
+    pub fn unclear<T>(&self, why: impl Into<String>) -> Result<T, Unknown> {
+        Err(Unknown::Unclear { stage: self.stage, why: why.into() })
+    }
+
+    /// A random block.
+    pub fn anywhere(&mut self) -> u64 {
+        self.rng.below(self.blocks)
+    }
+
+    /// A random block at least half of the disk away.
+    pub fn far_from(&mut self, block: u64) -> u64 {
+        let quarter = self.blocks / 4;
+        let into = self.rng.below(quarter.max(1));
+        if block < self.blocks / 2 { self.blocks - 1 - into } else { into }
+    }
+
+    /// Waits.
+    pub async fn rest(&mut self, time: Nanos) -> Result<(), Unknown> {
+        self.rest_until(now() + time).await
+    }
+
+    /// Waits until then.
+    pub async fn rest_until(&mut self, at: Nanos) -> Result<(), Unknown> {
+        if at > self.deadline {
+            return Err(Unknown::OutOfTime { stage: self.stage });
+        }
+        sleep_until(at).await;
+        Ok(())
+    }
+
+    /// Reads so many blocks, whatever the cache has.
+    pub async fn read(&mut self, block: u64, blocks: u64) -> Result<Timed, Unknown> {
+        let asked = now();
+        if asked > self.deadline {
+            return Err(Unknown::OutOfTime { stage: self.stage });
+        }
+        self.close_last(asked);
+        let at = Extent::new(block * self.unit, blocks * self.unit);
+        self.device.read(at, Buffer::hollow(at.bytes()), Hints::default()).await?;
+        let done = now();
+        let before = if self.keeps_before { self.per_turn as u64 } else { 0 };
+        self.recent.push_back(Kept { first: block.saturating_sub(before), end: block + blocks });
+        self.last_done = done;
+        while self.recent.len() > self.segments.max(1) {
+            self.recent.pop_front();
+        }
+        self.reads += 1;
+        Ok(Timed { asked, done })
+    }
+
+    /// The read before this time was read on behind until then.
+    fn close_last(&mut self, asked: Nanos) {
+        let passed = (asked.since(self.last_done).0 as f64 + SLACK) / self.turn * self.per_turn;
+        if let Some(last) = self.recent.back_mut() {
+            last.end += passed.min(1e9) as u64;
+        }
+    }
+
+    /// Whether the cache may have a block.
+    pub fn may_be_kept(&self, block: u64) -> bool {
+        self.segments > 0 && self.recent.iter().any(|kept| kept.first <= block && block < kept.end)
+    }
+
+    /// Reads a block off the media: if the cache may have it, other reads drive it out first.
+    pub async fn fresh(&mut self, block: u64) -> Result<Timed, Unknown> {
+        self.tell_at_times();
+        self.close_last(now());
+        if self.may_be_kept(block) && self.segments < MOST_SEGMENTS {
+            self.evict(block).await?;
+        }
+        self.read(block, 1).await
+    }
+
+    /// Reads elsewhere, downwards, until nothing that was read before is in the cache.
+    pub async fn evict(&mut self, block: u64) -> Result<(), Unknown> {
+        let step = 2 * self.per_turn.min(LARGEST_TRACK) as u64 + 1;
+        for _ in 0..self.segments + 2 {
+            let reach = step * (self.segments as u64 + 4);
+            let near = self.sweep < block + reach && block < self.sweep + reach;
+            if self.sweep < step || near {
+                self.sweep = self.far_from(block).max(step);
+            }
+            self.sweep -= step;
+            self.read(self.sweep, 1).await?;
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds since the begin.
+    pub fn since_began(&self, time: Nanos) -> f64 {
+        time.since(self.began).0 as f64
+    }
+
+    /// The disk's angle then, in turns.
+    pub fn angle_at(&self, time: Nanos) -> f64 {
+        forward(self.since_began(time) / self.turn - self.ahead)
+    }
+
+    /// The disk is so many turns behind where it was thought to be.
+    pub fn set_back(&mut self, turns: f64) {
+        self.ahead += turns;
+        self.set_at = now();
+    }
+
+    /// How long ago it was looked where the disk is.
+    pub fn since_set(&self) -> Nanos {
+        now().since(self.set_at)
+    }
+
+    /// The angle of a block: of the disk when a read of it is answered.
+    pub async fn angle(&mut self, block: u64) -> Result<f64, Unknown> {
+        let timed = self.fresh(block).await?;
+        Ok(self.angle_at(timed.done))
+    }
+
+    /// The angles of blocks that lie `gap` apart, downwards from `top`.
+    pub async fn angles_down(&mut self, top: u64, gap: u64, count: u64) -> Result<Vec<f64>, Unknown> {
+        if top < gap * count {
+            return self.unclear(format!("found block {top}, expected {count} blocks {gap} apart below it"));
+        }
+        let mut angles = Vec::with_capacity(count as usize);
+        for index in 0..count {
+            angles.push(self.angle(top - index * gap).await?);
+        }
+        Ok(angles)
+    }
+}
