@@ -165,9 +165,12 @@ impl Setup {
         if self.layer == "none" {
             return Ok(None);
         }
-        if registry::find(&self.layer).is_none() {
-            let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
-            let wrong = format!("--layer: found '{}', expected {} or none", self.layer, known.join(", "));
+        // The other layers have no options here: a volume file has.
+        if registry::find(&self.layer).is_none_or(|entry| entry.name != "borg") {
+            let wrong = format!(
+                "--layer: found '{}', expected borg or none; a volume file can hold any layer",
+                self.layer
+            );
             return Err(Usage(wrong).into());
         }
         let options = borg::Options { write_buffer: self.write_buffer, threshold: self.threshold };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use seekless_core::{Extent, Nanos, Size};
 use seekless_drive::{Model, QueueOptions};
-use seekless_layers::borg;
+use seekless_layers::registry::Entry;
 
 /// A volume, as it is to be built.
 #[derive(Clone, Debug, Default)]
@@ -44,17 +44,19 @@ pub struct Window {
     pub extent: Extent,
 }
 
-/// A layer: BORG, which is the only one there is.
+/// A layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
+    /// Which.
+    pub entry: &'static Entry,
     /// What it lies over.
     pub over: String,
-    /// Where its copies are.
-    pub bopt: String,
-    /// How often the layout is reconfigured while a workload runs; never if `None`.
+    /// Its other devices, by their keys.
+    pub devices: BTreeMap<String, String>,
+    /// BORG: how often the layout is reconfigured while a workload runs; never if `None`.
     pub reconfigure: Option<Nanos>,
     /// Its options.
-    pub options: borg::Options,
+    pub options: toml::Table,
 }
 
 /// Why a description is not a volume.
@@ -152,7 +154,9 @@ impl Description {
         }
         above.push(name.to_owned());
         let sectors = self.claim(&layer.over, &format!("layer.{name}.over"), above, claims)?;
-        self.claim(&layer.bopt, &format!("layer.{name}.bopt"), above, claims)?;
+        for (key, device) in &layer.devices {
+            self.claim(device, &format!("layer.{name}.{key}"), above, claims)?;
+        }
         above.pop();
         Ok(sectors)
     }
@@ -168,9 +172,11 @@ impl Description {
         let mut parts = Vec::new();
         let mut name = &self.top;
         while let Some(layer) = self.layers.get(name).filter(|_| parts.len() <= self.layers.len()) {
-            let bopt = self.slices.get(&layer.bopt).map_or(0, |window| window.extent.sectors);
+            let bopt = layer.devices.get("bopt").and_then(|bopt| self.slices.get(bopt));
+            let bopt = bopt.map(|window| format!(" with a BOPT of {}", told(window.extent.sectors)));
             let every = layer.reconfigure.map(|time| format!(", reconfigured every {time}"));
-            parts.push(format!("borg with a BOPT of {}{}", told(bopt), every.unwrap_or_default()));
+            let words = [bopt, every].map(Option::unwrap_or_default).concat();
+            parts.push(format!("{}{words}", layer.entry.name));
             name = &layer.over;
         }
         if parts.is_empty() {

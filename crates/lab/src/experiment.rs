@@ -1,7 +1,10 @@
 //! What is to be tried: a drive, a layer or none, how the trace is played.
 
+use std::collections::BTreeMap;
+
 use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
 use seekless_drive::{Model, QueueOptions, SpecError};
+use seekless_layers::registry;
 use seekless_trace::{Trace, TraceError};
 
 use crate::description::{Component, Description, Layer, VolumeError, Window};
@@ -193,10 +196,16 @@ impl Experiment {
         if let Some(layer) = &self.layer {
             let window = Extent::new(places.bopt_at, places.bopt_sectors);
             volume.slices.insert("bopt".to_owned(), Window { of: "disk".to_owned(), extent: window });
-            let (over, bopt) = ("home".to_owned(), "bopt".to_owned());
             volume.layers.insert(
                 layer.name.clone(),
-                Layer { over, bopt, reconfigure: None, options: layer.options.clone() },
+                Layer {
+                    entry: &registry::LAYERS[0],
+                    over: "home".to_owned(),
+                    devices: BTreeMap::from([("bopt".to_owned(), "bopt".to_owned())]),
+                    reconfigure: None,
+                    // Plain numbers, which TOML has.
+                    options: toml::Table::try_from(&layer.options).unwrap_or_default(),
+                },
             );
             volume.top.clone_from(&layer.name);
         }

@@ -7,6 +7,7 @@ use seekless_core::limit::Top;
 use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Slice};
 use seekless_drive::{Simulated, Work, simulated};
 use seekless_layers::Borg;
+use seekless_layers::registry::{self, Below};
 
 use crate::description::Description;
 
@@ -77,8 +78,17 @@ impl Builder<'_> {
         }
         let layer = self.description.layers.get(name).ok_or_else(|| refused("there is no such device"))?;
         let over = self.device(&layer.over)?;
-        let bopt = self.device(&layer.bopt)?;
-        let borg = Rc::new(Borg::new(over, bopt, layer.options.clone())?.timing_only());
+        let devices = layer.devices.iter().map(|(key, device)| Ok((key.clone(), self.device(device)?)));
+        let below = Below { over, devices: devices.collect::<Result<_, IoError>>()? };
+        if layer.entry.name != "borg" {
+            return layer.entry.build(&below, &layer.options);
+        }
+        // Of BORG more is asked than of any layer: to reconfigure, and what it served.
+        let options = toml::Value::Table(layer.options.clone()).try_into();
+        let options = options.map_err(|error: toml::de::Error| {
+            IoError::new(ErrorKind::Invalid, name.to_owned(), None, error.to_string())
+        })?;
+        let borg = Rc::new(registry::borg(&below, options)?.timing_only());
         self.borg = Some(borg.clone());
         Ok(borg)
     }

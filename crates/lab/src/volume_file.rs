@@ -9,7 +9,7 @@ use std::path::Path;
 
 use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::{Model, Policy, QueueOptions};
-use seekless_layers::{borg, registry};
+use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
 use crate::description::{Component, Description, Layer, VolumeError, Window};
@@ -161,10 +161,15 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
         found,
         expected,
     };
-    if registry::find(name).is_none() {
+    let (key, is) = match keys.remove("is") {
+        Some(toml::Value::String(is)) => (".is", is),
+        Some(other) => return Err(wrong(".is", other.to_string(), "the name of a layer".to_owned())),
+        None => ("", name.to_owned()),
+    };
+    let Some(entry) = registry::find(&is) else {
         let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
-        return Err(wrong("", format!("'{name}'"), format!("a layer: {}", known.join(", "))));
-    }
+        return Err(wrong(key, format!("'{is}'"), format!("a layer: {}", known.join(", "))));
+    };
     let mut device = |key: &str| match keys.remove(key) {
         Some(toml::Value::String(device)) => Ok(device),
         other => {
@@ -172,19 +177,20 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
             Err(wrong(&format!(".{key}"), found, "the name of a component, slice or layer".to_owned()))
         }
     };
-    let (over, bopt) = (device("over")?, device("bopt")?);
+    let over = device("over")?;
+    let devices = entry.devices.iter().map(|key| Ok(((*key).to_owned(), device(key)?)));
+    let devices = devices.collect::<Result<BTreeMap<_, _>, VolumeError>>()?;
     let every = |value: &toml::Value| duration(value.as_str()?.strip_prefix("every ")?).ok();
-    let reconfigure = keys.remove("reconfigure").map(|value| {
+    let reconfigures = entry.name == "borg";
+    let reconfigure = if reconfigures { keys.remove("reconfigure") } else { None };
+    let reconfigure = reconfigure.map(|value| {
         let time = every(&value).filter(|time| *time > Nanos::ZERO);
         time.ok_or_else(|| wrong(".reconfigure", value.to_string(), "\"every 42h\" or the like".to_owned()))
     });
     let reconfigure = reconfigure.transpose()?;
-    let options: borg::Options = toml::Value::Table(keys).try_into().map_err(|error: toml::de::Error| {
-        let own = "over, bopt, reconfigure and the options on the layer's page".to_owned();
-        wrong("", error.to_string().trim_end().to_owned(), own)
+    entry.check(&keys).map_err(|Refused { key, found, expected }| {
+        let key = if key.is_empty() { String::new() } else { format!(".{key}") };
+        wrong(&key, found, expected)
     })?;
-    if !(0.0..=1.0).contains(&options.write_buffer) {
-        return Err(wrong(".write_buffer", options.write_buffer.to_string(), "0 to 1".to_owned()));
-    }
-    Ok(Layer { over, bopt, reconfigure, options })
+    Ok(Layer { entry, over, devices, reconfigure, options: keys })
 }

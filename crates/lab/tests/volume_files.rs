@@ -57,6 +57,38 @@ fn a_layout_that_is_reconfigured_serves_from_the_bopt() {
     assert!(outcome.reconfigurations > 0 && outcome.served_from_bopt_pct > 30.0, "{outcome:?}");
 }
 
+/// BORG over a slow disk, under a layer that fails a read now and then; the same kind of layer twice.
+#[test]
+fn layers_of_all_kinds_lie_over_each_other() {
+    let slow =
+        GOOD.replace("over = \"home\"", "over = \"lagging\"").replace("top = \"borg\"", "top = \"busy\"")
+            + "[layer.lagging]\nis = \"delay\"\nover = \"home\"\ntime = \"2ms\"\n\
+           [layer.busy]\nis = \"delay\"\nover = \"borg\"\ntime = \"3ms\"\n";
+    let load = workload::parse("random:reads=100%").unwrap();
+    let run = Run { limit: Limit { requests: Some(300), time: None }, seed: 1, keep: false };
+    let of = |text: &str| run_workload(&load, &parse("v.toml", text).unwrap(), &run, None);
+    let (usual, late) = (of(GOOD).unwrap().0, of(&slow).unwrap().0);
+    let more = late.mean_response_ms - usual.mean_response_ms;
+    assert!((3.0..8.0).contains(&more), "{more} ms: two delays, and other turns of the disk");
+    let failing = slow.replace(
+        "is = \"delay\"\nover = \"borg\"\ntime = \"3ms\"",
+        "is = \"error\"\nover = \"borg\"\nnth = 100",
+    );
+    let error = of(&failing).unwrap_err().to_string();
+    assert!(error.contains("Medium") && error.contains("made to fail"), "{error}");
+    for (from, to, words) in [
+        ("is = \"delay\"", "is = \"dealy\"", ["layer.lagging.is", "'dealy'", "borg, delay"]),
+        ("is = \"delay\"", "is = 3", ["layer.lagging.is", "found 3", "name of a layer"]),
+        ("time = \"2ms\"", "time = \"2\"", ["layer.lagging", "'2'", "1.5ms"]),
+        ("time = \"2ms\"", "times = 0.1", ["layer.lagging.times", "found 0.1", "1 to"]),
+        ("time = \"2ms\"", "reconfigure = \"every 1h\"", ["layer.lagging", "reconfigure", "time"]),
+    ] {
+        let error =
+            parse("v.toml", &slow.replacen(from, to, 1)).err().unwrap_or_else(|| panic!("{to}")).to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{to}: {error}");
+    }
+}
+
 #[test]
 fn what_cannot_be_a_volume_is_told_with_its_place() {
     for (from, to, words) in [

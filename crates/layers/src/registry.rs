@@ -1,7 +1,21 @@
 //! The layers there are. `ls` is the feature list; this array is the same list for programs.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use seekless_core::{BlockDevice, ErrorKind, IoError};
+use serde::de::DeserializeOwned;
+
+use crate::borg::{self, Borg};
+use crate::fault::Faulty;
+use crate::fault::delay::{self, Delay};
+use crate::fault::error::{self, Error};
+use crate::fault::lose::{self, Lose};
+use crate::refused::Refused;
+
 /// What is known of a layer without building it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in volume files and on the command line.
     pub name: &'static str,
@@ -11,15 +25,124 @@ pub struct Entry {
     pub transparent: bool,
     /// Its page.
     pub readme: &'static str,
+    /// The keys of its devices besides `over`.
+    pub devices: &'static [&'static str],
+    check: fn(toml::Table) -> Result<(), Refused>,
+    build: Build,
+}
+
+type Build = fn(&Below, toml::Table) -> Result<Rc<dyn BlockDevice>, IoError>;
+
+/// What a layer is built on.
+pub struct Below {
+    /// What it lies over.
+    pub over: Rc<dyn BlockDevice>,
+    /// Its other devices, by their keys.
+    pub devices: BTreeMap<String, Rc<dyn BlockDevice>>,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry({})", self.name)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Entry {
+    /// What is wrong with these options, if anything.
+    pub fn check(&self, options: &toml::Table) -> Result<(), Refused> {
+        (self.check)(options.clone())
+    }
+
+    /// The layer with these options. Build it inside of a runtime.
+    pub fn build(&self, below: &Below, options: &toml::Table) -> Result<Rc<dyn BlockDevice>, IoError> {
+        (self.build)(below, options.clone())
+    }
+}
+
+/// Options as a layer wants them.
+fn read<T: DeserializeOwned>(
+    options: toml::Table,
+    check: fn(&T) -> Result<(), Refused>,
+) -> Result<T, Refused> {
+    let options: T = toml::Value::Table(options).try_into().map_err(|error: toml::de::Error| {
+        Refused::new("", error.to_string().trim_end(), "the options on the layer's page")
+    })?;
+    check(&options).map(|()| options)
+}
+
+/// The same for a layer that is being built.
+fn options<T: DeserializeOwned>(
+    name: &'static str,
+    options: toml::Table,
+    check: fn(&T) -> Result<(), Refused>,
+) -> Result<T, IoError> {
+    read(options, check).map_err(|refused| IoError::new(ErrorKind::Invalid, name, None, refused.to_string()))
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 1] = [Entry {
-    name: "borg",
-    does: "copies the blocks that are used together next to each other, and absorbs writes there",
-    transparent: true,
-    readme: include_str!("borg/README.md"),
-}];
+pub const LAYERS: [Entry; 4] = [
+    Entry {
+        name: "borg",
+        does: "copies the blocks that are used together next to each other, and absorbs writes there",
+        transparent: true,
+        readme: include_str!("borg/README.md"),
+        devices: &["bopt"],
+        check: |table| read(table, borg::Options::check).map(drop),
+        build: |below, table| {
+            let options = options("borg", table, borg::Options::check)?;
+            Ok(Rc::new(borg(below, options)?))
+        },
+    },
+    Entry {
+        name: "delay",
+        does: "makes requests take longer",
+        transparent: true,
+        readme: include_str!("fault/delay/README.md"),
+        devices: &[],
+        check: |table| read(table, delay::Options::check).map(drop),
+        build: |below, table| {
+            let options = options("delay", table, delay::Options::check)?;
+            Ok(Rc::new(Faulty::new(below.over.clone(), Delay::new(options))))
+        },
+    },
+    Entry {
+        name: "error",
+        does: "makes requests fail",
+        transparent: true,
+        readme: include_str!("fault/error/README.md"),
+        devices: &[],
+        check: |table| read(table, error::Options::check).map(drop),
+        build: |below, table| {
+            let options = options("error", table, error::Options::check)?;
+            Ok(Rc::new(Faulty::new(below.over.clone(), Error::new(&options))))
+        },
+    },
+    Entry {
+        name: "lose",
+        does: "loses, tears or misdirects writes, or never answers",
+        transparent: true,
+        readme: include_str!("fault/lose/README.md"),
+        devices: &[],
+        check: |table| read(table, lose::Options::check).map(drop),
+        build: |below, table| {
+            let options = options("lose", table, lose::Options::check)?;
+            Ok(Rc::new(Faulty::new(below.over.clone(), Lose::new(&options))))
+        },
+    },
+];
+
+/// BORG on what is below, with all its own functions.
+pub fn borg(below: &Below, options: borg::Options) -> Result<Borg, IoError> {
+    let lacks = || IoError::new(ErrorKind::Invalid, "borg", None, "bopt: found nothing, expected a device");
+    let bopt = below.devices.get("bopt").ok_or_else(lacks)?;
+    Borg::new(below.over.clone(), bopt.clone(), options)
+}
 
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -31,21 +154,23 @@ mod tests {
     use super::*;
 
     /// The part of a page between ```toml and ```.
-    fn example(readme: &str) -> Option<&str> {
-        readme.split("```toml").nth(1)?.split("```").next()
+    fn example(readme: &str) -> toml::Table {
+        let text = readme.split("```toml").nth(1).expect("the page has an example");
+        toml::from_str(text.split("```").next().unwrap()).expect("the example is TOML")
     }
 
     #[test]
-    fn every_layer_has_a_page_with_options_that_parse() {
-        for entry in LAYERS {
-            let options = example(entry.readme).expect(entry.name);
-            match entry.name {
-                "borg" => {
-                    let options: crate::borg::Options = toml::from_str(options).expect("the example parses");
-                    assert_eq!(options, crate::borg::Options::default(), "the page shows the defaults");
-                }
-                other => panic!("{other} has no options to check"),
-            }
+    fn every_layer_has_a_page_with_options_that_it_takes() {
+        for entry in &LAYERS {
+            let mut options = example(entry.readme);
+            entry.check(&options).expect(entry.name);
+            options.insert("nonsense".to_owned(), toml::Value::Boolean(true));
+            let error = entry.check(&options).unwrap_err().to_string();
+            assert!(error.contains("nonsense"), "{}: {error}", entry.name);
+            assert!(entry.readme.starts_with(&format!("# {}", entry.name)), "{}", entry.name);
         }
+        assert!(LAYERS.windows(2).all(|pair| pair[0].name < pair[1].name), "in the order of their names");
+        let shown: borg::Options = toml::Value::Table(example(LAYERS[0].readme)).try_into().unwrap();
+        assert_eq!(shown, borg::Options::default(), "the page shows the defaults");
     }
 }

@@ -84,9 +84,7 @@ impl Borg {
                 "found a volume of {pages} pages of 4 KiB, expected less than 16 TiB"
             )));
         }
-        if !(0.0..=1.0).contains(&options.write_buffer) {
-            return Err(invalid(format!("write_buffer: found {}, expected 0 to 1", options.write_buffer)));
-        }
+        options.check().map_err(|refused| invalid(refused.to_string()))?;
         let bopt_pages = bopt.geometry().sectors / seekless_core::PAGE_SECTORS;
         let division = Division::new(bopt_pages, options.write_buffer)
             .ok_or_else(|| invalid(format!("found a BOPT of {bopt_pages} pages, expected 3 to 2^32")))?;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Refused;
+
 /// The options of the BORG layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -11,6 +13,16 @@ pub struct Options {
     pub write_buffer: f64,
     /// Edges of the access graph below this weight place nothing (section 4.3).
     pub threshold: u32,
+}
+
+impl Options {
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), Refused> {
+        if (0.0..=1.0).contains(&self.write_buffer) {
+            return Ok(());
+        }
+        Err(Refused::new("write_buffer", self.write_buffer.to_string(), "0 to 1"))
+    }
 }
 
 impl Default for Options {

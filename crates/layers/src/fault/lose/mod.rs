@@ -1,0 +1,96 @@
+//! Writes that are acknowledged and do not happen, happen in part or elsewhere; requests without an answer.
+
+use seekless_core::{Extent, Op};
+use serde::Deserialize;
+
+use super::which::{Bytes, OpName, When};
+use super::{Act, Fault, Which};
+use crate::Refused;
+
+/// What happens instead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// It is answered as if it had been carried out, and is not.
+    #[default]
+    Lost,
+    /// Of a write only the first sectors are carried out, how many by chance.
+    Torn,
+    /// A write goes somewhere else, where by chance.
+    Misdirected,
+    /// It is never answered.
+    Endless,
+}
+
+/// What can be set.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// What happens.
+    pub what: What,
+    /// The first that it happens to, of those that fit, counted from 1.
+    pub nth: u64,
+    /// Whether it happens to all from then on.
+    pub for_ever: bool,
+    /// Kinds of requests.
+    pub ops: Vec<OpName>,
+    /// Only those that touch the sectors from here on.
+    pub at: Option<Bytes>,
+    /// As far as that.
+    pub size: Option<Bytes>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let ops = vec![OpName(Op::Write)];
+        Options { what: What::Lost, nth: 1, for_ever: false, ops, at: None, size: None }
+    }
+}
+
+impl Options {
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), Refused> {
+        if self.nth == 0 {
+            return Err(Refused::new("nth", "0", "1 or more: the first is 1"));
+        }
+        let write = |op: &OpName| matches!(op.0, Op::Write | Op::WriteZeroes);
+        let writes = !self.ops.is_empty() && self.ops.iter().all(write);
+        if matches!(self.what, What::Torn | What::Misdirected) && !writes {
+            let expected = "write or write zeroes: only they can be torn or misdirected";
+            return Err(Refused::new("ops", "other kinds", expected));
+        }
+        Ok(())
+    }
+}
+
+/// The fault.
+pub struct Lose {
+    what: What,
+    which: Which,
+}
+
+impl Lose {
+    /// With these options, which were checked.
+    pub fn new(options: &Options) -> Lose {
+        let when = When::Nth(options.nth, options.for_ever);
+        Lose { what: options.what, which: Which::new(&options.ops, options.at, options.size, when, "lose") }
+    }
+}
+
+impl Fault for Lose {
+    fn meet(&self, op: Op, at: Extent, sectors: u64) -> Act {
+        if !self.which.strikes(op, at) {
+            return Act::Pass;
+        }
+        match self.what {
+            What::Lost => Act::Lose,
+            What::Endless => Act::Hang,
+            What::Torn => Act::Tear(self.which.below(at.sectors)),
+            // Further on, so that it stays on the device; at its end there is no room, and it is lost.
+            What::Misdirected => match sectors.saturating_sub(at.end().0) {
+                0 => Act::Lose,
+                room => Act::Misdirect(1 + self.which.below(room)),
+            },
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Each fault strikes where it is told to, does what it says, and leaves everything else as it is.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::{self, Runtime};
+use seekless_core::{ErrorKind, SECTOR_BYTES};
+use seekless_drive::{Disk, QueueOptions, spec};
+
+use super::*;
+use crate::registry::{self, Below};
+
+/// Runs `work` on a simulated disk under the layer that these lines of a volume file describe.
+fn under<T>(name: &str, options: &str, work: impl AsyncFnOnce(Rc<dyn BlockDevice>) -> T) -> T {
+    let runtime = Runtime::new(7);
+    runtime
+        .run(async {
+            let spec = spec::find("wd2500aaks").unwrap();
+            let over: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
+            let below = Below { over, devices: std::collections::BTreeMap::new() };
+            let entry = registry::find(name).unwrap();
+            work(entry.build(&below, &toml::from_str(options).unwrap()).unwrap()).await
+        })
+        .unwrap()
+}
+
+fn filled(value: u8, sectors: u64) -> Buffer {
+    Buffer::from_vec(vec![value; (sectors * SECTOR_BYTES) as usize])
+}
+
+async fn write(device: &Rc<dyn BlockDevice>, start: u64, value: u8, sectors: u64) -> Result<(), IoError> {
+    device.write(Extent::new(start, sectors), filled(value, sectors), Hints::default()).await
+}
+
+/// The first byte of each sector.
+async fn read(device: &Rc<dyn BlockDevice>, start: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
+    let into = Buffer::zeroed(sectors * SECTOR_BYTES);
+    let read = device.read(Extent::new(start, sectors), into, Hints::default()).await?;
+    Ok(read.to_vec().into_iter().step_by(SECTOR_BYTES as usize).collect())
+}
+
+/// How long reads of one sector take, one after the other, in microseconds.
+fn times(options: &str, starts: &[u64]) -> Vec<u64> {
+    under("delay", options, async |device| {
+        let mut times = Vec::new();
+        for &start in starts {
+            let began = runtime::now();
+            read(&device, start, 1).await.unwrap();
+            times.push((runtime::now() - began).0 / 1_000);
+        }
+        times
+    })
+}
+
+#[test]
+fn a_delay_delays_what_it_is_about() {
+    let starts = [10_000, 4_000_000, 90_000];
+    let none = times("time = '1us'\nops = ['write']", &starts);
+    // From a cache, so that where the disk is does not matter.
+    let again = [10_000, 10_000, 10_000];
+    let [usual, _, hit] = times("time = '1us'\nops = ['write']", &again)[..] else { panic!() };
+    assert_eq!(usual, none[0]);
+    let [_, _, late] = times("time = '5ms'", &again)[..] else { panic!() };
+    assert_eq!(late, hit + 5_000);
+    let [_, _, slow] = times("times = 3.0", &again)[..] else { panic!() };
+    assert!(slow.abs_diff(3 * hit) <= 2, "{slow} of {hit}");
+    let [_, _, elsewhere] = times("time = '5ms'\nat = '1GiB'\nsize = '1MiB'", &again)[..] else { panic!() };
+    assert_eq!(elsewhere, hit);
+    let random = |_| times("random = '5ms'", &again)[2];
+    assert!((hit..=hit + 5_000).contains(&random(0)) && random(0) == random(1), "the same in every run");
+}
+
+#[test]
+fn an_error_strikes_once_or_for_ever_and_what_fails_is_not_done() {
+    let outcomes = |options: &str| {
+        under("error", options, async |device| {
+            let mut outcomes = String::new();
+            for value in 1..=6 {
+                let done = write(&device, 100, value, 2).await;
+                if let Err(error) = &done {
+                    assert_eq!(error.kind(), ErrorKind::Medium, "{error}");
+                }
+                outcomes.push(if done.is_ok() { '+' } else { '-' });
+            }
+            (outcomes, read(&device, 100, 1).await.unwrap()[0])
+        })
+    };
+    assert_eq!(outcomes("nth = 3"), ("++-+++".to_owned(), 6));
+    assert_eq!(outcomes("nth = 4\nfor_ever = true\nops = ['write']"), ("+++---".to_owned(), 3));
+    assert_eq!(outcomes("ops = ['flush']"), ("++++++".to_owned(), 6));
+    assert_eq!(outcomes("at = '1MiB'"), ("++++++".to_owned(), 6));
+    let by_chance = outcomes("rate_pct = 50\nops = ['write']");
+    assert!(by_chance.0.contains('+') && by_chance.0.contains('-'), "{by_chance:?}");
+    assert_eq!(by_chance, outcomes("rate_pct = 50\nops = ['write']"), "the same in every run");
+    let kind =
+        under("error", "kind = 'no space'", async |device| write(&device, 0, 1, 1).await.unwrap_err().kind());
+    assert_eq!(kind, ErrorKind::NoSpace);
+}
+
+#[test]
+fn writes_are_lost_torn_or_misdirected() {
+    let after = |options: &str| {
+        under("lose", options, async |device| {
+            write(&device, 100, 1, 8).await.unwrap();
+            write(&device, 100, 2, 8).await.unwrap();
+            read(&device, 100, 8).await.unwrap()
+        })
+    };
+    assert_eq!(after("nth = 2"), [1; 8]);
+    assert_eq!(after("nth = 3"), [2; 8]);
+    let torn = after("what = 'torn'\nnth = 2");
+    let written = torn.iter().position(|&value| value != 2).unwrap_or(8);
+    assert!(written < 8, "{torn:?}");
+    assert_eq!(torn, [vec![2; written], vec![1; 8 - written]].concat());
+    assert_eq!(after("what = 'misdirected'\nnth = 2"), [1; 8]);
+    let at_the_end = under("lose", "what = 'misdirected'", async |device| {
+        let end = device.geometry().sectors;
+        write(&device, end - 8, 3, 8).await.unwrap();
+        read(&device, end - 8, 8).await.unwrap()
+    });
+    assert_eq!(at_the_end, [0; 8], "no room further on");
+}
+
+#[test]
+fn an_endless_request_stops_nobody_else() {
+    under("lose", "what = 'endless'\nops = ['read']", async |device| {
+        let first = device.clone();
+        let waits = runtime::spawn(async move { read(&first, 0, 1).await });
+        runtime::sleep(Nanos(1)).await;
+        write(&device, 0, 9, 1).await.unwrap();
+        assert_eq!(read(&device, 0, 1).await.unwrap(), [9]);
+        assert!(!waits.is_finished());
+    });
+}
+
+#[test]
+fn options_that_make_no_sense_are_told() {
+    for (name, options, words) in [
+        ("delay", "", ["no delay", "time or random"]),
+        ("delay", "time = '1ms'\ntimes = 2.0", ["it with a time", "times above 1"]),
+        ("delay", "times = 0.5", ["0.5", "1 to 1000000"]),
+        ("delay", "time = '5'", ["'5'", "a time such as 1.5ms"]),
+        ("error", "nth = 0", ["found 0", "the first is 1"]),
+        ("error", "kind = 'rust'", ["'rust'", "medium, corrupt"]),
+        ("error", "rate_pct = 101", ["101", "0 to 100"]),
+        ("error", "rate_pct = 1\nnth = 2", ["rate_pct", "one of them"]),
+        ("lose", "what = 'torn'\nops = ['read']", ["ops", "only they can be torn"]),
+        ("lose", "ops = ['fly']", ["'fly'", "read, write"]),
+        ("lose", "at = '3'", ["'3'", "whole sectors"]),
+    ] {
+        let error =
+            registry::find(name).unwrap().check(&toml::from_str(options).unwrap()).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{name}, {options}: {error}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Which requests a fault is about.
+
+use std::cell::{Cell, RefCell};
+
+use seekless_core::runtime::Rng;
+use seekless_core::{Extent, Op, SECTOR_BYTES, Size, runtime};
+use serde::{Deserialize, Deserializer};
+
+/// The keys of a fault's options that say which requests it is about, put together.
+#[derive(Debug)]
+pub struct Which {
+    ops: Vec<Op>,
+    at: Option<Extent>,
+    /// The first that it strikes, of those that fit, counted from 1.
+    nth: u64,
+    /// Whether it strikes all from then on.
+    for_ever: bool,
+    /// Whether it strikes by chance instead: in how many of 10^6.
+    chance: Option<u64>,
+    rng: RefCell<Rng>,
+    met: Cell<u64>,
+}
+
+/// When a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// Always.
+    Always,
+    /// From the n-th on, once or for ever.
+    Nth(u64, bool),
+    /// In so many of 10^6, by chance.
+    Chance(u64),
+}
+
+impl Which {
+    /// Of these kinds (all, if there are none) within these sectors (all, if nobody says).
+    pub fn new(ops: &[OpName], at: Option<Bytes>, size: Option<Bytes>, when: When, stream: &str) -> Which {
+        let start = at.map_or(0, |at| at.0 / SECTOR_BYTES);
+        let at = (at.is_some() || size.is_some()).then(|| {
+            let sectors = size.map_or(u64::MAX / 2 - start.min(u64::MAX / 2), |size| size.0 / SECTOR_BYTES);
+            Extent::new(start, sectors)
+        });
+        let (nth, for_ever, chance) = match when {
+            When::Always => (1, true, None),
+            When::Nth(nth, for_ever) => (nth, for_ever, None),
+            When::Chance(chance) => (1, true, Some(chance)),
+        };
+        let (rng, met) = (RefCell::new(runtime::rng(stream)), Cell::new(0));
+        Which { ops: ops.iter().map(|op| op.0).collect(), at, nth, for_ever, chance, rng, met }
+    }
+
+    /// Whether the fault strikes this one, which is counted.
+    pub fn strikes(&self, op: Op, at: Extent) -> bool {
+        let fits = self.ops.is_empty() || self.ops.contains(&op);
+        let here = self.at.is_none_or(|area| op == Op::Flush || area.overlaps(at));
+        if !fits || !here {
+            return false;
+        }
+        self.met.set(self.met.get() + 1);
+        match self.chance {
+            Some(chance) => self.rng.borrow_mut().below(1_000_000) < chance,
+            None => self.met.get() == self.nth || (self.for_ever && self.met.get() > self.nth),
+        }
+    }
+
+    /// A number below `end`.
+    pub fn below(&self, end: u64) -> u64 {
+        self.rng.borrow_mut().below(end)
+    }
+}
+
+/// A kind of request by its name in a volume file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpName(pub Op);
+
+impl<'de> Deserialize<'de> for OpName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let all = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
+        let found = all.into_iter().find(|op| op.to_string() == text);
+        let expected = || format!("found '{text}', expected read, write, flush, discard or write zeroes");
+        found.map(OpName).ok_or_else(|| serde::de::Error::custom(expected()))
+    }
+}
+
+/// A size with its unit, of whole sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        match text.parse::<Size>() {
+            Ok(Size(bytes)) if bytes % SECTOR_BYTES == 0 => Ok(Bytes(bytes)),
+            _ => Err(serde::de::Error::custom(format!(
+                "found '{text}', expected a size of whole sectors such as 4GiB"
+            ))),
+        }
+    }
+}
