@@ -12,6 +12,7 @@ use crate::fault::Faulty;
 use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
+use crate::fault::powercut::{self, PowerCut};
 use crate::refused::Refused;
 
 /// What is known of a layer without building it.
@@ -86,7 +87,7 @@ fn options<T: DeserializeOwned>(
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 4] = [
+pub const LAYERS: [Entry; 5] = [
     Entry {
         name: "borg",
         does: "copies the blocks that are used together next to each other, and absorbs writes there",
@@ -133,6 +134,18 @@ pub const LAYERS: [Entry; 4] = [
         build: |below, table| {
             let options = options("lose", table, lose::Options::check)?;
             Ok(Rc::new(Faulty::new(below.over.clone(), Lose::new(&options))))
+        },
+    },
+    Entry {
+        name: "powercut",
+        does: "keeps writes in a volatile cache, and loses power at the n-th request",
+        transparent: true,
+        readme: include_str!("fault/powercut/README.md"),
+        devices: &[],
+        check: |table| read(table, powercut::Options::check).map(drop),
+        build: |below, table| {
+            let options = options("powercut", table, powercut::Options::check)?;
+            Ok(Rc::new(PowerCut::new(below.over.clone(), options)))
         },
     },
 ];

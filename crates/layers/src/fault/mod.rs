@@ -6,6 +6,7 @@
 pub mod delay;
 pub mod error;
 pub mod lose;
+pub mod powercut;
 mod which;
 
 use std::rc::Rc;

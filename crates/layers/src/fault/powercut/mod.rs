@@ -1,0 +1,225 @@
+//! A volatile write cache, and a loss of power: writes are durable only after a flush or with FUA; at the cut any
+//! part of the others is, in any order, torn at sectors.
+//!
+//! What is below is what is durable. Fault model of what lies over it: after the cut every request fails as
+//! gone, and what is below is what a restart finds. Invariants: a read sees every write that was acknowledged;
+//! below, each sector holds its last durable version, or after the cut that or a later one.
+
+mod volatile;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use seekless_core::device::io;
+use seekless_core::lock::{Mode, RangeLocks};
+use seekless_core::runtime::Rng;
+use seekless_core::{
+    BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
+    Nanos, Zeroes, runtime,
+};
+use serde::Deserialize;
+
+use crate::Refused;
+use volatile::Volatile;
+
+/// What becomes of writes that were not durable at the cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// Any sectors of any of them, by chance.
+    #[default]
+    Any,
+    /// Nothing.
+    None,
+    /// Everything.
+    All,
+}
+
+/// What can be set.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The request that finds no power any more, counted from 1: reads, writes, flushes and all others.
+    pub nth: u64,
+    /// What becomes of what was not durable.
+    pub keep: Keep,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { nth: 1_000, keep: Keep::Any }
+    }
+}
+
+impl Options {
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), Refused> {
+        if self.nth == 0 {
+            return Err(Refused::new("nth", "0", "1 or more: the first is 1"));
+        }
+        Ok(())
+    }
+}
+
+/// A device with a volatile cache that loses power.
+pub struct PowerCut {
+    below: Rc<dyn BlockDevice>,
+    options: Options,
+    volatile: RefCell<Volatile>,
+    /// Flushes and reads hold all of it still; what is written meanwhile is not theirs.
+    locks: RangeLocks,
+    asked: Cell<u64>,
+    gone: Cell<bool>,
+    rng: RefCell<Rng>,
+}
+
+impl PowerCut {
+    /// Over what is durable, with these options, which were checked.
+    pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> PowerCut {
+        PowerCut {
+            below,
+            options,
+            volatile: RefCell::default(),
+            locks: RangeLocks::new(),
+            asked: Cell::new(0),
+            gone: Cell::new(false),
+            rng: RefCell::new(runtime::rng("powercut")),
+        }
+    }
+
+    /// Whether the power is gone.
+    pub fn is_gone(&self) -> bool {
+        self.gone.get()
+    }
+
+    /// Counts a request; the power goes with the n-th.
+    async fn power(&self) -> Result<(), IoError> {
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() == self.options.nth {
+            self.cut().await?;
+        }
+        self.on()
+    }
+
+    fn on(&self) -> Result<(), IoError> {
+        if self.gone.get() {
+            return Err(IoError::new(ErrorKind::Gone, "powercut", None, "the power was cut by a layer"));
+        }
+        Ok(())
+    }
+
+    /// The power goes: of what is not durable, some is.
+    pub async fn cut(&self) -> Result<(), IoError> {
+        if self.gone.replace(true) {
+            return Ok(());
+        }
+        // A flush that is on its way has gone as far as it has.
+        let volatile = self.volatile.take();
+        let survivors = match self.options.keep {
+            Keep::None => Vec::new(),
+            Keep::All => volatile.in_order(),
+            Keep::Any => volatile.some(&mut self.rng.borrow_mut()),
+        };
+        for (at, bytes) in survivors {
+            self.below.write(at, bytes, Hints::default()).await?;
+        }
+        self.below.flush(Hints::default()).await
+    }
+
+    async fn all(&self) -> seekless_core::lock::Guard {
+        let all = Extent::new(0, self.below.geometry().sectors);
+        self.locks.lock(all, Mode::Exclusive, Class::Foreground, None).await
+    }
+
+    async fn put(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
+        self.power().await?;
+        let _held = self.locks.lock(at, Mode::Exclusive, how.class, None).await;
+        self.on()?;
+        if !how.fua {
+            self.volatile.borrow_mut().put(at, &from);
+            return Ok(());
+        }
+        self.below.write(at, from, how).await?;
+        self.on()?;
+        // What was written there before can no longer come back.
+        self.volatile.borrow_mut().forget(at);
+        Ok(())
+    }
+}
+
+impl BlockDevice for PowerCut {
+    fn geometry(&self) -> Geometry {
+        Geometry { volatile_cache: true, ..self.below.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            self.power().await?;
+            let _held = self.locks.lock(at, Mode::Shared, how.class, None).await;
+            let into = self.below.read(at, into, how).await?;
+            self.on()?;
+            self.volatile.borrow().show(at, &into);
+            Ok(into)
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(self.put(at, from, how))
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.power().await?;
+            let _held = self.all().await;
+            while let Some((at, bytes)) = { self.volatile.borrow().oldest() } {
+                self.on()?;
+                // Until it is there it may still be lost, and stays where it is.
+                self.below.write(at, bytes, how.clone()).await?;
+                self.on()?;
+                self.volatile.borrow_mut().drop_oldest();
+            }
+            self.below.flush(how).await?;
+            self.on()
+        })
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.power().await?;
+            let _held = self.locks.lock(at, Mode::Exclusive, how.class, None).await;
+            self.volatile.borrow_mut().forget(at);
+            self.below.discard(at, how).await
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            if zeroes.only_if_fast {
+                let why = "writing zeroes takes as long as writing";
+                return Err(IoError::new(ErrorKind::Unsupported, "powercut", Some(at), why));
+            }
+            self.put(at, Buffer::zeroed(at.bytes()), how).await
+        })
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.below.estimate(at, how)
+    }
+}
+
+impl Layer for PowerCut {
+    fn counters(&self) -> Counters {
+        vec![("requests", self.asked.get()), ("volatile_writes", self.volatile.borrow().len() as u64)]
+    }
+
+    fn stop(&self) -> IoFuture<'_, ()> {
+        self.flush(Hints::default())
+    }
+
+    fn detach(&self) -> IoFuture<'_, ()> {
+        self.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests;
