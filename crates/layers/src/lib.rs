@@ -2,8 +2,10 @@
 
 pub mod borg;
 pub mod fault;
+pub mod mapper;
 mod refused;
 pub mod registry;
 
 pub use borg::Borg;
+pub use mapper::Mapper;
 pub use refused::Refused;

@@ -87,6 +87,11 @@ impl PowerCut {
         }
     }
 
+    /// How many requests came.
+    pub fn requests(&self) -> u64 {
+        self.asked.get()
+    }
+
     /// Whether the power is gone.
     pub fn is_gone(&self) -> bool {
         self.gone.get()

@@ -49,7 +49,9 @@ proptest! {
                 match step {
                     0 => {
                         device.flush(Hints::default()).await.unwrap();
-                        versions.values_mut().for_each(|all| drop(all.drain(..all.len() - 1)));
+                        for all in versions.values_mut() {
+                            all.drain(..all.len() - 1);
+                        }
                     }
                     1 => {
                         let how = Hints { fua: true, ..Hints::default() };
