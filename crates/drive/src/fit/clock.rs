@@ -42,30 +42,41 @@ impl Pair {
     }
 }
 
-/// Sets the clock of `readings`, which are in the order of time, right behind each break; returns the turn's
+/// Where the clock breaks, the turn's time if so, and how many pairs then agree.
+#[derive(Clone, Copy, Debug)]
+struct Break {
+    /// Before this reading.
+    place: usize,
+    turn: f64,
+    agreeing: f64,
+}
+
+/// Puts the clock of `readings`, which are in the order of time, right behind each break; returns the turn's
 /// time.
 pub fn set(readings: &mut [Reading], turn: Turn) -> f64 {
     let mut time = turn.time;
     for _ in 0..BREAKS {
         let pairs = of_one_track(readings);
-        let finer = finest(&pairs, time, None);
-        let found = find(&pairs, readings.len(), time);
-        let Some((place, at, gain)) = found.filter(|found| found.2 > finer.1 + GAIN * pairs.len() as f64)
-        else {
-            return finer.0;
-        };
-        let (x, y) = over(&pairs, place, at);
-        let crossing = pairs.iter().filter(|pair| pair.crosses(place)).count();
-        if crossing < ENOUGH || libm::hypot(x, y) < AGREES * crossing as f64 || gain <= 0.0 {
-            return finer.0;
-        }
-        let late = libm::atan2(y, x) / TAU * at;
-        for reading in &mut readings[place..] {
+        let (finer, agreeing) = finest(&pairs, time, None);
+        let least = agreeing + GAIN * pairs.len() as f64;
+        let found = find(&pairs, readings.len(), time).filter(|found| found.agreeing > least);
+        let late = found.and_then(|found| late(&pairs, found));
+        let (Some(found), Some(late)) = (found, late) else { return finer };
+        for reading in &mut readings[found.place..] {
             reading.begin -= late;
         }
-        time = at;
+        time = found.turn;
     }
     time
+}
+
+/// By how much the clock is late behind a break, if the pairs over it agree on that.
+fn late(pairs: &[Pair], found: Break) -> Option<f64> {
+    let crossing: Vec<&Pair> = pairs.iter().filter(|pair| pair.crosses(found.place)).collect();
+    let directions = crossing.iter().map(|pair| pair.direction(found.turn));
+    let (x, y) = directions.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let agree = crossing.len() >= ENOUGH && libm::hypot(x, y) >= AGREES * crossing.len() as f64;
+    agree.then(|| libm::atan2(y, x) / TAU * found.turn)
 }
 
 fn of_one_track(readings: &[Reading]) -> Vec<Pair> {
@@ -84,12 +95,6 @@ fn of_one_track(readings: &[Reading]) -> Vec<Pair> {
     }
     let each = pairs.len().div_ceil(PAIRS).max(1);
     pairs.into_iter().step_by(each).collect()
-}
-
-/// The sum of the directions of pairs over a break.
-fn over(pairs: &[Pair], place: usize, turn: f64) -> (f64, f64) {
-    let crossing = pairs.iter().filter(|pair| pair.crosses(place)).map(|pair| pair.direction(turn));
-    crossing.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 /// How many pairs agree if there is a break at a place, or none.
@@ -115,15 +120,16 @@ fn finest(pairs: &[Pair], around: f64, place: Option<usize>) -> (f64, f64) {
     tried.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or((around, 0.0))
 }
 
-/// Where a break makes most pairs agree: before which reading, the turn's time then, and how many agree.
-fn find(pairs: &[Pair], readings: usize, around: f64) -> Option<(usize, f64, f64)> {
+/// The break with which most pairs agree.
+fn find(pairs: &[Pair], readings: usize, around: f64) -> Option<Break> {
     let every = (readings / PLACES).max(1);
     let coarse = (1..readings).step_by(every).map(|place| {
         let (turn, agreeing) = finest(pairs, around, Some(place));
-        (place, turn, agreeing)
+        Break { place, turn, agreeing }
     });
-    let (place, turn, _) = coarse.max_by(|one, other| one.2.total_cmp(&other.2))?;
+    let best = |one: &Break, other: &Break| one.agreeing.total_cmp(&other.agreeing);
+    let Break { place, turn, .. } = coarse.max_by(best)?;
     let close = place.saturating_sub(every).max(1)..(place + every).min(readings);
-    let close = close.map(|place| (place, turn, agreeing(pairs, turn, Some(place))));
-    close.max_by(|one, other| one.2.total_cmp(&other.2))
+    let close = close.map(|place| Break { place, turn, agreeing: agreeing(pairs, turn, Some(place)) });
+    close.max_by(best)
 }

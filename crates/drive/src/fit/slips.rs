@@ -60,7 +60,8 @@ pub fn find(spec: &Spec, measured: &[Measured], think: Think, turn: Turn) -> Opt
         let seen: Vec<Seen> = here.iter().map(|reading| see(&drive, reading, time, zone.spares)).collect();
         fit_zone(zone, &seen);
     }
-    let slipped = found.zone.iter().any(|zone| !zone.slips.is_empty());
+    let more = |(now, told): (&Zone, &Zone)| now.slips.len() > told.slips.len();
+    let slipped = found.zone.iter().zip(&spec.zone).any(more);
     let same = crate::disk::layout::capacity(&found) == crate::disk::layout::capacity(spec);
     if !slipped || !same {
         return None;
