@@ -1,7 +1,8 @@
 //! Fits what no data sheet tells to measured service times: the turn's time, where tracks begin, overheads,
 //! the arm, the cache's ways.
 //!
-//! First the platter's angles are found by the phase of reads that came off the media (`phase`, `skews`), then
+//! First the platter's angles are found by the phase of reads that came off the media (`phase`, `skews`), and
+//! what a description does not know moves (`slips`, `split`), then
 //! everything else by going down: one figure after another is tried at other values, and what makes the model
 //! take more nearly what the real drive took is kept (`descent`). No chance is involved.
 

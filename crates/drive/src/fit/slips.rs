@@ -22,6 +22,8 @@ const OFF: f64 = 0.03;
 const WRONG: f64 = 9.0;
 /// What a slip costs.
 const SLIP: f64 = 8.0;
+/// More tracks of a zone are not slipped.
+const MOST: u32 = 400;
 /// More tracks are not slipped between two readings.
 const AT_ONCE: usize = 3;
 /// How much the angle that is expected follows the one that was seen.
@@ -80,7 +82,7 @@ fn see(drive: &Drive, reading: &Reading, turn: f64, spares: u32) -> Seen {
     Seen {
         track: reading.steps.heads + reading.steps.cylinders,
         angle: reading.begin / turn - reading.steps.sectors as f64 / reading.per_track,
-        steps: (0..=u64::from(spares)).map(steps).collect(),
+        steps: (0..=u64::from(spares.min(MOST))).map(steps).collect(),
     }
 }
 
@@ -114,7 +116,7 @@ fn slips(seen: &[Seen], counts: &[usize]) -> Vec<u64> {
     let mut slips = Vec::new();
     let (mut before, mut count) = (0, 0);
     for (one, &now) in seen.iter().zip(counts) {
-        let between = (before + one.track) / 2;
+        let between = u64::midpoint(before, one.track);
         slips.extend((count..now).map(|slipped| between + slipped as u64));
         (before, count) = (one.track, now);
     }
