@@ -213,10 +213,15 @@ impl Layout {
 
     /// What makes up the angle of a sector.
     pub fn steps(&self, lba: Lba) -> Steps {
+        self.steps_behind(lba, 0)
+    }
+
+    /// The same if so many more tracks before it held nothing.
+    pub fn steps_behind(&self, lba: Lba, tracks: u64) -> Steps {
         let run = self.run(lba);
         let zone = &self.zones[run.zone as usize];
         let place = run.place + (lba.0 - run.lba);
-        let (heads, cylinders, ranges) = self.steps_to(zone, place / zone.per_track);
+        let (heads, cylinders, ranges) = self.steps_to(zone, place / zone.per_track + tracks);
         let sectors = place % zone.per_track + u64::from(run.shift);
         Steps { zone: run.zone as usize, heads, cylinders, ranges, sectors }
     }

@@ -1,14 +1,17 @@
 //! Fits what no data sheet tells to measured service times: the turn's time, where tracks begin, overheads,
 //! the arm, the cache's ways.
 //!
-//! First the platter's angles are found by the phase of reads that came off the media (`phase`, `skews`), then
+//! First the platter's angles are found by the phase of reads that came off the media (`phase`, `skews`), and
+//! what a description does not know moves (`slips`, `split`), then
 //! everything else by going down: one figure after another is tried at other values, and what makes the model
 //! take more nearly what the real drive took is kept (`descent`). No chance is involved.
 
+mod clock;
 mod descent;
 mod knobs;
 pub mod phase;
 mod skews;
+mod slips;
 mod split;
 
 use crate::disk::Drive;
@@ -34,9 +37,10 @@ pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64)) ->
     let mut phased = spec.clone();
     let turn = skews::fit(&mut phased, &readings, told);
     let cut = split::cut(&phased, &readings, turn);
+    let slipped = slips::find(spec, measured, think, turn);
     // Skews that tell nothing may do harm.
     let cost = |spec: &Spec| descent::cost(spec, measured, think);
-    let tried = [Some(phased), cut, Some(spec.clone())];
+    let tried = [Some(phased), cut, slipped, Some(spec.clone())];
     let best = tried.into_iter().flatten().min_by(|one, other| cost(one).total_cmp(&cost(other)));
     let mut best = best.unwrap_or_else(|| spec.clone());
     let changes = descent::descend(&mut best, measured, think, progress);

@@ -5,11 +5,11 @@
 //! whole turns. The *coherence* of many pairs is the length of the mean of their phase differences as
 //! directions: 1 if all agree, near 0 if they are arbitrary.
 
-use seekless_core::{Nanos, Op};
+use seekless_core::{Extent, Lba, Nanos, Op};
 
 use crate::disk::Drive;
-use crate::disk::layout::Steps;
-use crate::spec::Spec;
+use crate::disk::layout::{Piece, Steps};
+use crate::spec::{Spec, WriteBack};
 use crate::validate::{Measured, Think};
 
 /// Reads that took so much longer than one from the cache came off the media.
@@ -19,9 +19,11 @@ const PARTNERS: usize = 150;
 /// Fewer pairs tell nothing.
 const ENOUGH: usize = 12;
 
-/// A read off the media.
+/// A request that passed under the head.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
+    /// Its first sector; that of its last track, if it goes over more than one.
+    pub start: Lba,
     /// When its first sector began to pass, by the real clock, in nanoseconds.
     pub begin: f64,
     /// What makes up its angle.
@@ -36,6 +38,15 @@ pub struct Reading {
 
 /// The reads off the media among the measured ones, if think times lie on that side.
 pub fn readings(spec: &Spec, measured: &[Measured], think: Think) -> Vec<Reading> {
+    passes(spec, measured, think, false)
+}
+
+/// The same, and the writes that were acknowledged when they were on the media.
+pub fn readings_and_writes(spec: &Spec, measured: &[Measured], think: Think) -> Vec<Reading> {
+    passes(spec, measured, think, spec.cache.write_back == WriteBack::None)
+}
+
+fn passes(spec: &Spec, measured: &[Measured], think: Think, writes: bool) -> Vec<Reading> {
     let drive = Drive::new(spec);
     let (bus, _) = spec.bus_sector_us();
     let bus = bus * 1e3;
@@ -49,26 +60,46 @@ pub fn readings(spec: &Spec, measured: &[Measured], think: Think) -> Vec<Reading
         }
         now += request.service;
         let sectors = request.at.sectors as f64;
-        let cached = hit + sectors * bus;
-        if request.op == Op::Read && request.service.0 as f64 > cached + SURELY_MEDIA as f64 {
-            let piece = drive.layout().piece(request.at);
-            // One that goes over two tracks ends on the second.
-            if piece.at.sectors == request.at.sectors {
-                let took = drive.passing_to_answer(request.at.sectors, piece.per_track).0 as f64;
-                found.push(Reading {
-                    begin: now.0 as f64 - took,
-                    steps: drive.layout().steps(request.at.start),
-                    per_track: piece.per_track as f64,
-                    track: (piece.cylinder, piece.head),
-                    angle: piece.angle as f64 / revolution,
-                });
-            }
+        let off_media = request.service.0 as f64 > hit + sectors * bus + SURELY_MEDIA as f64;
+        let passed = match request.op {
+            Op::Read if off_media => Some(drive.layout().piece(request.at)),
+            Op::Write if writes => Some(last_piece(&drive, request.at)),
+            _ => None,
+        };
+        // A read that goes over two tracks ends on the second, when the bus has all of it.
+        let passed = passed.filter(|piece| request.op == Op::Write || piece.at.sectors == request.at.sectors);
+        if let Some(piece) = passed {
+            let took = match request.op {
+                Op::Write => {
+                    drive.mechanics().pass(piece.at.sectors, piece.per_track) as f64
+                        + spec.command.write_completion_us * 1e3
+                }
+                _ => drive.passing_to_answer(piece.at.sectors, piece.per_track).0 as f64,
+            };
+            found.push(Reading {
+                start: piece.at.start,
+                begin: now.0 as f64 - took,
+                steps: drive.layout().steps(piece.at.start),
+                per_track: piece.per_track as f64,
+                track: (piece.cylinder, piece.head),
+                angle: piece.angle as f64 / revolution,
+            });
         }
         if think == Think::After {
             now += request.think;
         }
     }
     found
+}
+
+/// What of `at` lies on its last track.
+fn last_piece(drive: &Drive, at: Extent) -> Piece {
+    let mut piece = drive.layout().piece(at);
+    while piece.at.end() < at.end() {
+        let sectors = at.end().0 - piece.at.end().0;
+        piece = drive.layout().piece(Extent { start: piece.at.end(), sectors });
+    }
+    piece
 }
 
 /// Two readings, the first one earlier.

@@ -31,7 +31,6 @@ const ROUNDS: usize = 3;
 
 /// Fits the turn and the skews of `spec`, where a turn is told to take `told` nanoseconds.
 pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) -> Turn {
-    let heads = f64::from(spec.heads);
     let mut zones = Steps::of(spec);
     let by_range = spec.layout.sparing == Sparing::Range;
     let groups = alike(spec);
@@ -62,6 +61,24 @@ pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) -> Turn {
             turn = finer;
         }
     }
+    put(spec, zones, readings, turn);
+    turn
+}
+
+/// Fits the skews alone, which are nearly right, of each zone for itself.
+pub fn refine(spec: &mut Spec, readings: &[Reading], turn: Turn) {
+    let mut zones = Steps::of(spec);
+    let by_range = spec.layout.sparing == Sparing::Range;
+    for (number, steps) in zones.iter_mut().enumerate() {
+        let here = readings.iter().filter(|reading| reading.steps.zone == number);
+        let here: Vec<Reading> = here.copied().collect();
+        fit_zones(steps, &here, turn, by_range);
+    }
+    put(spec, zones, readings, turn);
+}
+
+fn put(spec: &mut Spec, mut zones: Vec<Steps>, readings: &[Reading], turn: Turn) {
+    let heads = f64::from(spec.heads);
     spec.rpm = 60e9 / turn.time;
     offsets(&mut zones, readings, turn);
     for (zone, steps) in spec.zone.iter_mut().zip(zones) {
@@ -72,7 +89,6 @@ pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) -> Turn {
         zone.cylinder_skew = within(steps.cylinder - (heads - 1.0) * steps.head);
         zone.range_skew = within(steps.range);
     }
-    turn
 }
 
 impl Steps {
