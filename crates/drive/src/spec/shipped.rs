@@ -10,17 +10,20 @@ macro_rules! files {
 }
 
 /// In the order of their names.
-const FILES: [(&str, &str); 26] = files![
+const FILES: [(&str, &str); 31] = files![
     "fujitsu-mhz2120bh",
     "hgst-ultrastar-7k8-8tb",
     "hp-c2247a-disksim",
+    "hp-c2247a-fitted",
     "hp-c3323a-disksim",
+    "hp-c3323a-fitted",
     "ibm-ultrastar-9es",
     "intel-x25-v",
     "maxtor-6l020j1",
     "maxtor-6l020l1",
     "quantum-atlas-10k",
     "quantum-atlas-10k-disksim",
+    "quantum-atlas-10k-fitted",
     "samsung-870-evo-1tb",
     "samsung-pm9a3-1920gb",
     "seagate-archive-8tb",
@@ -28,8 +31,10 @@ const FILES: [(&str, &str); 26] = files![
     "seagate-cheetah-18lp",
     "seagate-cheetah-4lp",
     "seagate-cheetah-4lp-disksim",
+    "seagate-cheetah-4lp-fitted",
     "seagate-cheetah-9lp",
     "seagate-cheetah-9lp-disksim",
+    "seagate-cheetah-9lp-fitted",
     "seagate-exos-2x18-18tb",
     "seagate-exos-x20-20tb",
     "seagate-st2000dm006",
