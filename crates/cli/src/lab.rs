@@ -81,7 +81,7 @@ pub struct Load {
 }
 
 /// The options that a volume file says instead.
-const SAID_BY_A_FILE: [&str; 11] = [
+const SAID_BY_A_FILE: [&str; 13] = [
     "drive",
     "layer",
     "bopt",
@@ -93,6 +93,8 @@ const SAID_BY_A_FILE: [&str; 11] = [
     "starvation_limit",
     "no_merge",
     "background_share",
+    "depth",
+    "write_cache",
 ];
 
 /// How it is run.

@@ -95,7 +95,10 @@ fn what_does_not_fit_is_told_with_what_would() {
     let bad = file("bad.volume.toml", VOLUME.replace("over", "above").as_bytes());
     refused(&["lab", "run", &bad, "--workload", "oltp"], 1, &["bad.volume.toml: layer.borg.over", "nothing"]);
     let good = file("good.volume.toml", VOLUME.as_bytes());
-    refused(&["lab", "run", &good, "--workload", "oltp", "--bopt", "1GiB"], 2, &["cannot be used with"]);
+    for said in [["--bopt", "1GiB"], ["--depth", "2"], ["--write-cache", "on"]] {
+        let both = [&["lab", "run", &good, "--workload", "oltp"], &said[..]].concat();
+        refused(&both, 2, &["cannot be used with", said[0]]);
+    }
     refused(
         &["lab", "run", "/nonexistent.toml", "--workload", "oltp"],
         1,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use seekless_core::runtime::{self, Runtime};
 use seekless_core::{Buffer, Extent, Hints, Nanos};
-use seekless_drive::spec::{Spec, find};
+use seekless_drive::spec::{Spec, find, parse};
 use seekless_drive::{Model, QueueOptions, Simulated, simulated};
 
 /// Runs `work` on a drive of this kind.
@@ -165,4 +165,39 @@ fn bytes_are_found_wherever_they_are() {
         assert_eq!(read(start).await, [vec![1; 4 * 512], vec![2; 4 * 512]].concat());
         drive.flush(Hints::default()).await.unwrap();
     });
+}
+
+#[test]
+fn a_client_that_goes_away_does_not_keep_the_cleaner_waiting() {
+    let spec = shingled();
+    let band = spec.shingled.unwrap().band_sectors;
+    on(&spec, None, async |drive| {
+        let left = {
+            let drive = drive.clone();
+            runtime::spawn(async move { one(&drive, true, Extent::new(9 * band + 800, 8)).await })
+        };
+        runtime::sleep(Nanos(1_000)).await;
+        drop(left);
+        one(&drive, true, Extent::new(3 * band + 800, 8)).await;
+        runtime::sleep(Nanos(60 * 1_000_000_000)).await;
+        let cleaned = drive.all().blocks_written - 2 * 16;
+        assert_eq!(cleaned, 2 * band, "both bands were rewritten");
+    });
+}
+
+#[test]
+fn spares_that_one_arm_alone_does_not_have_are_refused() {
+    let mut spec = find("seagate-exos-2x18-18tb").unwrap();
+    spec.layout.sparing = seekless_drive::spec::Sparing::Zone;
+    let told = |spec: &Spec| {
+        parse("two.toml", &toml::to_string(spec).unwrap()).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(told(&spec), Ok(()));
+    // Above the half of a zone's sectors that one of two arms has.
+    let zone = &spec.zone[0];
+    let half = u64::from(zone.cylinders) * 9 * u64::from(zone.sectors_per_track);
+    spec.zone[0].slips = vec![half + 5];
+    spec.zone[0].spares = 1;
+    let refused = told(&spec).unwrap_err();
+    assert!(refused.contains("zone 1: slips") && refused.contains("under one arm"), "{refused}");
 }

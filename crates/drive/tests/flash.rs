@@ -131,6 +131,27 @@ fn a_drive_without_a_write_cache_answers_when_it_is_written() {
     assert!(flush.0 < 50_000, "nothing is left to flush: {flush}");
 }
 
+/// Two writes of 20 sectors are more than a page of 32: none takes more than it holds.
+#[test]
+fn writes_that_do_not_fill_pages_evenly_take_as_long_a_sector() {
+    let mut spec = flash("samsung-870-evo-1tb");
+    spec.controller.write_buffer_sectors = 4_096;
+    (spec.controller.each_us, spec.controller.latency_us, spec.controller.bus_mb_s) = (0.0, 0.0, 6_000.0);
+    let per_sector = |sectors: u64| {
+        let (mut drive, mut now) = (Flash::new(&spec), Nanos(0));
+        // Each within a page of the address space.
+        for i in 0..20_000 {
+            now += drive.serve(Op::Write, Extent::new(i * 7 % 50_000 * 32, sectors), now, false).total();
+        }
+        now.seconds() / sectors as f64
+    };
+    let even = per_sector(16);
+    for sectors in [17, 20, 24, 31] {
+        let odd = per_sector(sectors);
+        assert!((odd / even - 1.0).abs() < 0.03, "{sectors} sectors: {odd} instead of {even}");
+    }
+}
+
 /// Each figure of the cells and the controller changes a time.
 #[test]
 fn each_figure_changes_a_time() {

@@ -1,7 +1,8 @@
 //! The queue inside of a drive: commands that it has taken and not begun.
 //!
 //! It orders them by a scheduler of its own, which sees only the oldest few (the window). Nothing is merged
-//! here, and there are no classes: a drive knows neither. A flush goes first.
+//! here, and there are no classes: a drive knows neither. A flush goes
+//! first, but not twice in a row while others wait.
 
 use std::collections::VecDeque;
 
@@ -21,6 +22,8 @@ pub struct Inside {
     /// Younger than those in the window, by age.
     outside: VecDeque<Slot>,
     flushes: VecDeque<Slot>,
+    /// Whether the last command was a flush.
+    flushed: bool,
     arrivals: u64,
     /// The youngest command when the last one was done.
     arrived_before: u64,
@@ -39,6 +42,7 @@ impl Inside {
             window,
             outside: VecDeque::new(),
             flushes: VecDeque::new(),
+            flushed: false,
             arrivals: 0,
             arrived_before: 0,
             head: Lba(0),
@@ -88,12 +92,16 @@ impl Inside {
 
     /// The next command, and whether it came while the one before was carried out.
     pub fn take(&mut self, now: Nanos, drive: Option<&dyn Positioning>) -> Option<Command> {
-        let slot = match self.flushes.pop_front() {
-            Some(slot) => slot,
-            None => self.next(now, drive)?,
+        let others_turn = self.flushed && self.window.len() > 0;
+        let slot = match self.flushes.front() {
+            Some(&slot) if !others_turn => slot,
+            _ => self.next(now, drive)?,
         };
         let (mut command, waiter) = self.commands.remove(slot);
-        if command.op != Op::Flush {
+        self.flushed = command.op == Op::Flush;
+        if self.flushed {
+            self.flushes.pop_front();
+        } else {
             self.window.remove(command.at.start, &waiter);
             self.head = command.at.end();
             self.fill();

@@ -338,3 +338,31 @@ fn bytes_come_back_with_a_queue_and_a_write_cache() {
         })
         .unwrap();
 }
+
+/// Clients that flush and flush again let others in between, whoever orders them.
+#[test]
+fn flushes_without_end_keep_nobody_out() {
+    for (depth, queued_flush) in [(None, false), (Some(1), false), (Some(32), false), (Some(32), true)] {
+        let own = QueueSpec { depth: 32, queued_flush, ..QueueSpec::default() };
+        let spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };
+        Runtime::new(1)
+            .run(async {
+                let disk = Rc::new(Disk::new(0, &spec, QueueOptions { depth, ..QueueOptions::default() }));
+                let flushing = || {
+                    let disk = disk.clone();
+                    spawn(async move {
+                        for _ in 0..2_000 {
+                            disk.flush(Hints::default()).await.unwrap();
+                        }
+                    })
+                };
+                let clients = [flushing(), flushing()];
+                sleep(Nanos(1_000)).await;
+                order_of(&disk, &[(100, Class::Foreground), (9_000_000, Class::Foreground)]).await;
+                let waited = now();
+                assert!(waited < Nanos::from_millis(60), "depth {depth:?}, {queued_flush}: {waited}");
+                drop(clients);
+            })
+            .unwrap();
+    }
+}

@@ -93,9 +93,14 @@ impl Flash {
                 self.buffer.drain(done);
             }
             taken = self.bus.carry(sectors, handled, taken);
-            self.buffer.take(page, sectors, in_sequence);
-            if self.buffer.open() >= page_sectors {
-                programmed = programmed.max(self.close(taken));
+            let mut left = sectors;
+            while left > 0 {
+                let part = left.min(page_sectors - self.buffer.open());
+                self.buffer.take(page, part, in_sequence);
+                if self.buffer.open() == page_sectors {
+                    programmed = programmed.max(self.close(taken));
+                }
+                left -= part;
             }
         }
         if controller.write_cache && (!fua || controller.power_loss_protection) {

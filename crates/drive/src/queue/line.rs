@@ -31,6 +31,8 @@ pub(super) struct Line {
     pub(super) entries: Slab<Entry>,
     pub(super) waiting: [Waiting; 4],
     pub(super) flushes: VecDeque<Slot>,
+    /// Whether the last command was a flush.
+    pub(super) flushed: bool,
     pub(super) arrivals: u64,
     pub(super) unissued: usize,
     /// Commands that were picked and are not complete.
@@ -103,6 +105,7 @@ impl Line {
             scheduler,
             entries: Slab::new(),
             flushes: VecDeque::new(),
+            flushed: false,
             arrivals: 0,
             unissued: 0,
             in_device: 0,
@@ -124,6 +127,12 @@ impl Line {
             Flushing::Alone => !self.flushes.is_empty(),
             Flushing::Now => true,
         }
+    }
+
+    /// Whether a flush goes next: before all others, but not again right behind another while others wait, or
+    /// clients that flush for ever would let nobody else in.
+    pub(super) fn flush_is_next(&self) -> bool {
+        !self.flushes.is_empty() && !(self.flushed && self.unissued > self.flushes.len())
     }
 
     /// The next request of a class.
@@ -214,7 +223,8 @@ impl Line {
         command.queued =
             command.slots.iter().any(|&slot| self.entries[slot].waiter.arrival <= self.arrived_before);
         self.in_device += 1;
-        if command.op == Op::Flush {
+        self.flushed = command.op == Op::Flush;
+        if self.flushed {
             self.flushing.begin();
         } else {
             self.head = command.at.end();

@@ -161,15 +161,15 @@ impl Queue {
         if !line.awake || line.waits_for_a_flush() {
             return false;
         }
-        if line.flushes.is_empty() {
+        if line.flush_is_next() {
+            command.slots.extend(line.flushes.drain(..));
+        } else {
             let class = line.next_class();
             let Some(slot) = line.next(class, self.options.starvation_limit, drive) else { return false };
             command.slots.push(slot);
             if self.options.merge {
                 line.gather(class, &mut command.slots);
             }
-        } else {
-            command.slots.extend(line.flushes.drain(..));
         }
         line.issue(command);
         true

@@ -195,17 +195,33 @@ impl Shared {
     /// Carries a request out, and notes that one is under way meanwhile.
     async fn ask(self: &Rc<Self>, op: Op, at: Extent, buffer: &Buffer, how: &Hints) -> Result<(), IoError> {
         self.asked.set(runtime::now());
-        self.under_way.set(self.under_way.get() + 1);
+        let under_way = UnderWay::one_more(self);
         let done = match op {
             Op::Read => self.read(at, how).await,
             Op::Flush => self.disk.flush(how.clone()).await,
             _ => self.write(at, how).await,
         };
-        self.under_way.set(self.under_way.get() - 1);
+        drop(under_way);
         self.asked.set(runtime::now());
         done?;
         self.content.borrow_mut().apply(op, at, buffer);
         Ok(())
+    }
+}
+
+/// A request that is under way, until it is answered or its client goes away.
+struct UnderWay<'a>(&'a Cell<u64>);
+
+impl UnderWay<'_> {
+    fn one_more(shared: &Shared) -> UnderWay<'_> {
+        shared.under_way.set(shared.under_way.get() + 1);
+        UnderWay(&shared.under_way)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -46,6 +46,7 @@ pub fn check(spec: &Spec) -> Checked {
     arms(spec)?;
     spec.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
     zones(spec)?;
+    one_arm(spec)?;
     seek("seek", &spec.seek)?;
     spec.write_seek.as_ref().map_or(Ok(()), |curve| seek("write_seek", curve))?;
     full_stroke("seek", &spec.seek, spec)?;
@@ -75,6 +76,14 @@ fn arms(spec: &Spec) -> Checked {
         return wrong("actuators", spec.actuators.to_string(), "one, if tracks are shingled");
     }
     Ok(())
+}
+
+/// Spares, slips and remaps are each arm's own: what is under one has to hold its part of the sectors.
+fn one_arm(spec: &Spec) -> Checked {
+    if spec.actuators == 1 {
+        return Ok(());
+    }
+    zones(&spec.arm()).map_err(|wrong| Wrong { found: format!("{} under one arm", wrong.found), ..wrong })
 }
 
 /// Every time of commands and bus.

@@ -184,7 +184,8 @@ pub fn parse(file: &str, text: &str) -> Result<Spec, SpecError> {
 /// Reads the description of a flash drive, if it is one.
 fn flash_of(file: &str, text: &str) -> Result<Option<FlashSpec>, SpecError> {
     let table: toml::Table = read(file, text)?;
-    if !table.contains_key("flash") {
+    // With one of them misspelt it is a flash drive all the same.
+    if !table.contains_key("flash") && !table.contains_key("controller") {
         return Ok(None);
     }
     let spec: FlashSpec = read(file, text)?;
@@ -367,6 +368,13 @@ mod tests {
             let error = told(&good.replacen(from, to, 1));
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         }
+        let flash = shipped::text("samsung-870-evo-1tb").unwrap();
+        let misspelt = flash_of("d.toml", &flash.replacen("[flash]", "[flush]", 1)).unwrap_err().to_string();
+        assert!(misspelt.contains("d.toml") && misspelt.contains("unknown field `flush`"), "{misspelt}");
+        let power = "[power]\nidle_w = 1\nactive_w = 2\n[[power.state]]\nname = 'off'\nwatts = 1\n\
+                     after_s = 1\nrecover_ms = 1e9\nrecover_w = 2\n\n[source]";
+        let slow = told(&good.replacen("[source]", power, 1));
+        assert!(slow.contains("line 136: power.state 1: recover_ms: found 1000000000"), "{slow}");
         let error = find("wd2501aaks").unwrap_err().to_string();
         assert!(error.contains("wd2501aaks") && error.contains("wd2500aaks"), "{error}");
     }

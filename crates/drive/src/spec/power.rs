@@ -61,8 +61,8 @@ impl PowerSpec {
             within(&format!("power.{key}"), watts, 0.0, MOST_WATTS)?;
         }
         let mut after = 0.0;
-        for state in &self.state {
-            let key = |key: &str| format!("power.state {}: {key}", state.name);
+        for (number, state) in self.state.iter().enumerate() {
+            let key = |key: &str| format!("power.state {}: {key}", number + 1);
             within(&key("watts"), state.watts, 0.0, MOST_WATTS)?;
             within(&key("recover_w"), state.recover_w, 0.0, MOST_WATTS)?;
             within(&key("recover_ms"), state.recover_ms, 0.0, 600_000.0)?;
