@@ -142,7 +142,8 @@ impl Client {
 
     async fn one(&mut self, rng: &mut Rng) {
         let at = self.somewhere(rng);
-        let how = Hints { class: Class::ALL[rng.below(4) as usize], fua: rng.below(4) == 0, ..Hints::default() };
+        let how =
+            Hints { class: Class::ALL[rng.below(4) as usize], fua: rng.below(4) == 0, ..Hints::default() };
         match rng.below(10) {
             0..=2 => {
                 let back = self.drive.read(at, Buffer::zeroed(at.bytes()), how).await.unwrap();

@@ -93,7 +93,7 @@ fn play(
     }
     let played = RefCell::new(None);
     let result: Result<(), LabError> = runtime.run(async {
-        let volume = Volume::new(&experiment.volume(places))?;
+        let volume = Volume::new(&experiment.volume(places)).await?;
         let records = &trace.records;
         let (top, pace) = (volume.top.clone(), experiment.pace);
         let (mut phases, load, reconfigured, missed) = if let Some(borg) = &volume.borg {

@@ -158,7 +158,9 @@ impl Description {
             self.claim(device, &format!("layer.{name}.{key}"), above, claims)?;
         }
         above.pop();
-        Ok(sectors)
+        layer.entry.sectors(&layer.options, sectors).map_err(|refused| {
+            self.wrong(&format!("layer.{name}.{}", refused.key), refused.found, refused.expected)
+        })
     }
 
     /// The error at a key.

@@ -120,7 +120,7 @@ pub fn run_workload(
     }
     let every = volume.layers.get(&volume.top).and_then(|layer| layer.reconfigure);
     let result: Result<_, LabError> = runtime.run(async {
-        let volume = Volume::new(volume)?;
+        let volume = Volume::new(volume).await?;
         let reconfigured = Rc::new(std::cell::Cell::new(0));
         let mover = volume.borg.clone().zip(every).map(|(borg, every)| {
             let reconfigured = reconfigured.clone();

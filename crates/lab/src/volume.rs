@@ -23,7 +23,7 @@ pub struct Volume {
 
 impl Volume {
     /// The tree that a description describes, in the world that the caller runs in.
-    pub fn new(description: &Description) -> Result<Volume, IoError> {
+    pub async fn new(description: &Description) -> Result<Volume, IoError> {
         // Also keeps a tree that is made of itself from being built for ever.
         description
             .check()
@@ -32,7 +32,7 @@ impl Volume {
             (name.clone(), simulated(number, &component.drive, component.queue))
         });
         let mut builder = Builder { description, drives: drives.collect(), borg: None };
-        let top = builder.device(&description.top)?;
+        let top = builder.device(&description.top).await?;
         Ok(Volume { top: Rc::new(Top::new(top)), drives: builder.drives, borg: builder.borg })
     }
 
@@ -66,7 +66,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     /// The device called `name`. What is described wrongly was refused before; here it is an error still.
-    fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
+    async fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
         let refused = |why: &'static str| IoError::new(ErrorKind::Invalid, name.to_owned(), None, why);
         if let Some(disk) = self.drives.get(name) {
             return Ok(disk.clone().device());
@@ -77,11 +77,14 @@ impl Builder<'_> {
             return Ok(Rc::new(slice.ok_or_else(|| refused("the slice reaches past the end"))?));
         }
         let layer = self.description.layers.get(name).ok_or_else(|| refused("there is no such device"))?;
-        let over = self.device(&layer.over)?;
-        let devices = layer.devices.iter().map(|(key, device)| Ok((key.clone(), self.device(device)?)));
-        let below = Below { over, devices: devices.collect::<Result<_, IoError>>()? };
+        let over = Box::pin(self.device(&layer.over)).await?;
+        let mut devices = BTreeMap::new();
+        for (key, device) in &layer.devices {
+            devices.insert(key.clone(), Box::pin(self.device(device)).await?);
+        }
+        let below = Below { over, devices };
         if layer.entry.name != "borg" {
-            return layer.entry.build(&below, &layer.options);
+            return layer.entry.build(below, &layer.options).await;
         }
         // Of BORG more is asked than of any layer: to reconfigure, and what it served.
         let options = toml::Value::Table(layer.options.clone()).try_into();

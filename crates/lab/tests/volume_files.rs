@@ -90,6 +90,17 @@ fn layers_of_all_kinds_lie_over_each_other() {
 }
 
 #[test]
+fn a_layer_may_show_less_than_there_is_below() {
+    let text = GOOD
+        .replace("bopt = \"bopt\"\nwrite_buffer = 0.4", "size = \"50GiB\"")
+        .replace("layer.borg", "layer.mapper")
+        .replace("top = \"borg\"", "top = \"mapper\"");
+    assert_eq!(parse("v.toml", &text).unwrap().check().unwrap(), 50 << 21);
+    let more = parse("v.toml", &text.replace("50GiB", "500GiB")).unwrap_err().to_string();
+    assert!(more.contains("v.toml: layer.mapper.size") && more.contains("room for two maps"), "{more}");
+}
+
+#[test]
 fn what_cannot_be_a_volume_is_told_with_its_place() {
     for (from, to, words) in [
         ("of = \"disk\"", "off = \"disk\"", ["v.toml", "line 5", "unknown field `off`"]),

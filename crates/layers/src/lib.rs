@@ -5,6 +5,7 @@ pub mod fault;
 pub mod mapper;
 mod refused;
 pub mod registry;
+mod units;
 
 pub use borg::Borg;
 pub use mapper::Mapper;

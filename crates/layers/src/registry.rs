@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::rc::Rc;
 
-use seekless_core::{BlockDevice, ErrorKind, IoError};
+use seekless_core::{BlockDevice, ErrorKind, IoError, PAGE_SECTORS};
 use serde::de::DeserializeOwned;
 
 use crate::borg::{self, Borg};
@@ -13,6 +15,7 @@ use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
+use crate::mapper::{self, Mapper};
 use crate::refused::Refused;
 
 /// What is known of a layer without building it.
@@ -29,10 +32,14 @@ pub struct Entry {
     /// The keys of its devices besides `over`.
     pub devices: &'static [&'static str],
     check: fn(toml::Table) -> Result<(), Refused>,
+    /// What clients see, where that is not as much as is below.
+    sectors: Option<fn(toml::Table, u64) -> Result<u64, Refused>>,
     build: Build,
 }
 
-type Build = fn(&Below, toml::Table) -> Result<Rc<dyn BlockDevice>, IoError>;
+/// A layer that is being built: it may have to read what is below.
+pub type Building = Pin<Box<dyn Future<Output = Result<Rc<dyn BlockDevice>, IoError>>>>;
+type Build = fn(Below, toml::Table) -> Building;
 
 /// What a layer is built on.
 pub struct Below {
@@ -61,8 +68,13 @@ impl Entry {
     }
 
     /// The layer with these options. Build it inside of a runtime.
-    pub fn build(&self, below: &Below, options: &toml::Table) -> Result<Rc<dyn BlockDevice>, IoError> {
+    pub fn build(&self, below: Below, options: &toml::Table) -> Building {
         (self.build)(below, options.clone())
+    }
+
+    /// What clients see with these options over so many sectors.
+    pub fn sectors(&self, options: &toml::Table, over: u64) -> Result<u64, Refused> {
+        self.sectors.map_or(Ok(over), |sectors| sectors(options.clone(), over))
     }
 }
 
@@ -86,8 +98,14 @@ fn options<T: DeserializeOwned>(
     read(options, check).map_err(|refused| IoError::new(ErrorKind::Invalid, name, None, refused.to_string()))
 }
 
+/// A layer that is there at once.
+fn built<T: BlockDevice + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Building {
+    let layer = layer().map(|layer| Rc::new(layer) as Rc<dyn BlockDevice>);
+    Box::pin(ready(layer))
+}
+
 /// All layers, by name.
-pub const LAYERS: [Entry; 5] = [
+pub const LAYERS: [Entry; 6] = [
     Entry {
         name: "borg",
         does: "copies the blocks that are used together next to each other, and absorbs writes there",
@@ -95,10 +113,8 @@ pub const LAYERS: [Entry; 5] = [
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
         check: |table| read(table, borg::Options::check).map(drop),
-        build: |below, table| {
-            let options = options("borg", table, borg::Options::check)?;
-            Ok(Rc::new(borg(below, options)?))
-        },
+        sectors: None,
+        build: |below, table| built(|| borg(&below, options("borg", table, borg::Options::check)?)),
     },
     Entry {
         name: "delay",
@@ -107,9 +123,12 @@ pub const LAYERS: [Entry; 5] = [
         readme: include_str!("fault/delay/README.md"),
         devices: &[],
         check: |table| read(table, delay::Options::check).map(drop),
+        sectors: None,
         build: |below, table| {
-            let options = options("delay", table, delay::Options::check)?;
-            Ok(Rc::new(Faulty::new(below.over.clone(), Delay::new(options))))
+            built(|| {
+                let options = options("delay", table, delay::Options::check)?;
+                Ok(Faulty::new(below.over, Delay::new(options)))
+            })
         },
     },
     Entry {
@@ -119,9 +138,12 @@ pub const LAYERS: [Entry; 5] = [
         readme: include_str!("fault/error/README.md"),
         devices: &[],
         check: |table| read(table, error::Options::check).map(drop),
+        sectors: None,
         build: |below, table| {
-            let options = options("error", table, error::Options::check)?;
-            Ok(Rc::new(Faulty::new(below.over.clone(), Error::new(&options))))
+            built(|| {
+                let options = options("error", table, error::Options::check)?;
+                Ok(Faulty::new(below.over, Error::new(&options)))
+            })
         },
     },
     Entry {
@@ -131,9 +153,31 @@ pub const LAYERS: [Entry; 5] = [
         readme: include_str!("fault/lose/README.md"),
         devices: &[],
         check: |table| read(table, lose::Options::check).map(drop),
+        sectors: None,
         build: |below, table| {
-            let options = options("lose", table, lose::Options::check)?;
-            Ok(Rc::new(Faulty::new(below.over.clone(), Lose::new(&options))))
+            built(|| {
+                let options = options("lose", table, lose::Options::check)?;
+                Ok(Faulty::new(below.over, Lose::new(&options)))
+            })
+        },
+    },
+    Entry {
+        name: "mapper",
+        does: "puts pages into any slot, and keeps a map on disk",
+        transparent: false,
+        readme: include_str!("mapper/README.md"),
+        devices: &[],
+        check: |table| read(table, mapper::Options::check).map(drop),
+        sectors: Some(|table, over| Ok(read(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)),
+        build: |below, table| {
+            Box::pin(async move {
+                let options = options("mapper", table, mapper::Options::check)?;
+                let pages = options.pages(below.over.geometry().sectors);
+                let refused =
+                    |refused: Refused| IoError::new(ErrorKind::Invalid, "mapper", None, refused.to_string());
+                let mapper = Mapper::open_or_create(below.over, pages.map_err(refused)?).await?;
+                Ok(Rc::new(mapper) as Rc<dyn BlockDevice>)
+            })
         },
     },
     Entry {
@@ -143,9 +187,9 @@ pub const LAYERS: [Entry; 5] = [
         readme: include_str!("fault/powercut/README.md"),
         devices: &[],
         check: |table| read(table, powercut::Options::check).map(drop),
+        sectors: None,
         build: |below, table| {
-            let options = options("powercut", table, powercut::Options::check)?;
-            Ok(Rc::new(PowerCut::new(below.over.clone(), options)))
+            built(|| Ok(PowerCut::new(below.over, options("powercut", table, powercut::Options::check)?)))
         },
     },
 ];

@@ -18,7 +18,7 @@ fn under<T>(name: &str, options: &str, work: impl AsyncFnOnce(Rc<dyn BlockDevice
             let over: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
             let below = Below { over, devices: std::collections::BTreeMap::new() };
             let entry = registry::find(name).unwrap();
-            work(entry.build(&below, &toml::from_str(options).unwrap()).unwrap()).await
+            work(entry.build(below, &toml::from_str(options).unwrap()).await.unwrap()).await
         })
         .unwrap()
 }

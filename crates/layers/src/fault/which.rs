@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 
 use seekless_core::runtime::Rng;
-use seekless_core::{Extent, Op, SECTOR_BYTES, Size, runtime};
+use seekless_core::{Extent, Op, SECTOR_BYTES, runtime};
 use serde::{Deserialize, Deserializer};
+
+use crate::units::Bytes;
 
 /// The keys of a fault's options that say which requests it is about, put together.
 #[derive(Debug)]
@@ -80,21 +82,5 @@ impl<'de> Deserialize<'de> for OpName {
         let found = all.into_iter().find(|op| op.to_string() == text);
         let expected = || format!("found '{text}', expected read, write, flush, discard or write zeroes");
         found.map(OpName).ok_or_else(|| serde::de::Error::custom(expected()))
-    }
-}
-
-/// A size with its unit, of whole sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub u64);
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        match text.parse::<Size>() {
-            Ok(Size(bytes)) if bytes % SECTOR_BYTES == 0 => Ok(Bytes(bytes)),
-            _ => Err(serde::de::Error::custom(format!(
-                "found '{text}', expected a size of whole sectors such as 4GiB"
-            ))),
-        }
     }
 }

@@ -6,11 +6,13 @@
 //! sectors of what was not flushed may survive; then the last map that is whole counts, which is that of the last
 //! flush, or of one that was not answered.
 
+mod options;
 mod table;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+pub use options::Options;
 use seekless_core::device::io;
 use seekless_core::lock::{Mode, RangeLocks};
 use seekless_core::{
@@ -50,6 +52,14 @@ impl Mapper {
         mapper.below.flush(Hints::default()).await?;
         mapper.load(2, vec![NONE; pages as usize]);
         Ok(mapper)
+    }
+
+    /// Opens what was created before; creates it where there are only zeroes.
+    pub async fn open_or_create(below: Rc<dyn BlockDevice>, pages: u64) -> Result<Mapper, IoError> {
+        let homes = Extent::of_pages(0, 2 * table::home_pages(pages));
+        let bytes = below.read(homes, Buffer::zeroed(homes.bytes()), Hints::default()).await?.to_vec();
+        let blank = bytes.iter().all(|&byte| byte == 0);
+        if blank { Mapper::create(below, pages).await } else { Mapper::open(below, pages).await }
     }
 
     /// Opens what was created before, as the last flush left it.

@@ -1,11 +1,12 @@
 //! Requests that take longer: a fixed time, a random one, so many times what they take.
 
 use seekless_core::{Extent, Nanos, Op};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::which::{Bytes, OpName, When};
+use super::which::{OpName, When};
 use super::{Act, Fault, Which};
 use crate::Refused;
+use crate::units::{Bytes, time};
 
 /// What can be set.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -31,12 +32,6 @@ impl Default for Options {
     fn default() -> Self {
         Options { time: Nanos::ZERO, random: Nanos::ZERO, times: 1.0, ops: Vec::new(), at: None, size: None }
     }
-}
-
-/// A time with its unit.
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map_err(|error| serde::de::Error::custom(format!("{error}")))
 }
 
 impl Options {

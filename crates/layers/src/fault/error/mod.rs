@@ -3,9 +3,10 @@
 use seekless_core::{ErrorKind, Extent, IoError, Op};
 use serde::{Deserialize, Deserializer};
 
-use super::which::{Bytes, OpName, When};
+use super::which::{OpName, When};
 use super::{Act, Fault, Which};
 use crate::Refused;
+use crate::units::Bytes;
 
 /// What can be set.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

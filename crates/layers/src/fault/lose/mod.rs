@@ -3,9 +3,10 @@
 use seekless_core::{Extent, Op};
 use serde::Deserialize;
 
-use super::which::{Bytes, OpName, When};
+use super::which::{OpName, When};
 use super::{Act, Fault, Which};
 use crate::Refused;
+use crate::units::Bytes;
 
 /// What happens instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -1,0 +1,66 @@
+//! What a user can set.
+
+use seekless_core::PAGE_SECTORS;
+use serde::Deserialize;
+
+use super::table;
+use crate::Refused;
+use crate::units::Bytes;
+
+/// The options of the mapper.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// What clients see; without it as much as leaves one slot in seventeen free.
+    pub size: Option<Bytes>,
+}
+
+impl Options {
+    /// What cannot be on any device.
+    pub fn check(&self) -> Result<(), Refused> {
+        match self.size {
+            Some(Bytes(bytes)) if bytes == 0 || bytes % seekless_core::PAGE_BYTES != 0 => {
+                Err(Refused::new("size", format!("{bytes} bytes"), "whole pages of 4 KiB"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Pages that clients see, on a device of so many sectors.
+    pub fn pages(&self, sectors: u64) -> Result<u64, Refused> {
+        self.check()?;
+        let there = sectors / PAGE_SECTORS;
+        let fits = |pages: u64| 2 * table::home_pages(pages) + pages < there && pages < u64::from(u32::MAX);
+        let wanted = match self.size {
+            Some(Bytes(bytes)) => bytes / seekless_core::PAGE_BYTES,
+            // An entry of the map takes a thousandth of a page.
+            None => there * 16 / 17 - (2 * table::home_pages(there)).min(there * 16 / 17),
+        };
+        if wanted > 0 && fits(wanted) {
+            return Ok(wanted);
+        }
+        let found = format!("{wanted} pages of 4 KiB");
+        Err(Refused::new("size", found, format!("less than the device's {there}, with room for two maps")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_free_is_a_seventeenth_and_the_maps() {
+        for there in (1..5_000).chain([1 << 20, 61_000_000, 1 << 30]) {
+            let Ok(pages) = Options::default().pages(there * PAGE_SECTORS) else {
+                assert!(there < 4, "{there} pages are enough");
+                continue;
+            };
+            let slots = there - 2 * table::home_pages(pages);
+            assert!(slots > pages, "{there} pages: {pages} in {slots} slots");
+            assert!(there < 100 || pages * 100 > 90 * there, "{there} pages: {pages} are few");
+        }
+        let of = |bytes| Options { size: Some(Bytes(bytes)) }.pages(8_000);
+        assert_eq!(of(900 * 4_096), Ok(900));
+        assert!(of(1_000 * 4_096).is_err() && of(0).is_err() && of(512).is_err());
+    }
+}
