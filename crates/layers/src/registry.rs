@@ -33,12 +33,13 @@ pub struct Entry {
     pub devices: &'static [&'static str],
     check: fn(toml::Table) -> Result<(), Refused>,
     /// What clients see, where that is not as much as is below.
-    sectors: Option<fn(toml::Table, u64) -> Result<u64, Refused>>,
+    sectors: Option<Sectors>,
     build: Build,
 }
 
 /// A layer that is being built: it may have to read what is below.
 pub type Building = Pin<Box<dyn Future<Output = Result<Rc<dyn BlockDevice>, IoError>>>>;
+type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
 type Build = fn(Below, toml::Table) -> Building;
 
 /// What a layer is built on.
