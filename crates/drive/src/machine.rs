@@ -42,8 +42,9 @@ pub trait Machine: Places {
     /// What a command takes from `now` on, to its answer; the drive is then in the state after it.
     fn serve(&mut self, asked: &Asked, now: Nanos) -> Access;
 
-    /// What the drive did beside its commands since it was asked last: writing out what its cache holds.
-    fn aside(&mut self) -> Access;
+    /// What the drive did beside its commands since it was asked last, which is writing out what its cache holds;
+    /// and for how long of that commands were carried out, which waited for it or had the bus.
+    fn aside(&mut self) -> (Access, Nanos);
 
     /// How long what it did since it was asked last drew more than rest does: a command took `took`, and beside
     /// it there was `aside`.

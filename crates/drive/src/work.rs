@@ -15,6 +15,9 @@ pub struct Work {
     pub transfer: Nanos,
     /// Handling commands.
     pub overhead: Nanos,
+    /// Time in which it had something to do: commands that went on at once count once, those of several arms
+    /// apart.
+    pub occupied: Nanos,
     /// Of all this, for requests that came as foreground or urgent.
     pub foreground: Nanos,
     /// Requests, before merging.
@@ -47,6 +50,7 @@ impl Work {
         self.rotation += other.rotation;
         self.transfer += other.transfer;
         self.overhead += other.overhead;
+        self.occupied += other.occupied;
         self.foreground += other.foreground;
         self.requests += other.requests;
         self.commands += other.commands;
@@ -70,6 +74,11 @@ pub struct Sharer {
     pub class: Class,
     /// Its part.
     pub sectors: u64,
+}
+
+/// How many of them clients wait for.
+fn served(sharers: &[Sharer]) -> usize {
+    sharers.iter().filter(|sharer| sharer.class <= Class::Foreground).count()
 }
 
 /// The accounts of a device.
@@ -124,8 +133,7 @@ impl Ledger {
         self.pay(op, &left, first);
         let work = self.entry(first.account);
         work.commands += 1;
-        let served = sharers.iter().filter(|sharer| sharer.class <= Class::Foreground).count();
-        work.queued += u128::from(took.total().0) * (waiting + served) as u128;
+        work.queued += u128::from(took.total().0) * (waiting + served(sharers)) as u128;
         if took.distance > 0 {
             work.seeks += 1;
             work.cylinders += took.distance;
@@ -134,10 +142,15 @@ impl Ledger {
     }
 
     /// Beside a command for `sharers` the drive did `aside`: the first of them pays, on whose behalf or not.
-    /// Nothing of that was waited for.
-    pub fn charge_aside(&mut self, aside: &Access, sharers: &[Sharer]) {
-        let Some(first) = sharers.first().filter(|_| *aside != Access::default()) else { return };
+    /// While it did that, or some of that before, the command was carried out for `meanwhile`, for which nothing
+    /// else was charged.
+    pub fn charge_aside(&mut self, aside: &Access, meanwhile: Nanos, sharers: &[Sharer], waiting: usize) {
+        let Some(first) = sharers.first() else { return };
         let work = self.entry(first.account);
+        if first.class <= Class::Foreground {
+            work.foreground += meanwhile;
+        }
+        work.queued += u128::from(meanwhile.0) * (waiting + served(sharers)) as u128;
         work.seek += aside.seek;
         work.rotation += aside.rotation;
         work.transfer += aside.transfer;
@@ -145,6 +158,13 @@ impl Ledger {
         if aside.distance > 0 {
             work.seeks += 1;
             work.cylinders += aside.distance;
+        }
+    }
+
+    /// A command for `sharers` kept the drive occupied for so long besides all others.
+    pub fn occupied(&mut self, time: Nanos, sharers: &[Sharer]) {
+        if let Some(first) = sharers.first() {
+            self.entry(first.account).occupied += time;
         }
     }
 

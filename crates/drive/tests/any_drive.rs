@@ -226,7 +226,14 @@ fn run(model: &Model, options: QueueOptions, seed: u64) -> (u64, Nanos, seekless
         runtime::sleep(Nanos(100_000_000_000)).await;
         drive.flush(Hints::default()).await.unwrap();
         assert!(drive.joules() >= before, "energy is not given back");
-        (runtime::now(), drive.all(), aborted.get())
+        let (end, work) = (runtime::now(), drive.all());
+        let there = end.0 * drive.arms() as u64;
+        assert!(work.occupied.0 <= there, "{} of {there} ns", work.occupied);
+        if model.disk().is_some() {
+            assert_eq!(work.busy(), work.occupied, "a head's time is told once");
+        }
+        assert!(work.foreground <= work.busy());
+        (end, work, aborted.get())
     });
     let (end, work, aborted) = result.unwrap();
     (runtime.event_hash(), end, work, aborted)

@@ -1,11 +1,14 @@
 //! A drive that acknowledges writes before they are on the media: what waits for what.
 
+use std::rc::Rc;
+
 use proptest::prelude::*;
-use seekless_core::{Extent, Nanos, Op};
-use seekless_drive::Spec;
+use seekless_core::runtime::{self, Runtime};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, Nanos, Op};
 use seekless_drive::disk::Drive;
 use seekless_drive::scheduler::Policy;
 use seekless_drive::spec::find;
+use seekless_drive::{Disk, QueueOptions, Simulated, Spec};
 
 mod common;
 
@@ -128,5 +131,46 @@ proptest! {
         now += drive.serve(Op::Flush, Extent::default(), now, false).total();
         let again = drive.serve(Op::Flush, Extent::default(), now, false).total();
         prop_assert!(again.0 < MILLISECOND, "{again}");
+    }
+}
+
+/// Clients that never pause keep it busy all the time and no longer, however early it acknowledges.
+#[test]
+fn the_time_of_a_drive_is_told_once() {
+    let imported = find("quantum-atlas-10k-disksim").unwrap();
+    for spec in
+        [buffered(0, Policy::Sptf), buffered(64, Policy::Sptf), buffered(20_000, Policy::CLook), imported]
+    {
+        let runtime = Runtime::new(1);
+        let (end, work) = runtime
+            .run(async {
+                let drive = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
+                let clients: Vec<_> = (0..4_u64)
+                    .map(|client| {
+                        let drive = drive.clone();
+                        runtime::spawn(async move {
+                            let mut rng = Lcg(client);
+                            for i in 0..500_u64 {
+                                let at = Extent::new(rng.below(1_000_000) * 8, 8);
+                                let buffer = Buffer::hollow_sectors(8);
+                                match i % 9 {
+                                    0 => drive.flush(Hints::default()).await.unwrap(),
+                                    1 | 2 => drop(drive.read(at, buffer, Hints::default()).await.unwrap()),
+                                    _ => drive.write(at, buffer, Hints::default()).await.unwrap(),
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                for client in clients {
+                    client.await;
+                }
+                (runtime::now(), drive.all())
+            })
+            .unwrap();
+        // What was written out to the end of a stroke after the last answer counts, too.
+        let over = work.busy().seconds() - end.seconds();
+        assert!((-1e-6..0.05).contains(&over), "{}: busy {} of {end}", spec.name, work.busy());
+        assert!(work.foreground.seconds() / end.seconds() > 0.99, "all of it is waited for");
     }
 }

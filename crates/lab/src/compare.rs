@@ -29,6 +29,8 @@ struct Played {
     reconfigured: Vec<Reconfigured>,
     missed: u64,
     load: Load,
+    /// Of the drive.
+    arms: usize,
     map_bytes: u64,
     event_hash: u64,
 }
@@ -136,6 +138,7 @@ impl Played {
         Played {
             work: accounts().map(|account| volume.account(account)).collect(),
             served: accounts().map(served).collect(),
+            arms: volume.arms().max(1),
             map_bytes: volume.borg.as_ref().map_or(0, |borg| borg.map_bytes()),
             event_hash: 0,
             phases,
@@ -182,7 +185,8 @@ impl Played {
             mean_queue: all.queued as f64 / (all.busy().0 as f64).max(1.0),
             merge_ratio: all.requests as f64 / (all.commands as f64).max(1.0),
             elapsed_s: self.load.end.seconds(),
-            idle_s: self.load.end.since(self.busy_until_the_end()).seconds(),
+            idle_s: (self.load.end.seconds() - self.occupied_until_the_end().seconds() / self.arms as f64)
+                .max(0.0),
             map_bytes: self.map_bytes,
             phases: (0..self.phases.len()).map(|index| self.phase(index, vanilla, requests)).collect(),
             reconfigurations: self
@@ -196,10 +200,10 @@ impl Played {
         }
     }
 
-    /// How long the drive was busy up to the last answer.
-    fn busy_until_the_end(&self) -> Nanos {
+    /// How long its arms had something to do up to the last answer.
+    fn occupied_until_the_end(&self) -> Nanos {
         let phases = self.phases.iter().zip(&self.work);
-        phases.filter(|(phase, _)| phase.name != FINAL).map(|(_, work)| work.busy()).sum()
+        phases.filter(|(phase, _)| phase.name != FINAL).map(|(_, work)| work.occupied).sum()
     }
 
     /// 1 - ours / vanilla's over these phases, in per cent.

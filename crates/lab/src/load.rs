@@ -59,7 +59,7 @@ pub struct LoadOutcome {
     pub head_ms_per_request: HeadTimeMs,
     /// Head time of all drives.
     pub head: HeadTime,
-    /// Virtual time in which no drive had anything to do for a command, in seconds, of one drive on average.
+    /// Virtual time in which no drive had anything to do for a command, in seconds, of one arm on average.
     pub idle_s: f64,
     /// What all drives drew to the last answer, in joules; `None` if the description of one does not say.
     pub energy_j: Option<f64>,
@@ -139,16 +139,16 @@ pub fn run_workload(
         drop(mover);
         let served =
             volume.borg.as_ref().map_or_else(Served::default, |borg| borg.served(Account::default()));
-        Ok((seen, volume.all(), served, reconfigured.get(), volume.joules(), volume.drives.len()))
+        Ok((seen, volume.all(), served, reconfigured.get(), volume.joules(), volume.arms()))
     })?;
-    let (seen, work, served, reconfigurations, energy_j, drives) = result?;
+    let (seen, work, served, reconfigurations, energy_j, arms) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * served.from_bopt as f64 / (served.pages as f64).max(1.0),
         reconfigurations,
         energy_j,
-        idle_s: (seen.end.seconds() - work.busy().seconds() / drives.max(1) as f64).max(0.0),
+        idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
         ..told(&seen, &work)
     };

@@ -46,6 +46,11 @@ impl Volume {
         self.sum(|drive| drive.all())
     }
 
+    /// The arms of all drives; of a drive that has none, one.
+    pub fn arms(&self) -> usize {
+        self.drives.values().map(|drive| drive.arms()).sum()
+    }
+
     /// What all drives drew so far, in joules; `None` if one's description does not say.
     pub fn joules(&self) -> Option<f64> {
         self.drives.values().map(|drive| drive.joules()).sum()

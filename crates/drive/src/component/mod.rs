@@ -42,6 +42,9 @@ pub trait Simulated: BlockDevice {
     /// What was done for all.
     fn all(&self) -> Work;
 
+    /// How many parts of it work by themselves, each occupied for a time of its own.
+    fn arms(&self) -> usize;
+
     /// What it drew so far, in joules; `None` if its description does not say.
     fn joules(&self) -> Option<f64>;
 }
@@ -111,6 +114,10 @@ impl<M: Machine + 'static> Simulated for Component<M> {
 
     fn all(&self) -> Work {
         self.sum(|arm| arm.ledger.borrow().all())
+    }
+
+    fn arms(&self) -> usize {
+        self.arms.len()
     }
 
     fn joules(&self) -> Option<f64> {

@@ -30,6 +30,8 @@ pub struct Station<M> {
     depth: usize,
     lanes: usize,
     in_drive: Cell<usize>,
+    /// When all commands will be done that were begun.
+    busy_until: Cell<Nanos>,
     /// Commands that are not in use: their memory is.
     spare: RefCell<Vec<Command>>,
 }
@@ -89,6 +91,7 @@ impl<M: Machine + 'static> Station<M> {
             depth: options.depth.map_or(lanes, |depth| depth as usize),
             lanes,
             in_drive: Cell::new(0),
+            busy_until: Cell::default(),
             spare: RefCell::default(),
         })
     }
@@ -146,13 +149,16 @@ impl<M: Machine + 'static> Station<M> {
         let woken = meter.wake(now);
         let asked = Asked { op: command.op, at: command.at, fua: command.fua, queued: command.queued };
         let mut took = machine.serve(&asked, now + woken);
-        let aside = machine.aside();
         took.overhead += woken;
-        meter.worked(machine.drawn(&took, &aside), now + took.total());
+        let (aside, meanwhile) = machine.aside();
+        let (whole, took) = (took.total(), took.without(meanwhile));
+        let (done, meanwhile) = (now + whole, whole.since(took.total()));
+        meter.worked(machine.drawn(&took, &aside), done);
         ledger.charge(command.op, &took, &command.sharers, command.waiting);
-        ledger.charge_aside(&aside, &command.sharers);
-        let took = took.total();
-        let working = Working { command, took, done: now + took };
+        ledger.charge_aside(&aside, meanwhile, &command.sharers, command.waiting);
+        let alone = done.since(self.busy_until.replace(done.max(self.busy_until.get())).max(now));
+        ledger.occupied(alone.since(meanwhile) + aside.total(), &command.sharers);
+        let working = Working { command, took: whole, done };
         runtime::turn_at(working.done, self.clone());
         self.at_work.borrow_mut().push(working);
     }

@@ -62,7 +62,7 @@ impl Drive {
         let done = free + took.total();
         self.destaged = range.end();
         self.behind = Some(Behind { at: range, done, head: self.head });
-        self.add_aside(&took);
+        self.aside.add(&took, free);
         done
     }
 
@@ -83,13 +83,5 @@ impl Drive {
             self.buffer.take(range.start.0);
             self.write_out(range, free);
         }
-    }
-
-    /// What the head does beside the commands.
-    pub(super) fn add_aside(&mut self, took: &Access) {
-        self.aside.seek += took.seek;
-        self.aside.rotation += took.rotation;
-        self.aside.transfer += took.transfer;
-        self.aside.distance += took.distance;
     }
 }

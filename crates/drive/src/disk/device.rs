@@ -44,8 +44,8 @@ impl Machine for Drive {
         }
     }
 
-    fn aside(&mut self) -> Access {
-        std::mem::take(&mut self.aside)
+    fn aside(&mut self) -> (Access, Nanos) {
+        self.aside.take()
     }
 
     fn seen<R>(&self, now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {

@@ -39,6 +39,13 @@ impl Access {
     pub fn total(&self) -> Nanos {
         self.seek + self.rotation + self.transfer + self.overhead
     }
+
+    /// The same without so much of the time that was waited: commands' first, then the bus's.
+    pub fn without(self, waited: Nanos) -> Access {
+        let overhead = self.overhead.since(waited);
+        let transfer = self.transfer.since(waited.since(self.overhead));
+        Access { overhead, transfer, ..self }
+    }
 }
 
 /// A drive's moving parts.

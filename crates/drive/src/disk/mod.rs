@@ -6,6 +6,7 @@
 //! over the bus, acknowledged now or when it is on the media. While nothing else is to be done the head reads
 //! on behind the last read.
 
+mod aside;
 mod buffer;
 mod bus;
 pub mod cache;
@@ -24,6 +25,7 @@ use seekless_core::{Extent, Lba, Nanos, Op};
 
 use crate::scheduler::Positioning;
 use crate::spec::{CacheSpec, PowerSpec, QueueSpec, Spec, WriteBack};
+use aside::Aside;
 use buffer::WriteBuffer;
 use cache::Cache;
 use layout::Layout;
@@ -55,8 +57,7 @@ pub struct Drive {
     idle_since: Nanos,
     destage_after: Nanos,
     destaged: Lba,
-    /// What the head did beside the commands, since somebody asked.
-    aside: Access,
+    aside: Aside,
     queue: QueueSpec,
     power: Option<PowerSpec>,
 }
@@ -81,7 +82,7 @@ impl Drive {
             idle_since: Nanos::ZERO,
             destage_after: Nanos((spec.cache.destage_after_ms * 1e6).round() as u64),
             destaged: Lba(0),
-            aside: Access::default(),
+            aside: Aside::default(),
             queue: spec.queue,
             power: spec.power.clone(),
         }
@@ -115,14 +116,20 @@ impl Drive {
             }
             Op::Discard => Access { overhead: self.timing.begin(now).since(now), ..Access::default() },
         };
-        self.idle_since = now + took.total();
+        self.answered(now, now + took.total());
         took
+    }
+
+    /// A command that came at `now` is answered at `done`.
+    fn answered(&mut self, now: Nanos, done: Nanos) {
+        self.idle_since = done;
+        self.aside.answered(now, done);
     }
 
     /// The same for a write that is acknowledged when it is on the media, whatever the cache does (FUA).
     pub fn write_through(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
         let took = self.write(at, now, queued, false);
-        self.idle_since = now + took.total();
+        self.answered(now, now + took.total());
         took
     }
 

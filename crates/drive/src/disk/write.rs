@@ -57,13 +57,13 @@ impl Drive {
             (None, None) => self.write_now(at, handled, early, queued, self.least(queued, sequential)),
         };
         self.keep(at);
-        let Sent { done, media } = took;
+        let Sent { done, start, media } = took;
         let whole = (done + Nanos(self.timing.write_completion)).since(now);
         let moved = media.seek + media.rotation + media.transfer;
         if early || moved > whole {
             // What the head does, it does later.
             if early {
-                self.add_aside(&media);
+                self.aside.add(&media, start);
             }
             return Access {
                 overhead: whole,
@@ -87,7 +87,7 @@ impl Drive {
         let media = self.put(at, behind.done, buffered, Least { seek: 0, turned: Nanos::ZERO });
         let both = Extent { start: behind.at.start, sectors: behind.at.sectors + at.sectors };
         self.go_on(both, behind.done, &media);
-        Sent { done: data + Nanos(at.sectors * self.timing.write_sector), media }
+        Sent { done: data + Nanos(at.sectors * self.timing.write_sector), start: behind.done, media }
     }
 
     /// A write for which the head has to finish another first: the bus is let go until then.
@@ -132,11 +132,11 @@ impl Drive {
         let taken = Nanos(buffered.all(at.sectors));
         if early {
             self.go_on(at, free, &media);
-            return Sent { done: taken, media };
+            return Sent { done: taken, start: free, media };
         }
         let let_go = taken + Nanos(self.timing.write_disconnect);
         let written = free + media.seek + media.rotation + media.transfer;
-        Sent { done: written.max(let_go) + Nanos(self.timing.first_reselect), media }
+        Sent { done: written.max(let_go) + Nanos(self.timing.first_reselect), start: free, media }
     }
 
     /// A write that lets the bus go before its data come.
@@ -148,7 +148,7 @@ impl Drive {
         let media = self.put(at, free, buffered, self.least(false, false));
         let taken = data + Nanos(at.sectors * self.timing.write_sector + extra.second_disconnect);
         let written = free + media.seek + media.rotation + media.transfer;
-        Sent { done: written.max(taken) + Nanos(self.timing.other_reselect), media }
+        Sent { done: written.max(taken) + Nanos(self.timing.other_reselect), start: free, media }
     }
 
     /// What was acknowledged goes on to the media.
@@ -221,6 +221,8 @@ pub(super) struct Least {
 struct Sent {
     /// When it may be acknowledged, but for saying so.
     done: Nanos,
+    /// When the head begins.
+    start: Nanos,
     /// What the head does.
     media: Access,
 }

@@ -46,8 +46,8 @@ impl Machine for Flash {
         Flash::serve(self, asked.op, asked.at, now, asked.fua)
     }
 
-    fn aside(&mut self) -> Access {
-        Access::default()
+    fn aside(&mut self) -> (Access, Nanos) {
+        (Access::default(), Nanos::ZERO)
     }
 
     fn drawn(&mut self, _took: &Access, _aside: &Access) -> Drawn {

@@ -238,6 +238,10 @@ impl Simulated for Shingled {
         self.0.disk.all()
     }
 
+    fn arms(&self) -> usize {
+        self.0.disk.arms()
+    }
+
     fn joules(&self) -> Option<f64> {
         self.0.disk.joules()
     }
