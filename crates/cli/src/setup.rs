@@ -60,7 +60,7 @@ pub struct Setup {
     #[arg(long)]
     no_merge: bool,
     /// Commands in the drive at once, which puts them in an order of its own: 1 to what its queue holds
-    /// [default: the scheduler sees where the head is, and one goes at a time]
+    /// [default: a disk gets one at a time, and the scheduler sees where its head is; flash gets all it holds]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
     /// Turn the drive's write cache on or off [default: as its file says]

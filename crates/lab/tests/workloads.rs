@@ -31,6 +31,15 @@ fn volume(gib: u64) -> Description {
     Description::bare(component, gib << 21)
 }
 
+/// What a workload takes on all of a drive of this name.
+fn on(drive: &str, text: &str) -> LoadOutcome {
+    let drive = Model::find(drive).unwrap();
+    let sectors = drive.sectors();
+    let volume = Description::bare(Component { drive, queue: QueueOptions::default() }, sectors);
+    let run = Run { limit: Limit { requests: Some(2_000), time: None }, seed: 1, keep: false };
+    run_workload(&parse(text).unwrap(), &volume, &run, None).unwrap().0
+}
+
 fn run(text: &str, seed: u64, requests: Option<u64>) -> (LoadOutcome, Recorded) {
     let run = Run { limit: Limit { requests, time: None }, seed, keep: true };
     run_workload(&parse(text).unwrap(), &volume(8), &run, None).unwrap()
@@ -115,6 +124,19 @@ fn oltp_is_what_the_freeblock_paper_says() {
     // One task: the drive is idle while it thinks.
     assert!((outcome.idle_s * 1e3 / 20_000.0 - think).abs() < 1e-6);
     assert!((outcome.idle_s + outcome.head.busy_s - outcome.elapsed_s).abs() < 1e-6);
+}
+
+#[test]
+fn what_does_several_things_at_once_is_idle_when_it_does_none() {
+    let think = |outcome: &LoadOutcome| outcome.elapsed_s - outcome.mean_response_ms * 2.0;
+    let flash = on("samsung-870-evo-1tb", "oltp:mpl=1");
+    assert!((flash.idle_s - think(&flash)).abs() < 1e-6, "one task: {flash:?}");
+    let busy = on("samsung-870-evo-1tb", "random:outstanding=32");
+    assert!(busy.head.busy_s > 20.0 * busy.elapsed_s && busy.idle_s < 1e-6, "{busy:?}");
+    // One arm waits while the other has the only request.
+    let arms = on("seagate-exos-2x18-18tb", "random:outstanding=1");
+    assert!((arms.head.busy_s - arms.elapsed_s).abs() < 1e-6, "{arms:?}");
+    assert!((arms.idle_s - arms.elapsed_s / 2.0).abs() < 1e-6, "{arms:?}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Inside {
 
     /// The next command, and whether it came while the one before was carried out.
     pub fn take(&mut self, now: Nanos, drive: Option<&dyn Positioning>) -> Option<Command> {
-        let others_turn = self.flushed && self.window.len() > 0;
+        let others_turn = self.flushed && !self.window.is_empty();
         let slot = match self.flushes.front() {
             Some(&slot) if !others_turn => slot,
             _ => self.next(now, drive)?,

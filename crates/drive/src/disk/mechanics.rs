@@ -44,7 +44,7 @@ impl Access {
     pub fn without(self, waited: Nanos) -> Access {
         let overhead = self.overhead.since(waited);
         let transfer = self.transfer.since(waited.since(self.overhead));
-        Access { overhead, transfer, ..self }
+        Access { transfer, overhead, ..self }
     }
 }
 

@@ -132,7 +132,7 @@ impl Line {
     /// Whether a flush goes next: before all others, but not again right behind another while others wait, or
     /// clients that flush for ever would let nobody else in.
     pub(super) fn flush_is_next(&self) -> bool {
-        !self.flushes.is_empty() && !(self.flushed && self.unissued > self.flushes.len())
+        !self.flushes.is_empty() && (!self.flushed || self.unissued == self.flushes.len())
     }
 
     /// The next request of a class.
