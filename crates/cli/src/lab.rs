@@ -70,7 +70,7 @@ pub struct Compare {
 #[group(id = "load", required = true)]
 pub struct Load {
     /// Make up requests: a workload with its options, such as random or oltp:mpl=20,think=10ms
-    #[arg(long, value_name = "WORKLOAD", conflicts_with = "trace")]
+    #[arg(long, value_name = "WORKLOAD", conflicts_with_all = OF_A_TRACE)]
     workload: Option<String>,
     /// The files of one recording, or its name
     #[arg(long, value_name = "FILES", num_args = 1.., conflicts_with_all = ["time", "requests"])]
@@ -80,8 +80,11 @@ pub struct Load {
     workloads: bool,
 }
 
-/// The options that a volume file says instead.
-const SAID_BY_A_FILE: [&str; 13] = [
+/// What a workload has no use for: it says itself how it arrives.
+const OF_A_TRACE: [&str; 4] = ["trace", "speed", "reconfigure", "reconfigure_clock"];
+
+/// The options that a volume file says instead, or that are for traces.
+const SAID_BY_A_FILE: [&str; 14] = [
     "drive",
     "layer",
     "bopt",
@@ -95,6 +98,7 @@ const SAID_BY_A_FILE: [&str; 13] = [
     "background_share",
     "depth",
     "write_cache",
+    "pace",
 ];
 
 /// How it is run.

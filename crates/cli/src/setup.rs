@@ -138,6 +138,11 @@ impl Setup {
             }
         };
         let mut drive = Model::find(&self.drive)?;
+        let most = drive.queue().depth;
+        if let Some(depth) = self.depth.filter(|depth| !(1..=most).contains(depth)) {
+            let expected = format!("1 to {most}, which the queue of {} holds", drive.name());
+            return Err(Usage(format!("--depth: found {depth}, expected {expected}")).into());
+        }
         if let Some(on) = self.write_cache {
             drive.set_write_cache(on);
         }

@@ -95,7 +95,7 @@ fn what_does_not_fit_is_told_with_what_would() {
     let bad = file("bad.volume.toml", VOLUME.replace("over", "above").as_bytes());
     refused(&["lab", "run", &bad, "--workload", "oltp"], 1, &["bad.volume.toml: layer.borg.over", "nothing"]);
     let good = file("good.volume.toml", VOLUME.as_bytes());
-    for said in [["--bopt", "1GiB"], ["--depth", "2"], ["--write-cache", "on"]] {
+    for said in [["--bopt", "1GiB"], ["--depth", "2"], ["--write-cache", "on"], ["--pace", "open"]] {
         let both = [&["lab", "run", &good, "--workload", "oltp"], &said[..]].concat();
         refused(&both, 2, &["cannot be used with", said[0]]);
     }
@@ -105,6 +105,12 @@ fn what_does_not_fit_is_told_with_what_would() {
         &["/nonexistent.toml", "No such file"],
     );
     refused(&["lab", "run", &good, "--trace", SMALL], 2, &["cannot be used with"]);
+    for of_a_trace in [["--speed", "2"], ["--reconfigure", "3"], ["--reconfigure-clock", "stop"]] {
+        let both = [&["lab", "run", "--workload", "oltp"], &of_a_trace[..]].concat();
+        refused(&both, 2, &["cannot be used with", of_a_trace[0]]);
+    }
+    let deep = ["lab", "run", "--workload", "random", "--layer", "none", "--depth", "33"];
+    refused(&deep, 2, &["--depth: found 33, expected 1 to 32", "wd2500aaks"]);
     let every = ["lab", "run", "--workload", "oltp", "--layer", "none", "--reconfigure-every", "5m"];
     refused(&every, 2, &["--reconfigure-every", "--layer borg"]);
 }

@@ -13,18 +13,18 @@ use seekless_drive::{FlashSpec, Model, QueueOptions, Simulated, simulated};
 fn disk(name: &str, change: impl FnOnce(&mut Spec)) -> Model {
     let mut spec = find(name).unwrap();
     change(&mut spec);
-    checked(spec.into())
+    checked(&spec.into())
 }
 
 fn flash(name: &str, change: impl FnOnce(&mut FlashSpec)) -> Model {
     let Model::Flash(mut spec) = Model::find(name).unwrap() else { panic!("{name} turns") };
     change(&mut spec);
-    checked((*spec).into())
+    checked(&(*spec).into())
 }
 
 /// As a user's file would be.
-fn checked(model: Model) -> Model {
-    let text = match &model {
+fn checked(model: &Model) -> Model {
+    let text = match model {
         Model::Disk(spec) => toml::to_string(&**spec).unwrap(),
         Model::Flash(spec) => toml::to_string(&**spec).unwrap(),
     };
