@@ -129,6 +129,8 @@ fn what_does_not_fit_is_told_with_what_would() {
     refused(&["lab", "compare"], 2, &["--trace"]);
     refused(&["lab", "run"], 2, &["--workload", "--trace"]);
     refused(&["lab", "run", "--workload", "random", "--trace", SMALL], 2, &["cannot be used with"]);
+    let picture = ["drive", "show", "samsung-870-evo-1tb", "--svg", "/nonexistent/flash.svg"];
+    refused(&picture, 1, &["--svg: found samsung-870-evo-1tb", "one that turns"]);
     refused(&["lab", "run", "--workload", "random", "--size", "1GiB"], 1, &["size: found", "32 MiB"]);
     refused(&["lab", "run", "--workload", "random", "--pace", "open"], 2, &["--pace", "expected closed"]);
     refused(&["lab", "run", "--trace", SMALL, "--page", "7"], 2, &["--events"]);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use seekless_core::{Nanos, SECTOR_BYTES};
 use seekless_drive::disk::Drive;
-use seekless_drive::spec::{WriteBack, find, shipped};
+use seekless_drive::spec::{WriteBack, shipped};
 use seekless_drive::{Model, Spec};
 use serde::Serialize;
 
@@ -74,8 +74,8 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
         Model::Disk(spec) => *spec,
         Model::Flash(spec) => {
             if show.svg.is_some() {
-                // Says that it is no disk.
-                find(&show.name)?;
+                let found = format!("--svg: found {}, a flash drive", spec.name);
+                anyhow::bail!("{found}; expected one that turns: there are no seeks or zones to draw");
             }
             let shown = flash::Shown::of(&spec);
             return if show.json { output::json(&shown) } else { output::print(&flash::show_text(&spec)) };
