@@ -78,6 +78,14 @@ fn a_read_finds_what_is_in_the_buffer_and_what_it_finds_in_part_goes_to_the_medi
 }
 
 #[test]
+fn a_write_that_the_buffer_cannot_hold_is_answered_when_it_is_on_the_media() {
+    let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
+    let took = drive.serve(Op::Write, Extent::new(1_000_000, 801), Nanos(0), false);
+    let media = Nanos(801 * drive.mechanics().revolution().0 / 2_192);
+    assert!(took.total() > media && took.seek > Nanos(0), "{took:?}");
+}
+
+#[test]
 fn a_drive_with_nothing_to_do_empties_its_buffer() {
     let mut drive = Drive::new(&buffered(8 * 100, Policy::CLook));
     let (mut rng, mut now) = (Lcg(3), Nanos(0));

@@ -107,7 +107,9 @@ impl Drive {
                 self.write_buffered(at, now, queued)
             }
             Op::Write | Op::WriteZeroes => {
-                self.write(at, now, queued, self.policy.write_back == WriteBack::All)
+                // What the buffer cannot hold goes past it.
+                let early = self.policy.write_back == WriteBack::All && self.buffer.capacity() == 0;
+                self.write(at, now, queued, early)
             }
             Op::Flush => {
                 let begin = self.timing.begin(now);
