@@ -95,6 +95,10 @@ fn bad_drives_are_told_with_what_would_do() {
     calibrate("floppy", 1, &["floppy", "neither a device nor a drive", "wd2500aaks"]);
     calibrate(&bad, 1, &["bad.toml", "line 2"]);
     calibrate("--name=mine", 2, &["--output"]);
+    for again in ["wd360gd", "/dev/sdb", ""] {
+        let words = ["--destructive", "expected the device that is calibrated again", "wd2500aaks"];
+        refused(&["drive", "calibrate", "wd2500aaks", "--destructive", again], 1, &words);
+    }
     calibrate("--time=30s", 2, &["30s", "a minute or more"]);
     if cfg!(target_os = "linux") {
         calibrate(".", 1, &["a folder", "expected a whole disk", "/dev/sdb"]);

@@ -58,6 +58,28 @@ fn a_file_is_tried_and_found_to_be_no_disk() {
     assert!(ran.code == 1 && ran.stderr.contains("disk.img"), "{}", ran.stderr);
     let told = ["no multiples", "no direct reads", "the time is over", "does not go up"];
     assert!(told.iter().any(|told| ran.stderr.contains(told)), "{}", ran.stderr);
+    // Also opened for writing it holds what it held.
+    let write = ["drive", "calibrate", &image, "--anything", "--time", "1min", "--destructive", &image];
+    let ran = seekless(&write);
+    assert!(ran.code == 1 && told.iter().any(|told| ran.stderr.contains(told)), "{}", ran.stderr);
+    assert!(std::fs::read(&image).unwrap().iter().all(|byte| *byte == 7), "bytes have changed");
+}
+
+#[test]
+fn writes_are_timed_where_the_device_is_named_again() {
+    let calibrate = ["drive", "calibrate", "wd2500aaks"];
+    let only_read = json(&calibrate);
+    assert_eq!(
+        (&only_read["found"]["writes"], only_read["found"]["write_settle_us"].is_null()),
+        (&0.into(), true)
+    );
+    let destructive = [&calibrate[..], &["--destructive", "wd2500aaks"]].concat();
+    let settle = json(&destructive)["found"]["write_settle_us"].clone();
+    let figure = |name: &str| settle[name].as_f64().unwrap();
+    assert!((figure("value") - 500.0).abs() < 20.0, "{settle}");
+    assert!(figure("low") <= 500.0 && 500.0 <= figure("high"), "{settle}");
+    let text = quietly(&destructive);
+    assert!(text.contains("write settle") && text.contains(" writes in "), "{text}");
 }
 
 #[test]

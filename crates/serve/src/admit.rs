@@ -16,6 +16,8 @@ use seekless_core::SECTOR_BYTES;
 pub struct Admission {
     /// Files, partitions, stacked and flash devices too.
     pub anything: bool,
+    /// To be written too; otherwise it is opened so that it cannot be.
+    pub writes: bool,
 }
 
 /// Why a device is not opened.
@@ -61,11 +63,12 @@ pub enum Refused {
     },
 }
 
-/// An opened device, read-only.
+/// An opened device; read-only unless writes were asked for.
 #[derive(Debug)]
 pub struct Target {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
+    pub(crate) writes: bool,
     /// Its size.
     pub sectors: u64,
     /// Bytes of a logical block: what reads have to be aligned to.
@@ -79,7 +82,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens `path` for reading, if it is what is asked for.
+    /// Opens `path`, if it is what is asked for: for reading; if asked so, for writes that are on the media when they
+    /// are answered (`O_DSYNC`).
     pub fn open(path: &Path, asked: Admission) -> Result<Target, Refused> {
         let io = |error| Refused::Io { path: path.to_owned(), error };
         let no_disk = |found: &str| Refused::NoDisk { path: path.to_owned(), found: found.to_owned() };
@@ -101,8 +105,9 @@ impl Target {
             whole_and_turning(path, sysfs)?;
         }
         let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
-        let flags = i32::try_from((OFlags::DIRECT | exclusive).bits()).unwrap_or_default();
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let durable = if asked.writes { OFlags::DSYNC } else { OFlags::empty() };
+        let flags = i32::try_from((OFlags::DIRECT | exclusive | durable).bits()).unwrap_or_default();
+        let opened = OpenOptions::new().read(true).write(asked.writes).custom_flags(flags).open(path);
         let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => Refused::InUse { path: path.to_owned(), by: users(path) },
             Some(Errno::INVAL) => Refused::NotDirect { path: path.to_owned() },
@@ -117,6 +122,7 @@ impl Target {
         Ok(Target {
             file,
             path: path.to_owned(),
+            writes: asked.writes,
             sectors: bytes / SECTOR_BYTES,
             logical_bytes,
             physical_bytes: queue("physical_block_size").unwrap_or(logical_bytes).max(logical_bytes),

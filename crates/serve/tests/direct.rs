@@ -8,7 +8,8 @@ use seekless_core::runtime::{Runtime, now, sleep};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Nanos};
 use seekless_serve::{Admission, DirectFile, Refused, Target};
 
-const ANYTHING: Admission = Admission { anything: true };
+const ANYTHING: Admission = Admission { anything: true, writes: false };
+const WRITES: Admission = Admission { anything: true, writes: true };
 
 /// A file of 64 KiB on a file system that may know no direct reads.
 fn file() -> tempfile::NamedTempFile {
@@ -53,6 +54,45 @@ fn reads_are_direct_and_take_their_time() {
         assert_eq!(discarded.unwrap_err().kind(), ErrorKind::ReadOnly);
     });
     done.unwrap();
+}
+
+#[test]
+fn writes_are_direct_where_they_were_asked_for() {
+    let file = file();
+    let before = std::fs::read(file.path()).unwrap();
+    let target = match Target::open(file.path(), WRITES) {
+        Err(Refused::NotDirect { path }) => {
+            eprintln!("left out: {} is on a file system without direct reads", path.display());
+            return;
+        }
+        target => target.unwrap(),
+    };
+    let done = Runtime::new(1).run(async {
+        let device = DirectFile::new(target);
+        let write =
+            |start, sectors, buffer| device.write(Extent::new(start, sectors), buffer, Hints::default());
+        // Back goes what was read.
+        for start in [0, 48, 120] {
+            let at = Extent::new(start, 8);
+            let held = device.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+            let asked = now();
+            device.write(at, held, Hints { fua: true, ..Hints::default() }).await.unwrap();
+            assert!(now() > asked, "a write takes no time");
+        }
+        assert_eq!(std::fs::read(file.path()).unwrap(), before);
+        write(16, 8, Buffer::from_vec(vec![0xa5; 4096])).await.unwrap();
+        for (start, sectors) in [(1, 8), (0, 7), (120, 16)] {
+            let error = write(start, sectors, Buffer::zeroed(sectors * 512)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        }
+        for buffer in [Buffer::hollow(4096), Buffer::zeroed(512)] {
+            assert_eq!(write(0, 8, buffer).await.unwrap_err().kind(), ErrorKind::Invalid);
+        }
+    });
+    done.unwrap();
+    let mut expected = before;
+    expected[16 * 512..24 * 512].fill(0xa5);
+    assert_eq!(std::fs::read(file.path()).unwrap(), expected);
 }
 
 #[test]

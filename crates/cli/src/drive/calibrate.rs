@@ -1,4 +1,5 @@
-//! `seekless drive calibrate`: what a disk is like, by timed reads.
+//! `seekless drive calibrate`: what a disk is like, by timed reads; by timed writes too if that is asked for by the
+//! device's name.
 
 use std::path::{Path, PathBuf};
 
@@ -21,10 +22,14 @@ Examples:
   seekless drive calibrate /dev/sdb -o my-drive.toml
   seekless drive calibrate seagate-cheetah-9lp
   seekless drive calibrate wd2500aaks --json | jq .found.zones
+  seekless drive calibrate /dev/sdb --destructive /dev/sdb -o my-drive.toml
 
-DEVICE is a whole spinning disk that nobody uses. It is only read. Nobody else may read it then.
+DEVICE is a whole spinning disk that nobody uses. It is only read, if nothing else is said. Nobody else may read it then.
 A drive of `seekless drive list` or a TOML file is simulated, which takes no time of anybody's; what
-is true is then told beside what was found.";
+is true is then told beside what was found.
+
+--destructive writes to some blocks what was read from them just before, to find how much longer writes
+settle. No byte changes, unless the power fails or a write does: then blocks may be lost. At your own risk.";
 
 /// Which device, and how.
 #[derive(Args)]
@@ -46,6 +51,10 @@ pub struct Calibrate {
     /// Take flash, a partition, a device made of others or a file, to try: the figures mean nothing
     #[arg(long)]
     anything: bool,
+    /// Write too, to find how much longer writes settle: DEVICE again, so that no other disk is meant. Blocks get what
+    /// was read from them; they may be lost if the power fails. At your own risk
+    #[arg(long, value_name = "DEVICE")]
+    destructive: Option<String>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -73,6 +82,12 @@ fn at_least_a_minute(text: &str) -> Result<Nanos, String> {
 
 /// `seekless drive calibrate`
 pub fn run(asked: &Calibrate) -> anyhow::Result<()> {
+    if let Some(again) = asked.destructive.as_ref().filter(|again| **again != asked.device) {
+        anyhow::bail!(
+            "--destructive: found {again}, expected the device that is calibrated again: {}",
+            asked.device
+        );
+    }
     if let Some(path) = &asked.output {
         output::expect_folder(path)?;
         if path.exists() && !asked.force {
@@ -86,7 +101,8 @@ pub fn run(asked: &Calibrate) -> anyhow::Result<()> {
     let progress = Progress::measured();
     let mut tell =
         |stage: &'static str, part: f64| progress.at(stage, (part.clamp(0.0, 1.0) * 1000.0) as u64, 1000);
-    let options = Options { time: asked.time, ..Options::default() };
+    let destructive = asked.destructive.is_some();
+    let options = Options { time: asked.time, destructive, ..Options::default() };
     let (found, title) = match &truth {
         Some(spec) => {
             let disk = Disk::new(0, spec, QueueOptions::default());
@@ -144,7 +160,10 @@ type Measured = (Result<Found, calibrate::Unknown>, String);
 fn real(asked: &Calibrate, options: Options, tell: &mut calibrate::Progress<'_>) -> anyhow::Result<Measured> {
     use seekless_serve::{Admission, DirectFile, Target};
 
-    let target = Target::open(Path::new(&asked.device), Admission { anything: asked.anything })?;
+    let target = Target::open(
+        Path::new(&asked.device),
+        Admission { anything: asked.anything, writes: options.destructive },
+    )?;
     let title = target.model.clone().unwrap_or_else(|| asked.device.clone());
     let found = Runtime::new(options.seed).run(async {
         let device = DirectFile::new(target);

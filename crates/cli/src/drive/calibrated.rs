@@ -16,8 +16,10 @@ const SEEKS: usize = 24;
 pub fn text(device: &str, found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> String {
     let how = if truth.is_some() { "simulated" } else { "by direct reads" };
     let spent = span(found.seconds);
-    let mut out =
-        format!("{}, {how}: {} reads in {spent} of its time\n\n", plain(device), count(found.reads));
+    let writes =
+        if found.writes > 0 { format!(" and {} writes", count(found.writes)) } else { String::new() };
+    let reads = count(found.reads);
+    let mut out = format!("{}, {how}: {reads} reads{writes} in {spent} of its time\n\n", plain(device));
     out.push_str(&figures(found, truth, near));
     out.extend(["\nZones, from the outer edge to the inner; skews in sectors\n", &zones(found)]);
     out.extend(["\nSeeks, the handling of a command included; in milliseconds\n", &seeks(found, truth)]);
@@ -76,6 +78,14 @@ fn figures(found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> St
         let less = |value: f64| (value - without).max(0.0);
         let switch = Estimate { value: less(switch.value), low: less(switch.low), high: less(switch.high) };
         figures.row("head switch", "us", 1, switch, truth.map(|spec| spec.head_switch_us));
+    }
+    if let Some(handling) = found.write_handling_us {
+        figures.row("handling of a write", "us", 1, handling, None);
+    }
+    match found.write_settle_us {
+        Some(settle) => figures.row("write settle", "us", 1, settle, truth.map(|spec| spec.write_settle_us)),
+        None if found.writes > 0 => figures.cells("write settle", "not told", "", "", None),
+        None => {}
     }
     let more = if found.more_segments { " or more" } else { "" };
     let segments = near.map(|near| near.segments.to_string());

@@ -7,6 +7,7 @@ use super::map::Map;
 use super::overhead::Overhead;
 use super::probe::Probe;
 use super::seeks::Seek;
+use super::settle::Settle;
 use super::stats::Estimate;
 use super::zones::Zone;
 
@@ -29,6 +30,11 @@ pub struct Found {
     pub zones: Vec<FoundZone>,
     /// The arm, with the handling of a command that is not found in the cache.
     pub seeks: Vec<Seek>,
+    /// How much longer a write waits than a read after a seek or a head switch, in microseconds; if writes were
+    /// allowed, and if it could be told.
+    pub write_settle_us: Option<Estimate>,
+    /// What a write costs but for the seek, the wait and the passing, in microseconds; as above.
+    pub write_handling_us: Option<Estimate>,
     /// What commands cost.
     pub overhead: Overhead,
     /// Segments that reads can use; 0: there is no cache, or it cannot be seen.
@@ -41,7 +47,9 @@ pub struct Found {
     pub ahead: Option<Ahead>,
     /// Reads that were timed.
     pub reads: u64,
-    /// What they took, in seconds.
+    /// Writes that were timed.
+    pub writes: u64,
+    /// What all took, in seconds.
     pub seconds: f64,
 }
 
@@ -79,6 +87,7 @@ pub(super) struct Parts {
     pub heads: Option<u64>,
     pub switch: Option<Estimate>,
     pub seeks: Vec<Seek>,
+    pub settle: Option<Settle>,
     pub overhead: Overhead,
     pub segments: usize,
     pub more_segments: bool,
@@ -136,6 +145,8 @@ impl Found {
             head_switch_us: parts.switch.map(|switch| switch.times(1e-3)),
             zones: map.parts.iter().zip(&parts.zones).map(zone).collect(),
             seeks: parts.seeks,
+            write_settle_us: parts.settle.map(|settle| settle.settle_us),
+            write_handling_us: parts.settle.map(|settle| settle.handling_us),
             overhead: parts.overhead,
             segments: parts.segments,
             more_segments: parts.more_segments,
@@ -146,6 +157,7 @@ impl Found {
                 ..ahead
             }),
             reads: probe.reads,
+            writes: probe.writes,
             seconds: probe.spent(),
         }
     }

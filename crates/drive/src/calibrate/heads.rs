@@ -1,6 +1,8 @@
 //! Tracks of a cylinder, where skews do not tell: the time to a track so many tracks away goes up in steps, and
 //! the steps are a cylinder apart.
 
+use seekless_core::Op;
+
 use super::Unknown;
 use super::grid::Grid;
 use super::map::Map;
@@ -89,7 +91,9 @@ impl Stairs<'_> {
     /// What the track at `at` takes, and the first behind it that takes longer.
     async fn next_edge(&self, probe: &mut Probe<'_>, at: u64) -> Result<Option<(f64, u64)>, Unknown> {
         let pick = |probe: &mut Probe<'_>| Some((self.from(probe), self.track(at)));
-        let Some(level) = shortest(probe, self.map, NEAR, &mut { pick }).await? else { return Ok(None) };
+        let Some(level) = shortest(probe, self.map, Op::Read, NEAR, &mut { pick }).await? else {
+            return Ok(None);
+        };
         let limit = level.high + NEAR * probe.turn;
         let (mut near, mut step) = (at, 1);
         let mut far = loop {

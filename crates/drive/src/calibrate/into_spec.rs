@@ -13,6 +13,7 @@ use crate::spec::{
 const MARKS: u32 = 16;
 /// How each figure came to be known.
 const EXTRACTED: &str = "extracted: timed reads by seekless drive calibrate";
+const WRITTEN: &str = "extracted: timed writes by seekless drive calibrate";
 
 impl Found {
     /// The drive, under a name. What reads cannot show is assumed, and says so.
@@ -22,6 +23,9 @@ impl Found {
         let bus_us = send_us / self.block_sectors as f64;
         let hit_us = (self.overhead.hit_us.value - send_us).max(0.0);
         let miss_us = (self.handling_us() - send_us).max(0.0);
+        // A write is handled, and its data sent, before the block can pass; the angle is that of answers to reads.
+        let write_us =
+            self.write_handling_us.map_or(miss_us, |handling| (handling.value - 2.0 * send_us).max(0.0));
         let handling = self.handling_us();
         let points = self.seeks.iter().map(|seek| {
             let us = (seek.us.value - handling).max(0.0);
@@ -40,14 +44,14 @@ impl Found {
             power: None,
             write_seek: None,
             head_switch_us: (switch * 10.0).round() / 10.0,
-            write_settle_us: 0.0,
+            write_settle_us: self.write_settle_us.map_or(0.0, |settle| (settle.value * 10.0).round() / 10.0),
             command: CommandSpec {
                 read_hit_after_read_us: round(hit_us),
                 read_hit_after_write_us: round(hit_us),
                 read_miss_after_read_us: round(miss_us),
                 read_miss_after_write_us: round(miss_us),
-                write_miss_after_read_us: round(miss_us),
-                write_miss_after_write_us: round(miss_us),
+                write_miss_after_read_us: round(write_us),
+                write_miss_after_write_us: round(write_us),
                 write_hit_after_read_us: round(hit_us),
                 write_hit_after_write_us: round(hit_us),
                 ..CommandSpec::default()
@@ -159,7 +163,11 @@ impl Found {
                 .map(|key| (key.to_owned(), EXTRACTED.to_owned()))
                 .collect();
         let mut say = |key: &str, what: &str| sources.insert(key.to_owned(), what.to_owned());
-        say("write_settle_us", "assumed: reads do not show what writes take longer; nothing");
+        match self.write_settle_us {
+            Some(_) => say("write_settle_us", WRITTEN),
+            None if self.writes > 0 => say("write_settle_us", "assumed: nothing; writes did not show it"),
+            None => say("write_settle_us", "assumed: reads do not show what writes take longer; nothing"),
+        };
         if self.heads.is_none() {
             say(
                 "heads",

@@ -7,7 +7,7 @@
 //! skews are its steps.
 //!
 //! Fault model: answers may be late by a random time; a few may be late by any time. What cannot be told apart
-//! from noise is said to be unknown. It never writes.
+//! from noise is said to be unknown. It writes only if [`Options::destructive`] says so, and then what it read.
 
 #![allow(clippy::cast_possible_wrap)] // no disk has 2^63 blocks
 
@@ -23,6 +23,7 @@ mod overhead;
 mod probe;
 mod rotation;
 mod seeks;
+mod settle;
 mod skews;
 mod stats;
 mod tracks;
@@ -46,7 +47,7 @@ pub type Progress<'a> = dyn FnMut(&'static str, f64) + 'a;
 /// Why a drive could not be calibrated.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unknown {
-    /// The device did not answer a read.
+    /// The device did not answer a read or a write.
     #[error(transparent)]
     Io(#[from] IoError),
     /// The time was not enough.
@@ -72,12 +73,15 @@ pub struct Options {
     pub time: Nanos,
     /// Random places follow from this.
     pub seed: u64,
+    /// Write too, what was read from the same blocks: to find what writes take. If the power fails within a write,
+    /// its block may be lost.
+    pub destructive: bool,
 }
 
 impl Default for Options {
-    /// Ten minutes.
+    /// Ten minutes, without writes.
     fn default() -> Options {
-        Options { time: Nanos::from_millis(600_000), seed: 1 }
+        Options { time: Nanos::from_millis(600_000), seed: 1, destructive: false }
     }
 }
 
@@ -103,8 +107,14 @@ pub async fn calibrate(
     let overhead = overhead::overhead(&mut probe, &map, &hits, ahead.as_ref()).await?;
     let switch = seeks::head_switch(&mut probe, &map).await?;
     let seeks = seeks::curve(&mut probe, &map).await?;
+    let settle = if options.destructive {
+        settle::settle(&mut probe, &map, ahead.as_ref(), &overhead, &seeks).await?
+    } else {
+        None
+    };
     let (segments, more_segments) = (hits.segments, 2 * hits.segments > probe::MOST_SEGMENTS);
-    let parts = found::Parts { turn, zones, heads, switch, seeks, overhead, segments, more_segments, ahead };
+    let parts =
+        found::Parts { turn, zones, heads, switch, seeks, settle, overhead, segments, more_segments, ahead };
     Ok(Found::new(&probe, &map, parts))
 }
 

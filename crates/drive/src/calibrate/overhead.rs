@@ -10,7 +10,7 @@ use super::map::Map;
 use super::probe::Probe;
 use super::stats::{Estimate, forward};
 use crate::spec::ReadAhead;
-use seekless_core::Nanos;
+use seekless_core::{Nanos, Op};
 
 /// Reads that a figure is taken from.
 const READS: usize = 15;
@@ -57,13 +57,7 @@ pub async fn overhead(
         }
     }
     let hit_us = if hits.segments > 0 { Estimate::median(&one) } else { Estimate::default() };
-    let media_us = match ahead {
-        // All of the track is kept: there is nothing to read where the head rests.
-        _ if probe.keeps_before => None,
-        Some(ahead) if ahead.kind == ReadAhead::Track => media(probe, map, Rest::AtTracksEnd).await?,
-        Some(ahead) => media(probe, map, Rest::Behind(ahead.blocks)).await?,
-        None => media(probe, map, Rest::Behind(0)).await?,
-    };
+    let media_us = media(probe, map, Op::Read, ahead).await?;
     let mut longer_us = [(0, Estimate::default()); LONGER.len()];
     for (longer, blocks) in longer_us.iter_mut().zip(LONGER) {
         *longer = (blocks, later(probe, map, blocks).await?);
@@ -87,13 +81,26 @@ async fn later(probe: &mut Probe<'_>, map: &Map, blocks: u64) -> Result<Estimate
     Ok(Estimate::median(&later))
 }
 
-/// The shortest read off the media of a block of the track on which the head rests.
-async fn media(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Result<Option<Estimate>, Unknown> {
+/// The shortest read or write, on the media, of a block of the track on which the head rests, in microseconds.
+pub async fn media(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    op: Op,
+    ahead: Option<&Ahead>,
+) -> Result<Option<Estimate>, Unknown> {
+    let rest = match ahead {
+        // All of the track is kept: there is nothing to read where the head rests.
+        _ if probe.keeps_before => return Ok(None),
+        Some(ahead) if ahead.kind == ReadAhead::Track => Rest::AtTracksEnd,
+        Some(ahead) => Rest::Behind(ahead.blocks),
+        None => Rest::Behind(0),
+    };
     let (mut low, mut high) = (0.0, probe.turn);
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
         map.keep_in_step(probe).await?;
         let Some((from, target)) = resting(probe, map, rest) else { return Ok(None) };
+        let held = if op == Op::Write { Some(probe.contents(target).await?) } else { None };
         let here = probe.fresh(from).await?;
         probe.rest_until(here.done + Nanos((REST_TURNS * probe.turn) as u64)).await?;
         // Until the block passes so long after it is asked for.
@@ -101,7 +108,10 @@ async fn media(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Result<Option<Es
         let pass = 1.0 / map.part(target).grid.per_track as f64;
         let early = forward(map.angle(target) - pass - now - middle / probe.turn) * probe.turn;
         probe.rest(Nanos(early as u64)).await?;
-        let there = probe.read(target, 1).await?;
+        let there = match held {
+            Some(held) => probe.write_back(held).await?,
+            None => probe.read(target, 1).await?,
+        };
         let wait = forward(map.angle(target) - probe.angle_at(there.asked));
         let turns = (there.took() / probe.turn - wait).round().max(0.0);
         let took = (wait + turns - pass) * probe.turn;

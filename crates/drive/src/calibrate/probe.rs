@@ -3,8 +3,8 @@
 //! Addresses are *blocks*: the device's physical blocks, of one or more sectors. Angles are in turns. The disk's
 //! angle when a read of one block off the media is answered is that of the block, but for a constant.
 //!
-//! Invariants: only reads are ever issued, one at a time; none after the deadline. A block that may be in the
-//! cache is one that lies where an earlier read, or reading on behind it, can have been; only the last
+//! Invariants: one request at a time; none after the deadline. All are reads but for [`Probe::write_back`], which can
+//! write only what was read from the same blocks. A block that may be in the cache is one that lies where an earlier read, or reading on behind it, can have been; only the last
 //! `segments` reads count. Whoever reads downwards never meets one.
 
 use std::collections::VecDeque;
@@ -49,6 +49,13 @@ struct Kept {
     end: u64,
 }
 
+/// What a block holds; it can only be written back to where it was read.
+pub struct Contents {
+    at: Extent,
+    block: u64,
+    bytes: Buffer,
+}
+
 /// A device that is being measured.
 pub struct Probe<'a> {
     device: &'a dyn BlockDevice,
@@ -76,6 +83,8 @@ pub struct Probe<'a> {
     pub rng: Rng,
     /// Reads so far, and when they were last told.
     pub reads: u64,
+    /// Writes so far.
+    pub writes: u64,
     told: u64,
 }
 
@@ -104,6 +113,7 @@ impl<'a> Probe<'a> {
             per_turn: LARGEST_TRACK,
             rng: Rng::seeded(seed),
             reads: 0,
+            writes: 0,
             told: 0,
         }
     }
@@ -180,13 +190,43 @@ impl<'a> Probe<'a> {
 
     /// Reads so many blocks, whatever the cache has.
     pub async fn read(&mut self, block: u64, blocks: u64) -> Result<Timed, Unknown> {
+        let asked = self.ask()?;
+        let at = Extent::new(block * self.unit, blocks * self.unit);
+        self.device.read(at, Buffer::hollow(at.bytes()), Hints::default()).await?;
+        self.reads += 1;
+        Ok(self.answered(asked, block, blocks))
+    }
+
+    /// Reads what a block holds.
+    pub async fn contents(&mut self, block: u64) -> Result<Contents, Unknown> {
+        let asked = self.ask()?;
+        let at = Extent::new(block * self.unit, self.unit);
+        let bytes = self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+        self.reads += 1;
+        self.answered(asked, block, 1);
+        Ok(Contents { at, block, bytes })
+    }
+
+    /// Writes to a block what was read from it, through to the media (FUA).
+    pub async fn write_back(&mut self, what: Contents) -> Result<Timed, Unknown> {
+        let asked = self.ask()?;
+        self.device.write(what.at, what.bytes, Hints { fua: true, ..Hints::default() }).await?;
+        self.writes += 1;
+        Ok(self.answered(asked, what.block, 1))
+    }
+
+    /// A command may go out now.
+    fn ask(&mut self) -> Result<Nanos, Unknown> {
         let asked = now();
         if asked > self.deadline {
             return Err(Unknown::OutOfTime { stage: self.stage });
         }
         self.close_last(asked);
-        let at = Extent::new(block * self.unit, blocks * self.unit);
-        self.device.read(at, Buffer::hollow(at.bytes()), Hints::default()).await?;
+        Ok(asked)
+    }
+
+    /// It is answered now; the cache may have its blocks.
+    fn answered(&mut self, asked: Nanos, block: u64, blocks: u64) -> Timed {
         let done = now();
         let before = if self.keeps_before { self.per_turn as u64 } else { 0 };
         self.recent.push_back(Kept { first: block.saturating_sub(before), end: block + blocks });
@@ -194,8 +234,7 @@ impl<'a> Probe<'a> {
         while self.recent.len() > self.segments.max(1) {
             self.recent.pop_front();
         }
-        self.reads += 1;
-        Ok(Timed { asked, done })
+        Timed { asked, done }
     }
 
     /// The read before this time was read on behind until then.

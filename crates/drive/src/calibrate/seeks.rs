@@ -3,12 +3,13 @@
 //! The answer to a read elsewhere comes when its block passes: at the earliest when the head is there, at the
 //! latest a turn later. A block whose angle is in the middle of what is still possible halves that.
 
-use seekless_core::Nanos;
+use seekless_core::{Nanos, Op};
 use serde::Serialize;
 
 use super::Unknown;
 use super::map::Map;
 use super::probe::Probe;
+use super::settle::write_trip;
 use super::stats::{Estimate, forward, median};
 
 /// Distances are each one farther up to this, then longer by a part.
@@ -22,7 +23,7 @@ const TRIALS: usize = 3;
 const HALVINGS: usize = 24;
 const NEAR: f64 = 1.0 / 2048.0;
 /// This part of a turn is waited before a seek is asked for.
-const TURN_ROUND: f64 = 0.2;
+pub const TURN_ROUND: f64 = 0.2;
 /// An answer after this part of the time until its block passes is the cache's.
 const SOONER: f64 = 0.7;
 /// So much of the time may seeks take, and this is kept for what comes behind.
@@ -38,23 +39,24 @@ pub struct Seek {
 }
 
 /// The shortest time that one of the trips between blocks that `pick` gives can take, in nanoseconds: from the
-/// asking until the block begins to pass; within `near` turns. `pick` gives a block to come from, and the first
+/// asking for a read or a write until the block begins to pass; within `near` turns. `pick` gives a block to come from, and the first
 /// block of a track to go to. What a late answer can have misled is tried again.
 pub async fn shortest(
     probe: &mut Probe<'_>,
     map: &Map,
+    op: Op,
     near: f64,
     pick: &mut dyn FnMut(&mut Probe<'_>) -> Option<(u64, u64)>,
 ) -> Result<Option<Estimate>, Unknown> {
     let mut found = None;
     for _ in 0..TRIALS {
-        found = halved(probe, map, near, pick).await?;
+        found = halved(probe, map, op, near, pick).await?;
         let Some(Estimate { low, high, .. }) = found else { return Ok(None) };
         let (some, half) = (2.0 * near * probe.turn, 0.5 * probe.turn);
         let Some((from, to)) = pick(probe) else { return Ok(found) };
-        let in_time = trip(probe, map, from, to, high + some).await? < high + half;
+        let in_time = either(probe, map, op, (from, to), high + some).await? < high + half;
         let Some((from, to)) = pick(probe) else { return Ok(found) };
-        let too_soon = low < some || trip(probe, map, from, to, low - some).await? > low + half;
+        let too_soon = low < some || either(probe, map, op, (from, to), low - some).await? > low + half;
         if in_time && too_soon {
             break;
         }
@@ -66,6 +68,7 @@ pub async fn shortest(
 async fn halved(
     probe: &mut Probe<'_>,
     map: &Map,
+    op: Op,
     near: f64,
     pick: &mut dyn FnMut(&mut Probe<'_>) -> Option<(u64, u64)>,
 ) -> Result<Option<Estimate>, Unknown> {
@@ -73,7 +76,7 @@ async fn halved(
     for _ in 0..HALVINGS {
         let Some((from, to)) = pick(probe) else { return Ok(None) };
         let middle = if high.is_finite() { f64::midpoint(low, high) } else { 0.5 * probe.turn };
-        let took = trip(probe, map, from, to, middle).await?;
+        let took = either(probe, map, op, (from, to), middle).await?;
         if took <= middle + 0.5 * probe.turn {
             high = high.min(took);
         } else {
@@ -87,6 +90,20 @@ async fn halved(
     // Late answers can have put the ends the wrong way round.
     let (low, high) = (low.min(high), low.max(high));
     Ok(Some(Estimate { value: f64::midpoint(low, high), low, high }))
+}
+
+/// A trip to read or to write.
+async fn either(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    op: Op,
+    (from, to): (u64, u64),
+    after: f64,
+) -> Result<f64, Unknown> {
+    match op {
+        Op::Write => write_trip(probe, map, from, to, after).await,
+        _ => trip(probe, map, from, to, after).await,
+    }
 }
 
 /// Reads `from`, then a block of the track at `to` that begins to pass `after` nanoseconds after it was asked for,
@@ -128,7 +145,7 @@ pub async fn curve(probe: &mut Probe<'_>, map: &Map) -> Result<Vec<Seek>, Unknow
     for distance in in_good_order(&distances(farthest)) {
         let mut each = Vec::new();
         for _ in 0..TIMES {
-            each.extend(over(probe, map, distance).await?);
+            each.extend(over(probe, map, Op::Read, distance).await?);
         }
         if each.is_empty() {
             continue;
@@ -145,10 +162,15 @@ pub async fn curve(probe: &mut Probe<'_>, map: &Map) -> Result<Vec<Seek>, Unknow
     Ok(found)
 }
 
-/// Over one distance, from random places.
-async fn over(probe: &mut Probe<'_>, map: &Map, distance: u64) -> Result<Option<Estimate>, Unknown> {
+/// Over one distance, from random places, in nanoseconds.
+pub async fn over(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    op: Op,
+    distance: u64,
+) -> Result<Option<Estimate>, Unknown> {
     let room = map.cylinders() - distance;
-    shortest(probe, map, NEAR, &mut |probe| {
+    shortest(probe, map, op, NEAR, &mut |probe| {
         (0..50).find_map(|_| {
             let cylinder = probe.rng.below(room);
             let inwards = probe.rng.chance(1, 2);
@@ -166,7 +188,7 @@ pub async fn head_switch(probe: &mut Probe<'_>, map: &Map) -> Result<Option<Esti
     if map.heads == 1 {
         return Ok(None);
     }
-    shortest(probe, map, NEAR, &mut |probe| {
+    shortest(probe, map, Op::Read, NEAR, &mut |probe| {
         (0..50).find_map(|_| {
             let cylinder = probe.rng.below(map.cylinders());
             let (head, block) = map.random_track(probe, cylinder)?;

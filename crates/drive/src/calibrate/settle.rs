@@ -1,0 +1,105 @@
+//! How much longer a write waits than a read after a seek or a head switch.
+//!
+//! The times of seeks before writes are found as those before reads are ([`super::seeks`]), at some of the same
+//! distances. Of the difference, what the handling of a write takes more is taken off: that shows where the head
+//! rests on the track already. Writes go through to the media (FUA), so that no write cache answers early.
+//!
+//! Invariants: what is written to a block is what was read from it just before; nobody else may write meanwhile.
+//! Fault model: if the power fails within a write, its block may be torn.
+
+use seekless_core::runtime::now;
+use seekless_core::{Nanos, Op};
+
+use super::Unknown;
+use super::ahead::Ahead;
+use super::map::Map;
+use super::overhead::{Overhead, media};
+use super::probe::Probe;
+use super::seeks::{Seek, TURN_ROUND, over};
+use super::stats::{Estimate, forward, median};
+
+/// Distances at which seeks before writes are measured, and how often each.
+const DISTANCES: usize = 5;
+const TIMES: usize = 3;
+/// By this part of a turn an answer may be late without a turn being lost.
+const LATE: f64 = 0.05;
+
+/// What writes take, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Settle {
+    /// Longer than a read after the head has moved; less than nothing if shorter.
+    pub settle_us: Estimate,
+    /// All but the seek, the wait and the passing, where the head rests on the track already.
+    pub handling_us: Estimate,
+}
+
+/// How much longer writes wait; nothing if the handling of commands cannot be told from seeks.
+pub async fn settle(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    ahead: Option<&Ahead>,
+    overhead: &Overhead,
+    seeks: &[Seek],
+) -> Result<Option<Settle>, Unknown> {
+    probe.stage("write settle");
+    let Some(read_us) = overhead.media_us else { return Ok(None) };
+    let Some(handling_us) = media(probe, map, Op::Write, ahead).await? else { return Ok(None) };
+    let mut longer = Vec::new();
+    for read in some_of(seeks) {
+        for _ in 0..TIMES {
+            let write = over(probe, map, Op::Write, read.cylinders).await?;
+            longer.extend(write.map(|write| less(write.times(1e-3), read.us)));
+        }
+    }
+    if longer.is_empty() {
+        return Ok(None);
+    }
+    let longer = middle(&longer);
+    // Without a seek a write waits for its data to come over the interface; a seek takes longer than that.
+    let handled_longer = less(less(handling_us, read_us), overhead.block_us);
+    Ok(Some(Settle { settle_us: less(longer, handled_longer), handling_us }))
+}
+
+/// Some of the seeks, evenly from the shortest to the longest.
+fn some_of(seeks: &[Seek]) -> impl Iterator<Item = &Seek> {
+    let last = seeks.len().saturating_sub(1);
+    let count = DISTANCES.min(seeks.len());
+    (0..count).map(move |index| &seeks[index * last / (count - 1).max(1)])
+}
+
+/// The median, its interval as wide as those of most, and as their spread makes it.
+fn middle(each: &[Estimate]) -> Estimate {
+    let of = |part: fn(&Estimate) -> f64| each.iter().map(part).collect::<Vec<f64>>();
+    let spread = Estimate::median(&of(|one| one.value));
+    let (low, high) = (median(&of(|one| one.low)), median(&of(|one| one.high)));
+    Estimate { value: spread.value, low: spread.low.min(low), high: spread.high.max(high) }
+}
+
+/// The difference of two figures.
+fn less(from: Estimate, what: Estimate) -> Estimate {
+    Estimate { value: from.value - what.value, low: from.low - what.high, high: from.high - what.low }
+}
+
+/// As [`super::seeks::trip`], to write: what the block holds has to be read before, so that it is chosen by where
+/// the disk will be.
+pub async fn write_trip(
+    probe: &mut Probe<'_>,
+    map: &Map,
+    from: u64,
+    to: u64,
+    after: f64,
+) -> Result<f64, Unknown> {
+    map.keep_in_step(probe).await?;
+    let pass = 1.0 / map.part(to).grid.per_track as f64;
+    let wanted = map.angle(from) + TURN_ROUND + LATE + after / probe.turn + pass;
+    let target = map.at_angle(to, wanted);
+    let held = probe.contents(target).await?;
+    let here = probe.fresh(from).await?;
+    probe.rest_until(here.done + Nanos((TURN_ROUND * probe.turn) as u64)).await?;
+    let early = forward(map.angle(target) - pass - probe.angle_at(now()) - after / probe.turn);
+    probe.rest(Nanos((early * probe.turn) as u64)).await?;
+    let there = probe.write_back(held).await?;
+    let wait = forward(map.angle(target) - probe.angle_at(there.asked));
+    let turns = (there.took() / probe.turn - wait).round().max(0.0);
+    Ok((wait + turns - pass) * probe.turn)
+}
