@@ -24,12 +24,14 @@ Examples:
   seekless drive calibrate wd2500aaks --json | jq .found.zones
   seekless drive calibrate /dev/sdb --destructive /dev/sdb -o my-drive.toml
 
-DEVICE is a whole spinning disk that nobody uses. It is only read, if nothing else is said. Nobody else may read it then.
+DEVICE is a whole spinning disk that nobody uses, and that nobody else reads meanwhile. Without
+--destructive it is only read.
 A drive of `seekless drive list` or a TOML file is simulated, which takes no time of anybody's; what
 is true is then told beside what was found.
 
---destructive writes to some blocks what was read from them just before, to find how much longer writes
-settle. No byte changes, unless the power fails or a write does: then blocks may be lost. At your own risk.";
+--destructive writes to some hundred blocks what was read from them just before, to find how much
+longer writes settle. No byte changes, unless the power or a write fails: then a block may be lost.
+At your own risk.";
 
 /// Which device, and how.
 #[derive(Args)]

@@ -84,7 +84,7 @@ fn figures(found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> St
     }
     match found.write_settle_us {
         Some(settle) => figures.row("write settle", "us", 1, settle, truth.map(|spec| spec.write_settle_us)),
-        None if found.writes > 0 => figures.cells("write settle", "not told", "", "", None),
+        None if found.destructive => figures.cells("write settle", "not told", "", "", None),
         None => {}
     }
     let more = if found.more_segments { " or more" } else { "" };

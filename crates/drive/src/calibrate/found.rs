@@ -47,6 +47,8 @@ pub struct Found {
     pub ahead: Option<Ahead>,
     /// Reads that were timed.
     pub reads: u64,
+    /// Whether writes were allowed.
+    pub destructive: bool,
     /// Writes that were timed.
     pub writes: u64,
     /// What all took, in seconds.
@@ -87,6 +89,7 @@ pub(super) struct Parts {
     pub heads: Option<u64>,
     pub switch: Option<Estimate>,
     pub seeks: Vec<Seek>,
+    pub destructive: bool,
     pub settle: Option<Settle>,
     pub overhead: Overhead,
     pub segments: usize,
@@ -157,6 +160,7 @@ impl Found {
                 ..ahead
             }),
             reads: probe.reads,
+            destructive: parts.destructive,
             writes: probe.writes,
             seconds: probe.spent(),
         }

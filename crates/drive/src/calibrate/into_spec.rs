@@ -165,7 +165,9 @@ impl Found {
         let mut say = |key: &str, what: &str| sources.insert(key.to_owned(), what.to_owned());
         match self.write_settle_us {
             Some(_) => say("write_settle_us", WRITTEN),
-            None if self.writes > 0 => say("write_settle_us", "assumed: nothing; writes did not show it"),
+            None if self.destructive => {
+                say("write_settle_us", "assumed: seeks of writes cannot be told from their handling; nothing")
+            }
             None => say("write_settle_us", "assumed: reads do not show what writes take longer; nothing"),
         };
         if self.heads.is_none() {

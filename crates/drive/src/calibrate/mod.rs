@@ -107,14 +107,26 @@ pub async fn calibrate(
     let overhead = overhead::overhead(&mut probe, &map, &hits, ahead.as_ref()).await?;
     let switch = seeks::head_switch(&mut probe, &map).await?;
     let seeks = seeks::curve(&mut probe, &map).await?;
-    let settle = if options.destructive {
-        settle::settle(&mut probe, &map, ahead.as_ref(), &overhead, &seeks).await?
+    let destructive = options.destructive;
+    let settle = if destructive {
+        settle::settle(&mut probe, &map, ahead.as_ref(), overhead.block_us, &seeks).await?
     } else {
         None
     };
     let (segments, more_segments) = (hits.segments, 2 * hits.segments > probe::MOST_SEGMENTS);
-    let parts =
-        found::Parts { turn, zones, heads, switch, seeks, settle, overhead, segments, more_segments, ahead };
+    let parts = found::Parts {
+        turn,
+        zones,
+        heads,
+        switch,
+        seeks,
+        destructive,
+        settle,
+        overhead,
+        segments,
+        more_segments,
+        ahead,
+    };
     Ok(Found::new(&probe, &map, parts))
 }
 

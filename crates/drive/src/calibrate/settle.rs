@@ -13,12 +13,12 @@ use seekless_core::{Nanos, Op};
 use super::Unknown;
 use super::ahead::Ahead;
 use super::map::Map;
-use super::overhead::{Overhead, media};
+use super::overhead::media;
 use super::probe::Probe;
 use super::seeks::{Seek, TURN_ROUND, over};
 use super::stats::{Estimate, forward, median};
 
-/// Distances at which seeks before writes are measured, and how often each.
+/// Distances at which seeks before writes are measured, and how often each, and the handling.
 const DISTANCES: usize = 5;
 const TIMES: usize = 3;
 /// By this part of a turn an answer may be late without a turn being lost.
@@ -33,17 +33,23 @@ pub struct Settle {
     pub handling_us: Estimate,
 }
 
-/// How much longer writes wait; nothing if the handling of commands cannot be told from seeks.
+/// How much longer writes wait; nothing if the handling of commands cannot be told from seeks. A block takes
+/// `block_us` over the interface.
 pub async fn settle(
     probe: &mut Probe<'_>,
     map: &Map,
     ahead: Option<&Ahead>,
-    overhead: &Overhead,
+    block_us: Estimate,
     seeks: &[Seek],
 ) -> Result<Option<Settle>, Unknown> {
     probe.stage("write settle");
-    let Some(read_us) = overhead.media_us else { return Ok(None) };
-    let Some(handling_us) = media(probe, map, Op::Write, ahead).await? else { return Ok(None) };
+    let (mut handled, mut handled_longer) = (Vec::new(), Vec::new());
+    for _ in 0..TIMES {
+        let Some(read) = media(probe, map, Op::Read, ahead).await? else { return Ok(None) };
+        let Some(write) = media(probe, map, Op::Write, ahead).await? else { return Ok(None) };
+        handled.push(write);
+        handled_longer.push(less(write, read));
+    }
     let mut longer = Vec::new();
     for read in some_of(seeks) {
         for _ in 0..TIMES {
@@ -56,8 +62,8 @@ pub async fn settle(
     }
     let longer = middle(&longer);
     // Without a seek a write waits for its data to come over the interface; a seek takes longer than that.
-    let handled_longer = less(less(handling_us, read_us), overhead.block_us);
-    Ok(Some(Settle { settle_us: less(longer, handled_longer), handling_us }))
+    let handled_longer = less(middle(&handled_longer), block_us);
+    Ok(Some(Settle { settle_us: less(longer, handled_longer), handling_us: middle(&handled) }))
 }
 
 /// Some of the seeks, evenly from the shortest to the longest.
