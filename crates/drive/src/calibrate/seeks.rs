@@ -39,8 +39,8 @@ pub struct Seek {
 }
 
 /// The shortest time that one of the trips between blocks that `pick` gives can take, in nanoseconds: from the
-/// asking for a read or a write until the block begins to pass; within `near` turns. `pick` gives a block to come from, and the first
-/// block of a track to go to. What a late answer can have misled is tried again.
+/// asking for a read or a write until the block begins to pass; within `near` turns. `pick` gives a block to come
+/// from, and the first block of a track to go to. What a late answer can have misled is tried again.
 pub async fn shortest(
     probe: &mut Probe<'_>,
     map: &Map,
