@@ -87,8 +87,9 @@ impl fmt::Debug for View {
 
 /// Anything that stores sectors: a component, or a layer over other devices.
 ///
-/// Semantics: a read sees every write completed before it was issued; overlapping requests in
-/// flight are ordered by arrival. A flush covers the writes *completed* before it was issued. FUA
+/// Semantics: a read sees every write completed before it was issued; a layer orders overlapping
+/// requests in flight by arrival, with range locks. A component carries them out in the order that
+/// its queue and its drive choose, as real ones do. A flush covers the writes *completed* before it was issued. FUA
 /// covers its own request. Buffers are as long as their extent, and extents are valid: both are
 /// checked once, at the top of the volume ([`check`]).
 pub trait BlockDevice {

@@ -303,6 +303,11 @@ fn settings(trace: &Trace, experiment: &Experiment, places: &Places) -> Settings
 
 fn notes(layered: &Played, plain: &Played, layer: &Variant, experiment: &Experiment) -> Vec<String> {
     let mut notes = Vec::new();
+    if experiment.drive.disk().is_none() {
+        notes.push(
+            "A flash drive has no head: its busy time is that of all commands, many of which go on at once, and says little about how long the work took.".to_owned(),
+        );
+    }
     if layer.reconfiguring_requests_pct > 50.0 {
         notes.push(format!(
             "{:.0} % of the requests came while a reconfiguration ran: reduction_pct means little, since it leaves them out. Look at net_reduction_pct, or reconfigure less often.",
