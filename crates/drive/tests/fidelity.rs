@@ -1,36 +1,17 @@
 //! The model against real drives: as close as DiskSim, from the same files. Skips where these are missing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use seekless_core::{Extent, Nanos, Op};
+use seekless_core::{Extent, Nanos};
 use seekless_drive::disk::Drive;
 use seekless_drive::disk::mechanics::Head;
 use seekless_drive::import::disksim;
-use seekless_drive::validate::{Fidelity, Measured, Think, compare, drive_as_measured};
+use seekless_drive::validate::{Fidelity, Think, compare, drive_as_measured};
 
-fn shared() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/drives");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    eprintln!("skipped: the measured drives are not beside this checkout");
-    None
-}
+#[path = "common/measured.rs"]
+mod trace;
 
-fn measured(trace: &Path) -> Vec<Measured> {
-    let text = std::fs::read_to_string(trace).unwrap();
-    let request = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let time = |word: &str| Nanos((word.parse::<f64>().unwrap() * 1e3).round() as u64);
-        Measured {
-            op: if words[0] == "R" { Op::Read } else { Op::Write },
-            at: Extent::new(words[2].parse().unwrap(), words[3].parse().unwrap()),
-            service: time(words[4]),
-            think: time(words[5]),
-        }
-    };
-    text.lines().filter(|line| line.split_whitespace().count() >= 6).map(request).collect()
-}
+use trace::{measured, shared};
 
 fn fidelity(folder: &Path, name: &str) -> Fidelity {
     let spec = disksim(&folder.join(format!("{name}.parv")), name).unwrap().spec;

@@ -1,14 +1,15 @@
 //! Slipped tracks that a description does not list are found in what the real drive took, also over a break of
 //! the clock. What needs measured drives skips where these are missing.
 
-use std::path::Path;
-
 use seekless_core::{Extent, Nanos, Op};
 use seekless_drive::disk::Drive;
 use seekless_drive::fit::fit;
 use seekless_drive::import::disksim;
 use seekless_drive::spec::{Spec, find};
 use seekless_drive::validate::{Fidelity, Measured, Think, compare, drive_as_measured};
+
+#[path = "common/measured.rs"]
+mod trace;
 
 /// Here and there, some near each other, writes among them.
 fn requests(sectors: u64) -> Vec<Measured> {
@@ -67,29 +68,15 @@ fn slipped_tracks_are_found_behind_a_break_of_the_clock() {
     assert!(before.within_half_ms_pct < 30.0 && after.within_half_ms_pct > 90.0, "{before:?} {after:?}");
 }
 
-fn shared(name: &str) -> Option<(Spec, Vec<Measured>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/drives");
-    let Ok(text) = std::fs::read_to_string(folder.join(format!("{name}.trace"))) else {
-        eprintln!("skipped: the measured drives are not beside this checkout");
-        return None;
-    };
-    let request = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let time = |word: &str| Nanos((word.parse::<f64>().unwrap() * 1e3).round() as u64);
-        Measured {
-            op: if words[0] == "R" { Op::Read } else { Op::Write },
-            at: Extent::new(words[2].parse().unwrap(), words[3].parse().unwrap()),
-            service: time(words[4]),
-            think: time(words[5]),
-        }
-    };
-    let measured = text.lines().filter(|line| line.split_whitespace().count() >= 6).map(request).collect();
-    Some((disksim(&folder.join(format!("{name}.parv")), name).unwrap().spec, measured))
+fn drive(name: &str) -> Option<(Spec, Vec<Measured>)> {
+    let folder = trace::shared()?;
+    let spec = disksim(&folder.join(format!("{name}.parv")), name).unwrap().spec;
+    Some((spec, trace::measured(&folder.join(format!("{name}.trace")))))
 }
 
 #[test]
 fn what_a_file_lists_is_found_without_it() {
-    let Some((listed, measured)) = shared("hp_c2247a") else { return };
+    let Some((listed, measured)) = drive("hp_c2247a") else { return };
     let mut told = listed.clone();
     for zone in &mut told.zone {
         zone.slips.clear();
@@ -109,7 +96,7 @@ fn what_a_file_lists_is_found_without_it() {
 
 #[test]
 fn a_drive_whose_file_lists_none_is_near() {
-    let Some((told, measured)) = shared("hp_c3323a") else { return };
+    let Some((told, measured)) = drive("hp_c3323a") else { return };
     let fitted = fit(&told, &measured[..measured.len() / 2], &mut |_| {}).spec;
     let after = second_half(&fitted, &measured);
     assert!(after.within_half_ms_pct > 85.0 && after.median_error_ms < 0.12, "{after:?}");

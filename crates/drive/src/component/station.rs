@@ -137,9 +137,8 @@ impl<M: Machine + 'static> Station<M> {
         if !wanted {
             return with(None);
         }
-        let busy_until = self.at_work.borrow().iter().map(|working| working.done).max();
-        let now = busy_until.unwrap_or_default().max(runtime::now());
-        self.machine.borrow().seen(now, with)
+        let free = self.busy_until.get().max(runtime::now());
+        self.machine.borrow().seen(free, with)
     }
 
     fn work_on(self: &Rc<Self>, command: Command) {

@@ -18,9 +18,8 @@ pub struct WriteBuffer {
     threshold: u64,
     combine: bool,
     order: Policy,
-    /// By their first sector.
-    ranges: BTreeMap<u64, Waiter>,
-    ends: BTreeMap<u64, u64>,
+    /// By their first sector: the end, and its place in line.
+    ranges: BTreeMap<u64, (u64, Waiter)>,
     waiting: Waiting,
     sectors: u64,
     arrivals: u64,
@@ -37,7 +36,6 @@ impl WriteBuffer {
             combine: spec.combine_writes,
             order: spec.destage_order,
             ranges: BTreeMap::new(),
-            ends: BTreeMap::new(),
             waiting: Waiting::new(&*spec.destage_order.scheduler()),
             sectors: 0,
             arrivals: 0,
@@ -71,13 +69,13 @@ impl WriteBuffer {
 
     /// Whether one range holds all of `at`.
     pub fn holds(&self, at: Extent) -> bool {
-        let below = self.ends.range(..=at.start.0).next_back();
-        below.is_some_and(|(_, &end)| at.end().0 <= end)
+        let below = self.ranges.range(..=at.start.0).next_back();
+        below.is_some_and(|(_, &(end, _))| at.end().0 <= end)
     }
 
     /// A range that holds some of `at`.
     pub fn overlapping(&self, at: Extent) -> Option<Extent> {
-        let (&start, &end) = self.ends.range(..at.end().0).next_back()?;
+        let (&start, &(end, _)) = self.ranges.range(..at.end().0).next_back()?;
         (end > at.start.0).then(|| Extent { start: Lba(start), sectors: end - start })
     }
 
@@ -86,7 +84,8 @@ impl WriteBuffer {
         self.forget(at, now, &place);
         let (mut start, mut end) = (at.start.0, at.end().0);
         if self.combine {
-            if let Some((&before, _)) = self.ends.range(..start).next_back().filter(|(_, at)| **at == start) {
+            let below = self.ranges.range(..start).next_back();
+            if let Some((&before, _)) = below.filter(|(_, range)| range.0 == start) {
                 self.take(before);
                 start = before;
             }
@@ -116,16 +115,14 @@ impl WriteBuffer {
         let arrival = self.arrivals;
         // A slot is how a range is found again: a drive's sectors are so few.
         let waiter = Waiter { slot: start as usize, arrival, since: now, write: true, place };
-        self.ranges.insert(start, waiter);
-        self.ends.insert(start, end);
+        self.ranges.insert(start, (end, waiter));
         self.waiting.add(Lba(start), waiter);
         self.sectors += end - start;
     }
 
     /// The range that begins there goes to the media, or into another.
     pub fn take(&mut self, start: u64) -> Option<Extent> {
-        let waiter = self.ranges.remove(&start)?;
-        let end = self.ends.remove(&start).unwrap_or(start);
+        let (end, waiter) = self.ranges.remove(&start)?;
         self.waiting.remove(Lba(start), &waiter);
         self.sectors -= end - start;
         Some(Extent { start: Lba(start), sectors: end - start })
@@ -180,7 +177,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(buffer.sectors, model.len() as u64);
-                let ends: Vec<_> = buffer.ends.iter().map(|(&start, &end)| (start, end)).collect();
+                let ends: Vec<_> = buffer.ranges.iter().map(|(&start, &(end, _))| (start, end)).collect();
                 prop_assert!(ends.windows(2).all(|w| w[0].1 < w[1].0 || (!combine && w[0].1 == w[1].0)));
                 let all: BTreeSet<u64> = ends.iter().flat_map(|&(start, end)| start..end).collect();
                 prop_assert_eq!(&all, &model);

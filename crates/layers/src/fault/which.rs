@@ -13,12 +13,7 @@ use crate::units::Bytes;
 pub struct Which {
     ops: Vec<Op>,
     at: Option<Extent>,
-    /// The first that it strikes, of those that fit, counted from 1.
-    nth: u64,
-    /// Whether it strikes all from then on.
-    for_ever: bool,
-    /// Whether it strikes by chance instead: in how many of 10^6.
-    chance: Option<u64>,
+    when: When,
     rng: RefCell<Rng>,
     met: Cell<u64>,
 }
@@ -28,7 +23,7 @@ pub struct Which {
 pub enum When {
     /// Always.
     Always,
-    /// From the n-th on, once or for ever.
+    /// The n-th of those that fit, counted from 1, and perhaps all from then on.
     Nth(u64, bool),
     /// In so many of 10^6, by chance.
     Chance(u64),
@@ -42,13 +37,8 @@ impl Which {
             let sectors = size.map_or(u64::MAX / 2 - start.min(u64::MAX / 2), |size| size.0 / SECTOR_BYTES);
             Extent::new(start, sectors)
         });
-        let (nth, for_ever, chance) = match when {
-            When::Always => (1, true, None),
-            When::Nth(nth, for_ever) => (nth, for_ever, None),
-            When::Chance(chance) => (1, true, Some(chance)),
-        };
         let (rng, met) = (RefCell::new(runtime::rng(stream)), Cell::new(0));
-        Which { ops: ops.iter().map(|op| op.0).collect(), at, nth, for_ever, chance, rng, met }
+        Which { ops: ops.iter().map(|op| op.0).collect(), at, when, rng, met }
     }
 
     /// Whether the fault strikes this one, which is counted.
@@ -59,9 +49,10 @@ impl Which {
             return false;
         }
         self.met.set(self.met.get() + 1);
-        match self.chance {
-            Some(chance) => self.rng.borrow_mut().below(1_000_000) < chance,
-            None => self.met.get() == self.nth || (self.for_ever && self.met.get() > self.nth),
+        match self.when {
+            When::Always => true,
+            When::Nth(nth, for_ever) => self.met.get() == nth || (for_ever && self.met.get() > nth),
+            When::Chance(chance) => self.below(1_000_000) < chance,
         }
     }
 

@@ -92,11 +92,6 @@ impl PowerCut {
         self.asked.get()
     }
 
-    /// Whether the power is gone.
-    pub fn is_gone(&self) -> bool {
-        self.gone.get()
-    }
-
     /// Counts a request; the power goes with the n-th.
     async fn power(&self) -> Result<(), IoError> {
         self.asked.set(self.asked.get() + 1);

@@ -1,0 +1,32 @@
+//! The measured drives, which lie beside the project where they are.
+
+use std::path::{Path, PathBuf};
+
+use seekless_core::{Extent, Nanos, Op};
+use seekless_drive::validate::Measured;
+
+/// Their folder; says so if it is not there.
+pub fn shared() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/drives");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("skipped: the measured drives are not beside this checkout");
+    None
+}
+
+/// The requests of a trace.
+pub fn measured(trace: &Path) -> Vec<Measured> {
+    let text = std::fs::read_to_string(trace).unwrap();
+    let request = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let time = |word: &str| Nanos((word.parse::<f64>().unwrap() * 1e3).round() as u64);
+        Measured {
+            op: if words[0] == "R" { Op::Read } else { Op::Write },
+            at: Extent::new(words[2].parse().unwrap(), words[3].parse().unwrap()),
+            service: time(words[4]),
+            think: time(words[5]),
+        }
+    };
+    text.lines().filter(|line| line.split_whitespace().count() >= 6).map(request).collect()
+}
