@@ -71,6 +71,22 @@ pub struct ExtentState {
     pub content: Content,
 }
 
+/// Where sectors lie on the components, as far as a device knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On a component, one after the other.
+    On {
+        /// The component's number in its volume.
+        component: u32,
+        /// Where the first of them is.
+        at: Lba,
+    },
+    /// Nowhere: they read as zeroes.
+    Nowhere,
+    /// The device cannot tell.
+    Unknown,
+}
+
 /// A named snapshot of a device.
 pub struct View {
     /// Its name.
@@ -120,6 +136,11 @@ pub trait BlockDevice {
     /// What the sectors hold, in order, covering `at`.
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         Box::pin(ready(Ok(vec![ExtentState { extent: at, content: Content::Unknown }])))
+    }
+
+    /// Calls `each` with parts of `at`, in order and all of it, and where a read of them goes now.
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        each(at, Place::Unknown);
     }
 
     /// Says that the sectors will be wanted soon.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use crate::buffer::Buffer;
-use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, View, Zeroes, check, io};
+use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Place, View, Zeroes, check, io};
 use crate::error::IoError;
 use crate::request::{Class, Hints, StreamId};
 use crate::units::{Extent, Nanos};
@@ -217,6 +217,10 @@ impl BlockDevice for Top {
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         self.below.prefetch(at, how)
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        self.below.places(at, each);
     }
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {

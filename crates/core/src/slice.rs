@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::buffer::Buffer;
-use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Zeroes};
+use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Place, Zeroes};
 use crate::request::Hints;
 use crate::units::{Extent, Lba, Nanos};
 
@@ -58,6 +58,13 @@ impl BlockDevice for Slice {
             let home = |e: ExtentState| Extent { start: Lba(e.extent.start.0 - from), ..e.extent };
             Ok(moved.await?.into_iter().map(|e| ExtentState { extent: home(e), ..e }).collect())
         })
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        let from = self.window.start.0;
+        self.below.places(self.place(at), &mut |part, place| {
+            each(Extent { start: Lba(part.start.0 - from), ..part }, place);
+        });
     }
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {

@@ -11,7 +11,7 @@ mod which;
 
 use std::rc::Rc;
 
-use seekless_core::device::{ExtentState, io};
+use seekless_core::device::{ExtentState, Place, io};
 use seekless_core::{
     BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba, Nanos, Op, Zeroes,
     runtime,
@@ -147,6 +147,10 @@ impl<F: Fault> BlockDevice for Faulty<F> {
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         self.below.prefetch(at, how)
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        self.below.places(at, each);
     }
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {

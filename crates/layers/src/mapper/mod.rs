@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 pub use options::Options;
-use seekless_core::device::io;
+use seekless_core::device::{Place, io};
 use seekless_core::lock::{Mode, RangeLocks};
 use seekless_core::{
     BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
@@ -244,6 +244,20 @@ impl BlockDevice for Mapper {
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         io(async move { self.commit(&how).await })
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        for (page, within, sectors, before) in Mapper::parts(at) {
+            let part = Extent { start: at.start + before, sectors };
+            let slot = self.state.borrow().slots[page as usize];
+            if slot == NONE {
+                each(part, Place::Nowhere);
+            } else {
+                let place = self.place(slot, within, sectors);
+                let back = |below: Extent| part.start + (below.start.0 - place.start.0);
+                self.below.places(place, &mut |p, on| each(Extent { start: back(p), ..p }, on));
+            }
+        }
     }
 
     /// Whole pages read as zeroes afterwards; parts of pages stay.

@@ -10,7 +10,7 @@ mod volatile;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use seekless_core::device::io;
+use seekless_core::device::{Place, io};
 use seekless_core::lock::{Mode, RangeLocks};
 use seekless_core::runtime::Rng;
 use seekless_core::{
@@ -200,6 +200,10 @@ impl BlockDevice for PowerCut {
             }
             self.put(at, Buffer::zeroed(at.bytes()), how).await
         })
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        self.below.places(at, each);
     }
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
