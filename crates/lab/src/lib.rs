@@ -10,7 +10,7 @@ pub mod outcome;
 mod phases;
 mod replay;
 pub mod report;
-mod volume;
+pub mod volume;
 pub mod volume_file;
 pub mod workload;
 

@@ -31,9 +31,10 @@ impl Volume {
         let drives = description.components.iter().zip(0..).map(|((name, component), number)| {
             (name.clone(), simulated(number, &component.drive, component.queue))
         });
-        let mut builder = Builder { description, drives: drives.collect(), borg: None };
-        let top = builder.device(&description.top).await?;
-        Ok(Volume { top: Rc::new(Top::new(top)), drives: builder.drives, borg: builder.borg })
+        let drives: BTreeMap<_, _> = drives.collect();
+        let components = drives.iter().map(|(name, drive)| (name.clone(), drive.clone().device())).collect();
+        let (top, borg) = over(description, components).await?;
+        Ok(Volume { top, drives, borg })
     }
 
     /// What all drives did, for one account.
@@ -63,9 +64,19 @@ impl Volume {
     }
 }
 
+/// The top of the tree that a checked description describes, over these components, and the layer next to it.
+pub async fn over(
+    description: &Description,
+    components: BTreeMap<String, Rc<dyn BlockDevice>>,
+) -> Result<(Rc<dyn BlockDevice>, Option<Rc<Borg>>), IoError> {
+    let mut builder = Builder { description, components, borg: None };
+    let top = builder.device(&description.top).await?;
+    Ok((Rc::new(Top::new(top)), builder.borg))
+}
+
 struct Builder<'a> {
     description: &'a Description,
-    drives: BTreeMap<String, Rc<dyn Simulated>>,
+    components: BTreeMap<String, Rc<dyn BlockDevice>>,
     borg: Option<Rc<Borg>>,
 }
 
@@ -73,12 +84,12 @@ impl Builder<'_> {
     /// The device called `name`. What is described wrongly was refused before; here it is an error still.
     async fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
         let refused = |why: &'static str| IoError::new(ErrorKind::Invalid, name.to_owned(), None, why);
-        if let Some(disk) = self.drives.get(name) {
-            return Ok(disk.clone().device());
+        if let Some(component) = self.components.get(name) {
+            return Ok(component.clone());
         }
         if let Some(window) = self.description.slices.get(name) {
-            let disk = self.drives.get(&window.of).ok_or_else(|| refused("the slice is of no component"))?;
-            let slice = Slice::new(disk.clone().device(), window.extent);
+            let of = self.components.get(&window.of).ok_or_else(|| refused("the slice is of no component"))?;
+            let slice = Slice::new(of.clone(), window.extent);
             return Ok(Rc::new(slice.ok_or_else(|| refused("the slice reaches past the end"))?));
         }
         let layer = self.description.layers.get(name).ok_or_else(|| refused("there is no such device"))?;

@@ -15,7 +15,7 @@ use std::task::{Poll, Waker};
 use seekless_core::runtime::{self, Rng};
 use seekless_core::{
     BlockDevice, Buffer, Extent, Flags, Hints, IoError, Latency, Lba, Names, Nanos, Op, Origin, PAGE_SECTORS,
-    ProcessId, Record,
+    ProcessId, Record, Zeroes,
 };
 
 use super::answers::Answers;
@@ -298,7 +298,8 @@ impl Client {
             let buffer = || Buffer::hollow_sectors(at.sectors);
             let done = match op {
                 Op::Read => session.device.read(at, buffer(), how).await.map(drop),
-                Op::Write | Op::WriteZeroes => session.device.write(at, buffer(), how).await,
+                Op::Write => session.device.write(at, buffer(), how).await,
+                Op::WriteZeroes => session.device.write_zeroes(at, how, Zeroes::default()).await,
                 Op::Flush => session.device.flush(how).await,
                 Op::Discard => session.device.discard(at, how).await,
             };

@@ -11,6 +11,7 @@ pub mod answers;
 mod arrivals;
 mod blocks;
 mod cache;
+mod churn;
 pub mod client;
 mod distribution;
 mod file_system;
@@ -94,7 +95,7 @@ pub const WINDOW: [Opt; 2] = [
 ];
 
 /// All workloads, in the order in which they are told.
-pub const WORKLOADS: [&Entry; 9] = [
+pub const WORKLOADS: [&Entry; 10] = [
     &random::ENTRY,
     &oltp::ENTRY,
     &serial::ENTRY,
@@ -102,6 +103,7 @@ pub const WORKLOADS: [&Entry; 9] = [
     &zipf::ENTRY,
     &startup::ENTRY,
     &sequential::ENTRY,
+    &churn::ENTRY,
     &mix::ENTRY,
     &phases::ENTRY,
 ];

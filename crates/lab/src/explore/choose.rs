@@ -1,0 +1,91 @@
+//! Which crash states of a moment are looked at: first those that find most, then by chance.
+
+use seekless_core::runtime::Rng;
+
+use super::log::Log;
+use super::power::{Pending, Survivor};
+
+/// Gives survivors, one choice after the other, without an end; some come twice.
+pub struct Choices<'a> {
+    writes: Vec<(usize, u64)>,
+    next: usize,
+    rng: &'a mut Rng,
+}
+
+impl<'a> Choices<'a> {
+    /// Of what is not durable.
+    pub fn new(pending: &[Pending], log: &Log, rng: &'a mut Rng) -> Choices<'a> {
+        let writes = pending.iter().map(|pending| (pending.write, log.writes[pending.write].at.sectors)).collect();
+        Choices { writes, next: 0, rng }
+    }
+
+    /// How many choices come before those by chance.
+    pub fn systematic(&self) -> usize {
+        // Nothing, everything; each alone, all but each, those before each; each torn with all others, and alone.
+        2 + 5 * self.writes.len()
+    }
+
+    /// The next choice.
+    pub fn next(&mut self) -> Vec<Survivor> {
+        let (turn, count) = (self.next, self.writes.len());
+        self.next += 1;
+        let whole = |which: &dyn Fn(usize) -> bool| {
+            let kept = self.writes.iter().enumerate().filter(|(index, _)| which(*index));
+            kept.map(|(_, &(write, sectors))| Survivor { write, first: 0, end: sectors }).collect::<Vec<_>>()
+        };
+        if turn < 2 {
+            return whole(&|_| turn == 1);
+        }
+        if count == 0 {
+            return Vec::new();
+        }
+        let (kind, which) = ((turn - 2) / count, (turn - 2) % count);
+        match kind {
+            0 => whole(&|index| index == which),
+            1 => whole(&|index| index != which),
+            2 => whole(&|index| index < which),
+            3 | 4 => {
+                let mut kept = whole(&|index| kind == 3 && index != which);
+                self.tear(which, &mut kept);
+                kept
+            }
+            _ => self.by_chance(),
+        }
+    }
+
+    /// Any sectors of each, in any order.
+    fn by_chance(&mut self) -> Vec<Survivor> {
+        let mut kept = Vec::new();
+        for index in 0..self.writes.len() {
+            let (write, end) = self.writes[index];
+            match self.rng.below(4) {
+                0 => {}
+                1 | 2 => kept.push(Survivor { write, first: 0, end }),
+                _ => self.tear(index, &mut kept),
+            }
+        }
+        if self.rng.chance(1, 2) {
+            for last in (1..kept.len()).rev() {
+                kept.swap(last, self.rng.below(last as u64 + 1) as usize);
+            }
+        }
+        kept
+    }
+
+    /// The first sectors of a write, its last, those between, or each by a throw of a coin.
+    fn tear(&mut self, index: usize, kept: &mut Vec<Survivor>) {
+        let (write, sectors) = self.writes[index];
+        let (one, other) = (self.rng.below(sectors + 1), self.rng.below(sectors + 1));
+        match self.rng.below(4) {
+            0 => kept.push(Survivor { write, first: 0, end: one }),
+            1 => kept.push(Survivor { write, first: one, end: sectors }),
+            2 => kept.push(Survivor { write, first: one.min(other), end: one.max(other) }),
+            _ => {
+                for first in (0..sectors).filter(|_| self.rng.chance(1, 2)).collect::<Vec<_>>() {
+                    kept.push(Survivor { write, first, end: first + 1 });
+                }
+            }
+        }
+        kept.retain(|survivor| survivor.first < survivor.end);
+    }
+}

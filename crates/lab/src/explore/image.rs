@@ -1,0 +1,273 @@
+//! What a component holds, copy-on-write: a crash state is a fork, not a copy.
+//!
+//! A tree of pages that forks share. Its hash follows from what every sector holds, wherever that came from, and
+//! is kept up to date by each write; so is that of its metadata, which is every sector with bytes that are no
+//! stamp. Invariant: a sector that reads as zeroes counts as nothing, however it came to.
+
+use std::rc::Rc;
+
+use seekless_core::{Buffer, Extent, PAGE_SECTORS, SECTOR_BYTES};
+
+/// Bytes in a sector that may be a stamp.
+const STAMP: usize = 16;
+const SECTOR: usize = SECTOR_BYTES as usize;
+const FAN: usize = 32;
+
+/// What a sector holds.
+#[derive(Clone, Debug, Default)]
+pub enum Content {
+    /// Zeroes.
+    #[default]
+    Zero,
+    /// Zeroes but for the first bytes.
+    Stamp([u8; STAMP]),
+    /// Anything, with its hash.
+    Bytes(Rc<(u64, [u8; SECTOR])>),
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Content) -> bool {
+        match (self, other) {
+            (Content::Zero, Content::Zero) => true,
+            (Content::Stamp(one), Content::Stamp(other)) => one == other,
+            (Content::Bytes(one), Content::Bytes(other)) => Rc::ptr_eq(one, other) || one.1 == other.1,
+            _ => false,
+        }
+    }
+}
+
+impl Content {
+    fn of(bytes: &[u8; SECTOR]) -> Content {
+        let (stamp, rest) = bytes.split_at(STAMP);
+        match (stamp.try_into(), rest == [0; SECTOR - STAMP]) {
+            (Ok(stamp), true) if stamp == [0; STAMP] => Content::Zero,
+            (Ok(stamp), true) => Content::Stamp(stamp),
+            _ => Content::Bytes(Rc::new((hash(bytes), *bytes))),
+        }
+    }
+
+    /// Of each sector of a buffer; hollow parts are zeroes.
+    pub fn of_buffer(buffer: &Buffer) -> Vec<Content> {
+        let bytes = buffer.to_vec();
+        let sectors = bytes.chunks_exact(SECTOR).filter_map(|sector| sector.try_into().ok());
+        sectors.map(Content::of).collect()
+    }
+
+    fn hash(&self) -> u64 {
+        match self {
+            Content::Zero => 0,
+            Content::Stamp(stamp) => hash(stamp),
+            Content::Bytes(bytes) => bytes.0,
+        }
+    }
+
+    fn is_metadata(&self) -> bool {
+        matches!(self, Content::Bytes(_))
+    }
+}
+
+/// Mixes words so that each bit of them reaches each bit of the result (the finish of `SplitMix64`).
+pub fn mixed(hash: u64, word: u64) -> u64 {
+    let z = (hash.rotate_left(29) ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.chunks_exact(8).fold(1, |hash, eight| mixed(hash, eight.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
+}
+
+#[derive(Clone)]
+enum Node {
+    Inner([Option<Rc<Node>>; FAN]),
+    Page([Content; PAGE_SECTORS as usize]),
+}
+
+/// What a component holds; zeroes at first.
+#[derive(Clone, Default)]
+pub struct Image {
+    root: Option<Rc<Node>>,
+    /// Levels of inner nodes above the pages.
+    height: u32,
+    hash: u64,
+    metadata: u64,
+}
+
+impl Image {
+    /// Zeroes, for a component of so many sectors.
+    pub fn new(sectors: u64) -> Image {
+        let pages = sectors.div_ceil(PAGE_SECTORS);
+        let height = (0..).find(|height| (FAN as u64).saturating_pow(*height) >= pages).unwrap_or(0);
+        Image { height, ..Image::default() }
+    }
+
+    /// The same for the same content, and else different but for chance: 64 bits.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The same of its metadata alone.
+    pub fn metadata(&self) -> u64 {
+        self.metadata
+    }
+
+    /// What a sector holds from now on.
+    pub fn set(&mut self, sector: u64, content: &Content) {
+        let (page, within) = (sector / PAGE_SECTORS, (sector % PAGE_SECTORS) as usize);
+        let slot = place(&mut self.root, self.height, page, within);
+        let old = std::mem::replace(slot, content.clone());
+        for (content, there) in [(&old, true), (content, false)] {
+            let share = if *content == Content::Zero { 0 } else { mixed(sector, content.hash()) };
+            // A sum, so that what is put back leaves no trace and order does not count.
+            let change = |hash: u64| if there { hash.wrapping_sub(share) } else { hash.wrapping_add(share) };
+            self.hash = change(self.hash);
+            if content.is_metadata() {
+                self.metadata = change(self.metadata);
+            }
+        }
+    }
+
+    fn page(&self, page: u64) -> Option<&[Content; PAGE_SECTORS as usize]> {
+        let mut node = self.root.as_deref()?;
+        let mut height = self.height;
+        loop {
+            match node {
+                Node::Page(sectors) => return Some(sectors),
+                Node::Inner(children) => {
+                    height -= 1;
+                    node = children[(page / (FAN as u64).pow(height)) as usize % FAN].as_deref()?;
+                }
+            }
+        }
+    }
+
+    /// Brings what the sectors hold into a buffer.
+    pub fn read(&self, at: Extent, into: &Buffer) {
+        let zeroes = [0; SECTOR];
+        for page in at.pages() {
+            let contents = self.page(page);
+            let (first, end) = (at.start.0.max(page * PAGE_SECTORS), at.end().0.min((page + 1) * PAGE_SECTORS));
+            for sector in first..end {
+                let offset = (sector - at.start.0) as usize * SECTOR;
+                match contents.map(|contents| &contents[(sector % PAGE_SECTORS) as usize]) {
+                    Some(Content::Bytes(bytes)) => into.put(offset, &bytes.1),
+                    Some(Content::Stamp(stamp)) => {
+                        into.put(offset, stamp);
+                        into.put(offset + STAMP, &zeroes[STAMP..]);
+                    }
+                    Some(Content::Zero) | None => into.put(offset, &zeroes),
+                }
+            }
+        }
+    }
+
+    /// Calls `each` for every page that is not the same in both.
+    pub fn differs(&self, other: &Image, each: &mut impl FnMut(u64)) {
+        differs(self.root.as_ref(), other.root.as_ref(), self.height, 0, each);
+    }
+}
+
+/// Where a sector is kept; what is shared on the way there is copied.
+fn place(root: &mut Option<Rc<Node>>, height: u32, page: u64, within: usize) -> &mut Content {
+    let empty = || Rc::new(if height == 0 { Node::Page(Default::default()) } else { Node::Inner(Default::default()) });
+    match Rc::make_mut(root.get_or_insert_with(empty)) {
+        Node::Page(sectors) => &mut sectors[within],
+        Node::Inner(children) => {
+            let child = (page / (FAN as u64).pow(height - 1)) as usize % FAN;
+            place(&mut children[child], height - 1, page, within)
+        }
+    }
+}
+
+fn differs(one: Option<&Rc<Node>>, other: Option<&Rc<Node>>, height: u32, first: u64, each: &mut impl FnMut(u64)) {
+    let same = match (one, other) {
+        (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    };
+    if same {
+        return;
+    }
+    if height == 0 {
+        let zeroes: [Content; PAGE_SECTORS as usize] = Default::default();
+        let sectors = |node: Option<&Rc<Node>>| match node.map(|node| &**node) {
+            Some(Node::Page(sectors)) => sectors.clone(),
+            _ => zeroes.clone(),
+        };
+        if sectors(one) != sectors(other) {
+            each(first);
+        }
+        return;
+    }
+    let child = |node: Option<&Rc<Node>>, index: usize| match node.map(|node| &**node) {
+        Some(Node::Inner(children)) => children[index].clone(),
+        _ => None,
+    };
+    let below = (FAN as u64).pow(height - 1);
+    for index in 0..FAN {
+        let (one, other) = (child(one, index), child(other, index));
+        differs(one.as_ref(), other.as_ref(), height - 1, first + index as u64 * below, each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn content(value: u8) -> Content {
+        let mut bytes = [0; SECTOR];
+        match value {
+            0 => {}
+            1..=9 => bytes[0] = value,
+            _ => bytes[300] = value,
+        }
+        Content::of(&bytes)
+    }
+
+    const SECTORS: u64 = 9_000;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Against a map of sectors: what is read, what differs between forks, and that equal contents hash alike.
+        #[test]
+        fn forks_hold_what_was_put_into_them(
+            before in proptest::collection::vec((0..SECTORS, 0..20_u8), 0..40),
+            one in proptest::collection::vec((0..SECTORS, 0..20_u8), 0..10),
+            other in proptest::collection::vec((0..SECTORS, 0..20_u8), 0..10),
+        ) {
+            let fill = |mut image: Image, mut map: BTreeMap<u64, u8>, puts: &[(u64, u8)]| {
+                for &(sector, value) in puts {
+                    image.set(sector, &content(value));
+                    map.insert(sector, value);
+                }
+                map.retain(|_, value| *value != 0);
+                (image, map)
+            };
+            let (base, map) = fill(Image::new(SECTORS), BTreeMap::new(), &before);
+            let (one, one_map) = fill(base.clone(), map.clone(), &one);
+            let (other, other_map) = fill(base.clone(), map, &other);
+            for (image, map) in [(&one, &one_map), (&other, &other_map)] {
+                let (fresh, _) = fill(Image::new(SECTORS), BTreeMap::new(), &map.iter().map(|(s, v)| (*s, *v)).collect::<Vec<_>>());
+                prop_assert_eq!((fresh.hash(), fresh.metadata()), (image.hash(), image.metadata()));
+                let at = Extent::new(0, SECTORS);
+                let buffer = Buffer::zeroed(at.bytes());
+                image.read(at, &buffer);
+                for (sector, bytes) in (0..).zip(buffer.to_vec().chunks(SECTOR)) {
+                    let value = map.get(&sector).copied().unwrap_or(0);
+                    prop_assert_eq!(Content::of(bytes.try_into().unwrap()), content(value));
+                }
+            }
+            let mut found = BTreeSet::new();
+            one.differs(&other, &mut |page| { found.insert(page); });
+            let differ = (0..SECTORS).filter(|sector| one_map.get(sector) != other_map.get(sector));
+            prop_assert_eq!(found, differ.map(|sector| sector / PAGE_SECTORS).collect());
+            prop_assert_eq!(one.hash() == other.hash(), one_map == other_map);
+        }
+    }
+}

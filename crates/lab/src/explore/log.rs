@@ -1,0 +1,70 @@
+//! What happened in a run that is explored, in order: what clients asked and were answered, what the components
+//! were asked to write, and when that was done.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use seekless_core::{Extent, Nanos, Op};
+
+use super::image::Content;
+use crate::check::Found;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A client asked.
+    Asked {
+        /// The request's number.
+        id: u64,
+        /// What.
+        op: Op,
+        /// Where.
+        at: Extent,
+        /// Whether it is to be durable when it is answered.
+        fua: bool,
+    },
+    /// A client was answered; a read with what it found, in the order of the sectors.
+    Answered {
+        /// The request's number.
+        id: u64,
+        /// Whether without an error.
+        ok: bool,
+        /// What a read found.
+        found: Vec<Found>,
+    },
+    /// A component took a write; which, of [`Log::writes`].
+    Began(usize),
+    /// It answered.
+    Ended(usize),
+    /// A component took a flush.
+    FlushBegan(u32),
+    /// It answered a flush that it took when so many events had happened.
+    FlushEnded(u32, usize),
+}
+
+/// What a component was asked to write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The component's number.
+    pub component: u32,
+    /// Where.
+    pub at: Extent,
+    /// What, by sector.
+    pub contents: Vec<Content>,
+    /// Whether it is durable when it is answered.
+    pub fua: bool,
+}
+
+/// The log of a run.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// What happened, in order.
+    pub events: Vec<Event>,
+    /// What the events of components are about.
+    pub writes: Vec<Write>,
+    /// The longest that a client waited for an answer.
+    pub longest: Nanos,
+}
+
+/// A log that components and clients share.
+pub type Shared = Rc<RefCell<Log>>;

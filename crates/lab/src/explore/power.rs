@@ -1,0 +1,120 @@
+//! What a power cut leaves: what is durable, and any sectors of what is not, in any order.
+//!
+//! Follows a log event by event. A write is durable when a flush is answered that was asked for after the write
+//! was answered, or when it is answered and was with FUA. Fault model: a sector is written whole or not at all;
+//! of a write that is not durable any sectors may be there, answered or not; of two over each other either may
+//! be, unless the later one is durable and began when the earlier one had ended.
+
+use super::image::Image;
+use super::log::{Event, Log};
+
+/// Sectors of a write that survive: counted from its first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survivor {
+    /// The write, of [`Log::writes`].
+    pub write: usize,
+    /// The first sector.
+    pub first: u64,
+    /// The one behind the last.
+    pub end: u64,
+}
+
+/// A write that is not durable.
+pub struct Pending {
+    /// The write, of [`Log::writes`].
+    pub write: usize,
+    /// Events that had happened when it began.
+    began: usize,
+    /// The same when it ended, if it has.
+    ended: Option<usize>,
+    /// Sectors for which something later is durable.
+    buried: Vec<bool>,
+}
+
+/// The components at one moment of a run.
+pub struct Power {
+    /// What is durable, by component.
+    pub durable: Vec<Image>,
+    /// What is not, in the order in which it began.
+    pub pending: Vec<Pending>,
+    /// Events that have happened.
+    happened: usize,
+}
+
+impl Power {
+    /// Components that hold this, and nothing else.
+    pub fn new(durable: Vec<Image>) -> Power {
+        Power { durable, pending: Vec::new(), happened: 0 }
+    }
+
+    /// The next event happens. Whether a component's state changed: then there is something new to find.
+    pub fn follow(&mut self, log: &Log, event: &Event) -> bool {
+        let now = self.happened;
+        self.happened += 1;
+        match *event {
+            Event::Asked { .. } | Event::Answered { .. } => return false,
+            Event::FlushBegan(_) => {}
+            Event::Began(write) => {
+                let buried = vec![false; log.writes[write].at.sectors as usize];
+                self.pending.push(Pending { write, began: now, ended: None, buried });
+            }
+            Event::Ended(write) => {
+                let fua = log.writes[write].fua;
+                self.pending.iter_mut().filter(|pending| pending.write == write).for_each(|pending| {
+                    pending.ended = Some(now);
+                });
+                if fua {
+                    self.settle(log, |pending| pending.write == write);
+                }
+            }
+            Event::FlushEnded(component, began) => {
+                self.settle(log, |pending| {
+                    log.writes[pending.write].component == component
+                        && pending.ended.is_some_and(|ended| ended < began)
+                });
+            }
+        }
+        true
+    }
+
+    /// These are durable from now on, in the order in which they ended.
+    fn settle(&mut self, log: &Log, which: impl Fn(&Pending) -> bool) {
+        let (mut settled, pending): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|pending| which(pending));
+        self.pending = pending;
+        settled.sort_by_key(|pending| pending.ended);
+        for done in settled {
+            let write = &log.writes[done.write];
+            for (index, content) in write.contents.iter().enumerate() {
+                if !done.buried[index] {
+                    self.durable[write.component as usize].set(write.at.start.0 + index as u64, content);
+                }
+            }
+            for other in &mut self.pending {
+                let under = &log.writes[other.write];
+                let before = other.ended.is_some_and(|ended| ended < done.began);
+                if before && under.component == write.component && under.at.overlaps(write.at) {
+                    let (from, to) = (under.at.start.max(write.at.start), under.at.end().min(write.at.end()));
+                    let first = under.at.start.0;
+                    other.buried[(from.0 - first) as usize..(to.0 - first) as usize].fill(true);
+                }
+            }
+        }
+    }
+
+    /// What a restart finds if these survive, one put over the other in their order.
+    pub fn cut(&self, log: &Log, survivors: &[Survivor]) -> Vec<Image> {
+        let mut images = self.durable.clone();
+        for survivor in survivors {
+            let write = &log.writes[survivor.write];
+            let Some(pending) = self.pending.iter().find(|pending| pending.write == survivor.write) else { continue };
+            for index in survivor.first..survivor.end.min(write.at.sectors) {
+                if !pending.buried[index as usize] {
+                    let content = &write.contents[index as usize];
+                    images[write.component as usize].set(write.at.start.0 + index, content);
+                }
+            }
+        }
+        images
+    }
+}
