@@ -1,6 +1,7 @@
 //! Layers: block devices made of block devices, one folder each.
 
 pub mod borg;
+mod canary;
 pub mod fault;
 pub mod mapper;
 mod refused;

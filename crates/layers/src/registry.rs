@@ -31,6 +31,10 @@ pub struct Entry {
     pub readme: &'static str,
     /// The keys of its devices besides `over`.
     pub devices: &'static [&'static str],
+    /// The rare places of its code that an exploration has to reach: see [`seekless_core::runtime::edge`].
+    pub edges: &'static [&'static str],
+    /// The known bugs that its option `canary` lets loose; none, but in a build with the feature `canaries`.
+    pub canaries: &'static [&'static str],
     check: fn(toml::Table) -> Result<(), Refused>,
     /// What clients see, where that is not as much as is below.
     sectors: Option<Sectors>,
@@ -113,6 +117,8 @@ pub const LAYERS: [Entry; 6] = [
         transparent: true,
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
+        edges: &[],
+        canaries: &[],
         check: |table| read(table, borg::Options::check).map(drop),
         sectors: None,
         build: |below, table| built(|| borg(&below, options("borg", table, borg::Options::check)?)),
@@ -123,6 +129,8 @@ pub const LAYERS: [Entry; 6] = [
         transparent: true,
         readme: include_str!("fault/delay/README.md"),
         devices: &[],
+        edges: &[],
+        canaries: &[],
         check: |table| read(table, delay::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -138,6 +146,8 @@ pub const LAYERS: [Entry; 6] = [
         transparent: true,
         readme: include_str!("fault/error/README.md"),
         devices: &[],
+        edges: &[],
+        canaries: &[],
         check: |table| read(table, error::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -153,6 +163,8 @@ pub const LAYERS: [Entry; 6] = [
         transparent: true,
         readme: include_str!("fault/lose/README.md"),
         devices: &[],
+        edges: &[],
+        canaries: &[],
         check: |table| read(table, lose::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -168,15 +180,14 @@ pub const LAYERS: [Entry; 6] = [
         transparent: false,
         readme: include_str!("mapper/README.md"),
         devices: &[],
+        edges: mapper::EDGES,
+        canaries: mapper::CANARIES,
         check: |table| read(table, mapper::Options::check).map(drop),
         sectors: Some(|table, over| Ok(read(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)),
         build: |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
-                let pages = options.pages(below.over.geometry().sectors);
-                let refused =
-                    |refused: Refused| IoError::new(ErrorKind::Invalid, "mapper", None, refused.to_string());
-                let mapper = Mapper::open_or_create(below.over, pages.map_err(refused)?).await?;
+                let mapper = Mapper::open_or_create(below.over, &options).await?;
                 Ok(Rc::new(mapper) as Rc<dyn BlockDevice>)
             })
         },
@@ -187,6 +198,8 @@ pub const LAYERS: [Entry; 6] = [
         transparent: true,
         readme: include_str!("fault/powercut/README.md"),
         devices: &[],
+        edges: &[],
+        canaries: &[],
         check: |table| read(table, powercut::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -230,5 +243,54 @@ mod tests {
         assert!(LAYERS.windows(2).all(|pair| pair[0].name < pair[1].name), "in the order of their names");
         let shown: borg::Options = toml::Value::Table(example(LAYERS[0].readme)).try_into().unwrap();
         assert_eq!(shown, borg::Options::default(), "the page shows the defaults");
+    }
+
+    /// The source of a layer: all of its folder, which is among the others or among the faults.
+    fn source(name: &str) -> String {
+        fn all(folder: &std::path::Path, text: &mut String) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    all(&path, text);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    text.push_str(&std::fs::read_to_string(path).unwrap());
+                }
+            }
+        }
+        let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let folder =
+            [src.join(name), src.join("fault").join(name)].into_iter().find(|folder| folder.is_dir());
+        let mut text = String::new();
+        all(&folder.expect("a layer has a folder of its name"), &mut text);
+        text
+    }
+
+    /// The strings that stand behind `call` in a source.
+    fn named<'a>(source: &'a str, call: &str) -> std::collections::BTreeSet<&'a str> {
+        source.split(&format!("{call}(\"")).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    #[test]
+    fn every_edge_of_a_layer_is_listed_and_stands_in_its_code() {
+        for entry in &LAYERS {
+            let source = source(entry.name);
+            let listed: std::collections::BTreeSet<&str> = entry.edges.iter().copied().collect();
+            assert_eq!(listed.len(), entry.edges.len(), "{}: an edge is listed twice", entry.name);
+            assert_eq!(named(&source, "edge"), listed, "{}", entry.name);
+        }
+        assert!(!find("mapper").unwrap().edges.is_empty());
+    }
+
+    #[test]
+    fn canaries_are_there_only_where_they_are_built() {
+        let mapper = find("mapper").unwrap();
+        assert_eq!(mapper.canaries.len(), if cfg!(feature = "canaries") { 6 } else { 0 });
+        let with = |name: &str| toml::Table::from_iter([("canary".to_owned(), name.into())]);
+        for name in mapper.canaries {
+            mapper.check(&with(name)).unwrap();
+        }
+        let error = mapper.check(&with("rust")).unwrap_err().to_string();
+        let words = if cfg!(feature = "canaries") { "missing flush, early reuse" } else { "unknown field" };
+        assert!(error.contains(words), "{error}");
     }
 }

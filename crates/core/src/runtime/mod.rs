@@ -77,6 +77,8 @@ struct World {
     log: RefCell<Log>,
     seed: u64,
     streams: RefCell<BTreeMap<String, u64>>,
+    /// Few, so that a list is faster than a map.
+    edges: RefCell<Vec<(&'static str, u64)>>,
 }
 
 /// Something that acts when it is called, and is no task: a device. A task's turn costs several
@@ -148,6 +150,7 @@ impl Runtime {
                 log: RefCell::default(),
                 seed,
                 streams: RefCell::default(),
+                edges: RefCell::default(),
             }),
         }
     }
@@ -197,6 +200,16 @@ impl Runtime {
     /// How many events there were so far.
     pub fn events(&self) -> u64 {
         self.world.log.borrow().events()
+    }
+
+    /// The named places of code that were reached in this world, by name, and how often: see [`edge`].
+    pub fn edges(&self) -> Vec<(&'static str, u64)> {
+        // Equal names may be several strings to the compiler.
+        let mut times = BTreeMap::new();
+        for &(name, count) in self.world.edges.borrow().iter() {
+            *times.entry(name).or_insert(0) += count;
+        }
+        times.into_iter().collect()
     }
 }
 
@@ -276,6 +289,18 @@ pub fn now() -> Nanos {
 /// Adds an event to the log.
 pub fn event(event: &Event) {
     current(|world| world.log.borrow_mut().add(world.now.get(), event));
+}
+
+/// Counts that a named place of a layer's code was reached: one that is rare, and has to be right. Tests demand
+/// that each of them is reached ([`Runtime::edges`]). Not an event: the hash of events does not know it.
+pub fn edge(name: &'static str) {
+    current(|world| {
+        let mut edges = world.edges.borrow_mut();
+        match edges.iter_mut().find(|(known, _)| std::ptr::eq(*known, name)) {
+            Some((_, count)) => *count += 1,
+            None => edges.push((name, 1)),
+        }
+    });
 }
 
 /// Starts a task. Dropping the handle cancels it; `detach` lets it go on, to the end of its world.

@@ -178,3 +178,21 @@ fn equal_inputs_give_equal_hashes_in_every_build() {
     assert_ne!(run(42), run(43));
     assert_eq!(run(42), 0x65fc_2a30_f589_4f82);
 }
+
+#[test]
+fn edges_are_counted_in_their_own_world_and_are_no_events() {
+    let outer = Runtime::new(1);
+    outer
+        .run(async {
+            edge("second");
+            edge("first");
+            let inner = Runtime::new(2);
+            inner.run(async { edge("inner") }).unwrap();
+            assert_eq!(inner.edges(), [("inner", 1)]);
+            // Equal, and elsewhere in memory.
+            edge(String::from("second").leak());
+        })
+        .unwrap();
+    assert_eq!(outer.edges(), [("first", 1), ("second", 2)]);
+    assert_eq!((outer.events(), outer.event_hash()), (0, Runtime::new(1).event_hash()));
+}

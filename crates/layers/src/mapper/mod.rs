@@ -12,14 +12,28 @@ mod table;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use options::Options;
+use crate::canary::Canary;
+pub use options::{CANARIES, Options};
 use seekless_core::device::{Place, io};
 use seekless_core::lock::{Mode, RangeLocks};
+use seekless_core::runtime::edge;
 use seekless_core::{
     BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
     PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES,
 };
 use table::NONE;
+
+/// The rare places of its code, which an exploration has to reach.
+pub const EDGES: &[&str] = &[
+    "torn home: the other counts",
+    "slots ran out: a flush frees some",
+    "part of a page that lies nowhere",
+    "write over a page that is being flushed",
+    "discard of a page that is being flushed",
+    "second flush waits for the first",
+    "a write failed: its slot is free again",
+    "a flush failed: all later ones fail",
+];
 
 /// The mapper.
 pub struct Mapper {
@@ -30,6 +44,7 @@ pub struct Mapper {
     locks: RangeLocks,
     /// One flush at a time.
     flushing: RangeLocks,
+    canary: Canary,
 }
 
 struct State {
@@ -44,8 +59,9 @@ struct State {
 
 impl Mapper {
     /// Formats `below` for a volume of `pages` pages, all zeroes.
-    pub async fn create(below: Rc<dyn BlockDevice>, pages: u64) -> Result<Mapper, IoError> {
-        let mapper = Mapper::new(below, pages)?;
+    pub async fn create(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Mapper, IoError> {
+        let mapper = Mapper::new(below, options)?;
+        let pages = mapper.pages;
         for generation in [1, 2] {
             mapper.write_map(generation, &vec![NONE; pages as usize]).await?;
         }
@@ -55,42 +71,45 @@ impl Mapper {
     }
 
     /// Opens what was created before; creates it where there are only zeroes.
-    pub async fn open_or_create(below: Rc<dyn BlockDevice>, pages: u64) -> Result<Mapper, IoError> {
-        let homes = Extent::of_pages(0, 2 * table::home_pages(pages));
+    pub async fn open_or_create(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Mapper, IoError> {
+        let homes = Extent::of_pages(0, 2 * Mapper::new(below.clone(), options)?.home_pages);
         let bytes = below.read(homes, Buffer::zeroed(homes.bytes()), Hints::default()).await?.to_vec();
         let blank = bytes.iter().all(|&byte| byte == 0);
-        if blank { Mapper::create(below, pages).await } else { Mapper::open(below, pages).await }
+        if blank { Mapper::create(below, options).await } else { Mapper::open(below, options).await }
     }
 
     /// Opens what was created before, as the last flush left it.
-    pub async fn open(below: Rc<dyn BlockDevice>, pages: u64) -> Result<Mapper, IoError> {
-        let mapper = Mapper::new(below, pages)?;
+    pub async fn open(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Mapper, IoError> {
+        let mapper = Mapper::new(below, options)?;
+        let mut whole = 0;
         let mut best: Option<(u64, Vec<u32>)> = None;
         for home in 0..2 {
             let at = Extent::of_pages(home * mapper.home_pages, mapper.home_pages);
             let bytes = mapper.below.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?.to_vec();
-            let read = table::decode(&bytes, pages, mapper.slots());
+            let read = table::decode(&bytes, mapper.pages, mapper.slots(), &mapper.canary);
+            whole += u8::from(read.is_some());
             best = best.into_iter().chain(read).max_by_key(|(generation, _)| *generation);
         }
         let why = "found no map that is whole, expected one in two homes";
         let (generation, slots) =
             best.ok_or_else(|| IoError::new(ErrorKind::Corrupt, "mapper", None, why))?;
+        if whole == 1 {
+            edge("torn home: the other counts");
+        }
         mapper.load(generation, slots);
         Ok(mapper)
     }
 
-    fn new(below: Rc<dyn BlockDevice>, pages: u64) -> Result<Mapper, IoError> {
+    fn new(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Mapper, IoError> {
+        let refused =
+            |refused: crate::Refused| IoError::new(ErrorKind::Invalid, "mapper", None, refused.to_string());
+        let pages = options.pages(below.geometry().sectors).map_err(refused)?;
         let home_pages = table::home_pages(pages);
         let state =
             State { slots: Vec::new(), free: Vec::new(), released: Vec::new(), generation: 0, failed: None };
         let (locks, flushing) = (RangeLocks::new(), RangeLocks::new());
-        let mapper = Mapper { below, pages, home_pages, state: RefCell::new(state), locks, flushing };
-        if pages == 0 || mapper.slots() <= pages {
-            let why =
-                format!("found {} slots for {pages} pages, expected more slots than pages", mapper.slots());
-            return Err(IoError::new(ErrorKind::Invalid, "mapper", None, why));
-        }
-        Ok(mapper)
+        let (state, canary) = (RefCell::new(state), options.canary());
+        Ok(Mapper { below, pages, home_pages, state, locks, flushing, canary })
     }
 
     /// Slots behind the two homes of the map.
@@ -131,9 +150,13 @@ impl Mapper {
         let slot = self.state.borrow().slots[page as usize];
         let piece = into.cut_sectors(before, sectors);
         if slot == NONE {
+            if sectors < PAGE_SECTORS {
+                edge("part of a page that lies nowhere");
+            }
             piece.put(0, &vec![0; (sectors * SECTOR_BYTES) as usize]);
             return Ok(());
         }
+        let slot = self.canary.read_from(page, slot);
         self.below.read(self.place(slot, within, sectors), piece, how.clone()).await.map(drop)
     }
 
@@ -156,10 +179,14 @@ impl Mapper {
         let written = self.below.write(self.place(slot, 0, PAGE_SECTORS), bytes, how.clone()).await;
         let mut state = self.state.borrow_mut();
         if let Err(error) = written {
+            edge("a write failed: its slot is free again");
             state.free.push(slot);
             return Err(error);
         }
-        state.map(page, slot);
+        if !self.flushing.is_empty() && state.slots[page as usize] != NONE {
+            edge("write over a page that is being flushed");
+        }
+        state.map(page, slot, &self.canary);
         Ok(())
     }
 
@@ -173,22 +200,30 @@ impl Mapper {
             if self.state.borrow().released.is_empty() {
                 return Err(IoError::new(ErrorKind::NoSpace, "mapper", None, "all slots are being written"));
             }
+            edge("slots ran out: a flush frees some");
             self.commit(&Hints::default()).await?;
         }
     }
 
     /// Makes all that was written before durable: the slots, then the map, then what the old map held is free.
     async fn commit(&self, how: &Hints) -> Result<(), IoError> {
+        if !self.flushing.is_empty() {
+            edge("second flush waits for the first");
+        }
         let _held = self.flushing.lock(Extent::new(0, 1), Mode::Exclusive, Class::Foreground, None).await;
-        let (slots, released, generation) = {
+        let (mut slots, released, generation) = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.failed {
+                edge("a flush failed: all later ones fail");
                 return Err(error.clone());
             }
             (state.slots.clone(), std::mem::take(&mut state.released), state.generation + 1)
         };
+        self.canary.lose_entry(generation, &mut slots, NONE);
         let done = async {
-            self.below.flush(how.clone()).await?;
+            if !self.canary.is("missing flush") {
+                self.below.flush(how.clone()).await?;
+            }
             self.write_map(generation, &slots).await?;
             self.below.flush(how.clone()).await
         };
@@ -207,6 +242,11 @@ impl Mapper {
         for part in Mapper::parts(at) {
             self.write_part(part, &from, &how).await?;
         }
+        if let Some((at, from)) = self.canary.again(at, &from) {
+            for part in Mapper::parts(at) {
+                self.write_part(part, &from, &how).await?;
+            }
+        }
         drop(held);
         if how.fua { self.commit(&how).await } else { Ok(()) }
     }
@@ -214,10 +254,11 @@ impl Mapper {
 
 impl State {
     /// A page lies in this slot from now on.
-    fn map(&mut self, page: u64, slot: u32) {
+    fn map(&mut self, page: u64, slot: u32, canary: &Canary) {
         let old = std::mem::replace(&mut self.slots[page as usize], slot);
         if old != NONE {
-            self.released.push(old);
+            canary.moved(page, old);
+            if canary.is("early reuse") { &mut self.free } else { &mut self.released }.push(old);
         }
     }
 }
@@ -265,7 +306,10 @@ impl BlockDevice for Mapper {
         io(async move {
             let _held = self.locks.lock(at, Mode::Exclusive, how.class, how.ticket.clone()).await;
             for (page, ..) in Mapper::parts(at).filter(|part| part.2 == PAGE_SECTORS) {
-                self.state.borrow_mut().map(page, NONE);
+                if !self.flushing.is_empty() {
+                    edge("discard of a page that is being flushed");
+                }
+                self.state.borrow_mut().map(page, NONE, &self.canary);
             }
             Ok(())
         })

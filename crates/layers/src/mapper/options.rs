@@ -1,10 +1,11 @@
 //! What a user can set.
 
-use seekless_core::PAGE_SECTORS;
+use seekless_core::{PAGE_BYTES, PAGE_SECTORS};
 use serde::Deserialize;
 
 use super::table;
 use crate::Refused;
+use crate::canary::Canary;
 use crate::units::Bytes;
 
 /// The options of the mapper.
@@ -13,17 +14,53 @@ use crate::units::Bytes;
 pub struct Options {
     /// What clients see; without it as much as leaves one slot in seventeen free.
     pub size: Option<Bytes>,
+    /// The known bug that it has.
+    #[cfg(feature = "canaries")]
+    pub canary: Option<String>,
 }
 
+/// The known bugs that it can have.
+pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
+    &[
+        "missing flush",
+        "early reuse",
+        "double reply",
+        "stale read",
+        "torn metadata accepted",
+        "lost map entry",
+    ]
+} else {
+    &[]
+};
+
 impl Options {
+    /// A mapper of so many pages.
+    // With canaries there are more options.
+    #[allow(clippy::needless_update)]
+    pub fn of_pages(pages: u64) -> Options {
+        Options { size: Some(Bytes(pages * PAGE_BYTES)), ..Options::default() }
+    }
+
     /// What cannot be on any device.
     pub fn check(&self) -> Result<(), Refused> {
+        #[cfg(feature = "canaries")]
+        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        }
         match self.size {
-            Some(Bytes(bytes)) if bytes == 0 || bytes % seekless_core::PAGE_BYTES != 0 => {
+            Some(Bytes(bytes)) if bytes == 0 || bytes % PAGE_BYTES != 0 => {
                 Err(Refused::new("size", format!("{bytes} bytes"), "whole pages of 4 KiB"))
             }
             _ => Ok(()),
         }
+    }
+
+    /// The bug that it has: none, but in a build with canaries.
+    pub fn canary(&self) -> Canary {
+        #[cfg(feature = "canaries")]
+        return Canary::new(self.canary.as_deref(), CANARIES);
+        #[cfg(not(feature = "canaries"))]
+        Canary::default()
     }
 
     /// Pages that clients see, on a device of so many sectors.
@@ -32,7 +69,7 @@ impl Options {
         let there = sectors / PAGE_SECTORS;
         let fits = |pages: u64| 2 * table::home_pages(pages) + pages < there && pages < u64::from(u32::MAX);
         let wanted = match self.size {
-            Some(Bytes(bytes)) => bytes / seekless_core::PAGE_BYTES,
+            Some(Bytes(bytes)) => bytes / PAGE_BYTES,
             // An entry of the map takes a thousandth of a page.
             None => there * 16 / 17 - (2 * table::home_pages(there)).min(there * 16 / 17),
         };
@@ -59,8 +96,8 @@ mod tests {
             assert!(slots > pages, "{there} pages: {pages} in {slots} slots");
             assert!(there < 100 || pages * 100 > 90 * there, "{there} pages: {pages} are few");
         }
-        let of = |bytes| Options { size: Some(Bytes(bytes)) }.pages(8_000);
-        assert_eq!(of(900 * 4_096), Ok(900));
-        assert!(of(1_000 * 4_096).is_err() && of(0).is_err() && of(512).is_err());
+        let of = |size: &str| toml::from_str::<Options>(&format!("size = '{size}'")).unwrap().pages(8_000);
+        assert_eq!((of("3600KiB"), Options::of_pages(900).pages(8_000)), (Ok(900), Ok(900)));
+        assert!(of("4000KiB").is_err() && of("0").is_err() && of("512").is_err());
     }
 }

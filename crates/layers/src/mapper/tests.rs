@@ -7,7 +7,7 @@ use seekless_core::runtime::Runtime;
 use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
-use crate::fault::powercut::{Keep, Options, PowerCut};
+use crate::fault::powercut::{self, Keep, PowerCut};
 use crate::fault::{Faulty, error};
 
 const PAGES: u64 = 12;
@@ -67,7 +67,9 @@ async fn carry_out(mapper: &Mapper, steps: &[Step]) -> (Versions, Result<(), IoE
 }
 
 async fn check(below: Rc<dyn BlockDevice>, versions: &Versions, when: &str) {
-    let mapper = Mapper::open(below, PAGES).await.unwrap_or_else(|error| panic!("{when}: {error}"));
+    let mapper = Mapper::open(below, &Options::of_pages(PAGES))
+        .await
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
     let whole = Extent::new(0, SECTORS);
     let read = mapper.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await.unwrap();
     for (sector, bytes) in (0..).zip(read.to_vec().chunks(SECTOR_BYTES as usize)) {
@@ -98,10 +100,10 @@ proptest! {
         for nth in 1.. {
             let gone = Runtime::new(seed).run(async {
                 let durable = disk(slots);
-                let created = Mapper::create(durable.clone(), PAGES).await.unwrap();
+                let created = Mapper::create(durable.clone(), &Options::of_pages(PAGES)).await.unwrap();
                 drop(created);
-                let cut = Rc::new(PowerCut::new(durable.clone(), Options { nth, keep: Keep::Any }));
-                let Ok(mapper) = Mapper::open(cut.clone(), PAGES).await else { return true };
+                let cut = Rc::new(PowerCut::new(durable.clone(), powercut::Options { nth, keep: Keep::Any }));
+                let Ok(mapper) = Mapper::open(cut.clone(), &Options::of_pages(PAGES)).await else { return true };
                 let (versions, _) = carry_out(&mapper, &steps).await;
                 cut.cut().await.unwrap();
                 check(durable, &versions, &format!("power cut at request {nth}")).await;
@@ -119,11 +121,11 @@ proptest! {
         for nth in 1..60 {
             Runtime::new(1).run(async {
                 let durable = disk(slots);
-                drop(Mapper::create(durable.clone(), PAGES).await.unwrap());
-                let options = error::Options { nth, ..error::Options::default() };
+                drop(Mapper::create(durable.clone(), &Options::of_pages(PAGES)).await.unwrap());
+                let nth_fails = error::Options { nth, ..error::Options::default() };
                 let failing: Rc<dyn BlockDevice> =
-                    Rc::new(Faulty::new(durable.clone(), error::Error::new(&options)));
-                let Ok(mapper) = Mapper::open(failing, PAGES).await else { return };
+                    Rc::new(Faulty::new(durable.clone(), error::Error::new(&nth_fails)));
+                let Ok(mapper) = Mapper::open(failing, &Options::of_pages(PAGES)).await else { return };
                 let (versions, _) = carry_out(&mapper, &steps).await;
                 drop(mapper);
                 check(durable, &versions, &format!("error at request {nth}")).await;

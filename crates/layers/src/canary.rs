@@ -1,0 +1,100 @@
+//! Known bugs, one at a time, to prove that the tests of crashes find each of them.
+//!
+//! A build with the feature `canaries` has them, and a layer's option `canary` says which one sings. Every other
+//! build has neither the bugs nor the option: what is here is then nothing.
+
+#[cfg(feature = "canaries")]
+pub use with::Canary;
+#[cfg(not(feature = "canaries"))]
+pub use without::Canary;
+
+#[cfg(feature = "canaries")]
+mod with {
+    use std::cell::RefCell;
+
+    use rustc_hash::FxHashMap;
+    use seekless_core::{Buffer, Extent};
+
+    /// The bug that a layer has, and what the bug has to know.
+    #[derive(Default)]
+    pub struct Canary {
+        name: &'static str,
+        /// Of each page, the slot that it had before, and how often it was read since.
+        before: RefCell<FxHashMap<u64, (u32, u32)>>,
+        written: RefCell<Option<(Extent, Buffer)>>,
+    }
+
+    impl Canary {
+        /// The one of this name; none, if there is no name.
+        pub fn new(name: Option<&str>, names: &[&'static str]) -> Canary {
+            let known = names.iter().find(|known| Some(**known) == name);
+            Canary { name: known.copied().unwrap_or_default(), ..Canary::default() }
+        }
+
+        /// Whether this bug is the one.
+        pub fn is(&self, name: &str) -> bool {
+            self.name == name
+        }
+
+        /// A page has moved from this slot.
+        pub fn moved(&self, page: u64, from: u32) {
+            if self.is("stale read") {
+                self.before.borrow_mut().insert(page, (from, 0));
+            }
+        }
+
+        /// The slot to read a page from, which is in `now`: of every four reads since it moved, the second goes
+        /// where it was before.
+        pub fn read_from(&self, page: u64, now: u32) -> u32 {
+            let mut before = self.before.borrow_mut();
+            let Some((slot, reads)) = before.get_mut(&page) else { return now };
+            *reads += 1;
+            if *reads % 4 == 2 { *slot } else { now }
+        }
+
+        /// A write was carried out; one to be carried out again, which was answered before.
+        pub fn again(&self, at: Extent, from: &Buffer) -> Option<(Extent, Buffer)> {
+            self.is("double reply").then(|| self.written.replace(Some((at, from.clone()))))?
+        }
+
+        /// Forgets an entry of every second map.
+        pub fn lose_entry(&self, generation: u64, slots: &mut [u32], none: u32) {
+            if self.is("lost map entry") && generation % 2 == 0 {
+                slots.iter_mut().filter(|slot| **slot != none).take(1).for_each(|slot| *slot = none);
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "canaries"))]
+mod without {
+    use seekless_core::{Buffer, Extent};
+
+    /// No bug.
+    #[derive(Default)]
+    pub struct Canary(());
+
+    #[allow(clippy::unused_self)]
+    impl Canary {
+        /// Never.
+        pub fn is(&self, _: &str) -> bool {
+            false
+        }
+
+        /// Nobody remembers.
+        pub fn moved(&self, _: u64, _: u32) {}
+
+        /// Where it is.
+        pub fn read_from(&self, _: u64, now: u32) -> u32 {
+            now
+        }
+
+        /// Nothing is carried out again.
+        pub fn again(&self, _: Extent, _: &Buffer) -> Option<(Extent, Buffer)> {
+            None
+        }
+
+        /// Every entry stays.
+        pub fn lose_entry(&self, _: u64, _: &mut [u32], _: u32) {}
+    }
+}
