@@ -15,6 +15,7 @@ use seekless_trace::{Stats, StatsOptions, Trace};
 
 use crate::Usage;
 use crate::comparison;
+use crate::explore;
 use crate::figure;
 use crate::output;
 use crate::progress::Progress;
@@ -44,6 +45,9 @@ Examples:
 
 A volume file and what can be written in it: docs/book/workloads.md.")]
     Run(Box<Run>),
+    /// Looks for lost data: a volume's power is cut wherever it may hurt
+    #[command(after_help = explore::HELP)]
+    Explore(explore::Arguments),
     /// A figure of a paper, simulated: ours beside theirs
     #[command(after_help = figure::HELP)]
     Figure(figure::Arguments),
@@ -138,6 +142,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Compare(arguments) => run_compare(&arguments),
         Command::Run(arguments) => run_one(&arguments),
+        Command::Explore(arguments) => explore::run(&arguments),
         Command::Figure(arguments) => figure::run(&arguments),
     }
 }

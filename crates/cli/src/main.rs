@@ -6,6 +6,7 @@ mod comparison;
 mod convert;
 mod demo;
 mod drive;
+mod explore;
 mod figure;
 mod info;
 mod input;

@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod description;
 pub mod experiment;
+pub mod explore;
 pub mod figure;
 mod instant;
 pub mod load;

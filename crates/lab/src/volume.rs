@@ -88,7 +88,8 @@ impl Builder<'_> {
             return Ok(component.clone());
         }
         if let Some(window) = self.description.slices.get(name) {
-            let of = self.components.get(&window.of).ok_or_else(|| refused("the slice is of no component"))?;
+            let of =
+                self.components.get(&window.of).ok_or_else(|| refused("the slice is of no component"))?;
             let slice = Slice::new(of.clone(), window.extent);
             return Ok(Rc::new(slice.ok_or_else(|| refused("the slice reaches past the end"))?));
         }

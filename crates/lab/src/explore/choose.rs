@@ -6,17 +6,18 @@ use super::log::Log;
 use super::power::{Pending, Survivor};
 
 /// Gives survivors, one choice after the other, without an end; some come twice.
-pub struct Choices<'a> {
+pub struct Choices {
     writes: Vec<(usize, u64)>,
     next: usize,
-    rng: &'a mut Rng,
+    rng: Rng,
 }
 
-impl<'a> Choices<'a> {
+impl Choices {
     /// Of what is not durable.
-    pub fn new(pending: &[Pending], log: &Log, rng: &'a mut Rng) -> Choices<'a> {
-        let writes = pending.iter().map(|pending| (pending.write, log.writes[pending.write].at.sectors)).collect();
-        Choices { writes, next: 0, rng }
+    pub fn new(pending: &[Pending], log: &Log, seed: u64) -> Choices {
+        let writes =
+            pending.iter().map(|pending| (pending.write, log.writes[pending.write].at.sectors)).collect();
+        Choices { writes, next: 0, rng: Rng::seeded(seed) }
     }
 
     /// How many choices come before those by chance.

@@ -59,15 +59,14 @@ impl Component {
     async fn store(&self, at: Extent, contents: Vec<Content>, fua: bool) {
         let logged = self.records.as_ref().map(|(_, log)| {
             let mut log = log.borrow_mut();
-            let (number, write) = (log.writes.len(), Write { component: self.number, at, contents: contents.clone(), fua });
+            let (number, write) =
+                (log.writes.len(), Write { component: self.number, at, contents: contents.clone(), fua });
             log.writes.push(write);
             log.events.push(Event::Began(number));
             number
         });
         self.takes_time().await;
-        for (sector, content) in (at.start.0..).zip(&contents) {
-            self.image.borrow_mut().set(sector, content);
-        }
+        self.image.borrow_mut().put(at.start.0, &contents, |_| true);
         if let (Some((_, log)), Some(number)) = (&self.records, logged) {
             log.borrow_mut().events.push(Event::Ended(number));
         }

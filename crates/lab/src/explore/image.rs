@@ -11,7 +11,8 @@ use seekless_core::{Buffer, Extent, PAGE_SECTORS, SECTOR_BYTES};
 /// Bytes in a sector that may be a stamp.
 const STAMP: usize = 16;
 const SECTOR: usize = SECTOR_BYTES as usize;
-const FAN: usize = 32;
+/// Children of a node: few, since each is counted again when a path is copied.
+const FAN: usize = 16;
 
 /// What a sector holds.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +76,9 @@ pub fn mixed(hash: u64, word: u64) -> u64 {
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    bytes.chunks_exact(8).fold(1, |hash, eight| mixed(hash, eight.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
+    bytes
+        .chunks_exact(8)
+        .fold(1, |hash, eight| mixed(hash, eight.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
 }
 
 #[derive(Clone)]
@@ -112,19 +115,28 @@ impl Image {
         self.metadata
     }
 
-    /// What a sector holds from now on.
-    pub fn set(&mut self, sector: u64, content: &Content) {
-        let (page, within) = (sector / PAGE_SECTORS, (sector % PAGE_SECTORS) as usize);
-        let slot = place(&mut self.root, self.height, page, within);
-        let old = std::mem::replace(slot, content.clone());
-        for (content, there) in [(&old, true), (content, false)] {
-            let share = if *content == Content::Zero { 0 } else { mixed(sector, content.hash()) };
-            // A sum, so that what is put back leaves no trace and order does not count.
-            let change = |hash: u64| if there { hash.wrapping_sub(share) } else { hash.wrapping_add(share) };
-            self.hash = change(self.hash);
-            if content.is_metadata() {
-                self.metadata = change(self.metadata);
+    /// What sectors hold from now on, those of which `keep` says so.
+    pub fn put(&mut self, start: u64, contents: &[Content], keep: impl Fn(usize) -> bool) {
+        let mut index = 0;
+        while index < contents.len() {
+            let page = (start + index as u64) / PAGE_SECTORS;
+            let behind = (((page + 1) * PAGE_SECTORS - start) as usize).min(contents.len());
+            let sectors = page_of(&mut self.root, self.height, page);
+            for index in (index..behind).filter(|index| keep(*index)) {
+                let (sector, content) = (start + index as u64, &contents[index]);
+                let old = std::mem::replace(&mut sectors[(sector % PAGE_SECTORS) as usize], content.clone());
+                for (content, was) in [(&old, true), (content, false)] {
+                    let share = if *content == Content::Zero { 0 } else { mixed(sector, content.hash()) };
+                    // A sum, so that what is put back leaves no trace and order does not count.
+                    let change =
+                        |hash: u64| if was { hash.wrapping_sub(share) } else { hash.wrapping_add(share) };
+                    self.hash = change(self.hash);
+                    if content.is_metadata() {
+                        self.metadata = change(self.metadata);
+                    }
+                }
             }
+            index = behind;
         }
     }
 
@@ -147,7 +159,8 @@ impl Image {
         let zeroes = [0; SECTOR];
         for page in at.pages() {
             let contents = self.page(page);
-            let (first, end) = (at.start.0.max(page * PAGE_SECTORS), at.end().0.min((page + 1) * PAGE_SECTORS));
+            let (first, end) =
+                (at.start.0.max(page * PAGE_SECTORS), at.end().0.min((page + 1) * PAGE_SECTORS));
             for sector in first..end {
                 let offset = (sector - at.start.0) as usize * SECTOR;
                 match contents.map(|contents| &contents[(sector % PAGE_SECTORS) as usize]) {
@@ -168,19 +181,27 @@ impl Image {
     }
 }
 
-/// Where a sector is kept; what is shared on the way there is copied.
-fn place(root: &mut Option<Rc<Node>>, height: u32, page: u64, within: usize) -> &mut Content {
-    let empty = || Rc::new(if height == 0 { Node::Page(Default::default()) } else { Node::Inner(Default::default()) });
+/// Where a page is kept; what is shared on the way there is copied.
+fn page_of(root: &mut Option<Rc<Node>>, height: u32, page: u64) -> &mut [Content; PAGE_SECTORS as usize] {
+    let empty = || {
+        Rc::new(if height == 0 { Node::Page(Default::default()) } else { Node::Inner(Default::default()) })
+    };
     match Rc::make_mut(root.get_or_insert_with(empty)) {
-        Node::Page(sectors) => &mut sectors[within],
+        Node::Page(sectors) => sectors,
         Node::Inner(children) => {
             let child = (page / (FAN as u64).pow(height - 1)) as usize % FAN;
-            place(&mut children[child], height - 1, page, within)
+            page_of(&mut children[child], height - 1, page)
         }
     }
 }
 
-fn differs(one: Option<&Rc<Node>>, other: Option<&Rc<Node>>, height: u32, first: u64, each: &mut impl FnMut(u64)) {
+fn differs(
+    one: Option<&Rc<Node>>,
+    other: Option<&Rc<Node>>,
+    height: u32,
+    first: u64,
+    each: &mut impl FnMut(u64),
+) {
     let same = match (one, other) {
         (Some(one), Some(other)) => Rc::ptr_eq(one, other),
         (None, None) => true,
@@ -243,7 +264,7 @@ mod tests {
         ) {
             let fill = |mut image: Image, mut map: BTreeMap<u64, u8>, puts: &[(u64, u8)]| {
                 for &(sector, value) in puts {
-                    image.set(sector, &content(value));
+                    image.put(sector, &[content(value)], |_| true);
                     map.insert(sector, value);
                 }
                 map.retain(|_, value| *value != 0);

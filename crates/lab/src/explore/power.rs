@@ -85,11 +85,8 @@ impl Power {
         settled.sort_by_key(|pending| pending.ended);
         for done in settled {
             let write = &log.writes[done.write];
-            for (index, content) in write.contents.iter().enumerate() {
-                if !done.buried[index] {
-                    self.durable[write.component as usize].set(write.at.start.0 + index as u64, content);
-                }
-            }
+            let image = &mut self.durable[write.component as usize];
+            image.put(write.at.start.0, &write.contents, |index| !done.buried[index]);
             for other in &mut self.pending {
                 let under = &log.writes[other.write];
                 let before = other.ended.is_some_and(|ended| ended < done.began);
@@ -107,13 +104,14 @@ impl Power {
         let mut images = self.durable.clone();
         for survivor in survivors {
             let write = &log.writes[survivor.write];
-            let Some(pending) = self.pending.iter().find(|pending| pending.write == survivor.write) else { continue };
-            for index in survivor.first..survivor.end.min(write.at.sectors) {
-                if !pending.buried[index as usize] {
-                    let content = &write.contents[index as usize];
-                    images[write.component as usize].set(write.at.start.0 + index, content);
-                }
-            }
+            let Some(pending) = self.pending.iter().find(|pending| pending.write == survivor.write) else {
+                continue;
+            };
+            let first = survivor.first.min(write.at.sectors) as usize;
+            let end = survivor.end.min(write.at.sectors) as usize;
+            let image = &mut images[write.component as usize];
+            let keep = |index: usize| !pending.buried[first + index];
+            image.put(write.at.start.0 + first as u64, &write.contents[first..end.max(first)], keep);
         }
         images
     }

@@ -61,7 +61,11 @@ impl Workload for Churn {
             Box::pin(async move {
                 loop {
                     let (op, flags) = churn.kind(&mut rng);
-                    let at = if op == Op::Flush { Extent::default() } else { churn.place(&mut rng, client.sectors()) };
+                    let at = if op == Op::Flush {
+                        Extent::default()
+                    } else {
+                        churn.place(&mut rng, client.sectors())
+                    };
                     client.ask(op, at, flags).await;
                 }
             })

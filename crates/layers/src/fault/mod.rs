@@ -58,6 +58,11 @@ impl<F: Fault> Faulty<F> {
         Faulty { below, fault }
     }
 
+    /// The fault.
+    pub fn fault(&self) -> &F {
+        &self.fault
+    }
+
     /// Carries out what the fault lets; `Some` with an answer for a request that is not carried out.
     async fn carry<T>(&self, act: &Act, work: IoFuture<'_, T>, unharmed: T) -> Result<T, IoError> {
         match act {

@@ -56,6 +56,11 @@ impl Which {
         }
     }
 
+    /// How many fitted so far.
+    pub fn met(&self) -> u64 {
+        self.met.get()
+    }
+
     /// A number below `end`.
     pub fn below(&self, end: u64) -> u64 {
         self.rng.borrow_mut().below(end)

@@ -98,6 +98,13 @@ impl Error {
     }
 }
 
+impl Error {
+    /// How many it might have struck so far.
+    pub fn met(&self) -> u64 {
+        self.which.met()
+    }
+}
+
 impl Fault for Error {
     fn meet(&self, op: Op, at: Extent, _sectors: u64) -> Act {
         if !self.which.strikes(op, at) {

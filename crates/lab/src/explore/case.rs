@@ -1,0 +1,233 @@
+//! A crash that a volume did not survive, as a text that people read and the program replays.
+//!
+//! A line for each request in the order in which they are asked, and a line for each crash: how many events
+//! happened before it, and which sectors of which of the components' writes survived that were not durable.
+//! Fault model: a file may hold anything; what is wrong is refused with its line. What fits no longer, since a
+//! layer writes otherwise than it did, is left out: it is a crash all the same.
+
+use std::fmt;
+use std::str::FromStr;
+
+use seekless_core::{Extent, Op};
+
+use super::power::Survivor;
+use super::script::Request;
+
+/// The first line.
+const HEAD: &str = "seekless crash 1";
+
+/// A run up to a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// What is asked.
+    pub requests: Vec<Request>,
+    /// By how many clients.
+    pub clients: u64,
+    /// From which the pace follows.
+    pub seed: u64,
+    /// The component and its request that fails, if one does, and whether all do from then on.
+    pub fault: Option<(u32, u64, bool)>,
+    /// Events after which the power goes, and what survives; none if it does not go.
+    pub crash: Option<(usize, Vec<Survivor>)>,
+}
+
+/// Crash by crash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Case(pub Vec<Segment>);
+
+/// Why a text is no case.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: found {found}, expected {expected}")]
+pub struct CaseError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What was found.
+    pub found: String,
+    /// What was expected.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEAD}")?;
+        for segment in &self.0 {
+            writeln!(f, "run clients {} seed {}", segment.clients, segment.seed)?;
+            if let Some((component, nth, for_ever)) = segment.fault {
+                let for_ever = if for_ever { " for ever" } else { "" };
+                writeln!(f, "fail component {component} request {nth}{for_ever}")?;
+            }
+            for Request { op, at, fua } in &segment.requests {
+                let fua = if *fua { " fua" } else { "" };
+                match op {
+                    Op::Flush => writeln!(f, "flush")?,
+                    op => writeln!(f, "{op} {}+{}{fua}", at.start.0, at.sectors)?,
+                }
+            }
+            if let Some((events, survivors)) = &segment.crash {
+                write!(f, "crash {events}")?;
+                for Survivor { write, first, end } in survivors {
+                    write!(f, " {write}:{first}+{}", end - first)?;
+                }
+                writeln!(f)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Case {
+    type Err = CaseError;
+
+    fn from_str(text: &str) -> Result<Case, CaseError> {
+        let mut lines = (1..)
+            .zip(text.lines())
+            .map(|(number, line)| (number, line.split('#').next().unwrap_or_default().trim()))
+            .filter(|(_, line)| !line.is_empty());
+        let wrong = |(line, found): (usize, &str), expected| {
+            Err(CaseError {
+                line,
+                found: format!("'{}'", found.chars().take(60).collect::<String>()),
+                expected,
+            })
+        };
+        match lines.next() {
+            Some((_, HEAD)) => {}
+            other => return wrong(other.unwrap_or((1, "")), HEAD),
+        }
+        let mut case = Case::default();
+        for (number, line) in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let begun = case.0.last_mut().filter(|segment| segment.crash.is_none());
+            let read = match (words.as_slice(), begun) {
+                (["run", "clients", clients, "seed", seed], _) => (|| {
+                    let clients = clients.parse().ok().filter(|clients| (1..=1_000).contains(clients))?;
+                    let seed = seed.parse().ok()?;
+                    case.0.push(Segment { requests: Vec::new(), clients, seed, fault: None, crash: None });
+                    Some(())
+                })(),
+                (["fail", "component", component, "request", nth, for_ever @ ..], Some(segment)) => (|| {
+                    let for_ever = match for_ever {
+                        [] => false,
+                        ["for", "ever"] => true,
+                        _ => return None,
+                    };
+                    let nth = nth.parse().ok().filter(|nth| *nth > 0)?;
+                    segment.fault = Some((component.parse().ok()?, nth, for_ever));
+                    Some(())
+                })(
+                ),
+                (["crash", events, survivors @ ..], Some(segment)) => (|| {
+                    let survivors = survivors.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
+                    segment.crash = Some((events.parse().ok()?, survivors));
+                    Some(())
+                })(),
+                (words, Some(segment)) => request(words).map(|request| segment.requests.push(request)),
+                (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
+            };
+            if read.is_none() {
+                let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, \
+                                fail component N request N [for ever], crash EVENTS WRITE:FIRST+SECTORS ..., or run \
+                                clients N seed N";
+                return wrong((number, line), expected);
+            }
+        }
+        Ok(case)
+    }
+}
+
+fn span(text: &str) -> Option<(u64, u64)> {
+    let (first, sectors) = text.split_once('+')?;
+    let (first, sectors) = (first.parse::<u64>().ok()?, sectors.parse::<u64>().ok()?);
+    // No volume is larger, and sums stay far from overflow.
+    (sectors > 0 && sectors <= 1 << 16 && first <= 1 << 50).then_some((first, sectors))
+}
+
+fn survivor(text: &str) -> Option<Survivor> {
+    let (write, sectors) = text.split_once(':')?;
+    let (first, sectors) = span(sectors)?;
+    Some(Survivor { write: write.parse().ok()?, first, end: first + sectors })
+}
+
+fn request(words: &[&str]) -> Option<Request> {
+    let (op, rest) = match words {
+        ["flush"] => return Some(Request { op: Op::Flush, at: Extent::default(), fua: false }),
+        ["read", rest @ ..] => (Op::Read, rest),
+        ["write", "zeroes", rest @ ..] => (Op::WriteZeroes, rest),
+        ["write", rest @ ..] => (Op::Write, rest),
+        ["discard", rest @ ..] => (Op::Discard, rest),
+        _ => return None,
+    };
+    let (at, fua) = match rest {
+        [at] => (at, false),
+        [at, "fua"] if matches!(op, Op::Write | Op::WriteZeroes) => (at, true),
+        _ => return None,
+    };
+    let (start, sectors) = span(at)?;
+    Some(Request { op, at: Extent::new(start, sectors), fua })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &str = "seekless crash 1
+run clients 4 seed 17
+fail component 0 request 9 for ever
+write 0+8 fua
+write zeroes 8+8
+discard 3+1
+read 0+16
+flush
+crash 12 3:0+8 4:2+1
+run clients 1 seed 3
+crash 2
+";
+
+    #[test]
+    fn a_case_is_written_as_it_is_read() {
+        let case: Case = TEXT.parse().unwrap();
+        assert_eq!((case.0.len(), case.0[0].requests.len()), (2, 5));
+        assert_eq!(
+            case.0[0].crash,
+            Some((
+                12,
+                vec![Survivor { write: 3, first: 0, end: 8 }, Survivor { write: 4, first: 2, end: 3 },]
+            ))
+        );
+        assert_eq!(case.to_string(), TEXT);
+    }
+
+    #[test]
+    fn what_is_no_case_is_refused_with_its_line() {
+        let error = |text: &str| text.parse::<Case>().unwrap_err().to_string();
+        assert_eq!(error(""), "line 1: found '', expected seekless crash 1");
+        assert!(error("seekless crash 1\nwrite 0+8").starts_with("line 2: found 'write 0+8', expected run"));
+        for bad in [
+            "write 0+0",
+            "read 0+8 fua",
+            "crash x",
+            "write 18446744073709551615+8",
+            "fail component 0 request 0",
+        ] {
+            let text = format!("seekless crash 1\n# a remark\nrun clients 1 seed 1\n{bad}");
+            assert!(
+                error(&text).starts_with(&format!("line 4: found '{bad}', expected read, write")),
+                "{bad}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_text_panics(lines in proptest::collection::vec("[a-z0-9+: ]{0,30}|write [0-9]{1,20}\\+[0-9]{1,20}|crash [0-9]{1,22} [0-9]:[0-9]\\+[0-9]", 0..9)) {
+            let text = format!("seekless crash 1\nrun clients 1 seed 1\n{}", lines.join("\n"));
+            if let Ok(case) = text.parse::<Case>() {
+                prop_assert_eq!(case.to_string().parse::<Case>().unwrap(), case);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The n-th request to a component fails, once and for ever after, on every component, until there is no n-th.
+//!
+//! Whatever fails, no read may tell anything wrong, every request is answered, and after a crash at any moment,
+//! with the fault gone, the volume opens and holds what was durable.
+
+use std::rc::Rc;
+
+use seekless_core::Nanos;
+use seekless_layers::fault::error;
+
+use super::log::Event;
+use super::restart::Wrong;
+use super::run::Plan;
+use super::script::Request;
+use super::{Explorer, Finding, Followed};
+use crate::check::Registers;
+
+/// States a moment of a run with a fault.
+const EACH: u64 = 2;
+
+/// What was tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultTally {
+    /// Runs with a fault.
+    pub runs: u64,
+    /// The most requests that a component got in one of them.
+    pub most: u64,
+    /// Requests of clients that were answered with an error.
+    pub errors: u64,
+    /// Runs in which the volume did not open, which is an answer too.
+    pub closed: u64,
+    /// The longest wait for an answer.
+    pub longest: Nanos,
+}
+
+/// The n-th request to a component, and perhaps all from then on, as the layer that makes them fail wants it.
+pub fn options((component, nth, for_ever): (u32, u64, bool)) -> (u32, error::Options) {
+    (component, error::Options { nth, for_ever, ..error::Options::default() })
+}
+
+impl Explorer<'_> {
+    /// A new volume is asked for these, once for each request to a component that may fail.
+    pub fn faults(&mut self, requests: &Rc<[Request]>, seed: u64) -> Result<FaultTally, Finding> {
+        let mut tally = FaultTally::default();
+        let plan = self.plan(requests.clone(), seed)?;
+        for component in 0..self.opener.sectors.len() as u32 {
+            for for_ever in [false, true] {
+                for nth in 1.. {
+                    let plan = Plan { fault: Some(options((component, nth, for_ever))), ..plan.clone() };
+                    if !self.fault(&plan, nth, &mut tally)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(tally)
+    }
+
+    /// One run with a fault; whether it met it.
+    fn fault(&mut self, plan: &Plan, nth: u64, tally: &mut FaultTally) -> Result<bool, Finding> {
+        let run = plan.run(&self.opener);
+        self.reached(&run.edges);
+        if run.met < nth && run.stalled.is_none() {
+            return Ok(false);
+        }
+        tally.runs += 1;
+        tally.most = tally.most.max(run.met);
+        tally.closed += u64::from(run.closed.is_some());
+        tally.longest = tally.longest.max(run.log.longest);
+        let failed = |event: &&Event| matches!(event, Event::Answered { ok: false, .. });
+        tally.errors += run.log.events.iter().filter(failed).count() as u64;
+        self.begin(plan);
+        let followed = Followed { plan, log: &run.log, depth: 0, each: EACH, all: false };
+        self.follow(&followed, Registers::new())?;
+        if let Some(stalled) = run.stalled {
+            return Err(self.finding(&Wrong::Stalled(stalled), None));
+        }
+        self.segments.pop();
+        Ok(true)
+    }
+}

@@ -1,0 +1,336 @@
+//! The crash explorer: runs a volume, cuts its power at every moment at which something new may be lost, and looks
+//! at what a restart finds.
+//!
+//! A run is carried out once and logged. Then its log is followed: at each write and flush of a component, as it
+//! begins and as it ends, [`choose`] says which of the writes that are not durable survive; what is then on the
+//! components is a fork of their images; the volume is opened on it and judged ([`restart`]). Some restarts go on:
+//! the volume is run again from there, its opening included, and loses power again, to a depth.
+//!
+//! A state counts once it was opened and judged; it is new if no state before had the same images. A state that
+//! was seen is judged again only if less is allowed than when it was.
+
+mod all;
+pub mod campaign;
+pub mod case;
+pub mod choose;
+pub mod component;
+pub mod faults;
+pub mod image;
+pub mod log;
+pub mod power;
+pub mod restart;
+pub mod run;
+pub mod script;
+pub mod shrink;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
+use seekless_core::Nanos;
+use seekless_core::runtime::Rng;
+
+use self::all::All;
+use self::case::{Case, Segment};
+use self::choose::Choices;
+use self::image::{Image, mixed};
+use self::log::{Event, Log};
+use self::power::{Power, Survivor};
+use self::restart::{Judge, Opener, Wrong};
+use self::run::Plan;
+use self::script::Request;
+use crate::check::{Registers, Violation};
+use crate::description::Description;
+use crate::experiment::Progress;
+
+/// How much is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// New states, after which it ends.
+    pub states: u64,
+    /// States a moment of a run.
+    pub each: u64,
+    /// Crashes one after the other.
+    pub depth: u64,
+    /// One restart in so many goes on to the next crash.
+    pub goes_on: u64,
+    /// Clients that ask at once.
+    pub clients: u64,
+    /// From which all chance follows.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { states: 100_000, each: 256, depth: 3, goes_on: 200, clients: 4, seed: 1 }
+    }
+}
+
+/// Pages that small workloads, all of them, are about.
+const ALL_PAGES: u64 = 2;
+/// Requests between a restart and the next crash, at most.
+const BETWEEN: usize = 12;
+/// States a moment of a run that began after a crash.
+const EACH_AFTER: u64 = 4;
+/// Choices in a row that are nothing new, after which a moment is done.
+const IN_VAIN: u32 = 16;
+
+/// What was looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Runs that were cut.
+    pub runs: u64,
+    /// Moments at which the power went.
+    pub moments: u64,
+    /// Restarts opened and judged.
+    pub judged: u64,
+    /// Of those, the first with their images.
+    pub states: u64,
+    /// Of those, the first with their metadata.
+    pub metadata_states: u64,
+    /// New states by depth: after one crash, two, and so on.
+    pub by_depth: Vec<u64>,
+    /// Restarts read whole.
+    pub whole: u64,
+    /// Sectors read and judged.
+    pub sectors: u64,
+    /// The longest wait for an answer.
+    pub longest: Nanos,
+    /// How often each edge was reached.
+    pub edges: BTreeMap<&'static str, u64>,
+}
+
+/// Something is wrong, and how it came to that.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What.
+    pub wrong: String,
+    /// How, crash by crash.
+    pub case: Case,
+}
+
+/// Looks for what is wrong.
+pub struct Explorer<'a> {
+    opener: Opener<'a>,
+    options: Options,
+    judge: Judge,
+    rng: Rng,
+    seen: FxHashSet<u64>,
+    metadata: FxHashSet<u64>,
+    /// States judged since less was allowed.
+    fresh: FxHashSet<u64>,
+    segments: Vec<Segment>,
+    tally: Tally,
+}
+
+/// Of which run the log is followed, and how deep it is.
+struct Followed<'a> {
+    plan: &'a Plan,
+    log: &'a Log,
+    depth: usize,
+    each: u64,
+    /// Whether every set of survivors is looked at.
+    all: bool,
+}
+
+impl<'a> Explorer<'a> {
+    /// For a checked description.
+    pub fn new(description: &'a Description, options: Options) -> Explorer<'a> {
+        let sectors = description.components.values().map(|component| component.drive.sectors()).collect();
+        let by_depth = vec![0; options.depth as usize];
+        Explorer {
+            opener: Opener { description, sectors },
+            rng: Rng::seeded(options.seed),
+            options,
+            judge: Judge::default(),
+            seen: FxHashSet::default(),
+            metadata: FxHashSet::default(),
+            fresh: FxHashSet::default(),
+            segments: Vec::new(),
+            tally: Tally { by_depth, ..Tally::default() },
+        }
+    }
+
+    /// What was looked at so far.
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.tally.clone();
+        (tally.judged, tally.whole, tally.sectors) =
+            (self.judge.judged, self.judge.whole, self.judge.sectors);
+        for (edge, times) in &self.judge.edges {
+            *tally.edges.entry(edge).or_default() += times;
+        }
+        tally
+    }
+
+    /// Whether there is enough.
+    pub fn is_done(&self) -> bool {
+        self.tally.states >= self.options.states
+    }
+
+    /// A new volume is asked for these, and loses power wherever it may.
+    pub fn explore(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(), Finding> {
+        let plan = self.plan(requests, seed)?;
+        self.run(&plan, Registers::new(), 0, self.options.each)
+    }
+
+    /// Every sequence of this many requests to a few pages, with every set of survivors.
+    pub fn explore_all(&mut self, requests: usize, progress: &dyn Fn(Progress)) -> Result<(), Finding> {
+        let sectors = self.opener.description.check().unwrap_or(0);
+        let scripts = all::scripts(requests, ALL_PAGES, sectors);
+        for (done, script) in (0..).zip(&scripts) {
+            let plan = self.plan(script.clone(), self.options.seed)?;
+            self.run(&plan, Registers::new(), 0, u64::MAX)?;
+            progress(Progress { what: "sequences of requests", done, of: scripts.len() as u64 });
+        }
+        Ok(())
+    }
+
+    /// A new volume that is to be asked for these.
+    fn plan(&self, requests: Rc<[Request]>, seed: u64) -> Result<Plan, Finding> {
+        let blank = self.opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect::<Vec<_>>();
+        let images = self.opener.created(&blank).map_err(|wrong| self.finding(&wrong, None))?;
+        Ok(Plan { images, requests, first: 1, clients: self.options.clients, seed, fault: None })
+    }
+
+    fn run(&mut self, plan: &Plan, registers: Registers, depth: usize, each: u64) -> Result<(), Finding> {
+        let run = plan.run(&self.opener);
+        self.tally.runs += 1;
+        self.tally.longest = self.tally.longest.max(run.log.longest);
+        self.reached(&run.edges);
+        self.begin(plan);
+        let followed = Followed { plan, log: &run.log, depth, each, all: each == u64::MAX };
+        let result = self.follow(&followed, registers).and_then(|()| match (run.closed, run.stalled) {
+            (Some(error), _) => Err(self.finding(&Wrong::Closed(error), None)),
+            (_, Some(stalled)) => Err(self.finding(&Wrong::Stalled(stalled), None)),
+            _ => Ok(()),
+        });
+        self.segments.pop();
+        result
+    }
+
+    fn begin(&mut self, plan: &Plan) {
+        let fault =
+            plan.fault.as_ref().map(|(component, options)| (*component, options.nth, options.for_ever));
+        let (requests, clients, seed) = (plan.requests.to_vec(), plan.clients, plan.seed);
+        self.segments.push(Segment { requests, clients, seed, fault, crash: None });
+        // What was allowed elsewhere says nothing here.
+        self.fresh.clear();
+    }
+
+    fn reached(&mut self, edges: &[(&'static str, u64)]) {
+        for (edge, times) in edges {
+            *self.tally.edges.entry(edge).or_default() += times;
+        }
+    }
+
+    /// Follows a log, and cuts the power wherever something changes on a component.
+    fn follow(&mut self, followed: &Followed, mut registers: Registers) -> Result<(), Finding> {
+        let mut power = Power::new(followed.plan.images.clone());
+        for (index, event) in followed.log.events.iter().enumerate() {
+            tell(&mut registers, event).map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+            if !registers.narrowed().is_empty() {
+                self.fresh.clear();
+                self.judge.narrow(registers.narrowed().drain(..));
+            }
+            if power.follow(followed.log, event) {
+                self.tally.moments += 1;
+                self.moment(followed, index + 1, &power, &registers)?;
+                if self.is_done() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The states of one moment.
+    fn moment(
+        &mut self,
+        followed: &Followed,
+        happened: usize,
+        power: &Power,
+        registers: &Registers,
+    ) -> Result<(), Finding> {
+        let mut choices = Choices::new(&power.pending, followed.log, self.rng.bits());
+        let mut all = followed.all.then(|| All::new(&power.pending, followed.log));
+        let mut in_vain = 0;
+        for turn in 0..followed.each {
+            let survivors = match &mut all {
+                Some(all) => all.next(),
+                None => Some(choices.next()),
+            };
+            let Some(survivors) = survivors else { break };
+            let images = power.cut(followed.log, &survivors);
+            let hash = images.iter().fold(0, |hash, image| mixed(hash, image.hash()));
+            if !self.fresh.insert(hash) {
+                in_vain += 1;
+                if all.is_none() && in_vain > IN_VAIN && turn as usize >= choices.systematic() {
+                    break;
+                }
+                continue;
+            }
+            in_vain = 0;
+            if let Err(wrong) = self.judge.judge(&self.opener, &images, registers) {
+                return Err(self.finding(&wrong, Some((happened, survivors))));
+            }
+            if self.seen.insert(hash) {
+                self.tally.states += 1;
+                self.tally.by_depth[followed.depth] += 1;
+                let metadata = images.iter().fold(0, |hash, image| mixed(hash, image.metadata()));
+                self.tally.metadata_states += u64::from(self.metadata.insert(metadata));
+            }
+            let goes_on =
+                followed.depth + 1 < self.options.depth as usize && self.rng.chance(1, self.options.goes_on);
+            if goes_on {
+                self.go_on(followed, (happened, survivors), images, registers)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The volume is used again after a crash, and crashes again.
+    fn go_on(
+        &mut self,
+        followed: &Followed,
+        crash: (usize, Vec<Survivor>),
+        images: Vec<Image>,
+        registers: &Registers,
+    ) -> Result<(), Finding> {
+        let mut registers = registers.clone();
+        registers.crash();
+        let count = followed.plan.requests.len();
+        let from = self.rng.below(count as u64) as usize;
+        let requests =
+            followed.plan.requests.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
+        let first = followed.plan.first + count as u64;
+        let plan = Plan { images, requests, first, seed: self.rng.bits(), ..followed.plan.clone() };
+        if let Some(segment) = self.segments.last_mut() {
+            segment.crash = Some(crash);
+        }
+        self.run(&plan, registers, followed.depth + 1, EACH_AFTER)?;
+        if let Some(segment) = self.segments.last_mut() {
+            segment.crash = None;
+        }
+        self.fresh.clear();
+        Ok(())
+    }
+
+    fn finding(&self, wrong: &Wrong, crash: Option<(usize, Vec<Survivor>)>) -> Finding {
+        let mut segments = self.segments.clone();
+        if let (Some(segment), true) = (segments.last_mut(), crash.is_some()) {
+            segment.crash = crash;
+        }
+        Finding { wrong: wrong.to_string(), case: Case(segments) }
+    }
+}
+
+/// Tells the registers what clients saw.
+fn tell(registers: &mut Registers, event: &Event) -> Result<(), Violation> {
+    match event {
+        Event::Asked { id, op, at, fua } => registers.issue(*id, *op, *at, *fua),
+        Event::Answered { id, ok: true, found } if !found.is_empty() => return registers.read(*id, found),
+        Event::Answered { id, ok, .. } => return registers.done(*id, *ok),
+        _ => {}
+    }
+    Ok(())
+}

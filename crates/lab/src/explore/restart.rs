@@ -1,0 +1,311 @@
+//! A restart after a crash: the volume is opened on what survived, and what it may now tell differently is read.
+//!
+//! A restart is judged whole the first time. From then on only what may differ from the last one judged is read:
+//! pages that lie elsewhere, pages whose sectors on a component differ, and pages of which less is allowed than
+//! before. Where a page lies is asked of the volume only if something differs that its opening has read: the same
+//! input gives the same state. Every thousandth restart is read whole all the same.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use seekless_core::device::{LARGEST_REQUEST_SECTORS, Place};
+use seekless_core::runtime::Runtime;
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, Lba, PAGE_SECTORS};
+
+use super::component::Component;
+use super::image::Image;
+use crate::check::{self, Registers, Violation};
+use crate::description::Description;
+use crate::volume;
+
+/// Restarts between two that are read whole.
+const CONTROL: u64 = 1_000;
+/// Where a page lies, in one word: nobody can tell, nowhere, or a component and a page.
+const UNKNOWN: u64 = u64::MAX;
+const NOWHERE: u64 = u64::MAX - 1;
+
+/// What is wrong with a restart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// It does not open.
+    #[error("the volume does not open: {0}")]
+    Closed(String),
+    /// A sector cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// A sector holds what it must not.
+    #[error("{0}")]
+    Sector(Violation),
+    /// Opening it twice is not the same as once.
+    #[error(
+        "opening the volume again changed its metadata, expected it to stay as the first opening left it"
+    )]
+    Restless,
+    /// Nobody will ever answer.
+    #[error("the volume never opens: {0}")]
+    Stalled(String),
+}
+
+/// Opens volumes.
+pub struct Opener<'a> {
+    /// What is opened.
+    pub description: &'a Description,
+    /// Sectors of each component, in the order of their numbers.
+    pub sectors: Vec<u64>,
+}
+
+impl Opener<'_> {
+    /// The components by name, from these by number.
+    pub fn named<T: Clone>(&self, components: &[T]) -> BTreeMap<String, T> {
+        self.description.components.keys().cloned().zip(components.iter().cloned()).collect()
+    }
+}
+
+impl Opener<'_> {
+    /// What the components hold when the volume was opened for the first time, on this.
+    pub fn created(&self, blank: &[Image]) -> Result<Vec<Image>, Wrong> {
+        let created = Runtime::new(0).run(async {
+            let opened = open(self, blank).await?;
+            opened.top.flush(Hints::default()).await.map_err(|error| Wrong::Closed(error.to_string()))?;
+            Ok(opened.images())
+        });
+        created.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+    }
+}
+
+/// What was last judged.
+struct Last {
+    /// What survived.
+    found: Vec<Image>,
+    /// What its opening made of that.
+    images: Vec<Image>,
+    /// Where each page lay.
+    places: Vec<u64>,
+    /// Which pages lie at a place.
+    pages: FxHashMap<u64, Vec<u64>>,
+    /// Places that its opening read.
+    opening: FxHashSet<u64>,
+}
+
+/// Judges restarts of one volume, one after the other.
+#[derive(Default)]
+pub struct Judge {
+    last: Option<Last>,
+    /// Pages of which less is allowed than when they were last read.
+    narrowed: FxHashSet<u64>,
+    /// Restarts judged.
+    pub judged: u64,
+    /// Those read whole.
+    pub whole: u64,
+    /// Sectors read.
+    pub sectors: u64,
+    /// How often each edge was reached.
+    pub edges: BTreeMap<&'static str, u64>,
+}
+
+fn place(component: u32, page: u64) -> u64 {
+    u64::from(component) << 48 | page
+}
+
+impl Judge {
+    /// Of these sectors less is allowed from now on.
+    pub fn narrow(&mut self, sectors: impl IntoIterator<Item = u64>) {
+        self.narrowed.extend(sectors.into_iter().map(|sector| sector / PAGE_SECTORS));
+    }
+
+    /// Opens what survived, and judges it by what is allowed.
+    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Registers) -> Result<(), Wrong> {
+        let runtime = Runtime::new(0);
+        let judged = runtime.run(self.open_and_read(opener, images, registers));
+        for (edge, times) in runtime.edges() {
+            *self.edges.entry(edge).or_default() += times;
+        }
+        judged.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+    }
+
+    /// The same, and reads everything.
+    pub fn judge_whole(
+        &mut self,
+        opener: &Opener,
+        images: &[Image],
+        registers: &Registers,
+    ) -> Result<(), Wrong> {
+        self.last = None;
+        self.judge(opener, images, registers)
+    }
+
+    async fn open_and_read(
+        &mut self,
+        opener: &Opener<'_>,
+        images: &[Image],
+        registers: &Registers,
+    ) -> Result<(), Wrong> {
+        let opened = open(opener, images).await?;
+        let again = opened.images();
+        if again.iter().zip(images).any(|(again, image)| again.hash() != image.hash()) {
+            let twice = open(opener, &again).await?.images();
+            if twice.iter().zip(&again).any(|(twice, once)| twice.metadata() != once.metadata()) {
+                return Err(Wrong::Restless);
+            }
+        }
+        let last = self.last.take();
+        self.judged += 1;
+        let control = self.judged % CONTROL == 0;
+        self.whole += u64::from(control || last.is_none());
+        let (last, mut pages) = differing(&opened, last, (images, again), control);
+        pages.extend(&self.narrowed);
+        pages.sort_unstable();
+        pages.dedup();
+        self.read(&opened, &pages, registers).await?;
+        self.narrowed.clear();
+        self.last = Some(last);
+        Ok(())
+    }
+
+    /// Reads pages, those that follow each other at once.
+    async fn read(&mut self, opened: &Opened, pages: &[u64], registers: &Registers) -> Result<(), Wrong> {
+        let whole = opened.top.geometry().sectors;
+        let most = (LARGEST_REQUEST_SECTORS / PAGE_SECTORS) as usize;
+        let mut rest = pages;
+        while let Some(&first) = rest.first() {
+            let run =
+                (0..rest.len().min(most)).take_while(|&index| rest[index] == first + index as u64).count();
+            let at = Extent::of_pages(first, run as u64);
+            let at = Extent { sectors: at.sectors.min(whole - at.start.0), ..at };
+            let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
+            let buffer =
+                read.map_err(|error| Wrong::Unreadable(format!("reading {at} after a restart: {error}")))?;
+            let mut wrong = None;
+            check::found(&buffer, |index, found| {
+                if let Err(violation) = registers.after_crash(at.start.0 + index, found) {
+                    wrong.get_or_insert(violation);
+                }
+            });
+            if let Some(violation) = wrong {
+                return Err(Wrong::Sector(violation));
+            }
+            self.sectors += at.sectors;
+            rest = &rest[run..];
+        }
+        Ok(())
+    }
+}
+
+struct Opened {
+    top: Rc<dyn BlockDevice>,
+    components: Vec<Rc<Component>>,
+}
+
+impl Opened {
+    fn images(&self) -> Vec<Image> {
+        self.components.iter().map(|component| component.image()).collect()
+    }
+}
+
+async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
+    let numbered = (0..).zip(images.iter().zip(&opener.sectors));
+    let components: Vec<Rc<Component>> = numbered
+        .map(|(number, (image, sectors))| Rc::new(Component::instant(number, *sectors, image.clone())))
+        .collect();
+    let devices: Vec<Rc<dyn BlockDevice>> =
+        components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
+    let (top, _) = volume::over(opener.description, opener.named(&devices))
+        .await
+        .map_err(|error| Wrong::Closed(error.to_string()))?;
+    Ok(Opened { top, components })
+}
+
+/// The pages to read, and what the next one is compared with.
+fn differing(
+    opened: &Opened,
+    last: Option<Last>,
+    (found, images): (&[Image], Vec<Image>),
+    control: bool,
+) -> (Last, Vec<u64>) {
+    let count = opened.top.geometry().sectors.div_ceil(PAGE_SECTORS);
+    let Some(mut last) = last else {
+        let (pages, opening) = (FxHashMap::default(), FxHashSet::default());
+        let mut last =
+            Last { found: found.to_vec(), images, places: vec![UNKNOWN; count as usize], pages, opening };
+        last.opened(opened);
+        last.places_changed(opened, &mut Vec::new());
+        return (last, (0..count).collect());
+    };
+    let changed = differ(&images, &last.images);
+    let mut pages = Vec::new();
+    if differ(found, &last.found).iter().any(|place| last.opening.contains(place)) {
+        last.places_changed(opened, &mut pages);
+        last.opened(opened);
+    }
+    for place in changed {
+        pages.extend(last.pages.get(&place).into_iter().flatten());
+    }
+    pages.extend(last.pages.get(&UNKNOWN).into_iter().flatten());
+    (last.found, last.images) = (found.to_vec(), images);
+    if control {
+        pages = (0..count).collect();
+    }
+    (last, pages)
+}
+
+/// The places that do not hold the same.
+fn differ(images: &[Image], others: &[Image]) -> Vec<u64> {
+    let mut changed = Vec::new();
+    for (number, (image, other)) in (0..).zip(images.iter().zip(others)) {
+        image.differs(other, &mut |page| changed.push(place(number, page)));
+    }
+    changed
+}
+
+impl Last {
+    /// What the opening read, which is all that was read so far.
+    fn opened(&mut self, opened: &Opened) {
+        self.opening.clear();
+        for (number, component) in (0..).zip(&opened.components) {
+            for at in component.was_read() {
+                self.opening.extend(at.pages().map(|page| place(number, page)));
+            }
+        }
+    }
+
+    /// Asks where everything lies; tells which pages lie elsewhere than before.
+    fn places_changed(&mut self, opened: &Opened, elsewhere: &mut Vec<u64>) {
+        let whole = Extent::new(0, opened.top.geometry().sectors);
+        let mut now = vec![None; self.places.len()];
+        opened.top.places(whole, &mut |part, on| {
+            for page in part.pages() {
+                let first = Lba((page * PAGE_SECTORS).max(part.start.0));
+                let here = match on {
+                    Place::Nowhere => NOWHERE,
+                    Place::Unknown => UNKNOWN,
+                    Place::On { component, at } => {
+                        let at = at.0 + (first.0 - part.start.0);
+                        // Sectors of two pages of a component are too much for one word.
+                        if at % PAGE_SECTORS == first.0 % PAGE_SECTORS {
+                            place(component, at / PAGE_SECTORS)
+                        } else {
+                            UNKNOWN
+                        }
+                    }
+                };
+                let known = &mut now[page as usize];
+                *known = Some(if known.is_none_or(|known| known == here) { here } else { UNKNOWN });
+            }
+        });
+        for ((page, place), now) in (0..).zip(&mut self.places).zip(now) {
+            let now = now.unwrap_or(UNKNOWN);
+            if *place == now && now != UNKNOWN {
+                continue;
+            }
+            if let Some(pages) = self.pages.get_mut(place) {
+                pages.retain(|other| *other != page);
+            }
+            if now != NOWHERE {
+                self.pages.entry(now).or_default().push(page);
+            }
+            *place = now;
+            elsewhere.push(page);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! One run of a volume: opened on what its components hold, asked for what a script says, and logged.
+
+use std::rc::Rc;
+
+use seekless_core::BlockDevice;
+use seekless_core::runtime::Runtime;
+use seekless_layers::fault::{Faulty, error};
+
+use super::component::Component;
+use super::image::Image;
+use super::log::{Log, Shared};
+use super::restart::Opener;
+use super::script::{self, Request};
+use crate::volume;
+
+/// What is run.
+#[derive(Clone)]
+pub struct Plan {
+    /// What the components hold before.
+    pub images: Vec<Image>,
+    /// What is asked.
+    pub requests: Rc<[Request]>,
+    /// The number of the first request.
+    pub first: u64,
+    /// Who asks.
+    pub clients: u64,
+    /// From which the components' pace follows.
+    pub seed: u64,
+    /// A component and the requests to it that fail, if any do.
+    pub fault: Option<(u32, error::Options)>,
+}
+
+/// What came of it.
+pub struct Run {
+    /// What happened.
+    pub log: Log,
+    /// Why it did not open, if it did not.
+    pub closed: Option<String>,
+    /// Why it did not end, if it did not.
+    pub stalled: Option<String>,
+    /// Requests that each component got, while one of them has a fault.
+    pub met: u64,
+    /// How often each edge was reached.
+    pub edges: Vec<(&'static str, u64)>,
+}
+
+impl Plan {
+    /// Carries it out.
+    pub fn run(&self, opener: &Opener) -> Run {
+        let runtime = Runtime::new(self.seed);
+        let log = Shared::default();
+        let ended = runtime.run(self.open_and_ask(opener, &log));
+        let (stalled, (closed, met)) = match ended {
+            Ok(ended) => (None, ended),
+            Err(stalled) => (Some(stalled.to_string()), (None, 0)),
+        };
+        let edges = runtime.edges();
+        drop(runtime);
+        Run { log: log.take(), closed, stalled, met, edges }
+    }
+
+    async fn open_and_ask(&self, opener: &Opener<'_>, log: &Shared) -> (Option<String>, u64) {
+        let numbered = (0..).zip(self.images.iter().zip(&opener.sectors));
+        let mut faulty = None;
+        let devices: Vec<Rc<dyn BlockDevice>> = numbered
+            .map(|(number, (image, sectors))| {
+                let component = Rc::new(Component::recorded(number, *sectors, image.clone(), log.clone()));
+                match &self.fault {
+                    Some((which, options)) if *which == number => {
+                        let fault = Rc::new(Faulty::new(component, error::Error::new(options)));
+                        faulty = Some(fault.clone());
+                        fault
+                    }
+                    _ => component as Rc<dyn BlockDevice>,
+                }
+            })
+            .collect();
+        let closed = match volume::over(opener.description, opener.named(&devices)).await {
+            Ok((top, _)) => {
+                script::carry_out(self.requests.clone(), self.first, self.clients, top, log.clone()).await;
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        (closed, faulty.map_or(0, |fault| fault.fault().met()))
+    }
+}
