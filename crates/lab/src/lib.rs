@@ -1,5 +1,6 @@
 //! The laboratory: what a layer saves on a trace and a drive, measured in virtual time.
 
+pub mod check;
 pub mod compare;
 pub mod description;
 pub mod experiment;

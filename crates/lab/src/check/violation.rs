@@ -1,0 +1,148 @@
+//! What the checker says when something was not as promised: where, what was found, what was expected.
+
+use std::fmt;
+
+use seekless_core::{Extent, Op};
+
+use super::stamp::Found;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A read returned what a write answered before it began had replaced.
+    Stale,
+    /// A read returned what had gone by a read before it: first the new, then the old.
+    NewThenOld,
+    /// After a crash: a version that a durable one follows, or none that may have been left.
+    Lost,
+    /// A stamp of a write that was not issued yet.
+    NeverWritten,
+    /// A stamp of another address.
+    Elsewhere,
+    /// Bytes that are no stamp.
+    Foreign,
+    /// A read was answered with too few or too many sectors.
+    Length,
+    /// An answer to a request that was answered already, or that went with the power.
+    AnsweredTwice,
+    /// An answer to a request that was not issued.
+    NeverIssued,
+    /// No answer to a request.
+    NotAnswered,
+}
+
+/// Something that the semantics do not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What.
+    pub kind: Kind,
+    /// The request that it came out by; none when a crash was judged.
+    pub request: Option<u64>,
+    /// The sector, where it is about one.
+    pub sector: Option<u64>,
+    /// What was found there.
+    pub found: Option<Found>,
+    /// The write that had replaced what was found; 0 for zeroes.
+    pub replaced_by: Option<u64>,
+    /// The writes whose content would have been right, 0 for zeroes; the latest of them, at most
+    /// [`Violation::EXPECTED`].
+    pub allowed: Vec<u64>,
+    /// About a request: what it was, and for [`Kind::Length`] how many sectors came.
+    pub about: Option<(Op, Extent, u64)>,
+}
+
+impl Violation {
+    /// At most so many writes are named as expected.
+    pub const EXPECTED: usize = 8;
+
+    /// One about a request as a whole.
+    pub(super) fn of_request(kind: Kind, id: u64, about: Option<(Op, Extent, u64)>) -> Violation {
+        let (sector, found, replaced_by, allowed) = (None, None, None, Vec::new());
+        Violation { kind, request: Some(id), sector, found, replaced_by, allowed, about }
+    }
+
+    fn request_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.request.unwrap_or(0))?;
+        match self.about {
+            Some((op, at, _)) if at.sectors > 0 => write!(f, " ({op} of {at})"),
+            Some((op, ..)) => write!(f, " ({op})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A write by its number, where 0 is none.
+struct Content(u64);
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("zeroes"),
+            write => write!(f, "write {write}"),
+        }
+    }
+}
+
+/// What was found at `sector`.
+struct At(Option<Found>, u64);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(Found::Zeroes) => f.write_str("zeroes"),
+            Some(Found::Stamp(stamp)) if stamp.sector == self.1 => write!(f, "write {}", stamp.write),
+            Some(Found::Stamp(stamp)) => write!(f, "write {} of sector {}", stamp.write, stamp.sector),
+            Some(Found::Foreign) | None => f.write_str("bytes that are no stamp"),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(sector) = self.sector else {
+            self.request_text(f)?;
+            return match (self.kind, self.about) {
+                (Kind::Length, Some((_, at, came))) => {
+                    write!(f, ": found an answer of {came} sectors, expected {}", at.sectors)
+                }
+                (Kind::NeverIssued, _) => {
+                    f.write_str(": found an answer, though it was never issued; expected none")
+                }
+                (Kind::NotAnswered, _) => f.write_str(": found no answer, expected one"),
+                _ => f.write_str(": found an answer, though it was answered before or went with the power; expected one at most"),
+            };
+        };
+        write!(f, "sector {sector}: ")?;
+        match self.request {
+            Some(id) => write!(f, "read {id} found ")?,
+            None => f.write_str("after a crash, found ")?,
+        }
+        write!(f, "{}", At(self.found, sector))?;
+        match (self.kind, self.replaced_by) {
+            (Kind::Stale, Some(by)) => {
+                write!(f, ", which {} had replaced before the read began", Content(by))?
+            }
+            (Kind::NewThenOld, Some(by)) => {
+                write!(f, ", which {} had replaced: a read before had found that", Content(by))?;
+            }
+            (Kind::Lost, Some(by)) => write!(f, ", though {} came later and was durable", Content(by))?,
+            (Kind::Stale, None) => f.write_str(", which cannot be there any more")?,
+            (Kind::Lost, None) => f.write_str(", which cannot have been left")?,
+            (Kind::NeverWritten, _) => f.write_str(", which was not issued yet")?,
+            (Kind::Elsewhere, _) => f.write_str(", which belongs there")?,
+            _ => {}
+        }
+        f.write_str("; expected ")?;
+        for (at, write) in self.allowed.iter().enumerate() {
+            let or = if at > 0 { " or " } else { "" };
+            write!(f, "{or}{}", Content(*write))?;
+        }
+        if self.allowed.len() == Violation::EXPECTED {
+            f.write_str(", or an earlier one that was not replaced")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl std::error::Error for Violation {}
