@@ -1,12 +1,16 @@
 //! `seekless lab explore`: cuts a volume's power wherever it may hurt, and judges what a restart finds.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use seekless_lab::explore::campaign::{Campaign, Explored};
+use seekless_lab::explore::case::Case;
+use seekless_lab::explore::shrink::replay;
 use seekless_lab::explore::{Finding, Options};
-use seekless_lab::{volume_file, workload};
+use seekless_lab::{Description, volume_file, workload};
 use serde::Serialize;
 
 use crate::output;
@@ -19,7 +23,9 @@ pub const HELP: &str = "\
 Examples:
   seekless lab explore mapper.toml --workload churn
   seekless lab explore mapper.toml --workload churn:outstanding=8 --states 1000000 --seed 7
-  seekless lab explore mapper.toml --workload random:size=4KiB,reads=0% --json | jq .states";
+  seekless lab explore mapper.toml --all 3
+  seekless lab explore mapper.toml --workload random:size=4KiB,reads=0% --json | jq .states
+  seekless lab explore mapper.toml --save lost.script; seekless lab explore mapper.toml --script lost.script";
 
 /// What is explored.
 #[derive(Args)]
@@ -39,6 +45,9 @@ pub struct Arguments {
     /// States a moment of a run, at most
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
     each: u64,
+    /// Requests of the run in which each request to a component fails, once and for ever; 0: none
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    fault_requests: u64,
     /// Crashes one after the other
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
     depth: u64,
@@ -48,6 +57,15 @@ pub struct Arguments {
     /// All chance follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Instead: all workloads of up to so many requests to two pages, with every set of survivors
+    #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
+    all: Option<u64>,
+    /// Instead: does again what a script of an earlier finding says
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "seed", "fault_requests", "all"])]
+    script: Option<PathBuf>,
+    /// Write the script of a finding, reduced, to a file too
+    #[arg(long, value_name = "FILE", conflicts_with = "script")]
+    save: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -68,46 +86,91 @@ struct Told {
     sectors_judged: u64,
     moments: u64,
     runs: u64,
+    fault_runs: u64,
+    fault_most_requests: u64,
+    fault_errors: u64,
     longest_answer_ms: f64,
+    longest_answer_with_faults_ms: f64,
+    edges: BTreeMap<&'static str, u64>,
+    unreached: Vec<String>,
     cpu_s: f64,
     states_per_cpu_s: f64,
     finding: Option<String>,
+    /// The finding reduced: what is wrong, and how it comes to that.
+    reduced: Option<String>,
+    script: Option<String>,
 }
 
 /// Explores.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description = volume_file::read(&arguments.volume)?;
+    if let Some(script) = &arguments.script {
+        return replay_script(&description, script, arguments.json);
+    }
+    arguments.save.as_deref().map_or(Ok(()), output::expect_folder)?;
     let load = workload::parse(&arguments.workload)?;
     let options = Options {
-        states: arguments.states,
+        states: if arguments.all.is_some() { u64::MAX } else { arguments.states },
         each: arguments.each,
-        depth: arguments.depth,
-        clients: arguments.clients,
+        depth: if arguments.all.is_some() { 1 } else { arguments.depth },
+        clients: if arguments.all.is_some() { 1 } else { arguments.clients },
         seed: arguments.seed,
+        ..Options::default()
     };
-    let campaign = Campaign { description: &description, load: &load, requests: arguments.requests, options };
+    let (requests, fault_requests) = (arguments.requests, arguments.fault_requests);
+    let campaign = Campaign { description: &description, load: &load, requests, fault_requests, options };
     let bar = Progress::measured();
     let before = cpu_seconds();
-    let explored = campaign.explore(&|now| bar.at(now.what, now.done, now.of))?;
+    let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
+    let explored = match arguments.all {
+        Some(requests) => campaign.explore_all(requests as usize, &progress)?,
+        None => campaign.explore(&progress)?,
+    };
     let cpu_s = cpu_seconds() - before;
     drop(bar);
     let told = told(arguments, &explored, cpu_s);
+    if let (Some(file), Some(script)) = (&arguments.save, &told.script) {
+        output::file(file, script)?;
+    }
     if arguments.json {
         output::json(&told)?
     } else {
         output::print(&text(&told))?
     }
-    match told.finding {
-        Some(_) => anyhow::bail!("a promise is broken, see above"),
-        None => Ok(()),
+    if told.finding.is_some() {
+        anyhow::bail!("a promise is broken, see above");
     }
+    if !told.unreached.is_empty() && arguments.all.is_none() {
+        anyhow::bail!(
+            "found edges that were never reached, see above; expected all: more --states, another --workload"
+        );
+    }
+    Ok(())
+}
+
+fn replay_script(description: &Description, script: &Path, json: bool) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(script).with_context(|| script.display().to_string())?;
+    let case: Case = text.parse().with_context(|| script.display().to_string())?;
+    let wrong = replay(description, &case).err().map(|finding| finding.wrong);
+    if json {
+        output::json(&serde_json::json!({ "script": script, "crashes": case.0.len(), "finding": wrong }))?;
+    } else {
+        output::print(&format!(
+            "{}: {}\n",
+            script.display(),
+            wrong.as_deref().unwrap_or("nothing wrong was found")
+        ))?;
+    }
+    if wrong.is_some() { anyhow::bail!("a promise is broken, see above") } else { Ok(()) }
 }
 
 fn told(arguments: &Arguments, explored: &Explored, cpu_s: f64) -> Told {
     let tally = &explored.tally;
+    let wrong = |finding: &Option<Finding>| finding.as_ref().map(|finding| finding.wrong.clone());
+    let what = arguments.all.map(|requests| format!("all workloads of up to {requests} requests"));
     Told {
         volume: arguments.volume.display().to_string(),
-        workload: arguments.workload.clone(),
+        workload: what.unwrap_or_else(|| arguments.workload.clone()),
         seed: arguments.seed,
         states: tally.states,
         states_by_depth: tally.by_depth.clone(),
@@ -117,10 +180,18 @@ fn told(arguments: &Arguments, explored: &Explored, cpu_s: f64) -> Told {
         sectors_judged: tally.sectors,
         moments: tally.moments,
         runs: tally.runs,
+        fault_runs: explored.faults.runs,
+        fault_most_requests: explored.faults.most,
+        fault_errors: explored.faults.errors,
         longest_answer_ms: tally.longest.seconds() * 1e3,
+        longest_answer_with_faults_ms: explored.faults.longest.seconds() * 1e3,
+        edges: tally.edges.clone(),
+        unreached: explored.unreached.iter().map(|(layer, edge)| format!("{layer}: {edge}")).collect(),
         cpu_s,
         states_per_cpu_s: tally.states as f64 / cpu_s.max(1e-9),
-        finding: explored.finding.as_ref().map(|Finding { wrong, .. }| wrong.clone()),
+        finding: wrong(&explored.finding),
+        reduced: wrong(&explored.reduced),
+        script: explored.reduced.as_ref().map(|finding| finding.case.to_string()),
     }
 }
 
@@ -129,22 +200,37 @@ fn text(told: &Told) -> String {
     let depths: Vec<String> = told.states_by_depth.iter().map(|states| count(*states)).collect();
     let rows = [
         ("crash states, all different", count(told.states)),
-        ("after one crash, two, ...", depths.join(", ")),
+        ("after one crash, two, ...", depths.join(" + ")),
         ("different in metadata", count(told.metadata_states)),
         ("restarts judged", count(told.judged)),
         ("of those read whole", count(told.read_whole)),
         ("sectors read and judged", count(told.sectors_judged)),
         ("moments at which power went", count(told.moments)),
         ("runs", count(told.runs)),
+        ("runs with a request that failed", count(told.fault_runs)),
+        ("requests answered with an error", count(told.fault_errors)),
         ("longest answer, ms", format!("{:.3}", told.longest_answer_ms)),
+        ("the same with faults, ms", format!("{:.3}", told.longest_answer_with_faults_ms)),
         ("CPU seconds", format!("{:.2}", told.cpu_s)),
         ("states a CPU second", count(told.states_per_cpu_s as u64)),
     ];
     for (name, value) in rows {
         table.row([name.to_owned(), value]);
     }
-    let found = told.finding.as_deref().unwrap_or("nothing wrong was found");
-    format!("{}, {}\n{}\n{found}\n", told.volume, told.workload, table.text())
+    let mut out = format!("{}, {}, seed {}\n{}", told.volume, told.workload, told.seed, table.text());
+    if !told.edges.is_empty() {
+        let mut edges = Table::new(&["edge", ">reached"]);
+        told.edges.iter().for_each(|(edge, times)| edges.row([(*edge).to_owned(), count(*times)]));
+        told.unreached.iter().for_each(|edge| edges.row([edge.as_str(), "never"]));
+        out += &format!("\n{}", edges.text());
+    }
+    match (&told.finding, &told.reduced, &told.script) {
+        (Some(finding), Some(reduced), Some(script)) => {
+            out += &format!("\nfound: {finding}\nreduced: {reduced}\n\n{script}");
+        }
+        _ => out += "\nnothing wrong was found\n",
+    }
+    out
 }
 
 fn cpu_seconds() -> f64 {

@@ -1,8 +1,11 @@
-//! A whole exploration: runs of a workload, each with a seed of its own, until there are enough states.
+//! A whole exploration: every request to a component fails once, then runs of a workload with a seed each lose
+//! power, until there are enough states; a finding is reduced; and the named edges of the layers are counted.
 
 use std::rc::Rc;
 
+use super::faults::FaultTally;
 use super::script::{self, Request};
+use super::shrink::Shrinker;
 use super::{Explorer, Finding, Options, Tally};
 use crate::LabError;
 use crate::description::Description;
@@ -17,6 +20,8 @@ pub struct Campaign<'a> {
     pub load: &'a Load,
     /// Requests a run.
     pub requests: u64,
+    /// Requests of the run in which each request to a component fails; none, if 0.
+    pub fault_requests: u64,
     /// How much is looked at.
     pub options: Options,
 }
@@ -25,32 +30,72 @@ pub struct Campaign<'a> {
 pub struct Explored {
     /// What was looked at.
     pub tally: Tally,
+    /// What was tried with faults.
+    pub faults: FaultTally,
+    /// Layers and their edges that were never reached.
+    pub unreached: Vec<(String, &'static str)>,
     /// What is wrong, if anything was found; it ends there.
     pub finding: Option<Finding>,
+    /// The same, reduced.
+    pub reduced: Option<Finding>,
 }
 
 impl Campaign<'_> {
-    /// Explores.
+    /// Explores runs of the workload.
     pub fn explore(&self, progress: &dyn Fn(Progress)) -> Result<Explored, LabError> {
         let sectors = self.description.check()?;
+        let of_seed = |seed, requests| -> Result<Rc<[Request]>, LabError> {
+            Ok(script::of_workload(self.load, sectors, seed, requests)?.into())
+        };
         let mut explorer = Explorer::new(self.description, self.options.clone());
-        let mut finding = None;
+        let (mut faults, mut finding) = (FaultTally::default(), None);
+        if self.fault_requests > 0 {
+            let requests = of_seed(self.options.seed, self.fault_requests)?;
+            match explorer.faults(&requests, self.options.seed, progress) {
+                Ok(tally) => faults = tally,
+                Err(found) => finding = Some(found),
+            }
+        }
         for seed in self.options.seed.. {
-            let requests: Rc<[Request]> =
-                script::of_workload(self.load, sectors, seed, self.requests)?.into();
+            if finding.is_some() || explorer.is_done() {
+                break;
+            }
+            let requests = of_seed(seed, self.requests)?;
             let before = explorer.tally().states;
             finding = explorer.explore(requests, seed).err();
             let states = explorer.tally().states;
-            progress(Progress {
-                what: "crash states",
-                done: states.min(self.options.states),
-                of: self.options.states,
-            });
+            let (done, of) = (states.min(self.options.states), self.options.states);
+            progress(Progress { what: "crash states", done, of });
             // A workload that is the same whatever its seed has no more to give.
-            if finding.is_some() || explorer.is_done() || states == before {
+            if states == before {
                 break;
             }
         }
-        Ok(Explored { tally: explorer.tally(), finding })
+        Ok(self.explored(&explorer, faults, finding, progress))
+    }
+
+    /// Explores all workloads of up to so many requests.
+    pub fn explore_all(&self, requests: usize, progress: &dyn Fn(Progress)) -> Result<Explored, LabError> {
+        self.description.check()?;
+        let mut explorer = Explorer::new(self.description, self.options.clone());
+        let finding = (1..=requests).find_map(|requests| explorer.explore_all(requests, progress).err());
+        Ok(self.explored(&explorer, FaultTally::default(), finding, progress))
+    }
+
+    fn explored(
+        &self,
+        explorer: &Explorer,
+        faults: FaultTally,
+        finding: Option<Finding>,
+        progress: &dyn Fn(Progress),
+    ) -> Explored {
+        let tally = explorer.tally();
+        let layers = self.description.layers.iter();
+        let edges =
+            layers.flat_map(|(name, layer)| layer.entry.edges.iter().map(move |edge| (name.clone(), *edge)));
+        let unreached = edges.filter(|(_, edge)| !tally.edges.contains_key(edge)).collect();
+        let reduced =
+            finding.clone().map(|finding| Shrinker::new(self.description, progress).shrink(finding));
+        Explored { tally, faults, unreached, finding, reduced }
     }
 }

@@ -14,6 +14,7 @@ use super::run::Plan;
 use super::script::Request;
 use super::{Explorer, Finding, Followed};
 use crate::check::Registers;
+use crate::experiment::Progress;
 
 /// States a moment of a run with a fault.
 const EACH: u64 = 2;
@@ -40,7 +41,12 @@ pub fn options((component, nth, for_ever): (u32, u64, bool)) -> (u32, error::Opt
 
 impl Explorer<'_> {
     /// A new volume is asked for these, once for each request to a component that may fail.
-    pub fn faults(&mut self, requests: &Rc<[Request]>, seed: u64) -> Result<FaultTally, Finding> {
+    pub fn faults(
+        &mut self,
+        requests: &Rc<[Request]>,
+        seed: u64,
+        progress: &dyn Fn(Progress),
+    ) -> Result<FaultTally, Finding> {
         let mut tally = FaultTally::default();
         let plan = self.plan(requests.clone(), seed)?;
         for component in 0..self.opener.sectors.len() as u32 {
@@ -50,6 +56,7 @@ impl Explorer<'_> {
                     if !self.fault(&plan, nth, &mut tally)? {
                         break;
                     }
+                    progress(Progress { what: "requests that fail", done: nth, of: tally.most.max(nth) });
                 }
             }
         }

@@ -228,9 +228,10 @@ impl<'a> Explorer<'a> {
         let mut power = Power::new(followed.plan.images.clone());
         for (index, event) in followed.log.events.iter().enumerate() {
             tell(&mut registers, event).map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
-            if !registers.narrowed().is_empty() {
+            let narrowed = registers.narrowed();
+            if !narrowed.is_empty() {
                 self.fresh.clear();
-                self.judge.narrow(registers.narrowed().drain(..));
+                self.judge.narrow(narrowed);
             }
             if power.follow(followed.log, event) {
                 self.tally.moments += 1;
@@ -328,7 +329,9 @@ impl<'a> Explorer<'a> {
 fn tell(registers: &mut Registers, event: &Event) -> Result<(), Violation> {
     match event {
         Event::Asked { id, op, at, fua } => registers.issue(*id, *op, *at, *fua),
-        Event::Answered { id, ok: true, found } if !found.is_empty() => return registers.read(*id, found),
+        Event::Answered { id, ok: true, found } if !found.is_empty() => {
+            return registers.read(*id, found.iter().copied());
+        }
         Event::Answered { id, ok, .. } => return registers.done(*id, *ok),
         _ => {}
     }

@@ -6,6 +6,7 @@
 use seekless_core::{Extent, Op, PAGE_SECTORS};
 
 use super::case::Case;
+use super::image::Image;
 use super::power::{Power, Survivor};
 use super::restart::Wrong;
 use super::run::Plan;
@@ -13,16 +14,18 @@ use super::script::Request;
 use super::{Explorer, Finding, Options, faults, tell};
 use crate::check::Registers;
 use crate::description::Description;
+use crate::experiment::Progress;
 
 /// States that an attempt looks at, at most.
 const ATTEMPT: u64 = 3_000;
 /// Attempts, at most.
-const ATTEMPTS: u32 = 400;
+const ATTEMPTS: u64 = 400;
 
 /// Reduces findings of one volume.
 pub struct Shrinker<'a> {
     description: &'a Description,
-    attempts: u32,
+    progress: &'a dyn Fn(Progress),
+    attempts: u64,
 }
 
 /// What is left of a finding: requests, clients, and whether the faults loop finds it.
@@ -37,8 +40,8 @@ struct Candidate {
 
 impl<'a> Shrinker<'a> {
     /// For a checked description.
-    pub fn new(description: &'a Description) -> Shrinker<'a> {
-        Shrinker { description, attempts: 0 }
+    pub fn new(description: &'a Description, progress: &'a dyn Fn(Progress)) -> Shrinker<'a> {
+        Shrinker { description, progress, attempts: 0 }
     }
 
     /// The smallest finding that comes of this one.
@@ -92,13 +95,14 @@ impl<'a> Shrinker<'a> {
         if self.attempts > ATTEMPTS {
             return None;
         }
+        (self.progress)(Progress { what: "reducing", done: self.attempts, of: ATTEMPTS });
         let (clients, depth) = (candidate.clients, candidate.depth);
         let (each, goes_on) = if depth > 1 { (16, 8) } else { (48, u64::MAX) };
         let options = Options { states: ATTEMPT, each, depth, goes_on, clients, seed: candidate.seed };
         let mut explorer = Explorer::new(self.description, options);
         let requests = candidate.requests.clone().into();
         if candidate.faults {
-            return explorer.faults(&requests, candidate.seed).err();
+            return explorer.faults(&requests, candidate.seed, &|_| ()).err();
         }
         explorer.explore(requests, candidate.seed).err()
     }
