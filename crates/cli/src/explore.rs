@@ -43,11 +43,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
     /// States a moment of a run, at most
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     each: u64,
     /// Requests of the run in which each request to a component fails, once and for ever; 0: none
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=100_000))]
     fault_requests: u64,
+    /// Runs before all others in which the power does not go: what is read is judged all the same
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    plain_runs: u64,
     /// Crashes one after the other
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
     depth: u64,
@@ -58,10 +61,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Instead: all workloads of up to so many requests to two pages, with every set of survivors
-    #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
+    #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "plain_runs", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
     all: Option<u64>,
     /// Instead: does again what a script of an earlier finding says
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "seed", "fault_requests", "all"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "seed", "plain_runs", "fault_requests", "all"])]
     script: Option<PathBuf>,
     /// Write the script of a finding, reduced, to a file too
     #[arg(long, value_name = "FILE", conflicts_with = "script")]
@@ -114,6 +117,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         each: arguments.each,
         depth: if arguments.all.is_some() { 1 } else { arguments.depth },
         clients: if arguments.all.is_some() { 1 } else { arguments.clients },
+        plain: arguments.plain_runs,
         seed: arguments.seed,
         ..Options::default()
     };

@@ -56,6 +56,13 @@ impl Campaign<'_> {
                 Err(found) => finding = Some(found),
             }
         }
+        for run in 0..self.options.plain {
+            if finding.is_none() {
+                let seed = self.options.seed + run;
+                finding = explorer.plain(of_seed(seed, self.requests)?, seed).err();
+                progress(Progress { what: "runs with power", done: run, of: self.options.plain });
+            }
+        }
         for seed in self.options.seed.. {
             if finding.is_some() || explorer.is_done() {
                 break;

@@ -82,8 +82,11 @@ impl Choices {
             1 => kept.push(Survivor { write, first: one, end: sectors }),
             2 => kept.push(Survivor { write, first: one.min(other), end: one.max(other) }),
             _ => {
-                for first in (0..sectors).filter(|_| self.rng.chance(1, 2)).collect::<Vec<_>>() {
-                    kept.push(Survivor { write, first, end: first + 1 });
+                for sector in (0..sectors).filter(|_| self.rng.chance(1, 2)).collect::<Vec<_>>() {
+                    match kept.last_mut() {
+                        Some(last) if last.write == write && last.end == sector => last.end += 1,
+                        _ => kept.push(Survivor { write, first: sector, end: sector + 1 }),
+                    }
                 }
             }
         }

@@ -56,13 +56,15 @@ pub struct Options {
     pub goes_on: u64,
     /// Clients that ask at once.
     pub clients: u64,
+    /// Runs before all others in which the power does not go.
+    pub plain: u64,
     /// From which all chance follows.
     pub seed: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { states: 100_000, each: 256, depth: 3, goes_on: 200, clients: 4, seed: 1 }
+        Options { states: 100_000, each: 64, depth: 3, goes_on: 200, clients: 4, plain: 200, seed: 1 }
     }
 }
 
@@ -171,6 +173,12 @@ impl<'a> Explorer<'a> {
     pub fn explore(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(), Finding> {
         let plan = self.plan(requests, seed)?;
         self.run(&plan, Registers::new(), 0, self.options.each)
+    }
+
+    /// A new volume is asked for these, and keeps its power to the end.
+    pub fn plain(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(), Finding> {
+        let plan = self.plan(requests, seed)?;
+        self.run(&plan, Registers::new(), 0, 0)
     }
 
     /// Every sequence of this many requests to a few pages, with every set of survivors.

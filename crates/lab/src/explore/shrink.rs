@@ -5,7 +5,7 @@
 
 use seekless_core::{Extent, Op, PAGE_SECTORS};
 
-use super::case::Case;
+use super::case::{Case, Segment};
 use super::image::Image;
 use super::power::{Power, Survivor};
 use super::restart::Wrong;
@@ -16,52 +16,44 @@ use crate::check::Registers;
 use crate::description::Description;
 use crate::experiment::Progress;
 
-/// States that an attempt looks at, at most.
-const ATTEMPT: u64 = 3_000;
-/// Attempts, at most.
-const ATTEMPTS: u64 = 400;
+/// States that one attempt looks at, at most, after one crash and after several.
+const ATTEMPT: [u64; 2] = [3_000, 40_000];
+/// States that all attempts look at together, at most.
+const ALL: u64 = 1_500_000;
 
 /// Reduces findings of one volume.
 pub struct Shrinker<'a> {
     description: &'a Description,
     progress: &'a dyn Fn(Progress),
-    attempts: u64,
+    /// States looked at so far.
+    states: u64,
 }
 
-/// What is left of a finding: requests, clients, and whether the faults loop finds it.
+/// What is left of a finding.
 #[derive(Clone)]
 struct Candidate {
     requests: Vec<Request>,
     clients: u64,
     seed: u64,
+    /// Crashes one after the other.
     depth: u64,
+    /// Whether it takes a request to a component that fails.
     faults: bool,
 }
 
 impl<'a> Shrinker<'a> {
     /// For a checked description.
     pub fn new(description: &'a Description, progress: &'a dyn Fn(Progress)) -> Shrinker<'a> {
-        Shrinker { description, progress, attempts: 0 }
+        Shrinker { description, progress, states: 0 }
     }
 
     /// The smallest finding that comes of this one.
     pub fn shrink(&mut self, finding: Finding) -> Finding {
-        let Some(first) = finding.case.0.first() else { return finding };
-        let mut now = Candidate {
-            requests: first.requests.clone(),
-            clients: first.clients,
-            seed: first.seed,
-            depth: finding.case.0.len() as u64,
-            faults: first.fault.is_some(),
-        };
+        let Some(mut now) = self.first(&finding.case) else { return self.fewer_survivors(finding) };
         let Some(mut best) = self.attempt(&now) else { return finding };
-        for simpler in [Candidate { depth: 1, ..now.clone() }, Candidate { clients: 1, ..now.clone() }] {
-            let depth = simpler.depth.min(now.depth);
-            self.better(&mut now, Candidate { depth, ..simpler }, &mut best);
-        }
         let single = Candidate { clients: 1, ..now.clone() };
         self.better(&mut now, single, &mut best);
-        let mut length = now.requests.len();
+        let mut length = now.requests.len().next_power_of_two();
         while length > 0 {
             let mut from = 0;
             while from < now.requests.len() {
@@ -80,7 +72,28 @@ impl<'a> Shrinker<'a> {
                 self.better(&mut now, other, &mut best);
             }
         }
-        best
+        self.fewer_survivors(best)
+    }
+
+    /// What to begin with: only what was asked; without the crashes before the last, if it does without.
+    fn first(&mut self, case: &Case) -> Option<Candidate> {
+        let first = case.0.first()?;
+        let asked: Vec<Request> = case.0.iter().flat_map(|segment| self.asked(segment)).collect();
+        let faults = first.fault.is_some();
+        let all = Candidate { requests: asked, clients: first.clients, seed: first.seed, depth: 1, faults };
+        let begun = Candidate { requests: self.asked(first), depth: case.0.len() as u64, ..all.clone() };
+        let whole = Candidate { requests: first.requests.clone(), ..begun.clone() };
+        let seeds = |candidate: Candidate| {
+            (0..4).map(move |more| Candidate { seed: candidate.seed + more, ..candidate.clone() })
+        };
+        let mut candidates = seeds(all).chain(seeds(begun)).chain([whole]);
+        candidates.find(|candidate| self.attempt(candidate).is_some())
+    }
+
+    /// The requests that were asked when the power went: an event each at least, and in their order.
+    fn asked(&self, segment: &Segment) -> Vec<Request> {
+        let events = segment.crash.as_ref().map_or(usize::MAX, |(events, _)| *events);
+        segment.requests.iter().take(events).copied().collect()
     }
 
     /// Takes the other one, if something is still found.
@@ -91,20 +104,40 @@ impl<'a> Shrinker<'a> {
     }
 
     fn attempt(&mut self, candidate: &Candidate) -> Option<Finding> {
-        self.attempts += 1;
-        if self.attempts > ATTEMPTS {
+        if self.states > ALL {
             return None;
         }
-        (self.progress)(Progress { what: "reducing", done: self.attempts, of: ATTEMPTS });
+        (self.progress)(Progress { what: "reducing", done: self.states, of: ALL });
         let (clients, depth) = (candidate.clients, candidate.depth);
-        let (each, goes_on) = if depth > 1 { (16, 8) } else { (48, u64::MAX) };
-        let options = Options { states: ATTEMPT, each, depth, goes_on, clients, seed: candidate.seed };
+        let (states, each, goes_on) = if depth > 1 { (ATTEMPT[1], 3, 2) } else { (ATTEMPT[0], 48, u64::MAX) };
+        let options = Options { states, each, depth, goes_on, clients, seed: candidate.seed, plain: 0 };
         let mut explorer = Explorer::new(self.description, options);
         let requests = candidate.requests.clone().into();
-        if candidate.faults {
-            return explorer.faults(&requests, candidate.seed, &|_| ()).err();
+        let found = if candidate.faults {
+            explorer.faults(&requests, candidate.seed, &|_| ()).err()
+        } else {
+            explorer.explore(requests, candidate.seed).err()
+        };
+        // A run costs about as much as so many states.
+        self.states += explorer.tally().judged + 20;
+        found
+    }
+
+    /// Leaves out of the last crash what need not survive.
+    fn fewer_survivors(&self, mut finding: Finding) -> Finding {
+        let mut index = 0;
+        loop {
+            let mut case = finding.case.clone();
+            let crash = case.0.last_mut().and_then(|segment| segment.crash.as_mut());
+            let Some((_, survivors)) = crash.filter(|(_, survivors)| index < survivors.len()) else {
+                return finding;
+            };
+            survivors.remove(index);
+            match replay(self.description, &case) {
+                Err(found) => finding = Finding { wrong: found.wrong, case },
+                Ok(()) => index += 1,
+            }
         }
-        explorer.explore(requests, candidate.seed).err()
     }
 }
 
