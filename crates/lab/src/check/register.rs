@@ -434,7 +434,7 @@ impl Register {
 
     /// What it holds, if nothing else can come of it.
     pub fn quiet(&self) -> Option<u64> {
-        let [version] = self.versions.as_slices().0 else { return None };
+        let version = self.versions.front().filter(|_| self.versions.len() == 1)?;
         let quiet = version.first_end < self.retired && version.durable && version.happened;
         let mut contents = self.contents(version);
         match (contents.next(), contents.next()) {
