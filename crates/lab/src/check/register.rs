@@ -106,7 +106,7 @@ pub(super) struct Register {
     versions: VecDeque<Version>,
     /// First ends and versions of the zones that are not retired, by time.
     ended: VecDeque<(u64, u64)>,
-    /// Versions of zeroes that a read may still return; others, too.
+    /// Versions of zeroes; some that no read may return any more are gone.
     zeroes: VecDeque<u64>,
     /// Zones with an earlier first end are retired.
     retired: u64,
@@ -244,20 +244,16 @@ impl Register {
 
     /// How many sources of zeroes a read can have, counted to two, and one of them.
     fn source_of_zeroes(&mut self, start: u64, now: u64) -> (u32, u64) {
-        while let Some(version) = self.zeroes.front().map(|id| self.version(*id)) {
-            let gone =
-                version.is_none_or(|version| !self.holds_zeroes(version) || self.is_past(version).is_some());
-            if !gone {
+        while let Some(id) = self.zeroes.front() {
+            if self.version(*id).is_some_and(|version| self.is_past(version).is_none()) {
                 break;
             }
             self.zeroes.pop_front();
         }
         let (mut sources, mut source) = (0, BASE);
         for (looked, id) in self.zeroes.iter().rev().enumerate() {
-            let possible = self
-                .version(*id)
-                .filter(|version| self.holds_zeroes(version) && self.conflict(version, start, now).is_none());
-            if possible.is_some() {
+            let possible = |version: &Version| self.conflict(version, start, now).is_none();
+            if self.version(*id).is_some_and(possible) {
                 (sources, source) = (sources + 1, *id);
             }
             if sources > 0 && looked >= SOURCES {
@@ -336,6 +332,7 @@ impl Register {
         let settles = id == BASE && !self.undecided.is_empty();
         if settles {
             (self.settled, self.undecided) = (content, Vec::new());
+            self.zeroes.retain(|source| *source != BASE || content == ZEROES);
         }
         settles || (durable && !alone)
     }
@@ -351,17 +348,14 @@ impl Register {
         }
         self.retired = self.retired.max(oldest);
         while let Some(version) = self.versions.front() {
-            let gone = version.first_end < self.retired
-                && self.is_past(version).is_some()
-                && self.lost_to(version).is_some();
-            if !gone {
+            if self.is_past(version).is_none() || self.lost_to(version).is_none() {
                 break;
             }
             self.versions.pop_front();
         }
     }
 
-    /// What a durable version that follows this one, if one does.
+    /// The durable version that follows this one, if one does.
     fn lost_to(&self, version: &Version) -> Option<u64> {
         let (start, by) = self.durable.but(version.id);
         (version.first_end < start).then_some(by)
@@ -434,12 +428,9 @@ impl Register {
 
     /// What it holds, if nothing else can come of it.
     pub fn quiet(&self) -> Option<u64> {
-        let [version] = self.versions.as_slices().0 else { return None };
-        let quiet = version.first_end < self.retired && version.durable && version.happened;
+        let version = self.versions.front().filter(|_| self.versions.len() == 1)?;
+        assert!(version.durable && version.happened, "something is left by a crash");
         let mut contents = self.contents(version);
-        match (contents.next(), contents.next()) {
-            (Some(content), None) if quiet => Some(content),
-            _ => None,
-        }
+        contents.next().filter(|_| contents.next().is_none())
     }
 }

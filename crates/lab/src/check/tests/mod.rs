@@ -1,8 +1,11 @@
 //! What the checker says, a kind of violation after the other.
 
+mod model;
+mod properties;
+
 use seekless_core::{Extent, Op};
 
-use super::{Found, Registers, Stamp};
+use crate::check::{Found, Registers, Stamp};
 
 fn page() -> Extent {
     Extent::new(812, 1)

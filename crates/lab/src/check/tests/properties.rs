@@ -1,0 +1,204 @@
+//! Random histories, judged by the registers and by the model.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use seekless_core::{Extent, Op};
+
+use super::model::{Content, Does, Request, Sector};
+use crate::check::{Found, Registers, Stamp};
+
+const SECTORS: u64 = 2;
+
+/// Both judges, and what is in flight.
+struct World {
+    registers: Registers,
+    sectors: Vec<Sector>,
+    /// Numbers, what, where.
+    flying: Vec<(u64, Op, Extent, bool)>,
+    /// Successful flushes count from their start.
+    flushes: Vec<(u64, usize)>,
+    now: usize,
+    last: u64,
+    zeroes: bool,
+    /// What a crash could leave, a step ago.
+    left: Vec<BTreeSet<Content>>,
+}
+
+/// What a step did to a history: it goes on, or it is over since both judges refuse it.
+type Step = Result<bool, TestCaseError>;
+
+fn found(sector: u64, write: Content) -> Found {
+    if write == 0 { Found::Zeroes } else { Found::Stamp(Stamp { sector, write }) }
+}
+
+impl World {
+    fn new(zeroes: bool) -> World {
+        World {
+            registers: Registers::new(),
+            sectors: vec![Sector::new(BTreeSet::from([0])); SECTORS as usize],
+            flying: Vec::new(),
+            flushes: Vec::new(),
+            now: 0,
+            last: 0,
+            zeroes,
+            left: vec![BTreeSet::from([0]); SECTORS as usize],
+        }
+    }
+
+    /// A step by three numbers.
+    fn step(&mut self, [what, which, more]: [u8; 3]) -> Step {
+        self.now += 1;
+        match what % 16 {
+            0..7 if self.flying.len() < 6 && self.requests() < 9 => self.issue(which, more),
+            15 if which % 2 == 0 => self.crash(),
+            _ if !self.flying.is_empty() => return self.answer(which, more),
+            _ => {}
+        }
+        self.compare()
+    }
+
+    fn requests(&self) -> usize {
+        self.sectors.iter().map(|sector| sector.requests.len()).max().unwrap_or(0)
+    }
+
+    fn issue(&mut self, which: u8, more: u8) {
+        let op = match which % 16 {
+            0..6 => Op::Write,
+            6..12 => Op::Read,
+            12..14 => Op::Flush,
+            14 if self.zeroes => Op::WriteZeroes,
+            15 if self.zeroes => Op::Discard,
+            _ => Op::Flush,
+        };
+        let at = match (op, more % 4) {
+            (Op::Flush, _) => Extent::default(),
+            (_, 0..2) => Extent::new(0, 1),
+            (_, 2) => Extent::new(1, 1),
+            _ => Extent::new(0, 2),
+        };
+        let fua = more / 4 % 4 == 0;
+        self.last += 1;
+        let id = self.last;
+        self.registers.issue(id, op, at, fua);
+        self.flying.push((id, op, at, fua));
+        let does = match op {
+            Op::Write => Does::Write,
+            Op::WriteZeroes => Does::Zeroes,
+            Op::Discard => Does::Discard,
+            Op::Read => Does::Read(u64::MAX),
+            Op::Flush => return self.flushes.push((id, self.now)),
+        };
+        for sector in at.start.0..at.end().0 {
+            let request = Request { id, does, start: self.now, end: None, fua, durable: false };
+            self.sectors[sector as usize].requests.push(request);
+        }
+    }
+
+    /// One that is in flight is answered; one time in eight it fails.
+    fn answer(&mut self, which: u8, more: u8) -> Step {
+        let at = which as usize % self.flying.len();
+        let (id, op, at, _) = self.flying.remove(at);
+        let mut read = Vec::new();
+        let now = self.now;
+        if more % 8 == 0 {
+            self.registers.done(id, false).unwrap();
+            return self.compare();
+        }
+        if let Some((_, start)) = self.flushes.iter().find(|(flush, _)| *flush == id) {
+            for request in self.sectors.iter_mut().flat_map(|sector| &mut sector.requests) {
+                request.durable |= request.end.is_some_and(|end| end < *start);
+            }
+        }
+        for (index, number) in (at.start.0..at.end().0).enumerate() {
+            let sector = &mut self.sectors[number as usize];
+            let content = Self::pick(sector, (more / 8).rotate_right(3 * index as u32));
+            let request = sector.requests.iter_mut().find(|request| request.id == id).unwrap();
+            request.end = Some(now);
+            request.durable |= request.fua && op != Op::Read;
+            if op == Op::Read {
+                request.does = Does::Read(content);
+                read.push((number, content));
+            }
+        }
+        if op != Op::Read {
+            self.registers.done(id, true).unwrap();
+            return self.compare();
+        }
+        let verdict = self.registers.read(id, read.iter().map(|(sector, content)| found(*sector, *content)));
+        let explained = self.sectors.iter().all(|sector| !sector.by_orders().is_empty());
+        let told = || format!("{verdict:?} but {:#?}", self.sectors);
+        if explained {
+            prop_assert!(verdict.is_ok(), "{}", told());
+        } else if !self.zeroes {
+            prop_assert!(verdict.is_err(), "{}", told());
+        }
+        if explained { self.compare() } else { Ok(false) }
+    }
+
+    /// What a read finds: mostly one of the latest that were written.
+    fn pick(sector: &Sector, by: u8) -> Content {
+        let writes = sector.requests.iter().filter(|request| !matches!(request.does, Does::Read(_)));
+        let zero = |request: &Request| if request.does == Does::Write { request.id } else { 0 };
+        let mut contents: Vec<Content> = sector.first.iter().copied().chain(writes.map(zero)).collect();
+        contents.reverse();
+        contents[usize::from(by) % contents.len().min(4)]
+    }
+
+    fn crash(&mut self) {
+        self.registers.crash();
+        self.flying.clear();
+        self.flushes.clear();
+        for sector in &mut self.sectors {
+            let left = if self.zeroes { sector.by_orders() } else { sector.by_rule() };
+            *sector = Sector::new(left);
+        }
+        self.now = 1;
+    }
+
+    /// What a crash may leave now, by both.
+    fn compare(&mut self) -> Step {
+        let narrowed = self.registers.narrowed();
+        for (number, sector) in self.sectors.iter().enumerate() {
+            let number = number as u64;
+            let left = |content| self.registers.after_crash(number, found(number, content)).is_ok();
+            let ours: BTreeSet<Content> = (0..=self.last).filter(|content| left(*content)).collect();
+            let before = std::mem::replace(&mut self.left[number as usize], ours.clone());
+            prop_assert!(before.is_subset(&ours) || narrowed.contains(&number), "{before:?}: {sector:#?}");
+            let orders = sector.by_orders();
+            prop_assert!(orders.is_subset(&ours), "ours {ours:?}, by orders {orders:?}: {sector:#?}");
+            if !self.zeroes {
+                prop_assert_eq!(&ours, &sector.by_rule(), "{:#?}", sector);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<[u8; 3]>> {
+    prop::collection::vec(any::<[u8; 3]>(), 4..40)
+}
+
+fn run(zeroes: bool, steps: &[[u8; 3]]) -> Result<(), TestCaseError> {
+    let mut world = World::new(zeroes);
+    for step in steps {
+        if !world.step(*step)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn what_is_unique_is_judged_as_by_a_search_through_all_orders(steps in steps()) {
+        run(false, &steps)?;
+    }
+
+    #[test]
+    fn zeroes_never_raise_a_false_alarm(steps in steps()) {
+        run(true, &steps)?;
+    }
+}
