@@ -244,7 +244,8 @@ impl<'a> Explorer<'a> {
             if power.follow(followed.log, event) {
                 self.tally.moments += 1;
                 self.moment(followed, index + 1, &power, &registers)?;
-                if self.is_done() {
+                // A run without crashes, or with a fault, is judged to its end.
+                if self.is_done() && followed.each > 0 && followed.plan.fault.is_none() {
                     break;
                 }
             }
