@@ -39,6 +39,8 @@ struct Candidate {
     depth: u64,
     /// Whether it takes a request to a component that fails.
     faults: bool,
+    /// Whether it takes no crash.
+    plain: bool,
 }
 
 impl<'a> Shrinker<'a> {
@@ -80,7 +82,9 @@ impl<'a> Shrinker<'a> {
         let first = case.0.first()?;
         let asked: Vec<Request> = case.0.iter().flat_map(|segment| self.asked(segment)).collect();
         let faults = first.fault.is_some();
-        let all = Candidate { requests: asked, clients: first.clients, seed: first.seed, depth: 1, faults };
+        let plain = case.0.len() == 1 && first.crash.is_none();
+        let all =
+            Candidate { requests: asked, clients: first.clients, seed: first.seed, depth: 1, faults, plain };
         let begun = Candidate { requests: self.asked(first), depth: case.0.len() as u64, ..all.clone() };
         let whole = Candidate { requests: first.requests.clone(), ..begun.clone() };
         let seeds = |candidate: Candidate| {
@@ -115,6 +119,8 @@ impl<'a> Shrinker<'a> {
         let requests = candidate.requests.clone().into();
         let found = if candidate.faults {
             explorer.faults(&requests, candidate.seed, &|_| ()).err()
+        } else if candidate.plain {
+            explorer.plain(requests, candidate.seed).err()
         } else {
             explorer.explore(requests, candidate.seed).err()
         };
