@@ -211,24 +211,30 @@ fn differs(
         return;
     }
     if height == 0 {
-        let zeroes: [Content; PAGE_SECTORS as usize] = Default::default();
-        let sectors = |node: Option<&Rc<Node>>| match node.map(|node| &**node) {
-            Some(Node::Page(sectors)) => sectors.clone(),
-            _ => zeroes.clone(),
-        };
-        if sectors(one) != sectors(other) {
+        // A page that was never written holds what one of zeroes holds.
+        let same = (0..PAGE_SECTORS as usize).all(|index| sector(one, index) == sector(other, index));
+        if !same {
             each(first);
         }
         return;
     }
-    let child = |node: Option<&Rc<Node>>, index: usize| match node.map(|node| &**node) {
-        Some(Node::Inner(children)) => children[index].clone(),
-        _ => None,
-    };
     let below = (FAN as u64).pow(height - 1);
     for index in 0..FAN {
-        let (one, other) = (child(one, index), child(other, index));
-        differs(one.as_ref(), other.as_ref(), height - 1, first + index as u64 * below, each);
+        differs(child(one, index), child(other, index), height - 1, first + index as u64 * below, each);
+    }
+}
+
+fn child(node: Option<&Rc<Node>>, index: usize) -> Option<&Rc<Node>> {
+    match node.map(|node| &**node) {
+        Some(Node::Inner(children)) => children[index].as_ref(),
+        _ => None,
+    }
+}
+
+fn sector(node: Option<&Rc<Node>>, index: usize) -> &Content {
+    match node.map(|node| &**node) {
+        Some(Node::Page(sectors)) => &sectors[index],
+        _ => &Content::Zero,
     }
 }
 
