@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
+use seekless_core::Nanos;
 use seekless_lab::explore::campaign::{Campaign, Explored};
 use seekless_lab::explore::case::Case;
 use seekless_lab::explore::shrink::replay;
+use seekless_lab::explore::spent::{Part, Spent};
 use seekless_lab::explore::{Finding, Options};
+use seekless_lab::workload::Load;
 use seekless_lab::{Description, volume_file, workload};
 use serde::Serialize;
 
@@ -17,6 +20,10 @@ use crate::output;
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::text::count;
+use crate::workload::positive_time;
+
+/// Seeds that an exploration takes, at most: its own and those behind it.
+const SEEDS: u64 = 1 << 20;
 
 /// Examples.
 pub const HELP: &str = "\
@@ -60,6 +67,9 @@ pub struct Arguments {
     /// All chance follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Goes on with the next seeds for so long, with as many states each
+    #[arg(long = "for", value_name = "TIME", value_parser = positive_time, conflicts_with_all = ["all", "script"])]
+    time: Option<Nanos>,
     /// Instead: all workloads of up to so many requests to two pages, with every set of survivors
     #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "plain_runs", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
     all: Option<u64>,
@@ -98,6 +108,8 @@ struct Told {
     unreached: Vec<String>,
     cpu_s: f64,
     states_per_cpu_s: f64,
+    /// Where the CPU seconds of runs, cuts and restarts went, in per cent.
+    time_pct: BTreeMap<&'static str, f64>,
     finding: Option<String>,
     /// The finding reduced: what is wrong, and how it comes to that.
     reduced: Option<String>,
@@ -112,44 +124,57 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     arguments.save.as_deref().map_or(Ok(()), output::expect_folder)?;
     let load = workload::parse(&arguments.workload)?;
+    let began = clock_gettime(ClockId::Monotonic).tv_sec as u64;
+    let mut seed = arguments.seed;
+    loop {
+        let told = explore(arguments, &description, &load, seed)?;
+        if let (Some(file), Some(script)) = (&arguments.save, &told.script) {
+            output::file(file, script)?;
+        }
+        if arguments.json {
+            output::json(&told)?
+        } else {
+            output::print(&text(&told))?
+        }
+        if told.finding.is_some() {
+            anyhow::bail!("a promise is broken, see above");
+        }
+        if !told.unreached.is_empty() && arguments.all.is_none() {
+            anyhow::bail!(
+                "found edges that were never reached, see above; expected all: more --states, another --workload"
+            );
+        }
+        let passed = Nanos((clock_gettime(ClockId::Monotonic).tv_sec as u64 - began) * 1_000_000_000);
+        if arguments.time.is_none_or(|time| passed >= time) {
+            return Ok(());
+        }
+        // A run takes its seed and those behind it.
+        seed = seed.wrapping_add(SEEDS);
+    }
+}
+
+fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: u64) -> anyhow::Result<Told> {
+    let all = arguments.all.is_some();
     let options = Options {
-        states: if arguments.all.is_some() { u64::MAX } else { arguments.states },
+        states: if all { u64::MAX } else { arguments.states },
         each: arguments.each,
-        depth: if arguments.all.is_some() { 1 } else { arguments.depth },
-        clients: if arguments.all.is_some() { 1 } else { arguments.clients },
+        depth: if all { 1 } else { arguments.depth },
+        clients: if all { 1 } else { arguments.clients },
         plain: arguments.plain_runs,
-        seed: arguments.seed,
+        seed,
+        clock: cpu_nanos,
         ..Options::default()
     };
     let (requests, fault_requests) = (arguments.requests, arguments.fault_requests);
-    let campaign = Campaign { description: &description, load: &load, requests, fault_requests, options };
+    let campaign = Campaign { description, load, requests, fault_requests, options };
     let bar = Progress::measured();
-    let before = cpu_seconds();
+    let before = cpu_nanos();
     let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
     let explored = match arguments.all {
         Some(requests) => campaign.explore_all(requests as usize, &progress)?,
         None => campaign.explore(&progress)?,
     };
-    let cpu_s = cpu_seconds() - before;
-    drop(bar);
-    let told = told(arguments, &explored, cpu_s);
-    if let (Some(file), Some(script)) = (&arguments.save, &told.script) {
-        output::file(file, script)?;
-    }
-    if arguments.json {
-        output::json(&told)?
-    } else {
-        output::print(&text(&told))?
-    }
-    if told.finding.is_some() {
-        anyhow::bail!("a promise is broken, see above");
-    }
-    if !told.unreached.is_empty() && arguments.all.is_none() {
-        anyhow::bail!(
-            "found edges that were never reached, see above; expected all: more --states, another --workload"
-        );
-    }
-    Ok(())
+    Ok(told(arguments, seed, &explored, (cpu_nanos() - before) as f64 / 1e9))
 }
 
 fn replay_script(description: &Description, script: &Path, json: bool) -> anyhow::Result<()> {
@@ -168,14 +193,14 @@ fn replay_script(description: &Description, script: &Path, json: bool) -> anyhow
     if wrong.is_some() { anyhow::bail!("a promise is broken, see above") } else { Ok(()) }
 }
 
-fn told(arguments: &Arguments, explored: &Explored, cpu_s: f64) -> Told {
+fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> Told {
     let tally = &explored.tally;
     let wrong = |finding: &Option<Finding>| finding.as_ref().map(|finding| finding.wrong.clone());
     let what = arguments.all.map(|requests| format!("all workloads of up to {requests} requests"));
     Told {
         volume: arguments.volume.display().to_string(),
         workload: what.unwrap_or_else(|| arguments.workload.clone()),
-        seed: arguments.seed,
+        seed,
         states: tally.states,
         states_by_depth: tally.by_depth.clone(),
         metadata_states: tally.metadata_states,
@@ -193,10 +218,17 @@ fn told(arguments: &Arguments, explored: &Explored, cpu_s: f64) -> Told {
         unreached: explored.unreached.iter().map(|(layer, edge)| format!("{layer}: {edge}")).collect(),
         cpu_s,
         states_per_cpu_s: tally.states as f64 / cpu_s.max(1e-9),
+        time_pct: time_pct(&tally.spent),
         finding: wrong(&explored.finding),
         reduced: wrong(&explored.reduced),
         script: explored.reduced.as_ref().map(|finding| finding.case.to_string()),
     }
+}
+
+fn time_pct(spent: &Spent) -> BTreeMap<&'static str, f64> {
+    let all = spent.parts.iter().sum::<u64>().max(1) as f64;
+    let each = Part::NAMES.iter().zip(spent.parts);
+    each.map(|((_, name), part)| (*name, (1_000.0 * part as f64 / all).round() / 10.0)).collect()
 }
 
 fn text(told: &Told) -> String {
@@ -221,6 +253,9 @@ fn text(told: &Told) -> String {
     for (name, value) in rows {
         table.row([name.to_owned(), value]);
     }
+    for (name, pct) in &told.time_pct {
+        table.row([format!("  of them {name}, %"), format!("{pct:.1}")]);
+    }
     let mut out = format!("{}, {}, seed {}\n{}", told.volume, told.workload, told.seed, table.text());
     if !told.edges.is_empty() {
         let mut edges = Table::new(&["edge", ">reached"]);
@@ -237,7 +272,8 @@ fn text(told: &Told) -> String {
     out
 }
 
-fn cpu_seconds() -> f64 {
+/// What this process has computed so far.
+fn cpu_nanos() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

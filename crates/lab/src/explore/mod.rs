@@ -22,6 +22,7 @@ pub mod restart;
 pub mod run;
 pub mod script;
 pub mod shrink;
+pub mod spent;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -39,12 +40,13 @@ use self::power::{Power, Survivor};
 use self::restart::{Judge, Opener, Wrong};
 use self::run::Plan;
 use self::script::Request;
+use self::spent::{Part, Spent};
 use crate::check::{Registers, Violation};
 use crate::description::Description;
 use crate::experiment::Progress;
 
 /// How much is looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// New states, after which it ends.
     pub states: u64,
@@ -60,11 +62,22 @@ pub struct Options {
     pub plain: u64,
     /// From which all chance follows.
     pub seed: u64,
+    /// By which time is told, in nanoseconds; nobody needs one.
+    pub clock: fn() -> u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { states: 100_000, each: 64, depth: 3, goes_on: 200, clients: 4, plain: 200, seed: 1 }
+        Options {
+            states: 100_000,
+            each: 64,
+            depth: 3,
+            goes_on: 200,
+            clients: 4,
+            plain: 200,
+            seed: 1,
+            clock: || 0,
+        }
     }
 }
 
@@ -100,6 +113,8 @@ pub struct Tally {
     pub longest: Nanos,
     /// How often each edge was reached.
     pub edges: BTreeMap<&'static str, u64>,
+    /// Where the time went.
+    pub spent: Spent,
 }
 
 /// Something is wrong, and how it came to that.
@@ -143,8 +158,8 @@ impl<'a> Explorer<'a> {
         Explorer {
             opener: Opener { description, sectors },
             rng: Rng::seeded(options.seed),
+            judge: Judge::new(options.clock),
             options,
-            judge: Judge::default(),
             seen: FxHashSet::default(),
             metadata: FxHashSet::default(),
             fresh: FxHashSet::default(),
@@ -158,6 +173,7 @@ impl<'a> Explorer<'a> {
         let mut tally = self.tally.clone();
         (tally.judged, tally.whole, tally.sectors) =
             (self.judge.judged, self.judge.whole, self.judge.sectors);
+        tally.spent = self.judge.spent.clone();
         for (edge, times) in &self.judge.edges {
             *tally.edges.entry(edge).or_default() += times;
         }
@@ -241,7 +257,9 @@ impl<'a> Explorer<'a> {
                 self.fresh.clear();
                 self.judge.narrow(narrowed);
             }
-            if power.follow(followed.log, event) {
+            let changed = power.follow(followed.log, event);
+            self.judge.spent.on(Part::Runs);
+            if changed {
                 self.tally.moments += 1;
                 self.moment(followed, index + 1, &power, &registers)?;
                 // A run without crashes, or with a fault, is judged to its end.
@@ -272,6 +290,7 @@ impl<'a> Explorer<'a> {
             let Some(survivors) = survivors else { break };
             let images = power.cut(followed.log, &survivors);
             let hash = images.iter().fold(0, |hash, image| mixed(hash, image.hash()));
+            self.judge.spent.on(Part::Cuts);
             if !self.fresh.insert(hash) {
                 in_vain += 1;
                 if all.is_none() && in_vain > IN_VAIN && turn as usize >= choices.systematic() {

@@ -15,6 +15,7 @@ use seekless_core::{BlockDevice, Buffer, Extent, Hints, Lba, PAGE_SECTORS};
 
 use super::component::Component;
 use super::image::Image;
+use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Violation};
 use crate::description::Description;
 use crate::volume;
@@ -102,6 +103,8 @@ pub struct Judge {
     pub sectors: u64,
     /// How often each edge was reached.
     pub edges: BTreeMap<&'static str, u64>,
+    /// Where the time went.
+    pub spent: Spent,
 }
 
 fn place(component: u32, page: u64) -> u64 {
@@ -109,6 +112,11 @@ fn place(component: u32, page: u64) -> u64 {
 }
 
 impl Judge {
+    /// One that tells where its time goes by this clock.
+    pub fn new(clock: fn() -> u64) -> Judge {
+        Judge { spent: Spent::new(clock), ..Judge::default() }
+    }
+
     /// Of these sectors less is allowed from now on.
     pub fn narrow(&mut self, sectors: impl IntoIterator<Item = u64>) {
         self.narrowed.extend(sectors.into_iter().map(|sector| sector / PAGE_SECTORS));
@@ -149,6 +157,7 @@ impl Judge {
                 return Err(Wrong::Restless);
             }
         }
+        self.spent.on(Part::Opening);
         let last = self.last.take();
         self.judged += 1;
         let control = self.judged % CONTROL == 0;
@@ -157,7 +166,9 @@ impl Judge {
         pages.extend(&self.narrowed);
         pages.sort_unstable();
         pages.dedup();
+        self.spent.on(Part::Comparing);
         self.read(&opened, &pages, registers).await?;
+        self.spent.on(Part::Reading);
         self.narrowed.clear();
         self.last = Some(last);
         Ok(())
