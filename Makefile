@@ -51,8 +51,9 @@ fuzz: toolchain-check ## bytes made up against every reader of traces, FOR=5 sec
 	scripts/fuzz $(or $(FOR),5)
 
 bench: toolchain ## measure speed
-	cargo build --release --locked -p seekless-lab --example bench -p seekless-trace --features seekless-trace/parquet --example trace_bench
+	cargo build --release --locked -p seekless-lab --example bench -p seekless-layers --example mapper_bench -p seekless-trace --features seekless-trace/parquet --example trace_bench
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/mapper_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
 
 soak: toolchain-check ## the property tests, 20,000 cases each, and ten minutes of fuzzing a format

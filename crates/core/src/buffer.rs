@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-use crate::units::SECTOR_BYTES;
+use crate::units::{Extent, SECTOR_BYTES};
 
 /// Bytes, or the shape of bytes, on their way to or from a device.
 #[derive(Clone, Default)]
@@ -123,6 +123,19 @@ impl Buffer {
         self.cut((first * SECTOR_BYTES) as usize, (sectors * SECTOR_BYTES) as usize)
     }
 
+    /// The parts of `at` between multiples of `every` sectors, each with its part of this buffer, which is all of
+    /// `at`'s.
+    pub fn split(&self, at: Extent, every: u64) -> impl Iterator<Item = (Extent, Buffer)> {
+        at.split(every).map(move |part| (part, self.cut_sectors(part.start.0 - at.start.0, part.sectors)))
+    }
+
+    /// This buffer with `part` in the place of its sectors from `first` on, sharing the owners' bytes.
+    pub fn with_sectors(&self, first: u64, part: Buffer) -> Buffer {
+        let start = (first * SECTOR_BYTES) as usize;
+        let end = start + part.len();
+        Buffer::join([self.cut(0, start), part, self.cut(end, self.len() - end)])
+    }
+
     /// Several buffers one after the other, sharing the owners' bytes.
     pub fn join(parts: impl IntoIterator<Item = Buffer>) -> Buffer {
         let pieces = parts.into_iter().flat_map(|part| match part.pieces {
@@ -170,6 +183,16 @@ impl Buffer {
         }
     }
 
+    /// Shows all bytes to `look`, zeroes where hollow: themselves if they are one piece, else a copy.
+    pub fn look<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        match &self.pieces {
+            Pieces::One(Piece { owner: Owner::Heap(bytes), start, len }) => {
+                look(&bytes.borrow()[*start..*start + *len])
+            }
+            _ => look(&self.to_vec()),
+        }
+    }
+
     /// A copy of all bytes, zeroes where hollow.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = vec![0; self.len()];
@@ -206,9 +229,24 @@ mod tests {
         assert_eq!((mixed.len(), mixed.is_real(), mixed.is_hollow()), (35, false, false));
         let across = mixed.cut(18, 9);
         assert_eq!(across.to_vec(), [28, 29, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(across.look(<[u8]>::to_vec), across.to_vec());
+        assert_eq!(real.cut(10, 2).look(<[u8]>::to_vec), [10, 11]);
         across.put(0, &[7; 9]);
         assert_eq!(real.cut(28, 2).to_vec(), [7, 7], "a cut is a window, not a copy");
         assert_eq!(real.cut(0, 2).to_vec(), [7, 7]);
+    }
+
+    #[test]
+    fn a_buffer_is_split_as_its_extent_is() {
+        let buffer = Buffer::from_vec((0..3 * 512).map(|byte| (byte / 512) as u8).collect());
+        let parts: Vec<_> =
+            buffer.split(Extent::new(7, 3), 8).map(|(at, part)| (at, part.to_vec())).collect();
+        assert_eq!(parts[0], (Extent::new(7, 1), vec![0; 512]));
+        assert_eq!(parts[1], (Extent::new(8, 2), [vec![1; 512], vec![2; 512]].concat()));
+        assert_eq!(parts.len(), 2);
+        let changed = buffer.with_sectors(1, Buffer::from_vec(vec![9; 512]));
+        assert_eq!(changed.to_vec(), [vec![0; 512], vec![9; 512], vec![2; 512]].concat());
+        assert_eq!(buffer.with_sectors(0, Buffer::hollow(3 * 512)).len(), 3 * 512);
     }
 
     #[test]

@@ -168,10 +168,16 @@ pub trait Layer: BlockDevice {
     fn counters(&self) -> Counters;
 
     /// Everything acknowledged is durable; the layer can be restarted warm.
-    fn stop(&self) -> IoFuture<'_, ()>;
+    fn stop(&self) -> IoFuture<'_, ()> {
+        self.flush(Hints::default())
+    }
 
-    /// Writes home what is not home: afterwards the layer can be left out.
-    fn detach(&self) -> IoFuture<'_, ()>;
+    /// Writes home what is not home: afterwards the layer can be left out. A layer that owns the order of what is
+    /// below cannot be.
+    fn detach(&self) -> IoFuture<'_, ()> {
+        let why = "it owns the order of what is below: copy out";
+        Box::pin(ready(Err(IoError::new(ErrorKind::Unsupported, "layer", None, why))))
+    }
 }
 
 /// Refuses, once at the top of a volume, what no layer below needs to think of: empty requests,

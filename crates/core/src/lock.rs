@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::request::{Class, Ticket};
+use crate::request::{Class, Hints, Ticket};
 use crate::units::Extent;
 
 /// How a range is to be held.
@@ -130,6 +130,16 @@ impl RangeLocks {
     pub fn lock(&self, at: Extent, mode: Mode, class: Class, ticket: Option<Ticket>) -> Locking {
         let key = self.0.borrow_mut().enter(at, mode, class, ticket);
         Locking(Some(Guard { table: self.0.clone(), key }))
+    }
+
+    /// The same to share `at`, for a request with these hints.
+    pub fn shared(&self, at: Extent, how: &Hints) -> Locking {
+        self.lock(at, Mode::Shared, how.class, how.ticket.clone())
+    }
+
+    /// The same to have `at` alone.
+    pub fn exclusive(&self, at: Extent, how: &Hints) -> Locking {
+        self.lock(at, Mode::Exclusive, how.class, how.ticket.clone())
     }
 
     /// How many locks are held or waited for.

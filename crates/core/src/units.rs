@@ -81,6 +81,22 @@ impl Extent {
         }
         self.start.page()..self.end().0.div_ceil(PAGE_SECTORS)
     }
+
+    /// All sectors of the pages it touches.
+    pub fn whole_pages(self) -> Extent {
+        let pages = self.pages();
+        Extent::of_pages(pages.start, pages.end - pages.start)
+    }
+
+    /// Its parts between multiples of `every` sectors, in order; none of them is empty.
+    pub fn split(self, every: u64) -> impl Iterator<Item = Extent> {
+        let (first, end) = (self.start.0 / every, self.end().0);
+        let cells = if self.sectors == 0 { first..first } else { first..end.div_ceil(every) };
+        cells.map(move |cell| {
+            let start = self.start.0.max(cell * every);
+            Extent::new(start, end.min((cell + 1) * every) - start)
+        })
+    }
 }
 
 impl fmt::Display for Extent {
@@ -294,10 +310,23 @@ mod tests {
     }
 
     #[test]
+    fn extents_are_split_at_multiples() {
+        let split = |start, sectors| Extent::new(start, sectors).split(8).collect::<Vec<_>>();
+        assert_eq!(split(6, 12), [Extent::new(6, 2), Extent::new(8, 8), Extent::new(16, 2)]);
+        assert_eq!(split(9, 3), [Extent::new(9, 3)]);
+        assert_eq!(split(16, 8), [Extent::new(16, 8)]);
+        assert_eq!(split(9, 0), []);
+        let one = Extent::new(5, 1 << 40);
+        assert_eq!(one.split(u64::MAX).collect::<Vec<_>>(), [one]);
+    }
+
+    #[test]
     fn extents_know_their_pages() {
         assert_eq!(Extent::new(7, 2).pages(), 0..2);
         assert_eq!(Extent::new(8, 8).pages(), 1..2);
         assert_eq!(Extent::new(8, 0).pages(), 1..1);
+        assert_eq!(Extent::new(7, 2).whole_pages(), Extent::new(0, 16));
+        assert_eq!(Extent::new(9, 0).whole_pages().sectors, 0);
         assert!(Extent::new(0, 8).overlaps(Extent::new(7, 1)));
         assert!(!Extent::new(0, 8).overlaps(Extent::new(8, 1)));
     }

@@ -10,7 +10,8 @@ pub use without::Canary;
 
 #[cfg(feature = "canaries")]
 mod with {
-    use std::cell::RefCell;
+    use std::borrow::Cow;
+    use std::cell::{Cell, RefCell};
 
     use rustc_hash::FxHashMap;
     use seekless_core::{Buffer, Extent};
@@ -22,6 +23,7 @@ mod with {
         /// Of each page, the slot that it had before, and how often it was read since.
         before: RefCell<FxHashMap<u64, (u32, u32)>>,
         written: RefCell<Option<(Extent, Buffer)>>,
+        repeats: Cell<bool>,
     }
 
     impl Canary {
@@ -52,22 +54,36 @@ mod with {
             if *reads % 4 == 2 { *slot } else { now }
         }
 
-        /// A write was carried out; one to be carried out again, which was answered before.
+        /// A write was carried out; the one to carry out again, which was answered before.
         pub fn again(&self, at: Extent, from: &Buffer) -> Option<(Extent, Buffer)> {
-            self.is("double reply").then(|| self.written.replace(Some((at, from.clone()))))?
+            // What is carried out again is not itself carried out again.
+            if !self.is("double reply") || self.repeats.take() {
+                return None;
+            }
+            let before = self.written.replace(Some((at, from.clone())));
+            self.repeats.set(before.is_some());
+            before
         }
 
-        /// Forgets an entry of every second map.
-        pub fn lose_entry(&self, generation: u64, slots: &mut [u32], none: u32) {
+        /// The entries of a map that is written: every second map lacks one.
+        pub fn entries<'a>(&self, generation: u64, slots: &'a [u32], none: u32) -> Cow<'a, [u32]> {
+            let mut slots = Cow::Borrowed(slots);
             if self.is("lost map entry") && generation % 2 == 0 {
-                slots.iter_mut().filter(|slot| **slot != none).take(1).for_each(|slot| *slot = none);
+                let mapped = slots.iter().filter(|&&slot| slot != none).count();
+                // Not always the same one.
+                let lost = (generation as usize * 61).checked_rem(mapped);
+                let mut entries = slots.to_mut().iter_mut().filter(|slot| **slot != none);
+                lost.and_then(|lost| entries.nth(lost)).into_iter().for_each(|slot| *slot = none);
             }
+            slots
         }
     }
 }
 
 #[cfg(not(feature = "canaries"))]
 mod without {
+    use std::borrow::Cow;
+
     use seekless_core::{Buffer, Extent};
 
     /// No bug.
@@ -94,7 +110,9 @@ mod without {
             None
         }
 
-        /// Every entry stays.
-        pub fn lose_entry(&self, _: u64, _: &mut [u32], _: u32) {}
+        /// All of them.
+        pub fn entries<'a>(&self, _: u64, slots: &'a [u32], _: u32) -> Cow<'a, [u32]> {
+            Cow::Borrowed(slots)
+        }
     }
 }

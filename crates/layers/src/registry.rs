@@ -187,7 +187,7 @@ pub const LAYERS: [Entry; 6] = [
         build: |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
-                let mapper = Mapper::open_or_create(below.over, &options).await?;
+                let mapper = Mapper::open(below.over, &options).await?;
                 Ok(Rc::new(mapper) as Rc<dyn BlockDevice>)
             })
         },

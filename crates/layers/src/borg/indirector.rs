@@ -50,7 +50,7 @@ impl Borg {
         into: Buffer,
         how: Hints,
     ) -> Result<Buffer, IoError> {
-        let _guard = self.locks.lock(whole_pages(at), Mode::Shared, how.class, None).await;
+        let _guard = self.locks.lock(at.whole_pages(), Mode::Shared, how.class, None).await;
         self.note(at, &how, false);
         let found = self.look_up(at);
         let pages = at.pages().end - at.pages().start;
@@ -84,7 +84,7 @@ impl Borg {
 
     /// Writes `at`: lock, absorb, split, write; then what was absorbed is mapped.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
-        let _guard = self.locks.lock(whole_pages(at), Mode::Exclusive, how.class, None).await;
+        let _guard = self.locks.lock(at.whole_pages(), Mode::Exclusive, how.class, None).await;
         self.note(at, &how, true);
         let found = self.look_up(at);
         let absorbed = self.absorb(at);
@@ -123,7 +123,7 @@ impl Borg {
 
     /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
     pub(super) async fn discard_indirected(&self, at: Extent, how: Hints) -> Result<(), IoError> {
-        let _guard = self.locks.lock(whole_pages(at), Mode::Exclusive, how.class, None).await;
+        let _guard = self.locks.lock(at.whole_pages(), Mode::Exclusive, how.class, None).await;
         let unmapped = self.split(at, |_, _| true).into_iter().filter(|part| part.side == Side::Home);
         let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
         self.touch(at);
@@ -177,33 +177,19 @@ impl Borg {
     }
 }
 
-/// The pages that a request touches, as an extent.
-fn whole_pages(at: Extent) -> Extent {
-    let pages = at.pages();
-    Extent::of_pages(pages.start, pages.end - pages.start)
-}
-
 /// Splits `at` at page boundaries by where each page goes (`None` is home), and joins neighbours that
 /// stay neighbours.
 fn split_by(at: Extent, mut bopt_page: impl FnMut(u64) -> Option<u64>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(1);
-    let mut next = at.start;
-    while next < at.end() {
-        let page = next.page();
-        let within = next.0 - page * PAGE_SECTORS;
-        let sectors = (PAGE_SECTORS - within).min(at.end().0 - next.0);
-        let (side, start) = match bopt_page(page) {
-            Some(copy) => (Side::Bopt, copy * PAGE_SECTORS + within),
-            None => (Side::Home, next.0),
+    for part in at.split(PAGE_SECTORS) {
+        let (side, start) = match bopt_page(part.start.page()) {
+            Some(copy) => (Side::Bopt, Lba(copy * PAGE_SECTORS + part.start.0 % PAGE_SECTORS)),
+            None => (Side::Home, part.start),
         };
         match parts.last_mut() {
-            Some(last) if last.side == side && last.at.end().0 == start => last.at.sectors += sectors,
-            _ => {
-                let at_part = Extent { start: Lba(start), sectors };
-                parts.push(Part { side, at: at_part, from: next.0 - at.start.0 });
-            }
+            Some(last) if last.side == side && last.at.end() == start => last.at.sectors += part.sectors,
+            _ => parts.push(Part { side, at: Extent { start, ..part }, from: part.start.0 - at.start.0 }),
         }
-        next = next + sectors;
     }
     parts
 }

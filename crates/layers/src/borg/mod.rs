@@ -215,10 +215,6 @@ impl Layer for Borg {
         ]
     }
 
-    fn stop(&self) -> IoFuture<'_, ()> {
-        self.flush(Hints::default())
-    }
-
     fn detach(&self) -> IoFuture<'_, ()> {
         io(self.empty(Account::default(), |_| true))
     }

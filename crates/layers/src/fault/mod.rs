@@ -44,6 +44,11 @@ pub enum Act {
 pub trait Fault {
     /// What becomes of this one, on a device of so many sectors.
     fn meet(&self, op: Op, at: Extent, sectors: u64) -> Act;
+
+    /// What the device is like with the fault.
+    fn geometry(&self, below: Geometry) -> Geometry {
+        below
+    }
 }
 
 /// A device with a fault.
@@ -100,7 +105,7 @@ fn harmed(act: &Act, at: Extent) -> Extent {
 
 impl<F: Fault> BlockDevice for Faulty<F> {
     fn geometry(&self) -> Geometry {
-        self.below.geometry()
+        self.fault.geometry(self.below.geometry())
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {

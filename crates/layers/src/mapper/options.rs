@@ -1,6 +1,6 @@
 //! What a user can set.
 
-use seekless_core::{PAGE_BYTES, PAGE_SECTORS};
+use seekless_core::{ErrorKind, IoError, PAGE_BYTES, PAGE_SECTORS};
 use serde::Deserialize;
 
 use super::table;
@@ -18,6 +18,18 @@ pub struct Options {
     #[cfg(feature = "canaries")]
     pub canary: Option<String>,
 }
+
+/// The rare places of its code, which an exploration has to reach.
+pub const EDGES: &[&str] = &[
+    "torn home: the other counts",
+    "zeroes where no map was written: a volume of zeroes",
+    "a page that lies nowhere",
+    "slots ran out: a flush frees some",
+    "a page moves while the map is written",
+    "a second flush waits for the first",
+    "a write failed: its slot is the last to be tried again",
+    "a flush failed: all later ones fail",
+];
 
 /// The known bugs that it can have.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
@@ -67,17 +79,26 @@ impl Options {
     pub fn pages(&self, sectors: u64) -> Result<u64, Refused> {
         self.check()?;
         let there = sectors / PAGE_SECTORS;
-        let fits = |pages: u64| 2 * table::home_pages(pages) + pages < there && pages < u64::from(u32::MAX);
+        let maps = |pages| table::homes(pages).sectors / PAGE_SECTORS;
+        let fits = |pages: u64| maps(pages) + pages < there && pages < u64::from(table::NONE);
         let wanted = match self.size {
             Some(Bytes(bytes)) => bytes / PAGE_BYTES,
             // An entry of the map takes a thousandth of a page.
-            None => there * 16 / 17 - (2 * table::home_pages(there)).min(there * 16 / 17),
+            None => (there * 16 / 17).saturating_sub(maps(there)),
         };
         if wanted > 0 && fits(wanted) {
             return Ok(wanted);
         }
         let found = format!("{wanted} pages of 4 KiB");
         Err(Refused::new("size", found, format!("less than the device's {there}, with room for two maps")))
+    }
+
+    /// The same for who builds it, and how many slots there are for these pages: more than pages.
+    pub fn pages_and_slots(&self, sectors: u64) -> Result<(u64, u64), IoError> {
+        let refused = |why: Refused| IoError::new(ErrorKind::Invalid, "mapper", None, why.to_string());
+        let pages = self.pages(sectors).map_err(refused)?;
+        let slots = (sectors - table::homes(pages).sectors) / PAGE_SECTORS;
+        Ok((pages, slots.min(u64::from(table::NONE))))
     }
 }
 
@@ -92,8 +113,9 @@ mod tests {
                 assert!(there < 4, "{there} pages are enough");
                 continue;
             };
-            let slots = there - 2 * table::home_pages(pages);
-            assert!(slots > pages, "{there} pages: {pages} in {slots} slots");
+            let (same, slots) = Options::default().pages_and_slots(there * PAGE_SECTORS).unwrap();
+            assert!(same == pages && slots > pages, "{there} pages: {pages} in {slots} slots");
+            assert!(table::homes(pages).sectors + slots * PAGE_SECTORS <= there * PAGE_SECTORS);
             assert!(there < 100 || pages * 100 > 90 * there, "{there} pages: {pages} are few");
         }
         let of = |size: &str| toml::from_str::<Options>(&format!("size = '{size}'")).unwrap().pages(8_000);

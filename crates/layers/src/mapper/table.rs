@@ -1,65 +1,155 @@
-//! The map on disk: which slot holds each page. Two homes; the one with the later generation that is whole
-//! counts. One page: magic, generation, number of pages, and a CRC-32C over all of it and the entries behind.
+//! The map, and how it is kept: which slot holds each page.
+//!
+//! On disk it has two homes, one after the other: a header (magic, generation, number of pages, and a CRC-32C over
+//! all of the home with this field zero), and an entry of four bytes for each page. The map of an odd generation
+//! is in the second home. Zeroes are the map of generation 0, in which every page reads as zeroes: so a volume needs
+//! no formatting, and a first map that is torn leaves that one.
+//!
+//! Invariant: what is read is followed only if it is whole, and its slots exist and hold one page each.
 
-use seekless_core::PAGE_BYTES;
+use std::collections::VecDeque;
+
+use seekless_core::runtime::edge;
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES};
 
 use crate::canary::Canary;
 
 const MAGIC: &[u8; 8] = b"SKLMAP01";
 const HEADER: usize = 32;
+/// Where the checksum is.
+const SUM: std::ops::Range<usize> = 24..28;
 
 /// A page that no slot holds: it reads as zeroes.
 pub const NONE: u32 = u32::MAX;
 
-/// Pages that one home takes.
-pub fn home_pages(pages: u64) -> u64 {
-    (HEADER as u64 + 4 * pages).div_ceil(PAGE_BYTES)
+/// The map in memory.
+#[derive(Debug, PartialEq)]
+pub struct Map {
+    /// How many maps were written before.
+    pub generation: u64,
+    /// Of each page.
+    pub slots: Vec<u32>,
+    /// The others; the last is the next to be used.
+    pub free: VecDeque<u32>,
+}
+
+/// Where both homes are, of a map of so many pages: at the start.
+pub fn homes(pages: u64) -> Extent {
+    Extent::of_pages(0, 2 * (HEADER as u64 + 4 * pages).div_ceil(PAGE_BYTES))
+}
+
+/// The later of the two maps, or the other if that one is not whole.
+pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Canary) -> Result<Map, IoError> {
+    let at = homes(pages);
+    let both = Buffer::zeroed(at.bytes());
+    for (part, piece) in both.split(at, below.geometry().largest_sectors) {
+        below.read(part, piece, Hints::default()).await?;
+    }
+    both.look(|bytes| {
+        let (one, other) = bytes.split_at(bytes.len() / 2);
+        let generation = |home| header(home).map_or(0, |(generation, _)| generation);
+        let (later, other) = if generation(one) < generation(other) { (other, one) } else { (one, other) };
+        let torn = || decode(other, pages, slots, canary).inspect(|_| edge("torn home: the other counts"));
+        decode(later, pages, slots, canary).or_else(torn).ok_or_else(|| {
+            let found = match header(later) {
+                Some((_, told)) if told != pages => format!("a map of {told} pages"),
+                _ => "no map that is whole".to_owned(),
+            };
+            let why = format!("found {found}, expected one of {pages} pages, or zeroes");
+            IoError::new(ErrorKind::Corrupt, "mapper", Some(at), why)
+        })
+    })
+}
+
+/// Writes an encoded map to its home.
+pub async fn write(
+    below: &dyn BlockDevice,
+    generation: u64,
+    map: &Buffer,
+    how: &Hints,
+) -> Result<(), IoError> {
+    let pages = map.len() as u64 / PAGE_BYTES;
+    let home = Extent::of_pages(generation % 2 * pages, pages);
+    for (part, piece) in map.split(home, below.geometry().largest_sectors) {
+        below.write(part, piece, how.clone()).await?;
+    }
+    Ok(())
 }
 
 /// A home's bytes.
-pub fn encode(generation: u64, slots: &[u32]) -> Vec<u8> {
-    let mut bytes = vec![0; (home_pages(slots.len() as u64) * PAGE_BYTES) as usize];
+pub fn encode(map: &Map, canary: &Canary) -> Buffer {
+    let pages = map.slots.len() as u64;
+    let mut bytes = vec![0; homes(pages).bytes() as usize / 2];
     bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..16].copy_from_slice(&generation.to_le_bytes());
-    bytes[16..24].copy_from_slice(&(slots.len() as u64).to_le_bytes());
-    for (slot, place) in slots.iter().zip(bytes[HEADER..].chunks_exact_mut(4)) {
-        place.copy_from_slice(&slot.to_le_bytes());
+    bytes[8..16].copy_from_slice(&map.generation.to_le_bytes());
+    bytes[16..24].copy_from_slice(&pages.to_le_bytes());
+    let slots = canary.entries(map.generation, &map.slots, NONE);
+    for (slot, entry) in slots.iter().zip(bytes[HEADER..].chunks_exact_mut(4)) {
+        entry.copy_from_slice(&slot.to_le_bytes());
     }
     let sum = crc32c::crc32c(&bytes);
-    bytes[24..28].copy_from_slice(&sum.to_le_bytes());
-    bytes
+    bytes[SUM].copy_from_slice(&sum.to_le_bytes());
+    Buffer::from_vec(bytes)
 }
 
-/// The generation and the slots that a home tells, if it is whole, of so many pages, and its slots are of those
-/// that there are, each once.
-pub fn decode(bytes: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<(u64, Vec<u32>)> {
-    let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    let sum = u32::from_le_bytes(bytes.get(24..28)?.try_into().ok()?);
-    let mut zeroed = bytes.to_vec();
-    zeroed[24..28].fill(0);
-    if bytes.get(..8)? != MAGIC
-        || number(16)? != pages
-        || (crc32c::crc32c(&zeroed) != sum && !canary.is("torn metadata accepted"))
-    {
+/// The generation and the number of pages that a home claims.
+fn header(home: &[u8]) -> Option<(u64, u64)> {
+    let number =
+        |at: usize| home.get(at..at + 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+    if home.get(..8)? == MAGIC { Some((number(8)?, number(16)?)) } else { None }
+}
+
+/// Whether a home is as it was written.
+fn is_whole(home: &[u8]) -> bool {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&home[..SUM.start]), &[0; 4]);
+    crc32c::crc32c_append(sum, &home[SUM.end..]).to_le_bytes() == home[SUM]
+}
+
+/// The map that a home tells, if it is whole and of so many pages in so many slots.
+fn decode(home: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
+    let Some((generation, told)) = header(home) else {
+        if home.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        edge("zeroes where no map was written: a volume of zeroes");
+        let free = (0..slots as u32).rev().collect();
+        return Some(Map { generation: 0, slots: vec![NONE; pages as usize], free });
+    };
+    let entries = home.get(HEADER..HEADER + 4 * pages as usize).filter(|_| told == pages)?;
+    if !is_whole(home) && !canary.is("torn metadata accepted") {
         return None;
     }
-    let entries = bytes.get(HEADER..HEADER + 4 * pages as usize)?;
-    let told: Vec<u32> = entries
-        .chunks_exact(4)
-        .map(|entry| u32::from_le_bytes(entry.try_into().unwrap_or_default()))
-        .collect();
+    let told = |entry: &[u8]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+    let told: Vec<u32> = entries.chunks_exact(4).map(told).collect();
     let mut used = vec![false; slots as usize];
-    let once = told
-        .iter()
-        .filter(|&&slot| slot != NONE)
-        .all(|&slot| used.get_mut(slot as usize).is_some_and(|used| !std::mem::replace(used, true)));
-    once.then_some((number(8)?, told))
+    for &slot in told.iter().filter(|&&slot| slot != NONE) {
+        if std::mem::replace(used.get_mut(slot as usize)?, true) {
+            return None;
+        }
+    }
+    let free = (0..slots as u32).rev().filter(|&slot| !used[slot as usize]).collect();
+    Some(Map { generation, slots: told, free })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use seekless_core::runtime::Runtime;
+
+    fn map(generation: u64, slots: &[u32]) -> Map {
+        Map { generation, slots: slots.to_vec(), free: VecDeque::new() }
+    }
+
+    /// A home that this map fills.
+    fn home(generation: u64, slots: &[u32]) -> Vec<u8> {
+        encode(&map(generation, slots), &Canary::default()).to_vec()
+    }
+
+    fn decoded(home: &[u8], pages: u64, slots: u64) -> Option<Map> {
+        // Edges are counted in a world.
+        Runtime::new(1).run(async { decode(home, pages, slots, &Canary::default()) }).unwrap()
+    }
 
     proptest! {
         /// What was written is read; whatever is damaged is not followed.
@@ -68,28 +158,61 @@ mod tests {
             generation: u64,
             pages in 1..3_000_u64,
             damage in proptest::option::of((any::<prop::sample::Index>(), 1..=255_u8)),
-            noise in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
             let slots: Vec<u32> = (0..pages as u32).map(|page| if page % 3 == 0 { NONE } else { page }).collect();
-            let mut bytes = encode(generation, &slots);
+            let mut bytes = home(generation, &slots);
             if let Some((at, change)) = &damage {
                 let at = at.index(bytes.len());
                 bytes[at] ^= change;
             }
-            let read = decode(&bytes, pages, pages, &Canary::default());
+            let read = decoded(&bytes, pages, pages);
             prop_assert_eq!(read.is_some(), damage.is_none());
             if let Some(read) = read {
-                prop_assert_eq!(read, (generation, slots));
+                let free: VecDeque<u32> = (0..pages as u32).rev().filter(|slot| slot % 3 == 0).collect();
+                prop_assert_eq!(read, Map { generation, slots, free });
             }
-            prop_assert!(decode(&noise, pages, pages, &Canary::default()).is_none());
-            prop_assert!(decode(&bytes, pages + 1, pages, &Canary::default()).is_none());
+            prop_assert!(decoded(&bytes, pages + 1, pages).is_none());
+        }
+
+        /// Bytes that nobody wrote are no map, however they begin and however few they are.
+        #[test]
+        fn made_up_bytes_are_not_followed(
+            mut noise in proptest::collection::vec(any::<u8>(), 1..6_000),
+            header: bool,
+            sum: bool,
+            pages in 1..2_000_u64,
+            slots in 1..3_000_u64,
+        ) {
+            noise[0] |= 1;
+            if header && noise.len() > HEADER {
+                noise[..8].copy_from_slice(MAGIC);
+                noise[16..24].copy_from_slice(&pages.to_le_bytes());
+            }
+            if sum && noise.len() > HEADER {
+                noise[SUM].fill(0);
+                let sum = crc32c::crc32c(&noise);
+                noise[SUM].copy_from_slice(&sum.to_le_bytes());
+            }
+            // With a checksum that is right it is a map if its slots happen to be possible ones.
+            let possible = |map: &Map| map.slots.iter().all(|&slot| slot == NONE || u64::from(slot) < slots);
+            prop_assert!(decoded(&noise, pages, slots).is_none_or(|map| header && sum && possible(&map)));
         }
     }
 
     #[test]
     fn a_slot_that_is_not_there_or_holds_two_pages_is_not_followed() {
-        assert!(decode(&encode(1, &[0, 1, 2]), 3, 3, &Canary::default()).is_some());
-        assert!(decode(&encode(1, &[0, 1, 3]), 3, 3, &Canary::default()).is_none());
-        assert!(decode(&encode(1, &[0, 1, 1]), 3, 3, &Canary::default()).is_none());
+        assert!(decoded(&home(1, &[0, 1, 2]), 3, 3).is_some());
+        assert!(decoded(&home(1, &[0, 1, 3]), 3, 3).is_none());
+        assert!(decoded(&home(1, &[0, 1, 1]), 3, 3).is_none());
+        assert!(decoded(&home(1, &[0, NONE, NONE]), 3, 1).is_some());
+    }
+
+    #[test]
+    fn zeroes_are_an_empty_map_and_anything_else_without_a_header_is_none() {
+        let mut zeroes = vec![0; PAGE_BYTES as usize];
+        let empty = decoded(&zeroes, 2, 3).unwrap();
+        assert_eq!(empty, Map { generation: 0, slots: vec![NONE; 2], free: VecDeque::from([2, 1, 0]) });
+        zeroes[4_095] = 1;
+        assert_eq!(decoded(&zeroes, 2, 3), None);
     }
 }

@@ -216,10 +216,6 @@ impl Layer for PowerCut {
         vec![("requests", self.asked.get()), ("volatile_writes", self.volatile.borrow().len() as u64)]
     }
 
-    fn stop(&self) -> IoFuture<'_, ()> {
-        self.flush(Hints::default())
-    }
-
     fn detach(&self) -> IoFuture<'_, ()> {
         self.stop()
     }
