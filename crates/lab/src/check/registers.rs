@@ -1,6 +1,6 @@
 //! A register for each sector, fed with what happens in the order in which it happens.
 //!
-//! What is judged is `docs`' semantics and nothing of layers: a read sees every write that was answered before
+//! What is judged is what every device promises, and nothing of layers: a read sees every write that was answered before
 //! it was issued; a flush that succeeds covers the writes answered before it was issued, FUA its own
 //! request; a write that failed or was not answered may show or not; after a crash a sector holds its last
 //! durable version or a later one, and the first read settles it.
@@ -18,7 +18,7 @@ use seekless_core::{Extent, Lba, Op};
 
 use super::register::{Put, Register, Replaced, ZEROES};
 use super::stamp::Found;
-use super::violation::{Kind, Violation};
+use super::violation::{About, Kind, Violation};
 
 /// A register per sector. At the start every sector holds zeroes, durably.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct Registers {
     now: u64,
     /// The number of the last request.
     last: u64,
+    /// The number of the last request before power last went.
+    crashed: Option<u64>,
     in_flight: BTreeMap<u64, Flying>,
     sectors: FxHashMap<u64, Sector>,
     /// Writes that were answered and that no flush covers yet, by the time of their answers.
@@ -48,8 +50,8 @@ impl Flying {
         start..start + self.at.sectors
     }
 
-    fn about(&self, came: u64) -> Option<(Op, Extent, u64)> {
-        Some((self.op, self.at, came))
+    fn about(&self, came: u64) -> About {
+        About { op: self.op, at: self.at, came }
     }
 }
 
@@ -173,7 +175,7 @@ impl Registers {
             }
         }
         if flying.op != Op::Read || came != flying.at.sectors {
-            wrong.get_or_insert(Violation::of_request(Kind::Length, id, flying.about(came)));
+            wrong.get_or_insert(Violation::of_request(Kind::Length, id, Some(flying.about(came))));
         }
         wrong.map_or(Ok(()), Err)
     }
@@ -199,7 +201,7 @@ impl Registers {
             return Ok(());
         }
         let register = sector.open();
-        let unsettled = register.is_undecided();
+        let left = self.crashed.is_some_and(|crashed| register.is_as_left(crashed));
         match register.read(content, start, now, oldest) {
             Ok(narrows) => {
                 if narrows {
@@ -210,7 +212,7 @@ impl Registers {
             }
             Err(replaced) => {
                 let kind = match replaced {
-                    None if unsettled => Kind::Lost,
+                    None if left => Kind::Lost,
                     Some(Replaced { answered: false, .. }) => Kind::NewThenOld,
                     _ => Kind::Stale,
                 };
@@ -223,6 +225,7 @@ impl Registers {
     /// its first read settles.
     pub fn crash(&mut self) {
         self.now += 1;
+        self.crashed = Some(self.last);
         self.in_flight.clear();
         self.unflushed.clear();
         for sector in self.sectors.values_mut() {
@@ -278,7 +281,7 @@ impl Registers {
     /// Nothing more will be answered: whether all was.
     pub fn end(&self) -> Result<(), Violation> {
         let Some((id, flying)) = self.in_flight.first_key_value() else { return Ok(()) };
-        Err(Violation::of_request(Kind::NotAnswered, *id, flying.about(0)))
+        Err(Violation::of_request(Kind::NotAnswered, *id, Some(flying.about(0))))
     }
 
     /// The start of the oldest request in flight.

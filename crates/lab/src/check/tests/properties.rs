@@ -66,7 +66,6 @@ impl World {
         let op = match which % 16 {
             0..6 => Op::Write,
             6..12 => Op::Read,
-            12..14 => Op::Flush,
             14 if self.zeroes => Op::WriteZeroes,
             15 if self.zeroes => Op::Discard,
             _ => Op::Flush,
