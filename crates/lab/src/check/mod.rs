@@ -5,6 +5,7 @@
 
 pub mod history;
 mod judge;
+mod page;
 mod register;
 mod registers;
 mod stamp;

@@ -7,6 +7,9 @@ use serde::{Serialize, Serializer};
 
 use super::stamp::Found;
 
+/// Of the writes that would have been right, so many are named.
+const NAMED: usize = 6;
+
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,8 +50,7 @@ pub struct Violation {
     pub found: Option<Found>,
     /// The write that had replaced what was found; 0 for zeroes.
     pub replaced_by: Option<u64>,
-    /// The writes whose content would have been right, 0 for zeroes; the latest of them, at most
-    /// [`Violation::EXPECTED`].
+    /// The writes whose content would have been right, 0 for zeroes; rising.
     pub allowed: Vec<u64>,
     /// Where it is about a request as a whole: what that was.
     #[serde(skip)]
@@ -67,9 +69,6 @@ pub struct About {
 }
 
 impl Violation {
-    /// At most so many writes are named as expected.
-    pub const EXPECTED: usize = 8;
-
     /// One about a request as a whole.
     pub(super) fn of_request(kind: Kind, id: u64, about: Option<About>) -> Violation {
         let about = about.map(Box::new);
@@ -162,14 +161,14 @@ impl fmt::Display for Violation {
             _ => {}
         }
         f.write_str("; expected ")?;
-        for (at, write) in self.allowed.iter().enumerate() {
+        let (others, latest) = self.allowed.split_at(self.allowed.len().saturating_sub(NAMED));
+        for (at, write) in latest.iter().enumerate() {
             let or = if at > 0 { " or " } else { "" };
             write!(f, "{or}{}", Content(*write))?;
         }
-        if self.allowed.len() == Violation::EXPECTED {
-            f.write_str(", or an earlier one that was not replaced")
-        } else {
-            Ok(())
+        match others.len() {
+            0 => Ok(()),
+            others => write!(f, " or one of {others} earlier"),
         }
     }
 }
