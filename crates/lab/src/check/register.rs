@@ -421,9 +421,9 @@ impl Register {
         };
     }
 
-    /// Whether it has not been read since a crash that left more than one.
-    pub fn is_undecided(&self) -> bool {
-        !self.undecided.is_empty()
+    /// Whether all that it may hold was there when power went, after request `crashed`.
+    pub fn is_as_left(&self, crashed: u64) -> bool {
+        self.versions.len() == 1 && self.settled <= crashed
     }
 
     /// What it holds, if nothing else can come of it.

@@ -1,24 +1,26 @@
 //! A register for each sector, fed with what happens in the order in which it happens.
 //!
-//! What is judged is `docs`' semantics and nothing of layers: a read sees every write that was answered before
+//! What is judged is what every device promises, and nothing of layers: a read sees every write that was answered before
 //! it was issued; a flush that succeeds covers the writes answered before it was issued, FUA its own
 //! request; a write that failed or was not answered may show or not; after a crash a sector holds its last
 //! durable version or a later one, and the first read settles it.
 //!
-//! Memory is taken by sectors that were touched: 16 bytes for one on which nothing is open.
+//! Memory is taken by pages that were touched: about 32 bytes for one on which nothing is open.
 //!
 //! What is not caught, because zeroes do not say who wrote them: a read of zeroes that several
 //! sources explain (a discard over zeroes, two writes of zeroes in flight at once) is held against nothing
 //! later. And a discard that a read has shown to have done nothing may still show after a crash.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use seekless_core::{Extent, Lba, Op};
+use rustc_hash::FxHashMap;
+use seekless_core::{Extent, Lba, Op, PAGE_SECTORS};
 
+use super::page::{Page, Sector, pages};
 use super::register::{Put, Register, Replaced, ZEROES};
 use super::stamp::Found;
-use super::violation::{Kind, Violation};
+use super::violation::{About, Kind, Violation};
 
 /// A register per sector. At the start every sector holds zeroes, durably.
 #[derive(Clone, Debug, Default)]
@@ -27,11 +29,13 @@ pub struct Registers {
     now: u64,
     /// The number of the last request.
     last: u64,
+    /// The number of the last request before power last went.
+    crashed: Option<u64>,
     in_flight: BTreeMap<u64, Flying>,
-    sectors: FxHashMap<u64, Sector>,
+    pages: FxHashMap<u64, Page>,
     /// Writes that were answered and that no flush covers yet, by the time of their answers.
     unflushed: VecDeque<(u64, u64, Extent)>,
-    narrowed: FxHashSet<u64>,
+    narrowed: Narrowed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,42 +47,27 @@ struct Flying {
 }
 
 impl Flying {
-    fn sectors(&self) -> std::ops::Range<u64> {
+    fn sectors(&self) -> Range<u64> {
         let Lba(start) = self.at.start;
         start..start + self.at.sectors
     }
 
-    fn about(&self, came: u64) -> Option<(Op, Extent, u64)> {
-        Some((self.op, self.at, came))
+    fn about(&self, came: u64) -> About {
+        About { op: self.op, at: self.at, came }
     }
 }
 
-/// Boxed, because most sectors are quiet most of the time.
-#[derive(Clone, Debug)]
-enum Sector {
-    /// Nothing is open: it holds this write, or zeroes.
-    Quiet(u64),
-    Open(Box<Register>),
-}
-
-impl Sector {
-    fn open(&mut self) -> &mut Register {
-        if let Sector::Quiet(content) = *self {
-            *self = Sector::Open(Box::new(Register::of(content)));
-        }
-        match self {
-            Sector::Open(register) => register,
-            Sector::Quiet(_) => unreachable!("it was opened"),
-        }
-    }
-
-    fn settle(&mut self) {
-        if let Sector::Open(register) = self {
-            if let Some(content) = register.quiet() {
-                *self = Sector::Quiet(content);
-            }
-        }
-    }
+/// A read that is answered, and when.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    id: u64,
+    start: u64,
+    now: u64,
+    /// Nothing in flight began before.
+    oldest: u64,
+    /// The number of the last request, and of the last before power last went.
+    last: u64,
+    crashed: Option<u64>,
 }
 
 impl Registers {
@@ -104,9 +93,11 @@ impl Registers {
             Op::Discard => Put::Discard,
             Op::Read | Op::Flush => return,
         };
-        for sector in flying.sectors() {
-            let sector = self.sectors.entry(sector).or_insert(Sector::Quiet(ZEROES));
-            sector.open().issue(id, put, self.now);
+        for (number, part) in pages(flying.sectors()) {
+            let page = self.pages.entry(number).or_insert(Page::ZEROES);
+            for sector in page.part(&part, true) {
+                sector.open().issue(id, put, self.now);
+            }
         }
     }
 
@@ -117,22 +108,17 @@ impl Registers {
     /// When it is a read and succeeded: then nothing was judged.
     pub fn done(&mut self, id: u64, ok: bool) -> Result<(), Violation> {
         self.now += 1;
-        let oldest = self.oldest();
         let flying = self.in_flight.remove(&id).ok_or_else(|| self.not_in_flight(id))?;
         assert!(!ok || flying.op != Op::Read, "read {id} was answered, and what it found is not told");
         match flying.op {
             _ if !ok => {}
-            Op::Read => {}
+            Op::Read => unreachable!("refused above"),
             Op::Flush => self.flushed(flying.start),
             Op::Write | Op::WriteZeroes | Op::Discard => {
-                for number in flying.sectors() {
-                    let Some(Sector::Open(register)) = self.sectors.get_mut(&number) else { continue };
-                    register.answered(id, self.now);
-                    if flying.fua && register.make_durable(id) {
-                        self.narrowed.insert(number);
-                    }
-                    register.retire(oldest);
-                }
+                self.written(flying.at, |register, now| {
+                    register.answered(id, now);
+                    flying.fua && register.make_durable(id)
+                });
                 if !flying.fua {
                     self.unflushed.push_back((self.now, id, flying.at));
                 }
@@ -143,17 +129,27 @@ impl Registers {
 
     /// What was answered before `start` is durable.
     fn flushed(&mut self, start: u64) {
-        let oldest = self.oldest();
         while let Some((_, id, at)) = self.unflushed.front().copied().filter(|(end, ..)| *end < start) {
             self.unflushed.pop_front();
-            for number in at.start.0..at.end().0 {
-                let Some(sector) = self.sectors.get_mut(&number) else { continue };
+            self.written(at, |register, _| register.make_durable(id));
+        }
+    }
+
+    /// Does `what` to the sectors of a write; it tells whether a crash can now leave less.
+    fn written(&mut self, at: Extent, what: impl Fn(&mut Register, u64) -> bool) {
+        let oldest = self.oldest();
+        for (number, part) in pages(at.start.0..at.end().0) {
+            let Some(page) = self.pages.get_mut(&number) else { continue };
+            let mut narrows = false;
+            for sector in page.part(&part, true) {
+                // One that is quiet has long been past this write.
                 let Sector::Open(register) = sector else { continue };
-                if register.make_durable(id) {
-                    self.narrowed.insert(number);
-                }
+                narrows |= what(register, self.now);
                 register.retire(oldest);
-                sector.settle();
+            }
+            page.settle();
+            if narrows {
+                self.narrowed.add(number, &part);
             }
         }
     }
@@ -163,72 +159,77 @@ impl Registers {
         self.now += 1;
         let oldest = self.oldest();
         let flying = self.in_flight.remove(&id).ok_or_else(|| self.not_in_flight(id))?;
-        let (mut came, mut wrong) = (0, None);
-        let mut sectors = flying.sectors();
-        for found in found {
-            came += 1;
-            let Some(sector) = sectors.next() else { continue };
-            if let Err(violation) = self.read_sector(id, &flying, sector, found, oldest) {
-                wrong.get_or_insert(violation);
-            }
+        let (start, now, last, crashed) = (flying.start, self.now, self.last, self.crashed);
+        let reading = Reading { id, start, now, oldest, last, crashed };
+        let mut found = found.into_iter();
+        let (mut here, mut came, mut judged) = (Vec::with_capacity(PAGE_SECTORS as usize), 0, Ok(()));
+        for (number, part) in pages(flying.sectors()) {
+            here.clear();
+            here.extend(found.by_ref().take((part.end - part.start) as usize));
+            came += here.len() as u64;
+            let part = part.start..part.start + here.len() as u64;
+            judged = judged.and(self.read_page(&reading, number, &part, &here));
         }
+        came += found.count() as u64;
         if flying.op != Op::Read || came != flying.at.sectors {
-            wrong.get_or_insert(Violation::of_request(Kind::Length, id, flying.about(came)));
+            let length = Violation::of_request(Kind::Length, id, Some(flying.about(came)));
+            judged = judged.and(Err(length));
         }
-        wrong.map_or(Ok(()), Err)
+        judged
     }
 
-    fn read_sector(
+    fn read_page(
         &mut self,
-        id: u64,
-        flying: &Flying,
+        reading: &Reading,
         number: u64,
-        found: Found,
-        oldest: u64,
+        part: &Range<u64>,
+        found: &[Found],
     ) -> Result<(), Violation> {
-        let (now, start) = (self.now, flying.start);
-        let wrong =
-            |kind, replaced_by, allowed| Err(violation(kind, Some(id), number, found, replaced_by, allowed));
-        let mut untouched = Sector::Quiet(ZEROES);
-        let sector = self.sectors.get_mut(&number).unwrap_or(&mut untouched);
-        let content = match content(number, found, self.last) {
-            Ok(content) => content,
-            Err(kind) => return wrong(kind, None, sector.open().readable(start, now)),
-        };
-        if matches!(sector, Sector::Quiet(held) if *held == content) {
-            return Ok(());
+        let content = |at| content(part.start + at as u64, found[at], reading.last);
+        let Some(first) = (!found.is_empty()).then(|| content(0)) else { return Ok(()) };
+        let alike = first.is_ok() && (1..found.len()).all(|at| content(at) == first);
+        let mut untouched = Page::ZEROES;
+        let page = self.pages.get_mut(&number).unwrap_or(&mut untouched);
+        if let (Page::Whole(Sector::Quiet(held)), true, Ok(first)) = (&*page, alike, first) {
+            if *held == first {
+                return Ok(());
+            }
         }
-        let register = sector.open();
-        let unsettled = register.is_undecided();
-        match register.read(content, start, now, oldest) {
-            Ok(narrows) => {
-                if narrows {
-                    self.narrowed.insert(number);
+        let (mut judged, mut narrows) = (Ok(()), false);
+        for (at, sector) in page.part(part, alike).iter_mut().enumerate() {
+            match reading.judge(sector, content(at)) {
+                Ok(narrowed) => narrows |= narrowed,
+                Err((kind, by, allowed)) => {
+                    let sector = part.start + at as u64;
+                    judged =
+                        judged.and(Err(violation(kind, Some(reading.id), sector, found[at], by, allowed)));
                 }
-                sector.settle();
-                Ok(())
-            }
-            Err(replaced) => {
-                let kind = match replaced {
-                    None if unsettled => Kind::Lost,
-                    Some(Replaced { answered: false, .. }) => Kind::NewThenOld,
-                    _ => Kind::Stale,
-                };
-                wrong(kind, replaced.map(|replaced| replaced.by), register.readable(start, now))
             }
         }
+        page.settle();
+        if narrows {
+            self.narrowed.add(number, part);
+        }
+        judged
     }
 
     /// Power goes. Requests in flight stay unanswered; a sector holds one of what it may hold, which
     /// its first read settles.
     pub fn crash(&mut self) {
         self.now += 1;
+        self.crashed = Some(self.last);
         self.in_flight.clear();
         self.unflushed.clear();
-        for sector in self.sectors.values_mut() {
-            if let Sector::Open(register) = sector {
-                register.crash(self.now);
-                sector.settle();
+        for page in self.pages.values_mut() {
+            let mut open = false;
+            for sector in page.sectors() {
+                if let Sector::Open(register) = sector {
+                    register.crash(self.now);
+                    open = true;
+                }
+            }
+            if open {
+                page.settle();
             }
         }
     }
@@ -237,7 +238,7 @@ impl Registers {
     /// recovery.
     pub fn after_crash(&self, sector: u64, found: Found) -> Result<(), Violation> {
         let right = content(sector, found, self.last);
-        let may = |content| match self.sectors.get(&sector) {
+        let may = |content| match self.sector(sector) {
             None => content == ZEROES,
             Some(Sector::Quiet(held)) => *held == content,
             Some(Sector::Open(register)) => register.may_be_left(content),
@@ -248,9 +249,13 @@ impl Registers {
         }
     }
 
+    fn sector(&self, address: u64) -> Option<&Sector> {
+        Some(self.pages.get(&(address / PAGE_SECTORS))?.sector(address))
+    }
+
     #[cold]
     fn not_left(&self, number: u64, found: Found, right: Result<u64, Kind>) -> Violation {
-        let (left, by) = match self.sectors.get(&number) {
+        let (left, by) = match self.sector(number) {
             None => (vec![ZEROES], None),
             Some(Sector::Quiet(held)) => (vec![*held], Some(*held).filter(|held| *held != ZEROES)),
             Some(Sector::Open(register)) => {
@@ -265,9 +270,7 @@ impl Registers {
     /// The sectors, in rising order, for which [`Registers::after_crash`] has come to allow less since this was
     /// last asked; perhaps some others.
     pub fn narrowed(&mut self) -> Vec<u64> {
-        let mut narrowed: Vec<u64> = self.narrowed.drain().collect();
-        narrowed.sort_unstable();
-        narrowed
+        self.narrowed.take()
     }
 
     /// How many requests have no answer yet.
@@ -278,7 +281,7 @@ impl Registers {
     /// Nothing more will be answered: whether all was.
     pub fn end(&self) -> Result<(), Violation> {
         let Some((id, flying)) = self.in_flight.first_key_value() else { return Ok(()) };
-        Err(Violation::of_request(Kind::NotAnswered, *id, flying.about(0)))
+        Err(Violation::of_request(Kind::NotAnswered, *id, Some(flying.about(0))))
     }
 
     /// The start of the oldest request in flight.
@@ -289,6 +292,56 @@ impl Registers {
     fn not_in_flight(&self, id: u64) -> Violation {
         let kind = if id > self.last || id == 0 { Kind::NeverIssued } else { Kind::AnsweredTwice };
         Violation::of_request(kind, id, None)
+    }
+}
+
+impl Reading {
+    /// Whether a crash can now leave less, or what is wrong, what replaced what was found, and what would
+    /// have been right.
+    fn judge(
+        &self,
+        sector: &mut Sector,
+        content: Result<u64, Kind>,
+    ) -> Result<bool, (Kind, Option<u64>, Vec<u64>)> {
+        let register = match (&*sector, content) {
+            (Sector::Quiet(held), Ok(content)) if *held == content => return Ok(false),
+            _ => sector.open(),
+        };
+        let content = match content {
+            Ok(content) => content,
+            Err(kind) => return Err((kind, None, register.readable(self.start, self.now))),
+        };
+        let left = self.crashed.is_some_and(|crashed| register.is_as_left(crashed));
+        register.read(content, self.start, self.now, self.oldest).map_err(|replaced| {
+            let kind = match replaced {
+                None if left => Kind::Lost,
+                Some(Replaced { answered: false, .. }) => Kind::NewThenOld,
+                _ => Kind::Stale,
+            };
+            (kind, replaced.map(|replaced| replaced.by), register.readable(self.start, self.now))
+        })
+    }
+}
+
+/// Sectors, as a bit each, page by page.
+#[derive(Clone, Debug, Default)]
+struct Narrowed(FxHashMap<u64, u8>);
+
+impl Narrowed {
+    fn add(&mut self, page: u64, part: &Range<u64>) {
+        let bits = part.clone().fold(0, |bits, sector| bits | 1 << (sector % PAGE_SECTORS));
+        *self.0.entry(page).or_default() |= bits;
+    }
+
+    /// All of them, in rising order; none is left.
+    fn take(&mut self) -> Vec<u64> {
+        let mut pages: Vec<(u64, u8)> = self.0.drain().collect();
+        pages.sort_unstable();
+        let sectors = |(page, bits): (u64, u8)| {
+            let inside = (0..PAGE_SECTORS).filter(move |bit| bits & 1 << bit != 0);
+            inside.map(move |inside| page * PAGE_SECTORS + inside)
+        };
+        pages.into_iter().flat_map(sectors).collect()
     }
 }
 
@@ -309,9 +362,8 @@ fn violation(
     sector: u64,
     found: Found,
     replaced_by: Option<u64>,
-    mut allowed: Vec<u64>,
+    allowed: Vec<u64>,
 ) -> Violation {
-    allowed.drain(..allowed.len().saturating_sub(Violation::EXPECTED));
     let (sector, found) = (Some(sector), Some(found));
     Violation { kind, request, sector, found, replaced_by, allowed, about: None }
 }

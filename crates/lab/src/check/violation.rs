@@ -3,11 +3,16 @@
 use std::fmt;
 
 use seekless_core::{Extent, Op};
+use serde::{Serialize, Serializer};
 
 use super::stamp::Found;
 
+/// Of the writes that would have been right, so many are named.
+const NAMED: usize = 6;
+
 /// What went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A read returned what a write answered before it began had replaced.
     Stale,
@@ -32,7 +37,7 @@ pub enum Kind {
 }
 
 /// Something that the semantics do not allow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// What.
     pub kind: Kind,
@@ -41,32 +46,55 @@ pub struct Violation {
     /// The sector, where it is about one.
     pub sector: Option<u64>,
     /// What was found there.
+    #[serde(serialize_with = "found")]
     pub found: Option<Found>,
     /// The write that had replaced what was found; 0 for zeroes.
     pub replaced_by: Option<u64>,
-    /// The writes whose content would have been right, 0 for zeroes; the latest of them, at most
-    /// [`Violation::EXPECTED`].
+    /// The writes whose content would have been right, 0 for zeroes; rising.
     pub allowed: Vec<u64>,
-    /// About a request: what it was, and for [`Kind::Length`] how many sectors came.
-    pub about: Option<(Op, Extent, u64)>,
+    /// Where it is about a request as a whole: what that was.
+    #[serde(skip)]
+    pub about: Option<Box<About>>,
+}
+
+/// A request with which something is wrong as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// What it was to do.
+    pub op: Op,
+    /// Where.
+    pub at: Extent,
+    /// How many sectors it was answered with, for [`Kind::Length`].
+    pub came: u64,
 }
 
 impl Violation {
-    /// At most so many writes are named as expected.
-    pub const EXPECTED: usize = 8;
-
     /// One about a request as a whole.
-    pub(super) fn of_request(kind: Kind, id: u64, about: Option<(Op, Extent, u64)>) -> Violation {
+    pub(super) fn of_request(kind: Kind, id: u64, about: Option<About>) -> Violation {
+        let about = about.map(Box::new);
         let (sector, found, replaced_by, allowed) = (None, None, None, Vec::new());
         Violation { kind, request: Some(id), sector, found, replaced_by, allowed, about }
     }
 
     fn request_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {}", self.request.unwrap_or(0))?;
-        match self.about {
-            Some((op, at, _)) if at.sectors > 0 => write!(f, " ({op} of {at})"),
-            Some((op, ..)) => write!(f, " ({op})"),
+        match self.about.as_deref() {
+            Some(About { op: Op::Flush, .. }) => f.write_str(" (flush)"),
+            Some(About { op, at, .. }) => write!(f, " ({op} of {at})"),
             None => Ok(()),
+        }
+    }
+}
+
+/// As a history says it.
+#[allow(clippy::ref_option)] // what serde calls
+fn found<S: Serializer>(found: &Option<Found>, serializer: S) -> Result<S::Ok, S::Error> {
+    match found {
+        None => serializer.serialize_none(),
+        Some(Found::Zeroes) => serializer.serialize_str("0"),
+        Some(Found::Foreign) => serializer.serialize_str("?"),
+        Some(Found::Stamp(stamp)) => {
+            serializer.collect_str(&format_args!("{}@{}", stamp.write, stamp.sector))
         }
     }
 }
@@ -101,8 +129,8 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(sector) = self.sector else {
             self.request_text(f)?;
-            return match (self.kind, self.about) {
-                (Kind::Length, Some((_, at, came))) => {
+            return match (self.kind, self.about.as_deref()) {
+                (Kind::Length, Some(About { at, came, .. })) => {
                     write!(f, ": found an answer of {came} sectors, expected {}", at.sectors)
                 }
                 (Kind::NeverIssued, _) => {
@@ -120,7 +148,7 @@ impl fmt::Display for Violation {
         write!(f, "{}", At(self.found, sector))?;
         match (self.kind, self.replaced_by) {
             (Kind::Stale, Some(by)) => {
-                write!(f, ", which {} had replaced before the read began", Content(by))?
+                write!(f, ", which {} had replaced before the read began", Content(by))?;
             }
             (Kind::NewThenOld, Some(by)) => {
                 write!(f, ", which {} had replaced: a read before had found that", Content(by))?;
@@ -133,14 +161,14 @@ impl fmt::Display for Violation {
             _ => {}
         }
         f.write_str("; expected ")?;
-        for (at, write) in self.allowed.iter().enumerate() {
+        let (others, latest) = self.allowed.split_at(self.allowed.len().saturating_sub(NAMED));
+        for (at, write) in latest.iter().enumerate() {
             let or = if at > 0 { " or " } else { "" };
             write!(f, "{or}{}", Content(*write))?;
         }
-        if self.allowed.len() == Violation::EXPECTED {
-            f.write_str(", or an earlier one that was not replaced")
-        } else {
-            Ok(())
+        match others.len() {
+            0 => Ok(()),
+            others => write!(f, " or one of {others} earlier"),
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Speed of the checker: CPU time to judge histories of different kinds and lengths, and to ask what a crash
+//! may leave. If judging takes n log n, a request takes as long in a long history as in a short one. Run it
+//! by `make bench`.
+
+use seekless_core::runtime::Rng;
+use seekless_core::{Extent, Op};
+use seekless_lab::check::history::{Event, Reader, Writer};
+use seekless_lab::check::{Found, Registers, Stamp, judge};
+
+const OUTSTANDING: usize = 32;
+const LENGTHS: [u64; 3] = [250_000, 500_000, 1_000_000];
+
+/// What a history is like: its name, pages, requests between flushes, whether its first read is never answered.
+type Case = (&'static str, u64, u64, bool);
+
+const CASES: [Case; 4] = [
+    ("65,536 pages, a flush in 100", 65_536, 100, false),
+    ("64 pages, a flush in 100", 64, 100, false),
+    ("64 pages, never flushed", 64, u64::MAX, false),
+    ("64 pages, never flushed, one read never answered", 64, u64::MAX, true),
+];
+
+fn main() {
+    println!("judging 4 KiB requests, half of them reads, {OUTSTANDING} outstanding");
+    println!(
+        "{:<52} {:>12} {:>12} {:>12}",
+        "CPU seconds for so many requests", "250,000", "500,000", "1,000,000"
+    );
+    for case in CASES {
+        let seconds = LENGTHS.map(|requests| {
+            let events = history(case, requests);
+            let before = cpu_seconds();
+            let registers = fed(&events);
+            let took = cpu_seconds() - before;
+            assert!(registers.in_flight() <= OUTSTANDING + 1);
+            took
+        });
+        println!("{:<52} {:>12.3} {:>12.3} {:>12.3}", case.0, seconds[0], seconds[1], seconds[2]);
+    }
+    let events = history(CASES[0], LENGTHS[2]);
+    let mut writer = Writer::new(Vec::new()).expect("memory");
+    let before = cpu_seconds();
+    for event in &events {
+        writer.event(event).expect("memory");
+    }
+    let text = writer.finish().expect("memory");
+    let (wrote, before) = (cpu_seconds() - before, cpu_seconds());
+    let judged = judge(Reader::new(&text[..]).expect("a header")).expect("a history");
+    assert!(judged.violation.is_none(), "{judged:?}");
+    let (read, mib) = (cpu_seconds() - before, text.len() as f64 / (1 << 20) as f64);
+    println!(
+        "\nthe first of them as text, {mib:.1} MiB: written in {wrote:.3} s, read and judged in {read:.3} s"
+    );
+    asked(&events);
+}
+
+/// What it takes to ask what a crash may leave, and to begin anew from there.
+fn asked(events: &[Event]) {
+    const ASKED: u64 = 10_000_000;
+    let registers = fed(&events[..events.len() / 2]);
+    let sectors = CASES[0].1 * 8;
+    let holds = |sector| {
+        (0..).map(|write| of(sector, write)).find(|found| registers.after_crash(sector, *found).is_ok())
+    };
+    let (mut rng, mut pairs) = (Rng::seeded(2), Vec::new());
+    let writes = events.iter().filter_map(|event| match event {
+        Event::Issue { id, op: Op::Write, at, .. } => Some((*id, *at)),
+        _ => None,
+    });
+    let latest: Vec<(u64, Extent)> = writes.take(events.len() / 8).collect();
+    while pairs.len() < 4_096 {
+        let (id, at) = latest[latest.len() - 1 - rng.below(4_096) as usize];
+        let sector = at.start.0 + rng.below(8);
+        if registers.after_crash(sector, of(sector, id)).is_ok() {
+            pairs.push((sector, of(sector, id)));
+        }
+    }
+    assert!(holds(0).is_some() && pairs.iter().all(|(sector, _)| *sector < sectors));
+    let before = cpu_seconds();
+    let right = (0..ASKED as usize).filter(|at| {
+        let (sector, found) = pairs[at % pairs.len()];
+        registers.after_crash(sector, found).is_ok()
+    });
+    assert_eq!(right.count() as u64, ASKED);
+    let each = (cpu_seconds() - before) / ASKED as f64 * 1e9;
+    println!("{:<52} {each:>12.1}", "whether a crash may leave what is found, ns a sector");
+    let before = cpu_seconds();
+    let mut copy = registers.clone();
+    let (cloned, before) = (cpu_seconds() - before, cpu_seconds());
+    copy.crash();
+    let crashed = cpu_seconds() - before;
+    println!("{:<52} {:>12.2}", "a copy of the registers of 524,288 sectors, ms", cloned * 1e3);
+    println!("{:<52} {:>12.2}", "a crash on them, ms", crashed * 1e3);
+}
+
+fn of(sector: u64, write: u64) -> Found {
+    if write == 0 { Found::Zeroes } else { Found::Stamp(Stamp { sector, write }) }
+}
+
+fn fed(events: &[Event]) -> Registers {
+    let mut registers = Registers::new();
+    for event in events {
+        registers.event(event).expect("what a device without faults does is right");
+    }
+    registers
+}
+
+/// What happens on a device without faults that answers in any order.
+fn history((_, pages, flush, endless): Case, requests: u64) -> Vec<Event> {
+    let mut rng = Rng::seeded(1);
+    let mut holds = vec![0_u64; pages as usize];
+    let (mut flying, mut events) = (Vec::new(), Vec::new());
+    for id in 1..=requests {
+        while flying.len() == OUTSTANDING {
+            let (id, op, at): (u64, Op, Extent) = flying.swap_remove(rng.below(OUTSTANDING as u64) as usize);
+            let page = (at.start.0 / 8) as usize;
+            events.push(match op {
+                Op::Read if endless && id == 1 => continue,
+                Op::Read => {
+                    let found = (at.start.0..at.end().0).map(|sector| of(sector, holds[page]));
+                    Event::Read { id, found: found.collect() }
+                }
+                Op::Write => {
+                    holds[page] = id;
+                    Event::Done { id }
+                }
+                _ => Event::Done { id },
+            });
+        }
+        let (op, at) = match rng.below(2) {
+            _ if id % flush == 0 => (Op::Flush, Extent::default()),
+            read => {
+                let at = Extent::of_pages(rng.below(pages), 1);
+                (if read == 1 || id == 1 { Op::Read } else { Op::Write }, at)
+            }
+        };
+        events.push(Event::Issue { id, op, at, fua: false });
+        flying.push((id, op, at));
+    }
+    events
+}
+
+/// Time that this thread was on a processor.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+}

@@ -1,0 +1,102 @@
+//! A history is judged: event by event, to its end or to the first thing that may not be.
+
+use std::io::BufRead;
+
+use seekless_core::Op;
+use serde::Serialize;
+
+use super::history::{Event, HistoryError, Reader};
+use super::registers::Registers;
+use super::violation::Violation;
+
+/// What was judged, and what came of it.
+#[derive(Debug, Default, Serialize)]
+pub struct Judged {
+    /// Requests that were issued.
+    pub requests: u64,
+    /// Of those: reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards, and writes of zeroes.
+    pub others: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Requests that were not answered, at a crash or at the end.
+    pub unanswered: u64,
+    /// Sectors that reads found and that were judged, each time.
+    pub sectors_judged: u64,
+    /// How often power went.
+    pub crashes: u64,
+    /// What is wrong, if something is.
+    pub violation: Option<Wrong>,
+}
+
+/// A violation, and where.
+#[derive(Debug, Serialize)]
+pub struct Wrong {
+    /// The line of the history.
+    pub line: u64,
+    /// In words: where, what was found, what was expected.
+    pub text: String,
+    /// The violation itself.
+    #[serde(flatten)]
+    pub violation: Violation,
+}
+
+impl Registers {
+    /// What happened next.
+    ///
+    /// # Panics
+    /// Where [`Registers::issue`] and [`Registers::done`] do; not on what [`Reader`] gives.
+    pub fn event(&mut self, event: &Event) -> Result<(), Violation> {
+        match event {
+            Event::Issue { id, op, at, fua } => self.issue(*id, *op, *at, *fua),
+            Event::Done { id } => return self.done(*id, true),
+            Event::Failed { id } => return self.done(*id, false),
+            Event::Read { id, found } => return self.read(*id, found.iter().copied()),
+            Event::Crash => self.crash(),
+            Event::End => return self.end(),
+        }
+        Ok(())
+    }
+}
+
+/// Judges a history, up to the first violation.
+pub fn judge<R: BufRead>(mut history: Reader<R>) -> Result<Judged, HistoryError> {
+    let (mut registers, mut judged) = (Registers::new(), Judged::default());
+    while let Some(event) = history.next().transpose()? {
+        if event == Event::Crash {
+            judged.unanswered += registers.in_flight() as u64;
+        }
+        judged.count(&event);
+        if let Err(violation) = registers.event(&event) {
+            judged.violation = Some(Wrong { line: history.line(), text: violation.to_string(), violation });
+            break;
+        }
+    }
+    judged.unanswered += registers.in_flight() as u64;
+    Ok(judged)
+}
+
+impl Judged {
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Issue { op, .. } => {
+                self.requests += 1;
+                *match op {
+                    Op::Read => &mut self.reads,
+                    Op::Write => &mut self.writes,
+                    Op::Flush => &mut self.flushes,
+                    Op::Discard | Op::WriteZeroes => &mut self.others,
+                } += 1;
+            }
+            Event::Failed { .. } => self.failed += 1,
+            Event::Read { found, .. } => self.sectors_judged += found.len() as u64,
+            Event::Crash => self.crashes += 1,
+            Event::Done { .. } | Event::End => {}
+        }
+    }
+}
