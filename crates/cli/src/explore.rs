@@ -53,7 +53,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     each: u64,
     /// Requests of the run in which each request to a component fails, once and for ever; 0: none
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=100_000))]
     fault_requests: u64,
     /// Runs before all others in which the power does not go: what is read is judged all the same
     #[arg(long, value_name = "N", default_value_t = 200)]

@@ -1,4 +1,4 @@
-//! Which crash states of a moment are looked at: first those that find most, then by chance.
+//! Which crash states of a moment are looked at: those that find most, and in turn with them others by chance.
 
 use seekless_core::runtime::Rng;
 
@@ -20,16 +20,19 @@ impl Choices {
         Choices { writes, next: 0, rng: Rng::seeded(seed) }
     }
 
-    /// How many choices come before those by chance.
+    /// How many choices come before all the rest are by chance.
     pub fn systematic(&self) -> usize {
         // Nothing, everything; each alone, all but each, those before each; each torn with all others, and alone.
-        2 + 5 * self.writes.len()
+        2 * (2 + 5 * self.writes.len())
     }
 
     /// The next choice.
-    pub fn next(&mut self) -> Vec<Survivor> {
-        let (turn, count) = (self.next, self.writes.len());
+    fn choose(&mut self) -> Vec<Survivor> {
+        let (turn, count) = (self.next / 2, self.writes.len());
         self.next += 1;
+        if self.next % 2 == 0 {
+            return self.by_chance();
+        }
         let whole = |which: &dyn Fn(usize) -> bool| {
             let kept = self.writes.iter().enumerate().filter(|(index, _)| which(*index));
             kept.map(|(_, &(write, sectors))| Survivor { write, first: 0, end: sectors }).collect::<Vec<_>>()
@@ -91,5 +94,13 @@ impl Choices {
             }
         }
         kept.retain(|survivor| survivor.first < survivor.end);
+    }
+}
+
+impl Iterator for Choices {
+    type Item = Vec<Survivor>;
+
+    fn next(&mut self) -> Option<Vec<Survivor>> {
+        Some(self.choose())
     }
 }

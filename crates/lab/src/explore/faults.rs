@@ -17,7 +17,7 @@ use crate::check::Registers;
 use crate::experiment::Progress;
 
 /// States a moment of a run with a fault.
-const EACH: u64 = 2;
+const EACH: u64 = 3;
 
 /// What was tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

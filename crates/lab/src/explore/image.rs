@@ -101,7 +101,7 @@ impl Image {
     /// Zeroes, for a component of so many sectors.
     pub fn new(sectors: u64) -> Image {
         let pages = sectors.div_ceil(PAGE_SECTORS);
-        let height = (0..).find(|height| (FAN as u64).saturating_pow(*height) >= pages).unwrap_or(0);
+        let height = (0..16).find(|height| (FAN as u64).saturating_pow(*height) >= pages).unwrap_or(16);
         Image { height, ..Image::default() }
     }
 

@@ -87,6 +87,8 @@ const ALL_PAGES: u64 = 2;
 const BETWEEN: usize = 12;
 /// States a moment of a run that began after a crash.
 const EACH_AFTER: u64 = 4;
+/// Of the moments of a run with a fault, one in so many is looked at.
+const FAULT_MOMENTS: u64 = 8;
 /// Choices in a row that are nothing new, after which a moment is done.
 const IN_VAIN: u32 = 16;
 
@@ -210,9 +212,11 @@ impl<'a> Explorer<'a> {
     }
 
     /// A new volume that is to be asked for these.
-    fn plan(&self, requests: Rc<[Request]>, seed: u64) -> Result<Plan, Finding> {
+    fn plan(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<Plan, Finding> {
         let blank = self.opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect::<Vec<_>>();
-        let images = self.opener.created(&blank).map_err(|wrong| self.finding(&wrong, None))?;
+        let (created, edges) = self.opener.created(&blank);
+        self.reached(&edges);
+        let images = created.map_err(|wrong| self.finding(&wrong, None))?;
         Ok(Plan { images, requests, first: 1, clients: self.options.clients, seed, fault: None })
     }
 
@@ -259,7 +263,10 @@ impl<'a> Explorer<'a> {
             }
             let changed = power.follow(followed.log, event);
             self.judge.spent.on(Part::Runs);
-            if changed {
+            // Runs with a fault are many, and all alike up to it.
+            let last = index + 1 == followed.log.events.len();
+            let looks = followed.plan.fault.is_none() || last || self.rng.chance(1, FAULT_MOMENTS);
+            if changed && looks {
                 self.tally.moments += 1;
                 self.moment(followed, index + 1, &power, &registers)?;
                 // A run without crashes, or with a fault, is judged to its end.
@@ -279,21 +286,18 @@ impl<'a> Explorer<'a> {
         power: &Power,
         registers: &Registers,
     ) -> Result<(), Finding> {
-        let mut choices = Choices::new(&power.pending, followed.log, self.rng.bits());
-        let mut all = followed.all.then(|| All::new(&power.pending, followed.log));
+        let by_chance = Choices::new(&power.pending, followed.log, self.rng.bits());
+        let systematic = if followed.all { usize::MAX } else { by_chance.systematic() };
+        let choices: Box<dyn Iterator<Item = Vec<Survivor>>> =
+            if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
         let mut in_vain = 0;
-        for turn in 0..followed.each {
-            let survivors = match &mut all {
-                Some(all) => all.next(),
-                None => Some(choices.next()),
-            };
-            let Some(survivors) = survivors else { break };
+        for (turn, survivors) in (0..followed.each as usize).zip(choices) {
             let images = power.cut(followed.log, &survivors);
             let hash = images.iter().fold(0, |hash, image| mixed(hash, image.hash()));
             self.judge.spent.on(Part::Cuts);
             if !self.fresh.insert(hash) {
                 in_vain += 1;
-                if all.is_none() && in_vain > IN_VAIN && turn as usize >= choices.systematic() {
+                if in_vain > IN_VAIN && turn >= systematic {
                     break;
                 }
                 continue;

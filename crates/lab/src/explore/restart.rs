@@ -26,6 +26,9 @@ const CONTROL: u64 = 1_000;
 const UNKNOWN: u64 = u64::MAX;
 const NOWHERE: u64 = u64::MAX - 1;
 
+/// Named places of code, and how often each was reached.
+pub type Edges = Vec<(&'static str, u64)>;
+
 /// What is wrong with a restart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
@@ -64,14 +67,17 @@ impl Opener<'_> {
 }
 
 impl Opener<'_> {
-    /// What the components hold when the volume was opened for the first time, on this.
-    pub fn created(&self, blank: &[Image]) -> Result<Vec<Image>, Wrong> {
-        let created = Runtime::new(0).run(async {
+    /// What the components hold when the volume was opened for the first time, on this; and the edges reached.
+    pub fn created(&self, blank: &[Image]) -> (Result<Vec<Image>, Wrong>, Edges) {
+        let runtime = Runtime::new(0);
+        let created = runtime.run(async {
             let opened = open(self, blank).await?;
             opened.top.flush(Hints::default()).await.map_err(|error| Wrong::Closed(error.to_string()))?;
             Ok(opened.images())
         });
-        created.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+        let created =
+            created.map_err(|stalled| Wrong::Stalled(stalled.to_string())).and_then(|opened| opened);
+        (created, runtime.edges())
     }
 }
 

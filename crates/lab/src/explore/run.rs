@@ -9,7 +9,7 @@ use seekless_layers::fault::{Faulty, error};
 use super::component::Component;
 use super::image::Image;
 use super::log::{Log, Shared};
-use super::restart::Opener;
+use super::restart::{Edges, Opener};
 use super::script::{self, Request};
 use crate::volume;
 
@@ -41,7 +41,7 @@ pub struct Run {
     /// Requests that each component got, while one of them has a fault.
     pub met: u64,
     /// How often each edge was reached.
-    pub edges: Vec<(&'static str, u64)>,
+    pub edges: Edges,
 }
 
 impl Plan {

@@ -80,12 +80,12 @@ impl<'a> Shrinker<'a> {
     /// What to begin with: only what was asked; without the crashes before the last, if it does without.
     fn first(&mut self, case: &Case) -> Option<Candidate> {
         let first = case.0.first()?;
-        let asked: Vec<Request> = case.0.iter().flat_map(|segment| self.asked(segment)).collect();
+        let asked: Vec<Request> = case.0.iter().flat_map(|segment| Self::asked(segment)).collect();
         let faults = first.fault.is_some();
         let plain = case.0.len() == 1 && first.crash.is_none();
         let all =
             Candidate { requests: asked, clients: first.clients, seed: first.seed, depth: 1, faults, plain };
-        let begun = Candidate { requests: self.asked(first), depth: case.0.len() as u64, ..all.clone() };
+        let begun = Candidate { requests: Self::asked(first), depth: case.0.len() as u64, ..all.clone() };
         let whole = Candidate { requests: first.requests.clone(), ..begun.clone() };
         let seeds = |candidate: Candidate| {
             (0..4).map(move |more| Candidate { seed: candidate.seed + more, ..candidate.clone() })
@@ -95,7 +95,7 @@ impl<'a> Shrinker<'a> {
     }
 
     /// The requests that were asked when the power went: an event each at least, and in their order.
-    fn asked(&self, segment: &Segment) -> Vec<Request> {
+    fn asked(segment: &Segment) -> Vec<Request> {
         let events = segment.crash.as_ref().map_or(usize::MAX, |(events, _)| *events);
         segment.requests.iter().take(events).copied().collect()
     }
