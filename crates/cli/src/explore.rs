@@ -132,9 +132,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             output::file(file, script)?;
         }
         if arguments.json {
-            output::json(&told)?
+            output::json(&told)?;
         } else {
-            output::print(&text(&told))?
+            output::print(&text(&told))?;
         }
         if told.finding.is_some() {
             anyhow::bail!("a promise is broken, see above");
@@ -190,7 +190,10 @@ fn replay_script(description: &Description, script: &Path, json: bool) -> anyhow
             wrong.as_deref().unwrap_or("nothing wrong was found")
         ))?;
     }
-    if wrong.is_some() { anyhow::bail!("a promise is broken, see above") } else { Ok(()) }
+    match wrong {
+        Some(_) => anyhow::bail!("a promise is broken, see above"),
+        None => Ok(()),
+    }
 }
 
 fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> Told {
@@ -261,11 +264,11 @@ fn text(told: &Told) -> String {
         let mut edges = Table::new(&["edge", ">reached"]);
         told.edges.iter().for_each(|(edge, times)| edges.row([(*edge).to_owned(), count(*times)]));
         told.unreached.iter().for_each(|edge| edges.row([edge.as_str(), "never"]));
-        out += &format!("\n{}", edges.text());
+        out.extend(["\n", &edges.text()]);
     }
     match (&told.finding, &told.reduced, &told.script) {
         (Some(finding), Some(reduced), Some(script)) => {
-            out += &format!("\nfound: {finding}\nreduced: {reduced}\n\n{script}");
+            out.extend(["\nfound: ", finding, "\nreduced: ", reduced, "\n\n", script]);
         }
         _ => out += "\nnothing wrong was found\n",
     }

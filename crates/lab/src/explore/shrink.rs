@@ -80,7 +80,7 @@ impl<'a> Shrinker<'a> {
     /// What to begin with: only what was asked; without the crashes before the last, if it does without.
     fn first(&mut self, case: &Case) -> Option<Candidate> {
         let first = case.0.first()?;
-        let asked: Vec<Request> = case.0.iter().flat_map(|segment| Self::asked(segment)).collect();
+        let asked: Vec<Request> = case.0.iter().flat_map(Self::asked).collect();
         let faults = first.fault.is_some();
         let plain = case.0.len() == 1 && first.crash.is_none();
         let all =

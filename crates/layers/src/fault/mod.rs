@@ -9,11 +9,12 @@ pub mod lose;
 pub mod powercut;
 mod which;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use seekless_core::device::{ExtentState, Place, io};
 use seekless_core::{
-    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba, Nanos, Op, Zeroes,
+    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, Op, Zeroes,
     runtime,
 };
 
@@ -26,7 +27,7 @@ pub enum Act {
     Pass,
     /// It begins so much later.
     Wait(Nanos),
-    /// It takes so many times as long.
+    /// It takes so many times as long, and so do those behind it.
     Slow(f64),
     /// It is answered with an error, and not carried out.
     Fail(IoError),
@@ -34,8 +35,8 @@ pub enum Act {
     Lose,
     /// It is never answered, and not carried out.
     Hang,
-    /// Of a write, so many sectors are carried out; it is answered as if all were.
-    Tear(u64),
+    /// Of a write, only these parts are carried out; it is answered as if all were.
+    Tear(Vec<Extent>),
     /// A write goes so many sectors further on; it is answered as if it had gone where it should.
     Misdirect(u64),
 }
@@ -55,12 +56,15 @@ pub trait Fault {
 pub struct Faulty<F> {
     below: Rc<dyn BlockDevice>,
     fault: F,
+    /// When what is below last answered a request that is to be slow, and when that answer is let go.
+    answered: Cell<Nanos>,
+    let_go: Cell<Nanos>,
 }
 
 impl<F: Fault> Faulty<F> {
     /// What is below, with this fault.
     pub fn new(below: Rc<dyn BlockDevice>, fault: F) -> Faulty<F> {
-        Faulty { below, fault }
+        Faulty { below, fault, answered: Cell::default(), let_go: Cell::default() }
     }
 
     /// The fault.
@@ -68,24 +72,34 @@ impl<F: Fault> Faulty<F> {
         &self.fault
     }
 
-    /// Carries out what the fault lets; `Some` with an answer for a request that is not carried out.
-    async fn carry<T>(&self, act: &Act, work: IoFuture<'_, T>, unharmed: T) -> Result<T, IoError> {
+    /// Carries out what the fault lets; `unharmed` is the answer to what is not carried out. What is below is
+    /// not even called then: some devices begin when they are.
+    async fn carry<'a, T>(
+        &self,
+        act: &Act,
+        work: impl FnOnce() -> IoFuture<'a, T>,
+        unharmed: T,
+    ) -> Result<T, IoError> {
         match act {
             Act::Wait(time) => {
                 runtime::sleep(*time).await;
-                work.await
+                work().await
             }
             Act::Slow(times) => {
-                let began = runtime::now();
-                let answer = work.await;
-                let took = runtime::now().since(began).0 as f64;
-                runtime::sleep(Nanos((took * (times - 1.0)).round() as u64)).await;
+                let came = runtime::now();
+                let answer = work().await;
+                // What it kept the device busy, after the one before; that long is stretched, not the wait for others,
+                // or several that wait together would hide in each other's delays.
+                let busy = runtime::now().since(came.max(self.answered.replace(runtime::now())));
+                let slow = Nanos((busy.0 as f64 * times).round() as u64);
+                self.let_go.set(came.max(self.let_go.get()) + slow);
+                runtime::sleep_until(self.let_go.get()).await;
                 answer
             }
             Act::Fail(error) => Err(error.clone()),
             Act::Lose => Ok(unharmed),
             Act::Hang => std::future::pending().await,
-            Act::Pass | Act::Tear(_) | Act::Misdirect(_) => work.await,
+            Act::Pass | Act::Tear(_) | Act::Misdirect(_) => work().await,
         }
     }
 
@@ -94,12 +108,12 @@ impl<F: Fault> Faulty<F> {
     }
 }
 
-/// Where a write goes, and how much of it.
-fn harmed(act: &Act, at: Extent) -> Extent {
-    match *act {
-        Act::Tear(sectors) => Extent { sectors: sectors.min(at.sectors), ..at },
-        Act::Misdirect(by) => Extent { start: Lba(at.start.0 + by), ..at },
-        _ => at,
+/// Which parts of a write are carried out, and how much further on than they should.
+fn harmed(act: &Act, at: Extent) -> (Vec<Extent>, u64) {
+    match act {
+        Act::Tear(parts) => (parts.clone(), 0),
+        Act::Misdirect(by) => (vec![at], *by),
+        _ => (vec![at], 0),
     }
 }
 
@@ -111,43 +125,46 @@ impl<F: Fault> BlockDevice for Faulty<F> {
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             let act = self.meet(Op::Read, at);
-            self.carry(&act, self.below.read(at, into.clone(), how), into).await
+            self.carry(&act, || self.below.read(at, into.clone(), how), into.clone()).await
         })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             let act = self.meet(Op::Write, at);
-            let to = harmed(&act, at);
-            if to.sectors == 0 {
-                return Ok(());
+            let (parts, by) = harmed(&act, at);
+            for part in parts {
+                let to = Extent { start: part.start + by, ..part };
+                let from = from.cut_sectors(part.start.0 - at.start.0, part.sectors);
+                self.carry(&act, || self.below.write(to, from, how.clone()), ()).await?;
             }
-            self.carry(&act, self.below.write(to, from.cut_sectors(0, to.sectors), how), ()).await
+            Ok(())
         })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             let act = self.meet(Op::Flush, Extent::default());
-            self.carry(&act, self.below.flush(how), ()).await
+            self.carry(&act, || self.below.flush(how), ()).await
         })
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             let act = self.meet(Op::Discard, at);
-            self.carry(&act, self.below.discard(at, how), ()).await
+            self.carry(&act, || self.below.discard(at, how), ()).await
         })
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
             let act = self.meet(Op::WriteZeroes, at);
-            let to = harmed(&act, at);
-            if to.sectors == 0 {
-                return Ok(());
+            let (parts, by) = harmed(&act, at);
+            for part in parts {
+                let to = Extent { start: part.start + by, ..part };
+                self.carry(&act, || self.below.write_zeroes(to, how.clone(), zeroes), ()).await?;
             }
-            self.carry(&act, self.below.write_zeroes(to, how, zeroes), ()).await
+            Ok(())
         })
     }
 

@@ -107,10 +107,8 @@ fn writes_are_lost_torn_or_misdirected() {
     };
     assert_eq!(after("nth = 2"), [1; 8]);
     assert_eq!(after("nth = 3"), [2; 8]);
-    let torn = after("what = 'torn'\nnth = 2");
-    let written = torn.iter().position(|&value| value != 2).unwrap_or(8);
-    assert!(written < 8, "{torn:?}");
-    assert_eq!(torn, [vec![2; written], vec![1; 8 - written]].concat());
+    assert_eq!(after("rate_pct = 100"), [0; 8]);
+    assert_eq!(after("rate_pct = 0"), [2; 8]);
     assert_eq!(after("what = 'misdirected'\nnth = 2"), [1; 8]);
     let at_the_end = under("lose", "what = 'misdirected'", async |device| {
         let end = device.geometry().sectors;
@@ -118,6 +116,130 @@ fn writes_are_lost_torn_or_misdirected() {
         read(&device, end - 8, 8).await.unwrap()
     });
     assert_eq!(at_the_end, [0; 8], "no room further on");
+}
+
+/// Over many writes every shape is seen: the first sectors, the last, those between, none; never all of them.
+#[test]
+fn a_torn_write_is_torn_anywhere() {
+    let mut shapes = under("lose", "what = 'torn'\nfor_ever = true", async |device| {
+        let mut shapes = std::collections::BTreeSet::new();
+        for start in (0..2_000).step_by(4) {
+            write(&device, start, 1, 4).await.unwrap();
+            shapes.insert(read(&device, start, 4).await.unwrap());
+        }
+        shapes
+    });
+    assert!(!shapes.contains(&vec![1; 4]));
+    shapes.insert(vec![1; 4]);
+    assert_eq!(shapes.len(), 16, "any of four sectors: {shapes:?}");
+}
+
+#[test]
+fn a_device_is_full_when_so_much_was_written() {
+    under("error", "after = '2KiB'", async |device| {
+        for start in [0, 1, 0] {
+            write(&device, start, 1, 1).await.unwrap();
+        }
+        let error = write(&device, 5, 1, 2).await.unwrap_err();
+        assert_eq!((error.kind(), error.extent()), (ErrorKind::NoSpace, Some(Extent::new(5, 2))));
+        write(&device, 5, 1, 1).await.unwrap();
+        let zeroes = device.write_zeroes(Extent::new(9, 1), Hints::default(), Zeroes::default()).await;
+        assert_eq!(zeroes.unwrap_err().kind(), ErrorKind::NoSpace);
+        device.flush(Hints::default()).await.unwrap();
+        assert_eq!(read(&device, 0, 7).await.unwrap(), [1, 1, 0, 0, 0, 1, 0]);
+    });
+}
+
+/// With four requests outstanding all the time, a drive that is three times as slow does a third.
+#[test]
+fn a_slow_drive_does_so_many_times_less() {
+    let took = |options: &str| {
+        under("delay", options, async |device| {
+            let clients: Vec<_> = (0..4)
+                .map(|client| {
+                    let device = device.clone();
+                    runtime::spawn(async move {
+                        for turn in 0..50 {
+                            read(&device, (client * 7 + turn * 13) % 97 * 4_000_000, 8).await.unwrap();
+                        }
+                    })
+                })
+                .collect();
+            for client in clients {
+                client.await;
+            }
+            runtime::now().seconds()
+        })
+    };
+    let times = took("times = 3.0") / took("time = '1ns'");
+    assert!((2.7..3.3).contains(&times), "{times}");
+}
+
+/// A device that has carried a request out when it is called, and not when its answer is waited for.
+struct Eager(std::cell::Cell<u64>);
+
+impl BlockDevice for Eager {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            sectors: 1 << 20,
+            logical_sectors: 1,
+            physical_sectors: 1,
+            volatile_cache: false,
+            rotational: false,
+            discard_sectors: 0,
+            largest_sectors: 1 << 10,
+        }
+    }
+
+    fn read(&self, _: Extent, into: Buffer, _: Hints) -> IoFuture<'_, Buffer> {
+        self.0.set(self.0.get() + 1);
+        io(std::future::ready(Ok(into)))
+    }
+
+    fn write(&self, _: Extent, _: Buffer, _: Hints) -> IoFuture<'_, ()> {
+        self.0.set(self.0.get() + 1);
+        io(std::future::ready(Ok(())))
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.write(Extent::default(), Buffer::default(), how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.write(at, Buffer::default(), how)
+    }
+}
+
+#[test]
+fn what_is_not_carried_out_never_reaches_the_device_and_an_endless_request_ends_with_its_world() {
+    for options in ["error kind = 'gone'", "lose what = 'lost'", "lose what = 'endless'"] {
+        let (name, options) = options.split_once(' ').unwrap();
+        let runtime = Runtime::new(1);
+        let device = Rc::new(Eager(std::cell::Cell::new(0)));
+        let over: Rc<dyn BlockDevice> = device.clone();
+        runtime
+            .run(async {
+                let all = "for_ever = true\nops = ['read', 'write', 'flush', 'discard', 'write zeroes']";
+                let options = toml::from_str(&format!("{options}\n{all}")).unwrap();
+                let below = Below { over, devices: std::collections::BTreeMap::new() };
+                let layer = registry::find(name).unwrap().build(below, &options).await.unwrap();
+                let at = Extent::new(0, 1);
+                runtime::spawn(async move {
+                    let zeroes = || layer.write_zeroes(at, Hints::default(), Zeroes::default());
+                    let read = io(async { read(&layer, 0, 1).await.map(drop) });
+                    let write = io(write(&layer, 0, 1, 1));
+                    let (flush, discard) =
+                        (layer.flush(Hints::default()), layer.discard(at, Hints::default()));
+                    futures_util::future::join_all([read, write, flush, discard, zeroes()]).await
+                })
+                .detach();
+                runtime::sleep(Nanos::from_millis(1)).await;
+            })
+            .unwrap();
+        assert_eq!(device.0.get(), 0, "{name}: {options}");
+        drop(runtime);
+        assert_eq!(Rc::strong_count(&device), 1, "{name}: {options}");
+    }
 }
 
 #[test]
@@ -135,7 +257,8 @@ fn an_endless_request_stops_nobody_else() {
 #[test]
 fn options_that_make_no_sense_are_told() {
     for (name, options, words) in [
-        ("delay", "", ["no delay", "time or random"]),
+        ("delay", "", ["no delay", "exponential or normal"]),
+        ("delay", "time = '1ms'\nrate_pct = -1", ["-1", "0 to 100"]),
         ("delay", "time = '1ms'\ntimes = 2.0", ["it with a time", "times above 1"]),
         ("delay", "times = 0.5", ["0.5", "1 to 1000000"]),
         ("delay", "time = '5'", ["'5'", "a time such as 1.5ms"]),
@@ -143,6 +266,8 @@ fn options_that_make_no_sense_are_told() {
         ("error", "kind = 'rust'", ["'rust'", "medium, corrupt"]),
         ("error", "rate_pct = 101", ["101", "0 to 100"]),
         ("error", "rate_pct = 1\nnth = 2", ["rate_pct", "one of them"]),
+        ("error", "after = '1MiB'\nnth = 2", ["after", "it alone"]),
+        ("lose", "nth = 2\nrate_pct = 3", ["rate_pct", "one of them"]),
         ("lose", "what = 'torn'\nops = ['read']", ["ops", "only they can be torn"]),
         ("lose", "ops = ['fly']", ["'fly'", "read, write"]),
         ("lose", "at = '3'", ["'3'", "whole sectors"]),

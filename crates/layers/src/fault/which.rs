@@ -1,4 +1,4 @@
-//! Which requests a fault is about.
+//! Which requests a fault is about, and when it strikes.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,6 +6,7 @@ use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op, SECTOR_BYTES, runtime};
 use serde::{Deserialize, Deserializer};
 
+use crate::Refused;
 use crate::units::Bytes;
 
 /// The keys of a fault's options that say which requests it is about, put together.
@@ -15,6 +16,7 @@ pub struct Which {
     at: Option<Extent>,
     when: When,
     rng: RefCell<Rng>,
+    /// Requests that fitted; bytes that were written where there is room for so many.
     met: Cell<u64>,
 }
 
@@ -27,6 +29,25 @@ pub enum When {
     Nth(u64, bool),
     /// In so many of 10^6, by chance.
     Chance(u64),
+    /// At writes for which there is no room: so many bytes can be written.
+    Room(u64),
+}
+
+impl When {
+    /// What the keys `nth`, `for_ever` and `rate_pct` say together.
+    pub fn of(nth: u64, for_ever: bool, rate_pct: Option<f64>) -> Result<When, Refused> {
+        match rate_pct {
+            _ if nth == 0 => Err(Refused::new("nth", "0", "1 or more: the first is 1")),
+            Some(rate) if !(0.0..=100.0).contains(&rate) => {
+                Err(Refused::new("rate_pct", rate.to_string(), "0 to 100"))
+            }
+            Some(_) if nth != 1 || for_ever => {
+                Err(Refused::new("rate_pct", "it with nth or for_ever", "one of them"))
+            }
+            Some(rate) => Ok(When::Chance((rate * 1e4).round() as u64)),
+            None => Ok(When::Nth(nth, for_ever)),
+        }
+    }
 }
 
 impl Which {
@@ -48,9 +69,17 @@ impl Which {
         if !fits || !here {
             return false;
         }
+        if let When::Room(bytes) = self.when {
+            let with = self.met.get() + at.bytes();
+            let writes = matches!(op, Op::Write | Op::WriteZeroes);
+            if writes && with <= bytes {
+                self.met.set(with);
+            }
+            return writes && with > bytes;
+        }
         self.met.set(self.met.get() + 1);
         match self.when {
-            When::Always => true,
+            When::Always | When::Room(_) => true,
             When::Nth(nth, for_ever) => self.met.get() == nth || (for_ever && self.met.get() > nth),
             When::Chance(chance) => self.below(1_000_000) < chance,
         }
@@ -59,6 +88,11 @@ impl Which {
     /// How many fitted so far.
     pub fn met(&self) -> u64 {
         self.met.get()
+    }
+
+    /// The random numbers of the fault.
+    pub fn rng(&self) -> std::cell::RefMut<'_, Rng> {
+        self.rng.borrow_mut()
     }
 
     /// A number below `end`.

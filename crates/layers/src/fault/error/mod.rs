@@ -1,4 +1,4 @@
-//! Requests that fail: the n-th, from the n-th on, or by chance.
+//! Requests that fail: the n-th, from the n-th on, by chance, or for want of space.
 
 use seekless_core::{ErrorKind, Extent, IoError, Op};
 use serde::{Deserialize, Deserializer};
@@ -12,15 +12,17 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// With which error.
+    /// With which error; without it for want of space if that is why, else as a fault of the medium.
     #[serde(deserialize_with = "kind")]
-    pub kind: ErrorKind,
+    pub kind: Option<ErrorKind>,
     /// The first that fails, of those that fit, counted from 1.
     pub nth: u64,
     /// Whether all fail from then on.
     pub for_ever: bool,
     /// Instead of the n-th: by chance, in per cent.
     pub rate_pct: Option<f64>,
+    /// Instead: writes that have no room any more after so many bytes of writes.
+    pub after: Option<Bytes>,
     /// Kinds of requests; none named: all.
     pub ops: Vec<OpName>,
     /// Only those that touch the sectors from here on.
@@ -32,10 +34,11 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            kind: ErrorKind::Medium,
+            kind: None,
             nth: 1,
             for_ever: false,
             rate_pct: None,
+            after: None,
             ops: Vec::new(),
             at: None,
             size: None,
@@ -54,10 +57,10 @@ const KINDS: [(&str, ErrorKind); 7] = [
     ("unsupported", ErrorKind::Unsupported),
 ];
 
-fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<ErrorKind, D::Error> {
+fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ErrorKind>, D::Error> {
     let text = String::deserialize(from)?;
     let found = KINDS.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind);
-    found.ok_or_else(|| {
+    found.map(Some).ok_or_else(|| {
         let names = KINDS.map(|(name, _)| name).join(", ");
         serde::de::Error::custom(format!("found '{text}', expected one of: {names}"))
     })
@@ -66,18 +69,17 @@ fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<ErrorKind, D::Error> {
 impl Options {
     /// What cannot be.
     pub fn check(&self) -> Result<(), Refused> {
-        if self.nth == 0 {
-            return Err(Refused::new("nth", "0", "1 or more: the first is 1"));
+        self.when().map(drop)
+    }
+
+    fn when(&self) -> Result<When, Refused> {
+        let when = When::of(self.nth, self.for_ever, self.rate_pct)?;
+        let Some(Bytes(bytes)) = self.after else { return Ok(when) };
+        if when != When::Nth(1, false) || !self.ops.is_empty() {
+            let found = "it with nth, for_ever, rate_pct or ops";
+            return Err(Refused::new("after", found, "it alone: all writes fail that have no room"));
         }
-        match self.rate_pct {
-            Some(rate) if !(0.0..=100.0).contains(&rate) => {
-                Err(Refused::new("rate_pct", rate.to_string(), "0 to 100"))
-            }
-            Some(_) if self.nth != 1 || self.for_ever => {
-                Err(Refused::new("rate_pct", "it with nth or for_ever", "one of them"))
-            }
-            _ => Ok(()),
-        }
+        Ok(When::Room(bytes))
     }
 }
 
@@ -90,11 +92,10 @@ pub struct Error {
 impl Error {
     /// With these options, which were checked.
     pub fn new(options: &Options) -> Error {
-        let when = match options.rate_pct {
-            Some(rate) => When::Chance((rate * 1e4).round() as u64),
-            None => When::Nth(options.nth, options.for_ever),
-        };
-        Error { kind: options.kind, which: Which::new(&options.ops, options.at, options.size, when, "error") }
+        let full = options.after.map(|_| ErrorKind::NoSpace);
+        let kind = options.kind.or(full).unwrap_or(ErrorKind::Medium);
+        let when = options.when().unwrap_or(When::Always);
+        Error { kind, which: Which::new(&options.ops, options.at, options.size, when, "error") }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Writes that are acknowledged and do not happen, happen in part or elsewhere; requests without an answer.
 
+use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op};
 use serde::Deserialize;
 
@@ -15,7 +16,7 @@ pub enum What {
     /// It is answered as if it had been carried out, and is not.
     #[default]
     Lost,
-    /// Of a write only the first sectors are carried out, how many by chance.
+    /// Of a write not all sectors are carried out: the first, the last, or any of them, by chance.
     Torn,
     /// A write goes somewhere else, where by chance.
     Misdirected,
@@ -33,6 +34,8 @@ pub struct Options {
     pub nth: u64,
     /// Whether it happens to all from then on.
     pub for_ever: bool,
+    /// Instead of the n-th: by chance, in per cent.
+    pub rate_pct: Option<f64>,
     /// Kinds of requests.
     pub ops: Vec<OpName>,
     /// Only those that touch the sectors from here on.
@@ -44,16 +47,14 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let ops = vec![OpName(Op::Write)];
-        Options { what: What::Lost, nth: 1, for_ever: false, ops, at: None, size: None }
+        Options { what: What::Lost, nth: 1, for_ever: false, rate_pct: None, ops, at: None, size: None }
     }
 }
 
 impl Options {
     /// What cannot be.
     pub fn check(&self) -> Result<(), Refused> {
-        if self.nth == 0 {
-            return Err(Refused::new("nth", "0", "1 or more: the first is 1"));
-        }
+        When::of(self.nth, self.for_ever, self.rate_pct)?;
         let write = |op: &OpName| matches!(op.0, Op::Write | Op::WriteZeroes);
         let writes = !self.ops.is_empty() && self.ops.iter().all(write);
         if matches!(self.what, What::Torn | What::Misdirected) && !writes {
@@ -73,9 +74,25 @@ pub struct Lose {
 impl Lose {
     /// With these options, which were checked.
     pub fn new(options: &Options) -> Lose {
-        let when = When::Nth(options.nth, options.for_ever);
+        let when = When::of(options.nth, options.for_ever, options.rate_pct).unwrap_or(When::Always);
         Lose { what: options.what, which: Which::new(&options.ops, options.at, options.size, when, "lose") }
     }
+}
+
+/// Some parts of `at`, not all of it: up to a sector, from one on, or any sectors.
+fn torn(at: Extent, rng: &mut Rng) -> Vec<Extent> {
+    let some = rng.below(at.sectors);
+    match rng.below(3) {
+        0 => vec![Extent { sectors: some, ..at }],
+        1 => vec![Extent { start: at.start + (at.sectors - some), sectors: some }],
+        _ => {
+            let lost = at.start + some;
+            at.split(1).filter(|sector| sector.start != lost && rng.below(2) == 0).collect()
+        }
+    }
+    .into_iter()
+    .filter(|part| part.sectors > 0)
+    .collect()
 }
 
 impl Fault for Lose {
@@ -86,7 +103,7 @@ impl Fault for Lose {
         match self.what {
             What::Lost => Act::Lose,
             What::Endless => Act::Hang,
-            What::Torn => Act::Tear(self.which.below(at.sectors)),
+            What::Torn => Act::Tear(torn(at, &mut self.which.rng())),
             // Further on, so that it stays on the device; at its end there is no room, and it is lost.
             What::Misdirected => match sectors.saturating_sub(at.end().0) {
                 0 => Act::Lose,
