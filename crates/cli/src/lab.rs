@@ -16,6 +16,7 @@ use seekless_trace::{Stats, StatsOptions, Trace};
 use crate::Usage;
 use crate::comparison;
 use crate::figure;
+use crate::judge;
 use crate::output;
 use crate::progress::Progress;
 use crate::setup::{Setup, line};
@@ -47,6 +48,9 @@ A volume file and what can be written in it: docs/book/workloads.md.")]
     /// A figure of a paper, simulated: ours beside theirs
     #[command(after_help = figure::HELP)]
     Figure(figure::Arguments),
+    /// What was asked of a device and what it answered: may that be?
+    #[command(after_help = judge::HELP)]
+    Judge(judge::Arguments),
 }
 
 /// What is compared.
@@ -139,6 +143,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Compare(arguments) => run_compare(&arguments),
         Command::Run(arguments) => run_one(&arguments),
         Command::Figure(arguments) => figure::run(&arguments),
+        Command::Judge(arguments) => judge::run(&arguments),
     }
 }
 

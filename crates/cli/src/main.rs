@@ -9,6 +9,7 @@ mod drive;
 mod figure;
 mod info;
 mod input;
+mod judge;
 mod lab;
 mod output;
 mod progress;
