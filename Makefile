@@ -47,13 +47,14 @@ agree: build ## do a debug and a release build give the same bytes?
 	done
 	cmp "$(CARGO_TARGET_DIR)/debug.json" "$(CARGO_TARGET_DIR)/release.json"
 
-fuzz: toolchain-check ## bytes made up against every reader of traces, FOR=5 seconds each
+fuzz: toolchain-check ## bytes made up against every reader of traces and histories, FOR=5 seconds each
 	scripts/fuzz $(or $(FOR),5)
 
 bench: toolchain ## measure speed
-	cargo build --release --locked -p seekless-lab --example bench -p seekless-layers --example mapper_bench -p seekless-trace --features seekless-trace/parquet --example trace_bench
+	cargo build --release --locked -p seekless-lab --example bench --example check_bench -p seekless-layers --example mapper_bench -p seekless-trace --features seekless-trace/parquet --example trace_bench
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/mapper_bench"
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/check_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
 
 soak: toolchain-check ## the property tests, 20,000 cases each, and ten minutes of fuzzing a format

@@ -1,5 +1,5 @@
 //! Writes what the fuzzer starts from: `seeds FOLDER` makes a folder a format in it, with the samples
-//! that the tests have, and prints the formats' names.
+//! that the tests have, and prints the formats' names; `history` is the checker's.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -17,6 +17,9 @@ mod builder;
 #[allow(dead_code)]
 #[path = "../../crates/trace/tests/common/samples.rs"]
 mod samples;
+
+/// A history, for the checker.
+const HISTORY: &[u8] = include_bytes!("../../crates/lab/src/check/tests/sample.history");
 
 /// A few requests, as the project writes them.
 fn parquet() -> io::Result<Vec<u8>> {
@@ -51,6 +54,10 @@ fn main() -> io::Result<()> {
             formats.push(format);
         }
     }
+    let history = Path::new(&folder).join("history");
+    fs::create_dir_all(&history)?;
+    fs::write(history.join("0"), HISTORY)?;
+    formats.push("history");
     println!("{}", formats.join("\n"));
     Ok(())
 }

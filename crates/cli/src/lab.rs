@@ -17,6 +17,7 @@ use crate::Usage;
 use crate::comparison;
 use crate::explore;
 use crate::figure;
+use crate::judge;
 use crate::output;
 use crate::progress::Progress;
 use crate::setup::{Setup, line};
@@ -51,6 +52,9 @@ A volume file and what can be written in it: docs/book/workloads.md.")]
     /// A figure of a paper, simulated: ours beside theirs
     #[command(after_help = figure::HELP)]
     Figure(figure::Arguments),
+    /// What was asked of a device and what it answered: may that be?
+    #[command(after_help = judge::HELP)]
+    Judge(judge::Arguments),
 }
 
 /// What is compared.
@@ -144,6 +148,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Run(arguments) => run_one(&arguments),
         Command::Explore(arguments) => explore::run(&arguments),
         Command::Figure(arguments) => figure::run(&arguments),
+        Command::Judge(arguments) => judge::run(&arguments),
     }
 }
 

@@ -10,6 +10,7 @@ mod explore;
 mod figure;
 mod info;
 mod input;
+mod judge;
 mod lab;
 mod output;
 mod progress;

@@ -7,9 +7,10 @@
 //!
 //! Memory is taken by pages that were touched: about 32 bytes for one on which nothing is open.
 //!
-//! What is not caught, because zeroes do not say who wrote them: a read of zeroes that several
-//! sources explain (a discard over zeroes, two writes of zeroes in flight at once) is held against nothing
-//! later. And a discard that a read has shown to have done nothing may still show after a crash.
+//! What is not caught: zeroes do not say who wrote them, so a read of zeroes that several sources
+//! explain (a discard over zeroes, two writes of zeroes in flight at once) is held against nothing later. A
+//! discard that a read has shown to have done nothing may still show after a crash. And so may a version
+//! that a durable one follows only by way of a third (of 720,000 random states it mattered in 3).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

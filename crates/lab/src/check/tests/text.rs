@@ -19,21 +19,7 @@ fn written(events: &[Event]) -> String {
     String::from_utf8(writer.finish().unwrap()).unwrap()
 }
 
-const SAMPLE: &str = "\
-seekless history 1
-issue 12 write 800+8 fua
-issue 13 read 800+4
-issue 14 flush
-issue 15 discard 0+1
-issue 16 zeroes 16+65536
-done 12
-failed 14
-read 13 12*2 12@807 ?
-crash
-issue 20 read 800+3
-read 20 0*2 17
-end
-";
+const SAMPLE: &str = include_str!("sample.history");
 
 #[test]
 fn a_history_is_read_and_written_word_for_word() {

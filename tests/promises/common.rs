@@ -1,0 +1,38 @@
+//! What the tests of promises share: volumes, and how they are explored.
+
+#![allow(dead_code)] // Each test uses some of it.
+
+use std::path::{Path, PathBuf};
+
+use seekless_lab::explore::Options;
+use seekless_lab::explore::campaign::{Campaign, Explored};
+use seekless_lab::{Description, volume_file, workload};
+
+/// A folder of these tests.
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// The volumes that promises are tested on.
+pub const VOLUMES: [&str; 3] = ["mapper", "powercut", "stack"];
+
+/// A volume of the folder beside this.
+pub fn volume(name: &str) -> Description {
+    volume_file::read(&folder("volumes").join(format!("{name}.toml"))).expect(name)
+}
+
+/// Explores it under a workload; the tests run unoptimised, so it is a short look.
+pub fn explore(volume: &Description, work: &str, fault_requests: u64, options: Options) -> Explored {
+    let load = workload::parse(work).expect(work);
+    let campaign = Campaign { description: volume, load: &load, requests: 150, fault_requests, options };
+    campaign.explore(&|_| ()).expect("the workload fits the volume")
+}
+
+/// Explores it, and finds nothing wrong.
+pub fn sound(name: &str, work: &str, fault_requests: u64, options: Options) -> Explored {
+    let explored = explore(&volume(name), work, fault_requests, options);
+    if let Some(finding) = explored.reduced.as_ref().or(explored.finding.as_ref()) {
+        panic!("{name}, {work}: {}\n\n{}", finding.wrong, finding.case);
+    }
+    explored
+}

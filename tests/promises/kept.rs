@@ -1,0 +1,24 @@
+//! Crashes that once lost something, reduced and kept: each is replayed, and nothing is lost any more.
+//!
+//! A file is named for its volume and what was wrong, as in `mapper.early-reuse.script`.
+
+mod common;
+
+use seekless_lab::explore::case::Case;
+use seekless_lab::explore::shrink::replay;
+
+#[test]
+fn what_was_mended_stays_mended() {
+    let mut files: Vec<_> =
+        std::fs::read_dir(common::folder("scripts")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let case: Case = std::fs::read_to_string(&file).unwrap().parse().expect(&name);
+        let volume = common::volume(name.split('.').next().unwrap());
+        if let Err(finding) = replay(&volume, &case) {
+            panic!("{name}: {}", finding.wrong);
+        }
+    }
+}

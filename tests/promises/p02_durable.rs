@@ -1,0 +1,46 @@
+//! Promise 2. What was flushed, or acknowledged as FUA, survives any crash, power cut or `kill -9`, at any instant,
+//! also during recovery, and recovery of recovery.
+//!
+//! Fault model: the power goes at any write or flush of any component, as it begins or ends. Of what was not
+//! durable any sectors survive, in any order. The volume is opened on that, used, and loses power again, three
+//! times in a row. No sector is damaged, and what a component has made durable stays.
+
+mod common;
+
+use seekless_lab::explore::Options;
+use seekless_lab::explore::campaign::Campaign;
+use seekless_lab::workload;
+
+#[test]
+fn what_was_durable_survives_power_cuts_one_after_the_other() {
+    for name in common::VOLUMES {
+        for work in ["churn:flushes=3%,fua=3%", "random:size=4KiB,reads=0%,outstanding=8"] {
+            let options = Options { plain: 0, states: 4_000, each: 24, goes_on: 60, ..Options::default() };
+            let tally = common::sound(name, work, 0, options).tally;
+            println!("{name}, {work}: {} states, {:?} by depth", tally.states, tally.by_depth);
+            assert!(tally.states >= 4_000 && tally.by_depth.iter().all(|states| *states > 0), "{:?}", tally.by_depth);
+        }
+    }
+}
+
+/// Rare and dangerous places of the layers, named in their code, are reached.
+#[test]
+fn every_named_edge_is_reached() {
+    let options = Options { plain: 20, states: 20_000, each: 24, ..Options::default() };
+    let explored = common::sound("mapper", "churn:flushes=3%,fua=3%", 60, options);
+    assert!(explored.unreached.is_empty(), "never reached: {:?}", explored.unreached);
+    let edges = &explored.tally.edges;
+    assert!(edges.len() > 5, "{edges:?}");
+}
+
+/// All workloads of two requests to two pages, with every set of sectors that may survive.
+#[test]
+fn small_workloads_survive_whatever_survives_of_them() {
+    let (volume, load) = (common::volume("mapper-small"), workload::parse("churn").unwrap());
+    let options = Options { states: u64::MAX, depth: 1, clients: 1, ..Options::default() };
+    let campaign = Campaign { description: &volume, load: &load, requests: 0, fault_requests: 0, options };
+    let explored = campaign.explore_all(2, &|_| ()).unwrap();
+    let wrong = explored.reduced.map(|finding| format!("{}\n\n{}", finding.wrong, finding.case));
+    assert_eq!(wrong, None);
+    assert!(explored.tally.runs > 13 * 13 && explored.tally.states > 1_000, "{}", explored.tally.states);
+}

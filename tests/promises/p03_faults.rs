@@ -1,0 +1,31 @@
+//! Promise 3. One I/O that fails, once or for ever, never yields wrong data; it fails that request, not the volume.
+//!
+//! Fault model: the n-th request to a component fails and is not carried out, once or from then on, for every n
+//! until the run has no n-th; and after it the power goes at any moment, and the volume is opened without the fault.
+
+mod common;
+
+use seekless_lab::explore::Options;
+
+#[test]
+fn no_request_that_fails_yields_wrong_data() {
+    for name in common::VOLUMES {
+        let options = Options { plain: 0, states: 1, seed: 3, ..Options::default() };
+        let explored = common::sound(name, "churn:flushes=10%", 50, options);
+        let faults = explored.faults;
+        println!("{name}: {faults:?}");
+        // Once and for ever, for each request that a component got, and clients were told.
+        assert!(faults.runs >= 2 * 50 && faults.errors > 0, "{faults:?}");
+    }
+}
+
+/// One request fails, and that one only: all others are answered as if nothing had been.
+#[test]
+fn a_read_that_fails_fails_alone() {
+    use seekless_lab::explore::case::Case;
+    use seekless_lab::explore::shrink::replay;
+    let text = "seekless crash 1\nrun clients 1 seed 1\nfail component 0 request 8\n\
+                write 0+8\nflush\nread 0+8\nread 0+8\nread 0+8\nflush\nwrite 8+8\nflush\ncrash 40\n";
+    let case: Case = text.parse().unwrap();
+    replay(&common::volume("powercut"), &case).map_err(|finding| finding.wrong).unwrap();
+}

@@ -1,0 +1,110 @@
+//! Promise 8. Malformed input gets an error that says where, what was found and what was expected. It never
+//! panics, never over-reads.
+//!
+//! Fault model: bytes of a file are changed, left out or doubled, at chance, in every file of every kind that is
+//! read: volume files, drive files, scripts of crashes, histories, workloads, traces. (The readers of traces are fuzzed
+//! besides; the peers of a live volume are not there yet.)
+
+mod common;
+
+use std::path::Path;
+
+use seekless_core::runtime::Rng;
+use seekless_drive::spec;
+use seekless_lab::check::history;
+use seekless_lab::explore::case::Case;
+use seekless_lab::{volume_file, workload};
+
+/// Damaged copies of each file.
+const COPIES: u64 = 300;
+
+/// The same with a few things wrong.
+fn damaged(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=rng.below(4) {
+        let end = bytes.len() as u64;
+        let (at, other) = (rng.below(end + 1) as usize, rng.below(end + 1) as usize);
+        let (from, to) = (at.min(other), at.max(other).min(at.min(other) + 40));
+        match rng.below(5) {
+            0 if at < bytes.len() => bytes[at] = rng.below(256) as u8,
+            1 => drop(bytes.drain(from..to)),
+            2 => {
+                let copy = bytes[from..to].to_vec();
+                bytes.splice(from..from, copy);
+            }
+            3 => bytes.truncate(at),
+            // Numbers grow where they stand.
+            _ => match bytes[at..].iter().position(u8::is_ascii_digit) {
+                Some(digit) => drop(bytes.splice(at + digit..at + digit, *b"99999999999")),
+                None => bytes.extend([0; 9]),
+            },
+        }
+    }
+    bytes
+}
+
+/// Reads damaged copies of a text; how many were refused, each with what was found and what was expected.
+fn refused<E: std::fmt::Display>(name: &str, text: &str, read: impl Fn(&str) -> Result<(), E>) -> u64 {
+    let mut rng = Rng::seeded(text.len() as u64);
+    let mut refused = 0;
+    for _ in 0..COPIES {
+        let copy = String::from_utf8_lossy(&damaged(text.as_bytes(), &mut rng)).into_owned();
+        if let Err(error) = read(&copy) {
+            let error = error.to_string();
+            assert!(error.contains("expected"), "{name}: {error}\n{copy}");
+            refused += 1;
+        }
+    }
+    refused
+}
+
+fn texts(folder: &Path, extension: &str) -> Vec<(String, String)> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|found| found == extension)).collect();
+    files.sort();
+    let name = |file: &Path| file.file_name().unwrap().to_str().unwrap().to_owned();
+    files.iter().map(|file| (name(file), std::fs::read_to_string(file).unwrap())).collect()
+}
+
+#[test]
+fn damaged_files_are_refused_with_reasons() {
+    let mut counts = [0; 4];
+    for (name, text) in texts(&common::folder("volumes"), "toml") {
+        counts[0] += refused(&name, &text, |text| volume_file::parse(&name, text).map(drop));
+    }
+    for (name, text) in texts(&common::folder("../../drives"), "toml") {
+        counts[1] += refused(&name, &text, |text| spec::parse(&name, text).map(drop));
+    }
+    for (name, text) in texts(&common::folder("scripts"), "script") {
+        counts[2] += refused(&name, &text, |text| text.parse::<Case>().map(drop));
+    }
+    for text in ["mix:3*oltp:mpl=20,think=10ms+1*seq:streams=2", "churn:size=64KiB,reads=20%", "random:rate=100/s"] {
+        counts[3] += refused(text, text, |text| workload::parse(text).map(drop));
+    }
+    println!("refused: {counts:?} volume files, drive files, scripts, workloads");
+    assert!(counts.iter().all(|count| *count > 50), "{counts:?}");
+}
+
+#[test]
+fn damaged_histories_and_traces_are_refused_with_reasons() {
+    let text = "seekless history 1\n";
+    let refusals = refused("history", text, |text| history::read(text.as_bytes()).map(drop));
+    println!("refused: {refusals} histories");
+    assert!(refusals > 50);
+    let folder = common::folder("../../data");
+    let file = std::fs::read(folder.join("appstart2.blktrace.0.xz")).unwrap();
+    let mut rng = Rng::seeded(8);
+    let scratch = std::env::temp_dir().join(format!("seekless-malformed-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).unwrap();
+    let mut refusals = 0;
+    for copy in 0..20 {
+        let path = scratch.join(format!("{copy}.blktrace.0.xz"));
+        std::fs::write(&path, damaged(&file, &mut rng)).unwrap();
+        if let Err(error) = seekless_trace::load(&[&path], &seekless_trace::ReadOptions::default()) {
+            assert!(error.to_string().contains("expected"), "{error}");
+            refusals += 1;
+        }
+    }
+    std::fs::remove_dir_all(&scratch).unwrap();
+    assert!(refusals > 5, "{refusals} traces");
+}
