@@ -5,7 +5,7 @@
 mod common;
 
 use seekless_lab::explore::case::Case;
-use seekless_lab::explore::shrink::replay;
+use seekless_lab::explore::replay::replay;
 
 #[test]
 fn what_was_mended_stays_mended() {
@@ -17,7 +17,7 @@ fn what_was_mended_stays_mended() {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
         let case: Case = std::fs::read_to_string(&file).unwrap().parse().expect(&name);
         let volume = common::volume(name.split('.').next().unwrap());
-        if let Err(finding) = replay(&volume, &case) {
+        if let Some(finding) = replay(&volume, &case).finding {
             panic!("{name}: {}", finding.wrong);
         }
     }

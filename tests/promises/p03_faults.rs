@@ -22,10 +22,14 @@ fn no_request_that_fails_yields_wrong_data() {
 /// One request fails, and that one only: all others are answered as if nothing had been.
 #[test]
 fn a_read_that_fails_fails_alone() {
+    use seekless_lab::check::history::Event;
     use seekless_lab::explore::case::Case;
-    use seekless_lab::explore::shrink::replay;
+    use seekless_lab::explore::replay::replay;
     let text = "seekless crash 1\nrun clients 1 seed 1\nfail component 0 request 8\n\
                 write 0+8\nflush\nread 0+8\nread 0+8\nread 0+8\nflush\nwrite 8+8\nflush\ncrash 40\n";
     let case: Case = text.parse().unwrap();
-    replay(&common::volume("powercut"), &case).map_err(|finding| finding.wrong).unwrap();
+    let replayed = replay(&common::volume("powercut"), &case);
+    assert!(replayed.finding.is_none());
+    let failed = |event: &&Event| matches!(event, Event::Failed { .. });
+    assert_eq!(replayed.history.iter().filter(failed).count(), 1, "{:?}", replayed.history);
 }

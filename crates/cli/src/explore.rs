@@ -7,9 +7,10 @@ use anyhow::Context;
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use seekless_core::Nanos;
+use seekless_lab::check::history;
 use seekless_lab::explore::campaign::{Campaign, Explored};
 use seekless_lab::explore::case::Case;
-use seekless_lab::explore::shrink::replay;
+use seekless_lab::explore::replay::replay;
 use seekless_lab::explore::spent::{Part, Spent};
 use seekless_lab::explore::{Finding, Options};
 use seekless_lab::workload::Load;
@@ -32,7 +33,7 @@ Examples:
   seekless lab explore mapper.toml --workload churn:outstanding=8 --states 1000000 --seed 7
   seekless lab explore mapper.toml --all 3
   seekless lab explore mapper.toml --workload random:size=4KiB,reads=0% --json | jq .states
-  seekless lab explore mapper.toml --save lost.script; seekless lab explore mapper.toml --script lost.script";
+  seekless lab explore mapper.toml --save lost.script; seekless lab explore mapper.toml --script lost.script --history lost.history";
 
 /// What is explored.
 #[derive(Args)]
@@ -79,6 +80,9 @@ pub struct Arguments {
     /// Write the script of a finding, reduced, to a file too
     #[arg(long, value_name = "FILE", conflicts_with = "script")]
     save: Option<PathBuf>,
+    /// Write what clients saw of a finding, reduced, or of the script to a file too, for `lab judge`
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -120,7 +124,7 @@ struct Told {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description = volume_file::read(&arguments.volume)?;
     if let Some(script) = &arguments.script {
-        return replay_script(&description, script, arguments.json);
+        return replay_script(&description, script, arguments);
     }
     arguments.save.as_deref().map_or(Ok(()), output::expect_folder)?;
     let load = workload::parse(&arguments.workload)?;
@@ -128,8 +132,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut seed = arguments.seed;
     loop {
         let told = explore(arguments, &description, &load, seed)?;
-        if let (Some(file), Some(script)) = (&arguments.save, &told.script) {
-            output::file(file, script)?;
+        if let Some(script) = &told.script {
+            arguments.save.as_deref().map_or(Ok(()), |file| output::file(file, script))?;
+            replayed(&description, &script.parse()?, arguments.history.as_deref())?;
         }
         if arguments.json {
             output::json(&told)?;
@@ -177,12 +182,12 @@ fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: 
     Ok(told(arguments, seed, &explored, (cpu_nanos() - before) as f64 / 1e9))
 }
 
-fn replay_script(description: &Description, script: &Path, json: bool) -> anyhow::Result<()> {
+fn replay_script(description: &Description, script: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(script).with_context(|| script.display().to_string())?;
     let case: Case = text.parse().with_context(|| script.display().to_string())?;
-    let wrong = replay(description, &case).err().map(|finding| finding.wrong);
-    if json {
-        output::json(&serde_json::json!({ "script": script, "crashes": case.0.len(), "finding": wrong }))?;
+    let wrong = replayed(description, &case, arguments.history.as_deref())?;
+    if arguments.json {
+        output::json(&serde_json::json!({ "script": script, "runs": case.0.len(), "finding": wrong }))?;
     } else {
         output::print(&format!(
             "{}: {}\n",
@@ -194,6 +199,17 @@ fn replay_script(description: &Description, script: &Path, json: bool) -> anyhow
         Some(_) => anyhow::bail!("a promise is broken, see above"),
         None => Ok(()),
     }
+}
+
+/// Does a case again; what is wrong. What clients saw goes to a file.
+fn replayed(description: &Description, case: &Case, file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let replayed = replay(description, case);
+    if let Some(file) = file {
+        let mut writer = history::Writer::new(Vec::new())?;
+        replayed.history.iter().try_for_each(|event| writer.event(event))?;
+        output::file(file, &String::from_utf8_lossy(&writer.finish()?))?;
+    }
+    Ok(replayed.finding.map(|finding| finding.wrong))
 }
 
 fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> Told {

@@ -6,8 +6,10 @@ pub mod fault;
 pub mod mapper;
 mod refused;
 pub mod registry;
+pub mod split;
 mod units;
 
 pub use borg::Borg;
 pub use mapper::Mapper;
 pub use refused::Refused;
+pub use split::Split;

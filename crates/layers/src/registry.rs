@@ -17,6 +17,7 @@ use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
 use crate::mapper::{self, Mapper};
 use crate::refused::Refused;
+use crate::split::{self, Split};
 
 /// What is known of a layer without building it.
 #[derive(Clone, Copy)]
@@ -110,7 +111,7 @@ fn built<T: BlockDevice + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 6] = [
+pub const LAYERS: [Entry; 7] = [
     Entry {
         name: "borg",
         does: "copies the blocks that are used together next to each other, and absorbs writes there",
@@ -204,6 +205,20 @@ pub const LAYERS: [Entry; 6] = [
         sectors: None,
         build: |below, table| {
             built(|| Ok(PowerCut::new(below.over, options("powercut", table, powercut::Options::check)?)))
+        },
+    },
+    Entry {
+        name: "split",
+        does: "hands large requests on in parts",
+        transparent: true,
+        readme: include_str!("split/README.md"),
+        devices: &[],
+        edges: split::EDGES,
+        canaries: &[],
+        check: |table| read(table, split::Options::check).map(drop),
+        sectors: None,
+        build: |below, table| {
+            built(|| Ok(Split::new(below.over, &options("split", table, split::Options::check)?)))
         },
     },
 ];

@@ -13,7 +13,7 @@ use super::restart::Wrong;
 use super::run::Plan;
 use super::script::Request;
 use super::{Explorer, Finding, Followed};
-use crate::check::Registers;
+use crate::check::{Registers, history};
 use crate::experiment::Progress;
 
 /// States a moment of a run with a fault.
@@ -74,7 +74,7 @@ impl Explorer<'_> {
         tally.most = tally.most.max(run.met);
         tally.closed += u64::from(run.closed.is_some());
         tally.longest = tally.longest.max(run.log.longest);
-        let failed = |event: &&Event| matches!(event, Event::Answered { ok: false, .. });
+        let failed = |event: &&Event| matches!(event, Event::Client(history::Event::Failed { .. }));
         tally.errors += run.log.events.iter().filter(failed).count() as u64;
         self.begin(plan);
         let followed = Followed { plan, log: &run.log, depth: 0, each: EACH, all: false };

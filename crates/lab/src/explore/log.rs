@@ -4,34 +4,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use seekless_core::{Extent, Nanos, Op};
+use seekless_core::{Extent, Nanos};
 
 use super::image::Content;
-use crate::check::Found;
+use crate::check::history;
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A client asked.
-    Asked {
-        /// The request's number.
-        id: u64,
-        /// What.
-        op: Op,
-        /// Where.
-        at: Extent,
-        /// Whether it is to be durable when it is answered.
-        fua: bool,
-    },
-    /// A client was answered; a read with what it found, in the order of the sectors.
-    Answered {
-        /// The request's number.
-        id: u64,
-        /// Whether without an error.
-        ok: bool,
-        /// What a read found.
-        found: Vec<Found>,
-    },
+    /// A client asked, or was answered.
+    Client(history::Event),
     /// A component took a write; which, of [`Log::writes`].
     Began(usize),
     /// It answered.

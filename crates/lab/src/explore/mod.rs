@@ -18,6 +18,7 @@ pub mod faults;
 pub mod image;
 pub mod log;
 pub mod power;
+pub mod replay;
 pub mod restart;
 pub mod run;
 pub mod script;
@@ -41,7 +42,7 @@ use self::restart::{Judge, Opener, Wrong};
 use self::run::Plan;
 use self::script::Request;
 use self::spent::{Part, Spent};
-use crate::check::{Registers, Violation};
+use crate::check::Registers;
 use crate::description::Description;
 use crate::experiment::Progress;
 
@@ -255,7 +256,10 @@ impl<'a> Explorer<'a> {
     fn follow(&mut self, followed: &Followed, mut registers: Registers) -> Result<(), Finding> {
         let mut power = Power::new(followed.plan.images.clone());
         for (index, event) in followed.log.events.iter().enumerate() {
-            tell(&mut registers, event).map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+            if let Event::Client(event) = event {
+                let told = registers.event(event);
+                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+            }
             let narrowed = registers.narrowed();
             if !narrowed.is_empty() {
                 self.fresh.clear();
@@ -355,17 +359,4 @@ impl<'a> Explorer<'a> {
         }
         Finding { wrong: wrong.to_string(), case: Case(segments) }
     }
-}
-
-/// Tells the registers what clients saw.
-fn tell(registers: &mut Registers, event: &Event) -> Result<(), Violation> {
-    match event {
-        Event::Asked { id, op, at, fua } => registers.issue(*id, *op, *at, *fua),
-        Event::Answered { id, ok: true, found } if !found.is_empty() => {
-            return registers.read(*id, found.iter().copied());
-        }
-        Event::Answered { id, ok, .. } => return registers.done(*id, *ok),
-        _ => {}
-    }
-    Ok(())
 }

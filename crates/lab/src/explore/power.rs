@@ -52,7 +52,7 @@ impl Power {
         let now = self.happened;
         self.happened += 1;
         match *event {
-            Event::Asked { .. } | Event::Answered { .. } => return false,
+            Event::Client(_) => return false,
             Event::FlushBegan(_) => {}
             Event::Began(write) => {
                 let buried = vec![false; log.writes[write].at.sectors as usize];

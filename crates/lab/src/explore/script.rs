@@ -11,7 +11,7 @@ use seekless_core::{BlockDevice, Buffer, Extent, Flags, Hints, Op, Zeroes};
 
 use super::log::{Event, Shared};
 use crate::LabError;
-use crate::check;
+use crate::check::{self, history};
 use crate::instant::Instant;
 use crate::workload::Load;
 use crate::workload::client::{self, Limit};
@@ -69,7 +69,7 @@ async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<sup
     let Request { op, at, fua } = request;
     let how = Hints { fua, ..Hints::default() };
     let begin = runtime::now();
-    log.borrow_mut().events.push(Event::Asked { id, op, at, fua });
+    log.borrow_mut().events.push(Event::Client(history::Event::Issue { id, op, at, fua }));
     let mut found = Vec::new();
     let done = match op {
         Op::Read => top.read(at, Buffer::zeroed(at.bytes()), how).await.map(|buffer| {
@@ -82,5 +82,9 @@ async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<sup
     };
     let mut log = log.borrow_mut();
     log.longest = log.longest.max(runtime::now().since(begin));
-    log.events.push(Event::Answered { id, ok: done.is_ok(), found });
+    log.events.push(Event::Client(match (done, op) {
+        (Ok(()), Op::Read) => history::Event::Read { id, found },
+        (Ok(()), _) => history::Event::Done { id },
+        (Err(_), _) => history::Event::Failed { id },
+    }));
 }

@@ -1,18 +1,14 @@
 //! A finding reduced to the few requests that it takes: what can be left out or made simpler is, as long as
-//! something is still found. And a case replayed.
+//! something is still found.
 //!
 //! Each attempt is a small exploration of its own, so the crash is found anew wherever it has moved to.
 
 use seekless_core::{Extent, Op, PAGE_SECTORS};
 
 use super::case::{Case, Segment};
-use super::image::Image;
-use super::power::{Power, Survivor};
-use super::restart::Wrong;
-use super::run::Plan;
+use super::replay::replay;
 use super::script::Request;
-use super::{Explorer, Finding, Options, faults, tell};
-use crate::check::Registers;
+use super::{Explorer, Finding, Options};
 use crate::description::Description;
 use crate::experiment::Progress;
 
@@ -140,9 +136,9 @@ impl<'a> Shrinker<'a> {
                 return finding;
             };
             survivors.remove(index);
-            match replay(self.description, &case) {
-                Err(found) => finding = Finding { wrong: found.wrong, case },
-                Ok(()) => index += 1,
+            match replay(self.description, &case).finding {
+                Some(found) => finding = Finding { wrong: found.wrong, case },
+                None => index += 1,
             }
         }
     }
@@ -169,50 +165,4 @@ fn simpler(request: Request) -> Vec<Request> {
     }
     all.retain(|other| *other != request && other.at.sectors <= at.sectors);
     all
-}
-
-/// Does again what a case says; an error if something is still wrong.
-pub fn replay(description: &Description, case: &Case) -> Result<(), Finding> {
-    let mut explorer = Explorer::new(description, Options::default());
-    let (mut registers, mut first, mut images) = (Registers::new(), 1, None);
-    for segment in &case.0 {
-        explorer.options.clients = segment.clients;
-        let mut plan = explorer.plan(segment.requests.clone().into(), segment.seed)?;
-        plan.first = first;
-        plan.images = images.unwrap_or(plan.images);
-        plan.fault = segment.fault.map(faults::options);
-        explorer.begin(&plan);
-        images = Some(explorer.replay_segment(&plan, &mut registers, segment.crash.as_ref())?);
-        first += segment.requests.len() as u64;
-        registers.crash();
-    }
-    Ok(())
-}
-
-impl Explorer<'_> {
-    /// One run, up to its crash; what survived.
-    fn replay_segment(
-        &mut self,
-        plan: &Plan,
-        registers: &mut Registers,
-        crash: Option<&(usize, Vec<Survivor>)>,
-    ) -> Result<Vec<Image>, Finding> {
-        let run = plan.run(&self.opener);
-        let mut power = Power::new(plan.images.clone());
-        let events = crash.map_or(usize::MAX, |(events, _)| *events);
-        for event in run.log.events.iter().take(events) {
-            tell(registers, event).map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
-            power.follow(&run.log, event);
-        }
-        if let (Some(stalled), None) = (run.stalled, crash) {
-            return Err(self.finding(&Wrong::Stalled(stalled), None));
-        }
-        if let (Some(error), None, None) = (run.closed, crash, &plan.fault) {
-            return Err(self.finding(&Wrong::Closed(error), None));
-        }
-        let images = power.cut(&run.log, crash.map_or(&[], |(_, survivors)| survivors));
-        let judged = self.judge.judge_whole(&self.opener, &images, registers);
-        judged.map_err(|wrong| self.finding(&wrong, crash.cloned()))?;
-        Ok(images)
-    }
 }

@@ -1,0 +1,111 @@
+//! A case done again, to see whether it still goes wrong, and what its clients saw as a history.
+
+use std::rc::Rc;
+
+use seekless_core::{Extent, Op};
+
+use super::case::Case;
+use super::image::Image;
+use super::log::Event;
+use super::power::{Power, Survivor};
+use super::restart::Wrong;
+use super::run::Plan;
+use super::script::Request;
+use super::{Explorer, Finding, Options, faults};
+use crate::check::{Registers, history};
+use crate::description::Description;
+
+/// Sectors that are read at once when all are read.
+const AT_ONCE: u64 = 2_048;
+
+/// What came of a case.
+pub struct Replayed {
+    /// What clients saw, and after the last crash what everything holds.
+    pub history: Vec<history::Event>,
+    /// What is wrong, if something is.
+    pub finding: Option<Finding>,
+}
+
+/// Does again what a case says.
+pub fn replay(description: &Description, case: &Case) -> Replayed {
+    let mut explorer = Explorer::new(description, Options::default());
+    let mut history = Vec::new();
+    let finding = explorer.replay(case, &mut history).err();
+    Replayed { history, finding }
+}
+
+impl Explorer<'_> {
+    fn replay(&mut self, case: &Case, history: &mut Vec<history::Event>) -> Result<(), Finding> {
+        let (mut registers, mut first, mut images) = (Registers::new(), 1, None);
+        for segment in &case.0 {
+            self.options.clients = segment.clients;
+            let mut plan = self.plan(segment.requests.clone().into(), segment.seed)?;
+            plan.first = first;
+            plan.images = images.unwrap_or(plan.images);
+            plan.fault = segment.fault.map(faults::options);
+            self.begin(&plan);
+            first += segment.requests.len() as u64;
+            let survived = self.replay_segment(&plan, &mut registers, segment.crash.as_ref(), history)?;
+            if segment.crash.is_none() {
+                return Ok(());
+            }
+            registers.crash();
+            history.push(history::Event::Crash);
+            images = Some(survived);
+        }
+        Ok(())
+    }
+
+    /// One run, up to its crash; what survived.
+    fn replay_segment(
+        &mut self,
+        plan: &Plan,
+        registers: &mut Registers,
+        crash: Option<&(usize, Vec<Survivor>)>,
+        history: &mut Vec<history::Event>,
+    ) -> Result<Vec<Image>, Finding> {
+        let run = plan.run(&self.opener);
+        let mut power = Power::new(plan.images.clone());
+        let events = crash.map_or(usize::MAX, |(events, _)| *events);
+        for event in run.log.events.iter().take(events) {
+            power.follow(&run.log, event);
+            if let Event::Client(event) = event {
+                history.push(event.clone());
+                let told = registers.event(event);
+                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+            }
+        }
+        if let (Some(stalled), None) = (run.stalled, crash) {
+            return Err(self.finding(&Wrong::Stalled(stalled), None));
+        }
+        if let (Some(error), None, None) = (run.closed, crash, &plan.fault) {
+            return Err(self.finding(&Wrong::Closed(error), None));
+        }
+        let images = power.cut(&run.log, crash.map_or(&[], |(_, survivors)| survivors));
+        let judged = self.judge.judge_whole(&self.opener, &images, registers);
+        judged.map_err(|wrong| {
+            history.push(history::Event::Crash);
+            history.extend(self.everything(&images, plan.first + plan.requests.len() as u64));
+            self.finding(&wrong, crash.cloned())
+        })?;
+        Ok(images)
+    }
+
+    /// What a client sees that reads everything.
+    fn everything(&self, images: &[Image], first: u64) -> Vec<history::Event> {
+        let sectors = self.opener.description.check().unwrap_or(0);
+        let starts = (0..sectors).step_by(AT_ONCE as usize);
+        let reads = starts.map(|start| {
+            let at = Extent::new(start, AT_ONCE.min(sectors - start));
+            Request { op: Op::Read, at, fua: false }
+        });
+        let requests: Rc<[Request]> = reads.collect();
+        let plan = Plan { images: images.to_vec(), requests, first, clients: 1, seed: 0, fault: None };
+        let events = plan.run(&self.opener).log.events.into_iter();
+        let client = events.filter_map(|event| match event {
+            Event::Client(event) => Some(event),
+            _ => None,
+        });
+        client.collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! Large requests in parts, as a kernel hands them to a device that takes no more at a time. The smallest layer
+//! that does something: copy this folder to begin one of your own.
+//!
+//! It keeps the order of what is below, and nothing back: what it answered is below. Invariant: overlapping
+//! requests have their effect in the order in which they came, though their parts are in flight together. Fault
+//! model: of a read or write that fails, any parts may have been carried out, as of one that was not split.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use seekless_core::device::{ExtentState, Place, io};
+use seekless_core::runtime::edge;
+use seekless_core::{
+    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, RangeLocks,
+    SECTOR_BYTES, Zeroes,
+};
+use serde::Deserialize;
+
+use crate::Refused;
+use crate::units::Bytes;
+
+/// What a user can set. Each key is described on the layer's page, which a test reads.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// What one part has at most; parts end at multiples of it.
+    pub largest: Bytes,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { largest: Bytes(128 << 10) }
+    }
+}
+
+impl Options {
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), Refused> {
+        match self.largest {
+            Bytes(0) => Err(Refused::new("largest", "0 bytes", "a sector (512) or more")),
+            Bytes(_) => Ok(()),
+        }
+    }
+}
+
+/// The rare places of its code, which an exploration has to reach.
+pub const EDGES: &[&str] = &["a request goes in parts"];
+
+/// The layer.
+pub struct Split {
+    below: Rc<dyn BlockDevice>,
+    largest_sectors: u64,
+    locks: RangeLocks,
+    parts: Cell<u64>,
+}
+
+impl Split {
+    /// With these options, which were checked.
+    pub fn new(below: Rc<dyn BlockDevice>, options: &Options) -> Split {
+        let largest_sectors = options.largest.0 / SECTOR_BYTES;
+        Split { below, largest_sectors, locks: RangeLocks::new(), parts: Cell::new(0) }
+    }
+
+    /// The parts of a request with their parts of its buffer.
+    fn parts(&self, at: Extent, buffer: &Buffer) -> Vec<(Extent, Buffer)> {
+        let parts: Vec<_> = buffer.split(at, self.largest_sectors).collect();
+        if parts.len() > 1 {
+            edge("a request goes in parts");
+        }
+        self.parts.set(self.parts.get() + parts.len() as u64);
+        parts
+    }
+}
+
+/// What has no bytes goes on as it is; each of these functions can be left out where its default will do.
+impl BlockDevice for Split {
+    fn geometry(&self) -> Geometry {
+        self.below.geometry()
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            let _held = self.locks.shared(at, &how).await;
+            let parts = self.parts(at, &into);
+            let reads = parts.into_iter().map(|(part, piece)| self.below.read(part, piece, how.clone()));
+            // All of them are answered before the request is: none may go on when its range is let go.
+            let read: Result<Vec<Buffer>, IoError> = join_all(reads).await.into_iter().collect();
+            read.map(Buffer::join)
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            let parts = self.parts(at, &from);
+            let writes = parts.into_iter().map(|(part, piece)| self.below.write(part, piece, how.clone()));
+            join_all(writes).await.into_iter().collect()
+        })
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.below.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            self.below.discard(at, how).await
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            self.below.write_zeroes(at, how, zeroes).await
+        })
+    }
+
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        self.below.extents(at)
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        self.below.places(at, each);
+    }
+
+    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below.prefetch(at, how)
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.below.estimate(at, how)
+    }
+}
+
+impl Layer for Split {
+    fn counters(&self) -> Counters {
+        vec![("parts", self.parts.get())]
+    }
+
+    /// What it answered is below: it can be left out at any time.
+    fn detach(&self) -> IoFuture<'_, ()> {
+        self.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests;
