@@ -22,10 +22,16 @@ fn every_known_bug_is_found() {
             let explored = common::explore(&volume, "churn", 20, options);
             let tally = &explored.tally;
             let Some(finding) = explored.finding else {
-                panic!("{}, {canary}: not found in {} states and {} runs", entry.name, tally.states, tally.runs);
+                panic!(
+                    "{}, {canary}: not found in {} states and {} runs",
+                    entry.name, tally.states, tally.runs
+                );
             };
             let (states, runs) = (tally.states, tally.runs);
-            println!("{}, {canary}: found after {states} states and {runs} runs: {}", entry.name, finding.wrong);
+            println!(
+                "{}, {canary}: found after {states} states and {runs} runs: {}",
+                entry.name, finding.wrong
+            );
             let reduced = explored.reduced.unwrap();
             println!("reduced: {}\n{}", reduced.wrong, reduced.case);
             let requests: usize = reduced.case.0.iter().map(|segment| segment.requests.len()).sum();

@@ -10,7 +10,9 @@ use seekless_lab::explore::Options;
 #[test]
 fn no_read_tells_anything_but_the_last_write() {
     for name in common::VOLUMES {
-        for (work, clients) in [("churn", 1), ("churn:hot=90%,reads=40%", 8), ("churn:size=64KiB,fua=20%", 32)] {
+        for (work, clients) in
+            [("churn", 1), ("churn:hot=90%,reads=40%", 8), ("churn:size=64KiB,fua=20%", 32)]
+        {
             let options = Options { plain: 60, states: 1, clients, seed: clients, ..Options::default() };
             let explored = common::sound(name, work, 0, options);
             println!("{name}, {work}: {} runs", explored.tally.runs);

@@ -18,7 +18,11 @@ fn what_was_durable_survives_power_cuts_one_after_the_other() {
             let options = Options { plain: 0, states: 4_000, each: 24, goes_on: 60, ..Options::default() };
             let tally = common::sound(name, work, 0, options).tally;
             println!("{name}, {work}: {} states, {:?} by depth", tally.states, tally.by_depth);
-            assert!(tally.states >= 4_000 && tally.by_depth.iter().all(|states| *states > 0), "{:?}", tally.by_depth);
+            assert!(
+                tally.states >= 4_000 && tally.by_depth.iter().all(|states| *states > 0),
+                "{:?}",
+                tally.by_depth
+            );
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Runtime};
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, Layer, Nanos, Op};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, Layer, Nanos};
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::{self, Found};
 use seekless_layers::fault::powercut::{self, PowerCut};
@@ -64,7 +64,7 @@ fn layers_that_hold_nothing_back_leave_all_in_its_place() {
             let slow = delay::Options { time: Nanos::from_millis(1), ..delay::Options::default() };
             let slow = Faulty::new(disk.clone(), delay::Delay::new(slow));
             assert_eq!(written_and_taken_away(&slow, &*disk, 40).await, Nanos::ZERO);
-            let fails = error::Options { ops: vec![seekless_layers::fault::OpName(Op::Discard)], ..error::Options::default() };
+            let fails: error::Options = toml::from_str("ops = [\"discard\"]").unwrap();
             let fails = Faulty::new(disk.clone(), error::Error::new(&fails));
             assert_eq!(written_and_taken_away(&fails, &*disk, 40).await, Nanos::ZERO);
             let loses = lose::Options { nth: 1 << 40, ..lose::Options::default() };

@@ -25,7 +25,7 @@ async fn write(device: &dyn BlockDevice, at: Extent, bytes: Vec<u8>) {
 }
 
 fn options() -> Options {
-    Options { size: Some(seekless_layers::Bytes(PAGES * 4_096)), ..Options::default() }
+    toml::from_str("size = \"160KiB\"").unwrap()
 }
 
 /// Which write each page holds, if the volume opens.

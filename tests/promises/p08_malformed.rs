@@ -60,7 +60,8 @@ fn refused<E: std::fmt::Display>(name: &str, text: &str, read: impl Fn(&str) -> 
 
 fn texts(folder: &Path, extension: &str) -> Vec<(String, String)> {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|found| found == extension)).collect();
+    let mut files: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|found| found == extension)).collect();
     files.sort();
     let name = |file: &Path| file.file_name().unwrap().to_str().unwrap().to_owned();
     files.iter().map(|file| (name(file), std::fs::read_to_string(file).unwrap())).collect()
@@ -78,7 +79,9 @@ fn damaged_files_are_refused_with_reasons() {
     for (name, text) in texts(&common::folder("scripts"), "script") {
         counts[2] += refused(&name, &text, |text| text.parse::<Case>().map(drop));
     }
-    for text in ["mix:3*oltp:mpl=20,think=10ms+1*seq:streams=2", "churn:size=64KiB,reads=20%", "random:rate=100/s"] {
+    for text in
+        ["mix:3*oltp:mpl=20,think=10ms+1*seq:streams=2", "churn:size=64KiB,reads=20%", "random:rate=100/s"]
+    {
         counts[3] += refused(text, text, |text| workload::parse(text).map(drop));
     }
     println!("refused: {counts:?} volume files, drive files, scripts, workloads");
@@ -87,8 +90,11 @@ fn damaged_files_are_refused_with_reasons() {
 
 #[test]
 fn damaged_histories_and_traces_are_refused_with_reasons() {
-    let text = "seekless history 1\n";
-    let refusals = refused("history", text, |text| history::read(text.as_bytes()).map(drop));
+    let text = "seekless history 1\nissue 1 write 800+8\nissue 2 flush\ndone 1\ndone 2\nissue 3 read 800+8\n\
+                read 3 1 1 1 1 1 1 1 1\ncrash\nissue 4 read 804+4\nread 4 1 1 1 1\nend\n";
+    let refusals = refused("history", text, |text| {
+        history::Reader::new(text.as_bytes())?.try_for_each(|event| event.map(drop))
+    });
     println!("refused: {refusals} histories");
     assert!(refusals > 50);
     let folder = common::folder("../../data");

@@ -1,0 +1,167 @@
+//! Writes `PROMISES.md` from the headers of the tests beside it and the figures of the last run: `make promises`.
+//!
+//! A header says the promise and, after a blank line, the fault model. Figures are what `seekless lab explore --json`
+//! printed. With `--check` nothing is written, and a page that is not as it would be written is an error.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::{env, fs};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+/// Promises that nothing here can break yet, and what they wait for.
+const OPEN: [(u32, &str, &str); 4] = [
+    (
+        5,
+        "Moving data neither loses nor duplicates a page; movers end.",
+        "BORG, which moves pages in virtual time only",
+    ),
+    (
+        9,
+        "Free work is free: the foreground's schedule is identical with and without it.",
+        "the freeblock scheduler",
+    ),
+    (
+        11,
+        "Memory is bounded; old formats open, new ones refuse politely.",
+        "a format that has a second version",
+    ),
+    (12, "A plan that would make things worse is not carried out.", "rehearsals"),
+];
+
+struct Promise {
+    number: u32,
+    text: String,
+    /// The fault model and the file, or what it waits for.
+    state: Result<(String, String), &'static str>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = folder.join("../../PROMISES.md");
+    let text = text(folder)?;
+    if env::args().any(|argument| argument == "--check") {
+        let found = fs::read_to_string(&page).context("PROMISES.md")?;
+        ensure!(
+            found == text,
+            "PROMISES.md: found something else than is made of tests/promises; `make promises`"
+        );
+    } else {
+        fs::write(&page, text).context("PROMISES.md")?;
+    }
+    Ok(())
+}
+
+fn text(folder: &Path) -> anyhow::Result<String> {
+    let mut promises: Vec<Promise> = OPEN
+        .iter()
+        .map(|(number, text, waits)| Promise { number: *number, text: (*text).to_owned(), state: Err(waits) })
+        .collect();
+    for (name, text) in files(folder, "rs")? {
+        if name.starts_with('p') && name.as_bytes().get(1).is_some_and(u8::is_ascii_digit) {
+            promises.push(header(&name, &text)?);
+        }
+    }
+    promises.sort_by_key(|promise| promise.number);
+    for (expected, promise) in (1..).zip(&promises) {
+        ensure!(promise.number == expected, "found promise {}, expected {expected}", promise.number);
+    }
+    let mut out = String::from(
+        "# What seekless promises\n\nMade of the headers of [the tests](tests/promises) and the figures of the last run by \
+         `make promises`.\n",
+    );
+    for Promise { number, text, state } in &promises {
+        write!(out, "\n## {number}. {text}\n\n")?;
+        match state {
+            Ok((model, file)) => write!(out, "{model}\n\nTested by [{file}](tests/promises/{file}).\n")?,
+            Err(waits) => writeln!(out, "Open: waits for {waits}.")?,
+        }
+    }
+    out += "\n## The last run\n\nEach row is a run of `seekless lab explore` (`make explore`) on a volume of \
+            [tests/promises/volumes](tests/promises/volumes). A state is what a crash left on the components, opened and \
+            judged; all are different.\n\n| volume | requests | states | by crashes in a row | different in metadata | judged | \
+            runs with a fault | longest answer | found |\n|---|---|---:|---|---:|---:|---:|---:|---|\n";
+    for (name, text) in files(&folder.join("figures"), "json")? {
+        let figures: Value = serde_json::from_str(&text).with_context(|| name.clone())?;
+        row(&mut out, &figures).with_context(|| name)?;
+    }
+    edges(&mut out, folder)?;
+    Ok(out)
+}
+
+/// The files of a folder with their texts, in the order of their names.
+fn files(folder: &Path, extension: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            all.push((name, fs::read_to_string(&path)?));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// What the header of a test says.
+fn header(name: &str, text: &str) -> anyhow::Result<Promise> {
+    let lines = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    let header = lines.collect::<Vec<_>>().join("\n");
+    let parts: Vec<String> = header.split("\n\n").map(|part| part.replace('\n', " ")).collect();
+    let [promise, model] = parts.as_slice() else {
+        bail!("{name}: found a header of {} parts, expected the promise and its fault model", parts.len());
+    };
+    let told = promise.strip_prefix("Promise ").and_then(|rest| rest.split_once(". "));
+    let Some((number, text)) = told else { bail!("{name}: found '{promise}', expected 'Promise N. ...'") };
+    ensure!(model.starts_with("Fault model: "), "{name}: found '{model}', expected 'Fault model: ...'");
+    let number = number.parse().with_context(|| format!("{name}: found promise '{number}'"))?;
+    Ok(Promise { number, text: text.to_owned(), state: Ok((model.clone(), name.to_owned())) })
+}
+
+fn row(out: &mut String, figures: &Value) -> anyhow::Result<()> {
+    let number =
+        |key: &str| figures[key].as_u64().map(thousands).with_context(|| format!("{key}: expected a number"));
+    let word = |key: &str| figures[key].as_str().with_context(|| format!("{key}: expected a text"));
+    let volume = word("volume")?.rsplit('/').next().unwrap_or_default().trim_end_matches(".toml");
+    let depths = figures["states_by_depth"].as_array().context("states_by_depth: expected a list")?;
+    let depths: Vec<String> = depths.iter().filter_map(Value::as_u64).map(thousands).collect();
+    let longest = ["longest_answer_ms", "longest_answer_with_faults_ms"]
+        .map(|key| figures[key].as_f64().unwrap_or(0.0));
+    writeln!(
+        out,
+        "| {volume} | {} | {} | {} | {} | {} | {} | {:.2} ms | {} |",
+        word("workload")?,
+        number("states")?,
+        depths.join(" + "),
+        number("metadata_states")?,
+        number("judged")?,
+        number("fault_runs")?,
+        longest[0].max(longest[1]),
+        figures["finding"].as_str().unwrap_or("nothing"),
+    )?;
+    Ok(())
+}
+
+/// The named edges of layers, and how often they were reached in all runs.
+fn edges(out: &mut String, folder: &Path) -> anyhow::Result<()> {
+    let mut all = std::collections::BTreeMap::<String, u64>::new();
+    for (_, text) in files(&folder.join("figures"), "json")? {
+        let figures: Value = serde_json::from_str(&text)?;
+        for (edge, times) in figures["edges"].as_object().into_iter().flatten() {
+            *all.entry(edge.clone()).or_default() += times.as_u64().unwrap_or(0);
+        }
+    }
+    *out += "\nRare and dangerous places of the layers' code that a run must reach, or it fails:\n\n| edge | reached |\n|---|---:|\n";
+    for (edge, times) in all {
+        writeln!(out, "| {edge} | {} |", thousands(times))?;
+    }
+    Ok(())
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
