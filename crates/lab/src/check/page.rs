@@ -93,15 +93,17 @@ impl Page {
         }
     }
 
-    /// What is not open any more is closed.
-    pub fn settle(&mut self) {
+    /// What is not open any more is closed; whether that is all.
+    pub fn settle(&mut self) -> bool {
         self.sectors().iter_mut().for_each(Sector::settle);
+        let closed = self.sectors().iter().all(|sector| sector.quiet().is_some());
         if let Page::Split(sectors) = self {
             let first = sectors[0].quiet();
             if let Some(content) = first.filter(|_| sectors.iter().all(|sector| sector.quiet() == first)) {
                 *self = Page::Whole(Sector::Quiet(content));
             }
         }
+        closed
     }
 }
 

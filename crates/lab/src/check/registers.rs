@@ -36,6 +36,8 @@ pub struct Registers {
     pages: FxHashMap<u64, Page>,
     /// Writes that were answered and that no flush covers yet, by the time of their answers.
     unflushed: VecDeque<(u64, u64, Extent)>,
+    /// Pages that will close when all has ended that is in flight at that time.
+    closing: VecDeque<(u64, u64)>,
     narrowed: Narrowed,
 }
 
@@ -125,6 +127,7 @@ impl Registers {
                 }
             }
         }
+        self.close();
         Ok(())
     }
 
@@ -148,10 +151,28 @@ impl Registers {
                 narrows |= what(register, self.now);
                 register.retire(oldest);
             }
-            page.settle();
+            let closed = page.settle();
             if narrows {
                 self.narrowed.add(number, &part);
             }
+            if narrows && !closed {
+                self.closing.push_back((self.now, number));
+            }
+        }
+    }
+
+    /// Closes pages on which nothing is open any more.
+    fn close(&mut self) {
+        let oldest = self.oldest();
+        while let Some((_, number)) = self.closing.front().copied().filter(|(time, _)| *time < oldest) {
+            self.closing.pop_front();
+            let Some(page) = self.pages.get_mut(&number) else { continue };
+            for sector in page.sectors() {
+                if let Sector::Open(register) = sector {
+                    register.retire(oldest);
+                }
+            }
+            page.settle();
         }
     }
 
@@ -221,6 +242,7 @@ impl Registers {
         self.crashed = Some(self.last);
         self.in_flight.clear();
         self.unflushed.clear();
+        self.closing.clear();
         for page in self.pages.values_mut() {
             let mut open = false;
             for sector in page.sectors() {
@@ -367,4 +389,31 @@ fn violation(
 ) -> Violation {
     let (sector, found) = (Some(sector), Some(found));
     Violation { kind, request, sector, found, replaced_by, allowed, about: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_closed_when_nothing_in_flight_could_tell_that_it_was_open() {
+        let mut registers = Registers::new();
+        let open = |registers: &Registers| {
+            let pages = registers.pages.values();
+            pages.filter(|page| !matches!(page, Page::Whole(Sector::Quiet(_)))).count()
+        };
+        registers.issue(1, Op::Read, Extent::of_pages(9, 1), false);
+        registers.issue(2, Op::Write, Extent::of_pages(0, 4), false);
+        registers.done(2, true).unwrap();
+        registers.issue(3, Op::Write, Extent::new(3, 2), true);
+        registers.done(3, true).unwrap();
+        registers.issue(4, Op::Flush, Extent::default(), false);
+        registers.done(4, true).unwrap();
+        assert_eq!(open(&registers), 4, "read 1 began before");
+        registers.issue(5, Op::Read, Extent::of_pages(9, 1), false);
+        registers.read(1, [Found::Zeroes; 8]).unwrap();
+        registers.issue(6, Op::Flush, Extent::default(), false);
+        registers.done(6, true).unwrap();
+        assert_eq!(open(&registers), 1, "the page of which two sectors hold something else");
+    }
 }
