@@ -103,8 +103,11 @@ fn what_is_lost_is_told_reduced_and_kept() {
     assert!(ran.stderr.ends_with("error: a promise is broken, see above\n"), "{}", ran.stderr);
     let text = std::fs::read_to_string(script).unwrap();
     assert!(ran.stdout.contains("\nfound: sector ") && ran.stdout.ends_with(&text), "{}", ran.stdout);
-    // Two writes that need to be there, and little else.
-    assert!(text.starts_with("seekless crash 1\nrun clients 1 seed ") && text.lines().count() <= 7, "{text}");
+    // A few requests of two hundred.
+    assert!(
+        text.starts_with("seekless crash 1\nrun clients 1 seed ") && text.lines().count() <= 20,
+        "{text}"
+    );
     let judged = seekless(&["lab", "judge", seen]);
     assert!(judged.code == 1 && judged.stderr.contains("sector "), "{}", judged.stderr);
     let again = seekless(&["lab", "explore", &volume, "--script", script, "--json"]);
