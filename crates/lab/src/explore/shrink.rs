@@ -123,8 +123,8 @@ impl<'a> Shrinker<'a> {
         (self.progress)(Progress { what: "reducing", done: self.states, of: ALL });
         let (clients, depth) = (candidate.clients, candidate.depth);
         let (states, each, goes_on) = if depth > 1 { (ATTEMPT[1], 3, 2) } else { (ATTEMPT[0], 48, u64::MAX) };
-        let options =
-            Options { states, each, depth, goes_on, clients, seed: candidate.seed, ..Options::default() };
+        let (seed, fill) = (candidate.seed, candidate.fill);
+        let options = Options { states, each, depth, goes_on, clients, fill, seed, ..Options::default() };
         let mut explorer = Explorer::new(self.description, options);
         let requests = candidate.requests.clone().into();
         let found = if candidate.faults {
