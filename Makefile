@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check format lint tidy agree fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build demo test check format lint tidy agree explore canaries promises fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -27,6 +27,8 @@ check: toolchain-check ## all that must hold: format, lints, tests, house rules,
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory demo
 	@$(MAKE) --no-print-directory agree
+	@$(MAKE) --no-print-directory explore
+	@$(MAKE) --no-print-directory canaries
 	@$(MAKE) --no-print-directory fuzz
 	@echo "check: all of it holds"
 
@@ -47,6 +49,17 @@ agree: build ## do a debug and a release build give the same bytes?
 	done
 	cmp "$(CARGO_TARGET_DIR)/debug.json" "$(CARGO_TARGET_DIR)/release.json"
 
+explore: build ## a million crash states of the layers that keep something, and no finding
+	scripts/explore "$(CARGO_TARGET_DIR)/explore"
+	cargo run --quiet --locked -p seekless-promises -- --check
+
+canaries: toolchain-check ## is each known bug found that a build with canaries has?
+	cargo test --locked -p seekless-promises --features canaries --test canaries -- --nocapture
+
+promises: build ## the same million, and PROMISES.md with its figures
+	scripts/explore tests/promises/figures
+	cargo run --quiet --locked -p seekless-promises
+
 fuzz: toolchain-check ## bytes made up against every reader of traces and histories, FOR=5 seconds each
 	scripts/fuzz $(or $(FOR),5)
 
@@ -57,9 +70,10 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/check_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
 
-soak: toolchain-check ## the property tests, 20,000 cases each, and ten minutes of fuzzing a format
+soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h each
 	PROPTEST_CASES=20000 cargo test --workspace --locked
 	scripts/fuzz 600
+	scripts/explore "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),1h)
 
 toolchain: checkout
 	@scripts/toolchain

@@ -14,12 +14,12 @@ use seekless_lab::workload;
 #[test]
 fn what_was_durable_survives_power_cuts_one_after_the_other() {
     for name in common::VOLUMES {
-        for work in ["churn:flushes=3%,fua=3%", "random:size=4KiB,reads=0%,outstanding=8"] {
-            let options = Options { plain: 0, states: 4_000, each: 24, goes_on: 60, ..Options::default() };
+        for work in ["churn:flushes=3%,fua=3%", "churn:size=4KiB,fua=30%,discards=20%,hot=90%"] {
+            let options = Options { plain: 0, states: 15_000, each: 24, goes_on: 60, ..Options::default() };
             let tally = common::sound(name, work, 0, options).tally;
             println!("{name}, {work}: {} states, {:?} by depth", tally.states, tally.by_depth);
             assert!(
-                tally.states >= 4_000 && tally.by_depth.iter().all(|states| *states > 0),
+                tally.states >= 15_000 && tally.by_depth.iter().all(|states| *states > 0),
                 "{:?}",
                 tally.by_depth
             );
@@ -30,8 +30,8 @@ fn what_was_durable_survives_power_cuts_one_after_the_other() {
 /// Rare and dangerous places of the layers, named in their code, are reached.
 #[test]
 fn every_named_edge_is_reached() {
-    let options = Options { plain: 20, states: 20_000, each: 24, ..Options::default() };
-    let explored = common::sound("mapper", "churn:flushes=3%,fua=3%", 60, options);
+    let options = Options { plain: 20, states: 15_000, each: 24, fill: true, ..Options::default() };
+    let explored = common::sound("mapper", "churn", 60, options);
     assert!(explored.unreached.is_empty(), "never reached: {:?}", explored.unreached);
     let edges = &explored.tally.edges;
     assert!(edges.len() > 5, "{edges:?}");

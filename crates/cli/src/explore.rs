@@ -56,6 +56,9 @@ pub struct Arguments {
     /// Requests of the run in which each request to a component fails, once and for ever; 0: none
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=100_000))]
     fault_requests: u64,
+    /// Writes every page first, so that no slot is left that was never used
+    #[arg(long)]
+    fill: bool,
     /// Runs before all others in which the power does not go: what is read is judged all the same
     #[arg(long, value_name = "N", default_value_t = 200)]
     plain_runs: u64,
@@ -75,7 +78,7 @@ pub struct Arguments {
     #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "plain_runs", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
     all: Option<u64>,
     /// Instead: does again what a script of an earlier finding says
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "seed", "plain_runs", "fault_requests", "all"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "seed", "fill", "plain_runs", "fault_requests", "all"])]
     script: Option<PathBuf>,
     /// Write the script of a finding, reduced, to a file too
     #[arg(long, value_name = "FILE", conflicts_with = "script")]
@@ -165,6 +168,7 @@ fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: 
         each: arguments.each,
         depth: if all { 1 } else { arguments.depth },
         clients: if all { 1 } else { arguments.clients },
+        fill: arguments.fill,
         plain: arguments.plain_runs,
         seed,
         clock: cpu_nanos,

@@ -110,7 +110,7 @@ pub enum SpecError {
         name: String,
     },
     /// The file could not be read.
-    #[error("{file}: {error}")]
+    #[error("{file}: {}; expected the keys of a drive file: docs/book/drives.md", .error.to_string().trim_end())]
     Io {
         /// Which.
         file: String,
@@ -118,7 +118,7 @@ pub enum SpecError {
         error: std::io::Error,
     },
     /// The file is not TOML, or lacks a key, or has one too many.
-    #[error("{file}: {error}")]
+    #[error("{file}: {}; expected the keys of a drive file: docs/book/drives.md", .error.to_string().trim_end())]
     Syntax {
         /// Which.
         file: String,

@@ -25,6 +25,8 @@ pub struct Segment {
     pub clients: u64,
     /// From which the pace follows.
     pub seed: u64,
+    /// Whether every page is written first: of the first run only.
+    pub fill: bool,
     /// The component and its request that fails, if one does, and whether all do from then on.
     pub fault: Option<(u32, u64, bool)>,
     /// Events after which the power goes, and what survives; none if it does not go.
@@ -52,6 +54,9 @@ impl fmt::Display for Case {
         writeln!(f, "{HEAD}")?;
         for segment in &self.0 {
             writeln!(f, "run clients {} seed {}", segment.clients, segment.seed)?;
+            if segment.fill {
+                writeln!(f, "fill")?;
+            }
             if let Some((component, nth, for_ever)) = segment.fault {
                 let for_ever = if for_ever { " for ever" } else { "" };
                 writeln!(f, "fail component {component} request {nth}{for_ever}")?;
@@ -102,7 +107,14 @@ impl FromStr for Case {
                 (["run", "clients", clients, "seed", seed], _) => (|| {
                     let clients = clients.parse().ok().filter(|clients| (1..=1_000).contains(clients))?;
                     let seed = seed.parse().ok()?;
-                    case.0.push(Segment { requests: Vec::new(), clients, seed, fault: None, crash: None });
+                    case.0.push(Segment {
+                        requests: Vec::new(),
+                        clients,
+                        seed,
+                        fill: false,
+                        fault: None,
+                        crash: None,
+                    });
                     Some(())
                 })(),
                 (["fail", "component", component, "request", nth, for_ever @ ..], Some(segment)) => (|| {
@@ -116,6 +128,10 @@ impl FromStr for Case {
                     Some(())
                 })(
                 ),
+                (["fill"], Some(segment)) => {
+                    segment.fill = true;
+                    Some(())
+                }
                 (["crash", events, survivors @ ..], Some(segment)) => (|| {
                     let survivors = survivors.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
                     segment.crash = Some((events.parse().ok()?, survivors));
@@ -125,7 +141,7 @@ impl FromStr for Case {
                 (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
-                let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, \
+                let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
                                 fail component N request N [for ever], crash EVENTS WRITE:FIRST+SECTORS ..., or run \
                                 clients N seed N";
                 return wrong((number, line), expected);
@@ -174,6 +190,7 @@ mod tests {
 
     const TEXT: &str = "seekless crash 1
 run clients 4 seed 17
+fill
 fail component 0 request 9 for ever
 write 0+8 fua
 write zeroes 8+8

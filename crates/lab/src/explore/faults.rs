@@ -48,12 +48,12 @@ impl Explorer<'_> {
         progress: &dyn Fn(Progress),
     ) -> Result<FaultTally, Finding> {
         let mut tally = FaultTally::default();
-        let plan = self.plan(requests.clone(), seed)?;
+        let (plan, registers) = self.plan(requests.clone(), seed)?;
         for component in 0..self.opener.sectors.len() as u32 {
             for for_ever in [false, true] {
                 for nth in 1.. {
                     let plan = Plan { fault: Some(options((component, nth, for_ever))), ..plan.clone() };
-                    if !self.fault(&plan, nth, &mut tally)? {
+                    if !self.fault(&plan, registers.clone(), nth, &mut tally)? {
                         break;
                     }
                     progress(Progress { what: "requests that fail", done: nth, of: tally.most.max(nth) });
@@ -64,7 +64,13 @@ impl Explorer<'_> {
     }
 
     /// One run with a fault; whether it met it.
-    fn fault(&mut self, plan: &Plan, nth: u64, tally: &mut FaultTally) -> Result<bool, Finding> {
+    fn fault(
+        &mut self,
+        plan: &Plan,
+        registers: Registers,
+        nth: u64,
+        tally: &mut FaultTally,
+    ) -> Result<bool, Finding> {
         let run = plan.run(&self.opener);
         self.reached(&run.edges);
         if run.met < nth && run.stalled.is_none() {
@@ -78,7 +84,7 @@ impl Explorer<'_> {
         tally.errors += run.log.events.iter().filter(failed).count() as u64;
         self.begin(plan);
         let followed = Followed { plan, log: &run.log, depth: 0, each: EACH, all: false };
-        self.follow(&followed, Registers::new())?;
+        self.follow(&followed, registers)?;
         if let Some(stalled) = run.stalled {
             return Err(self.finding(&Wrong::Stalled(stalled), None));
         }

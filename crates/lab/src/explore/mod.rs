@@ -59,6 +59,8 @@ pub struct Options {
     pub goes_on: u64,
     /// Clients that ask at once.
     pub clients: u64,
+    /// Whether every page is written first.
+    pub fill: bool,
     /// Runs before all others in which the power does not go.
     pub plain: u64,
     /// From which all chance follows.
@@ -75,6 +77,7 @@ impl Default for Options {
             depth: 3,
             goes_on: 200,
             clients: 4,
+            fill: false,
             plain: 200,
             seed: 1,
             clock: || 0,
@@ -141,6 +144,17 @@ pub struct Explorer<'a> {
     fresh: FxHashSet<u64>,
     segments: Vec<Segment>,
     tally: Tally,
+    /// What every run begins with, once it was made.
+    begin: Option<Begin>,
+}
+
+/// What a run begins with: a volume that was opened once, and perhaps filled.
+#[derive(Clone)]
+struct Begin {
+    images: Vec<Image>,
+    registers: Registers,
+    /// The number of the next request.
+    first: u64,
 }
 
 /// Of which run the log is followed, and how deep it is.
@@ -168,6 +182,7 @@ impl<'a> Explorer<'a> {
             fresh: FxHashSet::default(),
             segments: Vec::new(),
             tally: Tally { by_depth, ..Tally::default() },
+            begin: None,
         }
     }
 
@@ -190,14 +205,14 @@ impl<'a> Explorer<'a> {
 
     /// A new volume is asked for these, and loses power wherever it may.
     pub fn explore(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(), Finding> {
-        let plan = self.plan(requests, seed)?;
-        self.run(&plan, Registers::new(), 0, self.options.each)
+        let (plan, registers) = self.plan(requests, seed)?;
+        self.run(&plan, registers, 0, self.options.each)
     }
 
     /// A new volume is asked for these, and keeps its power to the end.
     pub fn plain(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(), Finding> {
-        let plan = self.plan(requests, seed)?;
-        self.run(&plan, Registers::new(), 0, 0)
+        let (plan, registers) = self.plan(requests, seed)?;
+        self.run(&plan, registers, 0, 0)
     }
 
     /// Every sequence of this many requests to a few pages, with every set of survivors.
@@ -205,20 +220,58 @@ impl<'a> Explorer<'a> {
         let sectors = self.opener.description.check().unwrap_or(0);
         let scripts = all::scripts(requests, ALL_PAGES, sectors);
         for (done, script) in (0..).zip(&scripts) {
-            let plan = self.plan(script.clone(), self.options.seed)?;
-            self.run(&plan, Registers::new(), 0, u64::MAX)?;
+            let (plan, registers) = self.plan(script.clone(), self.options.seed)?;
+            self.run(&plan, registers, 0, u64::MAX)?;
             progress(Progress { what: "sequences of requests", done, of: scripts.len() as u64 });
         }
         Ok(())
     }
 
     /// A new volume that is to be asked for these.
-    fn plan(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<Plan, Finding> {
+    fn plan(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(Plan, Registers), Finding> {
+        let begin = match self.begin.take() {
+            Some(begin) => begin,
+            None => self.begin_anew()?,
+        };
+        self.begin = Some(begin.clone());
+        let Begin { images, registers, first } = begin;
+        Ok((Plan { images, requests, first, clients: self.options.clients, seed, fault: None }, registers))
+    }
+
+    fn begin_anew(&mut self) -> Result<Begin, Finding> {
         let blank = self.opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect::<Vec<_>>();
         let (created, edges) = self.opener.created(&blank);
         self.reached(&edges);
         let images = created.map_err(|wrong| self.finding(&wrong, None))?;
-        Ok(Plan { images, requests, first: 1, clients: self.options.clients, seed, fault: None })
+        let begin = Begin { images, registers: Registers::new(), first: 1 };
+        if self.options.fill { self.filled(begin) } else { Ok(begin) }
+    }
+
+    /// Writes every page, and flushes.
+    fn filled(&mut self, mut begin: Begin) -> Result<Begin, Finding> {
+        let sectors = self.opener.description.check().unwrap_or(0);
+        let requests: Rc<[Request]> = script::fill(sectors).into();
+        let (images, first) = (begin.images, begin.first);
+        let plan = Plan {
+            images: images.clone(),
+            requests: requests.clone(),
+            first,
+            clients: 1,
+            seed: 0,
+            fault: None,
+        };
+        let run = plan.run(&self.opener);
+        self.reached(&run.edges);
+        let mut power = Power::new(images);
+        for event in &run.log.events {
+            power.follow(&run.log, event);
+            if let Event::Client(event) = event {
+                let told = begin.registers.event(event);
+                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+            }
+        }
+        begin.registers.narrowed();
+        Ok(Begin { images: power.durable, first: first + requests.len() as u64, ..begin })
     }
 
     fn run(&mut self, plan: &Plan, registers: Registers, depth: usize, each: u64) -> Result<(), Finding> {
@@ -241,7 +294,8 @@ impl<'a> Explorer<'a> {
         let fault =
             plan.fault.as_ref().map(|(component, options)| (*component, options.nth, options.for_ever));
         let (requests, clients, seed) = (plan.requests.to_vec(), plan.clients, plan.seed);
-        self.segments.push(Segment { requests, clients, seed, fault, crash: None });
+        let fill = self.options.fill && self.segments.is_empty();
+        self.segments.push(Segment { requests, clients, seed, fill, fault, crash: None });
         // What was allowed elsewhere says nothing here.
         self.fresh.clear();
     }

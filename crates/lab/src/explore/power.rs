@@ -103,10 +103,11 @@ impl Power {
     pub fn cut(&self, log: &Log, survivors: &[Survivor]) -> Vec<Image> {
         let mut images = self.durable.clone();
         for survivor in survivors {
-            let write = &log.writes[survivor.write];
+            // A script may name what is not there.
             let Some(pending) = self.pending.iter().find(|pending| pending.write == survivor.write) else {
                 continue;
             };
+            let write = &log.writes[survivor.write];
             let first = survivor.first.min(write.at.sectors) as usize;
             let end = survivor.end.min(write.at.sectors) as usize;
             let image = &mut images[write.component as usize];

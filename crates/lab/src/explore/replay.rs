@@ -10,7 +10,7 @@ use super::log::Event;
 use super::power::{Power, Survivor};
 use super::restart::Wrong;
 use super::run::Plan;
-use super::script::Request;
+use super::script::{self, Request};
 use super::{Explorer, Finding, Options, faults};
 use crate::check::{Registers, history};
 use crate::description::Description;
@@ -36,22 +36,27 @@ pub fn replay(description: &Description, case: &Case) -> Replayed {
 
 impl Explorer<'_> {
     fn replay(&mut self, case: &Case, history: &mut Vec<history::Event>) -> Result<(), Finding> {
-        let (mut registers, mut first, mut images) = (Registers::new(), 1, None);
+        self.options.fill = case.0.first().is_some_and(|segment| segment.fill);
+        let (mut before, mut registers) = self.plan(Rc::new([]), 0)?;
+        if self.options.fill {
+            let sectors = self.opener.description.check().unwrap_or(0);
+            let ids = (1..).zip(script::fill(sectors));
+            history.extend(ids.flat_map(|(id, Request { op, at, fua })| {
+                [history::Event::Issue { id, op, at, fua }, history::Event::Done { id }]
+            }));
+        }
         for segment in &case.0 {
-            self.options.clients = segment.clients;
-            let mut plan = self.plan(segment.requests.clone().into(), segment.seed)?;
-            plan.first = first;
-            plan.images = images.unwrap_or(plan.images);
+            let (requests, clients, seed) = (segment.requests.clone().into(), segment.clients, segment.seed);
+            let mut plan = Plan { requests, clients, seed, ..before.clone() };
             plan.fault = segment.fault.map(faults::options);
             self.begin(&plan);
-            first += segment.requests.len() as u64;
             let survived = self.replay_segment(&plan, &mut registers, segment.crash.as_ref(), history)?;
             if segment.crash.is_none() {
                 return Ok(());
             }
             registers.crash();
             history.push(history::Event::Crash);
-            images = Some(survived);
+            before = Plan { images: survived, first: plan.first + segment.requests.len() as u64, ..before };
         }
         Ok(())
     }

@@ -41,6 +41,16 @@ pub fn of_workload(load: &Load, sectors: u64, seed: u64, requests: u64) -> Resul
     Ok(requests.collect())
 }
 
+/// Writes of everything on a volume of so many sectors, and a flush.
+pub fn fill(sectors: u64) -> Vec<Request> {
+    /// As many as a file system writes at once.
+    const AT_ONCE: u64 = 256;
+    let starts = (0..sectors).step_by(AT_ONCE as usize);
+    let writes = starts.map(|start| Extent::new(start, AT_ONCE.min(sectors - start)));
+    let writes = writes.map(|at| Request { op: Op::Write, at, fua: false });
+    writes.chain([Request { op: Op::Flush, at: Extent::default(), fua: false }]).collect()
+}
+
 /// Asks all of them; the first one's number is `first`.
 pub async fn carry_out(
     requests: Rc<[Request]>,

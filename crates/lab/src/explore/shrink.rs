@@ -37,6 +37,8 @@ struct Candidate {
     faults: bool,
     /// Whether it takes no crash.
     plain: bool,
+    /// Whether every page is written first.
+    fill: bool,
 }
 
 impl<'a> Shrinker<'a> {
@@ -47,10 +49,14 @@ impl<'a> Shrinker<'a> {
 
     /// The smallest finding that comes of this one.
     pub fn shrink(&mut self, finding: Finding) -> Finding {
-        let Some(mut now) = self.first(&finding.case) else { return self.fewer_survivors(finding) };
+        let Some(mut now) = self.first(&finding.case) else {
+            return self.fewer_survivors(self.only_asked(finding));
+        };
         let Some(mut best) = self.attempt(&now) else { return finding };
         let single = Candidate { clients: 1, ..now.clone() };
         self.better(&mut now, single, &mut best);
+        let empty = Candidate { fill: false, ..now.clone() };
+        self.better(&mut now, empty, &mut best);
         let mut length = now.requests.len().next_power_of_two();
         while length > 0 {
             let mut from = 0;
@@ -79,8 +85,15 @@ impl<'a> Shrinker<'a> {
         let asked: Vec<Request> = case.0.iter().flat_map(Self::asked).collect();
         let faults = first.fault.is_some();
         let plain = case.0.len() == 1 && first.crash.is_none();
-        let all =
-            Candidate { requests: asked, clients: first.clients, seed: first.seed, depth: 1, faults, plain };
+        let all = Candidate {
+            requests: asked,
+            clients: first.clients,
+            seed: first.seed,
+            depth: 1,
+            faults,
+            plain,
+            fill: first.fill,
+        };
         let begun = Candidate { requests: Self::asked(first), depth: case.0.len() as u64, ..all.clone() };
         let whole = Candidate { requests: first.requests.clone(), ..begun.clone() };
         let seeds = |candidate: Candidate| {
@@ -110,8 +123,8 @@ impl<'a> Shrinker<'a> {
         (self.progress)(Progress { what: "reducing", done: self.states, of: ALL });
         let (clients, depth) = (candidate.clients, candidate.depth);
         let (states, each, goes_on) = if depth > 1 { (ATTEMPT[1], 3, 2) } else { (ATTEMPT[0], 48, u64::MAX) };
-        let options =
-            Options { states, each, depth, goes_on, clients, seed: candidate.seed, ..Options::default() };
+        let (seed, fill) = (candidate.seed, candidate.fill);
+        let options = Options { states, each, depth, goes_on, clients, fill, seed, ..Options::default() };
         let mut explorer = Explorer::new(self.description, options);
         let requests = candidate.requests.clone().into();
         let found = if candidate.faults {
@@ -124,6 +137,20 @@ impl<'a> Shrinker<'a> {
         // A run costs about as much as so many states.
         self.states += explorer.tally().judged + 20;
         found
+    }
+
+    /// Leaves out what was not asked any more when the power went: it cannot matter.
+    fn only_asked(&self, finding: Finding) -> Finding {
+        let mut case = finding.case.clone();
+        for index in 0..case.0.len() {
+            while let Some(last) = case.0[index].requests.pop() {
+                if replay(self.description, &case).finding.is_none() {
+                    case.0[index].requests.push(last);
+                    break;
+                }
+            }
+        }
+        replay(self.description, &case).finding.unwrap_or(finding)
     }
 
     /// Leaves out of the last crash what need not survive.

@@ -54,7 +54,8 @@ impl Mapper {
         let (pages, slots) = options.pages_and_slots(below.geometry().sectors)?;
         let canary = options.canary();
         let map = table::read(&*below, pages, slots, &canary).await?;
-        // Who wrote this map may have ended before its flush: only a durable one may free slots.
+        // Who wrote this map may have ended before its flush: only a durable one may free slots. And a torn one, which
+        // reading it took away, must not come back.
         below.flush(Hints::default()).await?;
         let state = RefCell::new(State { map, released: Vec::new(), failed: None });
         let (locks, flushing) = (RangeLocks::new(), RangeLocks::new());

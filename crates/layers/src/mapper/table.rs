@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, SECTOR_BYTES};
 
 use crate::canary::Canary;
 
@@ -38,27 +38,47 @@ pub fn homes(pages: u64) -> Extent {
     Extent::of_pages(0, 2 * (HEADER as u64 + 4 * pages).div_ceil(PAGE_BYTES))
 }
 
+/// Where the map of this generation is, if it is of so many pages.
+fn home(generation: u64, pages: u64) -> Extent {
+    let sectors = homes(pages).sectors / 2;
+    Extent::new(generation % 2 * sectors, sectors)
+}
+
 /// The later of the two maps, or the other if that one is not whole.
 pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Canary) -> Result<Map, IoError> {
-    let at = homes(pages);
-    let both = Buffer::zeroed(at.bytes());
-    for (part, piece) in both.split(at, below.geometry().largest_sectors) {
+    let refused = |found: String| {
+        let why = format!("found {found}, expected one of {pages} pages, or zeroes");
+        IoError::new(ErrorKind::Corrupt, "mapper", Some(homes(pages)), why)
+    };
+    let first = |generation| Extent { sectors: 1, ..home(generation, pages) };
+    let mut claims = [0; 2];
+    for (claim, generation) in claims.iter_mut().zip(0..) {
+        match read_all(below, first(generation)).await?.look(header) {
+            Some((_, told)) if told != pages => return Err(refused(format!("a map of {told} pages"))),
+            claimed => *claim = claimed.map_or(0, |(generation, _)| generation),
+        }
+    }
+    let later = u64::from(claims[1] > claims[0]);
+    let bytes = read_all(below, home(later, pages)).await?;
+    if let Some(map) = bytes.look(|home| decode(home, pages, slots, canary)) {
+        return Ok(map);
+    }
+    let bytes = read_all(below, home(later + 1, pages)).await?;
+    let map = bytes.look(|home| decode(home, pages, slots, canary));
+    let map = map.ok_or_else(|| refused("no map that is whole".to_owned()))?;
+    edge("torn home: the other counts");
+    // Or the next map of this home, if it is torn in its turn, could make this one whole: with its first sectors
+    // from here and its last ones from there. But by then the slots that it names hold other pages.
+    below.write(first(later), Buffer::zeroed(first(later).bytes()), Hints::default()).await?;
+    Ok(map)
+}
+
+async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
+    let bytes = Buffer::zeroed(at.bytes());
+    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
         below.read(part, piece, Hints::default()).await?;
     }
-    both.look(|bytes| {
-        let (one, other) = bytes.split_at(bytes.len() / 2);
-        let generation = |home| header(home).map_or(0, |(generation, _)| generation);
-        let (later, other) = if generation(one) < generation(other) { (other, one) } else { (one, other) };
-        let torn = || decode(other, pages, slots, canary).inspect(|_| edge("torn home: the other counts"));
-        decode(later, pages, slots, canary).or_else(torn).ok_or_else(|| {
-            let found = match header(later) {
-                Some((_, told)) if told != pages => format!("a map of {told} pages"),
-                _ => "no map that is whole".to_owned(),
-            };
-            let why = format!("found {found}, expected one of {pages} pages, or zeroes");
-            IoError::new(ErrorKind::Corrupt, "mapper", Some(at), why)
-        })
-    })
+    Ok(bytes)
 }
 
 /// Writes an encoded map to its home.
@@ -68,8 +88,8 @@ pub async fn write(
     map: &Buffer,
     how: &Hints,
 ) -> Result<(), IoError> {
-    let pages = map.len() as u64 / PAGE_BYTES;
-    let home = Extent::of_pages(generation % 2 * pages, pages);
+    let sectors = map.len() as u64 / SECTOR_BYTES;
+    let home = Extent::new(generation % 2 * sectors, sectors);
     for (part, piece) in map.split(home, below.geometry().largest_sectors) {
         below.write(part, piece, how.clone()).await?;
     }

@@ -343,6 +343,31 @@ fn a_torn_home_leaves_the_other_and_is_the_next_to_be_written() {
     }
 }
 
+/// The map that a crash tore is made whole by the next one, torn too: its last sectors are the same.
+#[test]
+fn two_torn_maps_do_not_make_a_whole_one() {
+    world(async || {
+        let below = disk(2 * PAGES).await;
+        let (first, second, last) = (Extent::of_pages(0, 1), Extent::of_pages(1, 1), Extent::of_pages(8, 1));
+        let mapper = open(&below).await.unwrap();
+        write(&*mapper, first.start.0, 8, 1).await.unwrap();
+        write(&*mapper, last.start.0, 8, 1).await.unwrap();
+        mapper.flush(Hints::default()).await.unwrap();
+        // Of its map, generation 2 in the first home, the sector with the last page's entry is lost.
+        let entries = Extent::new(1, 1);
+        let lost = below.read(entries, Buffer::zeroed(SECTOR_BYTES), Hints::default()).await.unwrap();
+        below.write(entries, Buffer::zeroed(SECTOR_BYTES), Hints::default()).await.unwrap();
+        // A restart goes back to generation 1, and uses the slots again: another page, then the same last one.
+        let mapper = open(&below).await.unwrap();
+        write(&*mapper, second.start.0, 8, 2).await.unwrap();
+        write(&*mapper, last.start.0, 8, 2).await.unwrap();
+        // Of its generation 2, just the sector that was lost before survives.
+        below.write(entries, lost, Hints::default()).await.unwrap();
+        let mapper = open(&below).await.unwrap();
+        assert_eq!(values(&*mapper, first).await.unwrap(), [0; 8], "no map that was durable has this page");
+    });
+}
+
 #[test]
 fn after_a_flush_that_failed_every_later_one_fails_and_data_stays_readable() {
     let ((), edges) = world(async || {
@@ -419,6 +444,11 @@ fn a_map_larger_than_a_request_is_read_and_written_in_parts() {
         let (pages, one) = (5_000, Extent::new(39_990, 9));
         let below: Rc<dyn BlockDevice> = Rc::new(Faulty::new(slots_for(pages, pages + 9), Largest(12)));
         for value in 1..=3 {
+            let other = Mapper::open(below.clone(), &Options::of_pages(4_999)).await;
+            assert!(
+                other.is_ok() == (value == 1),
+                "what holds a map is not taken for a volume of another size"
+            );
             let mapper = Mapper::open(below.clone(), &Options::of_pages(pages)).await.unwrap();
             assert_eq!(values(&mapper, one).await.unwrap(), [value - 1; 9]);
             write(&mapper, one.start.0, one.sectors, value).await.unwrap();
