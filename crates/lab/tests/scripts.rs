@@ -27,11 +27,13 @@ fn crash() -> impl Strategy<Value = (usize, Vec<Survivor>)> {
 /// Any case: of its runs all but the last end in a crash, or the next begins without one.
 fn case() -> impl Strategy<Value = Case> {
     let fault = proptest::option::of((0..9_u32, 1..u64::MAX, any::<bool>()));
-    let segment = (requests(), 1..=1_000_u64, any::<u64>(), fault, proptest::option::of(crash()));
-    let segment = segment.prop_map(|(requests, clients, seed, fault, crash)| Segment {
+    let segment =
+        (requests(), 1..=1_000_u64, any::<u64>(), any::<bool>(), fault, proptest::option::of(crash()));
+    let segment = segment.prop_map(|(requests, clients, seed, fill, fault, crash)| Segment {
         requests,
         clients,
         seed,
+        fill,
         fault,
         crash,
     });
