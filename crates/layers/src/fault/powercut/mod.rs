@@ -131,6 +131,20 @@ impl PowerCut {
         self.locks.lock(all, Mode::Exclusive, Class::Foreground, None).await
     }
 
+    /// Everything in the cache becomes durable.
+    async fn write_back(&self, how: Hints) -> Result<(), IoError> {
+        let _held = self.all().await;
+        while let Some((at, bytes)) = { self.volatile.borrow().oldest() } {
+            self.on()?;
+            // Until it is there it may still be lost, and stays where it is.
+            self.below.write(at, bytes, how.clone()).await?;
+            self.on()?;
+            self.volatile.borrow_mut().drop_oldest();
+        }
+        self.below.flush(how).await?;
+        self.on()
+    }
+
     async fn put(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         self.power().await?;
         let _held = self.locks.lock(at, Mode::Exclusive, how.class, None).await;
@@ -170,25 +184,19 @@ impl BlockDevice for PowerCut {
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.power().await?;
-            let _held = self.all().await;
-            while let Some((at, bytes)) = { self.volatile.borrow().oldest() } {
-                self.on()?;
-                // Until it is there it may still be lost, and stays where it is.
-                self.below.write(at, bytes, how.clone()).await?;
-                self.on()?;
-                self.volatile.borrow_mut().drop_oldest();
-            }
-            self.below.flush(how).await?;
-            self.on()
+            self.write_back(how).await
         })
     }
 
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+    /// What is in the cache stays as before: below there may be older bytes, which must not come back.
+    fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.power().await?;
-            let _held = self.locks.lock(at, Mode::Exclusive, how.class, None).await;
-            self.volatile.borrow_mut().forget(at);
-            self.below.discard(at, how).await
+            let fua = std::mem::take(&mut how.fua);
+            let held = self.locks.lock(at, Mode::Exclusive, how.class, None).await;
+            self.below.discard(at, how.clone()).await?;
+            drop(held);
+            if fua { self.write_back(how).await } else { Ok(()) }
         })
     }
 

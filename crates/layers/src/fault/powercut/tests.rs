@@ -151,3 +151,28 @@ fn nothing_is_acknowledged_after_the_cut() {
         assert_eq!(flush.await.unwrap_err().kind(), ErrorKind::Gone);
     });
 }
+
+/// The disk does nothing on a discard, so it keeps what was durable before.
+#[test]
+fn a_discard_does_not_bring_back_what_was_replaced() {
+    for fua in [false, true] {
+        world(1, async |disk| {
+            let cache = over(&disk, Keep::None);
+            let at = Extent::new(8, 4);
+            for value in [1, 2] {
+                cache.flush(Hints::default()).await.unwrap();
+                cache.write(at, filled(value, 4), Hints::default()).await.unwrap();
+            }
+            let how = Hints { fua, ..Hints::default() };
+            cache.discard(Extent::new(9, 2), how).await.unwrap();
+            let device: Rc<dyn BlockDevice> = cache.clone();
+            let found = firsts(&device, at).await.unwrap();
+            assert_eq!([found[0], found[3]], [2, 2]);
+            assert!(found[1..3] == [2, 2] || found[1..3] == [0, 0], "{found:?}");
+            cache.cut().await.unwrap();
+            // With FUA it is durable that the first are gone.
+            let left = firsts(&disk, at).await.unwrap();
+            assert!(!fua || left == found, "{left:?} after {found:?}");
+        });
+    }
+}
