@@ -24,6 +24,28 @@ write_buffer = 0.4
 top = "borg"
 "#;
 
+const TWO: &str = r#"
+[component.disk]
+drive = "wd2500aaks"
+scheduler = "sptf"
+starvation_limit = "1s"
+merge = true
+background_share = 20
+depth = 32
+write_cache = false
+[component.other]
+drive = "wd2500aaks"
+[layer.slow]
+is = "delay"
+over = "other"
+time = "2ms"
+[layer.mapper]
+over = "slow"
+size = "1GiB"
+[[export]]
+top = "mapper"
+"#;
+
 #[test]
 fn a_file_and_the_flags_build_the_same_volume() {
     let layer = LayerSetup {
@@ -146,7 +168,35 @@ proptest::proptest! {
             Some((key, _)) => format!("{key}= {value}"),
             None => value,
         };
-        let _ = parse("v.toml", &lines.join("\n"));
+        told(&lines.join("\n"));
+    }
+
+    /// The same of files in which something is left out, doubled or changed at any place.
+    #[test]
+    fn a_damaged_file_is_a_volume_or_an_error(
+        good in proptest::sample::select(vec![GOOD, TWO]),
+        damage in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..30_usize, "\\PC{0,6}|[0-9]{9,20}|\n"), 1..4),
+    ) {
+        let mut text: Vec<char> = good.chars().collect();
+        for (at, left_out, other) in damage {
+            let from = at.index(text.len() + 1);
+            let to = (from + left_out).min(text.len());
+            text.splice(from..to, other.chars());
+        }
+        told(&text.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn any_text_is_a_volume_or_an_error(text in "\\PC{0,200}") {
+        told(&text);
+    }
+}
+
+/// An error says what was found and what was expected.
+fn told(text: &str) {
+    if let Err(error) = parse("v.toml", text) {
+        let error = error.to_string();
+        assert!(error.contains("expected"), "{error}\n{text}");
     }
 }
 
