@@ -72,7 +72,7 @@ fn a_sound_volume_is_told_in_figures() {
     assert_eq!((&told["seed"], &told["workload"]), (&1.into(), &"churn".into()));
     assert_eq!(told["unreached"], serde_json::json!([]));
     assert!(told["edges"]["torn home: the other counts"].as_u64() > Some(0), "{told}");
-    let pct: f64 = told["time_pct"].as_object().unwrap().values().filter_map(|part| part.as_f64()).sum();
+    let pct: f64 = told["time_pct"].as_object().unwrap().values().filter_map(serde_json::Value::as_f64).sum();
     assert!((pct - 100.0).abs() < 1.0, "{pct} %");
     let text = quietly(&run);
     assert!(
