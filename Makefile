@@ -70,7 +70,7 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/check_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
 
-soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h each
+soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h
 	PROPTEST_CASES=20000 cargo test --workspace --locked
 	scripts/fuzz 600
 	scripts/explore "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),1h)

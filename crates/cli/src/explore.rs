@@ -62,6 +62,9 @@ pub struct Arguments {
     /// Runs before all others in which the power does not go: what is read is judged all the same
     #[arg(long, value_name = "N", default_value_t = 200)]
     plain_runs: u64,
+    /// Within which every request has to be answered, in virtual time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
+    bound: Nanos,
     /// Crashes one after the other
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
     depth: u64,
@@ -111,6 +114,7 @@ struct Told {
     fault_errors: u64,
     longest_answer_ms: f64,
     longest_answer_with_faults_ms: f64,
+    bound_ms: f64,
     edges: BTreeMap<&'static str, u64>,
     unreached: Vec<String>,
     cpu_s: f64,
@@ -170,6 +174,7 @@ fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: 
         clients: if all { 1 } else { arguments.clients },
         fill: arguments.fill,
         plain: arguments.plain_runs,
+        bound: arguments.bound,
         seed,
         clock: cpu_nanos,
         ..Options::default()
@@ -237,6 +242,7 @@ fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> To
         fault_errors: explored.faults.errors,
         longest_answer_ms: tally.longest.seconds() * 1e3,
         longest_answer_with_faults_ms: explored.faults.longest.seconds() * 1e3,
+        bound_ms: arguments.bound.seconds() * 1e3,
         edges: tally.edges.clone(),
         unreached: explored.unreached.iter().map(|(layer, edge)| format!("{layer}: {edge}")).collect(),
         cpu_s,
@@ -270,6 +276,7 @@ fn text(told: &Told) -> String {
         ("requests answered with an error", count(told.fault_errors)),
         ("longest answer, ms", format!("{:.3}", told.longest_answer_ms)),
         ("the same with faults, ms", format!("{:.3}", told.longest_answer_with_faults_ms)),
+        ("the bound for both, ms", format!("{:.0}", told.bound_ms)),
         ("CPU seconds", format!("{:.2}", told.cpu_s)),
         ("states a CPU second", count(told.states_per_cpu_s as u64)),
     ];

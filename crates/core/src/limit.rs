@@ -162,7 +162,12 @@ pub struct Top {
 impl Top {
     /// The top over `below`, with the usual limits.
     pub fn new(below: Rc<dyn BlockDevice>) -> Top {
-        Top { below, limits: Limits::default() }
+        Top::limited(below, Limits::default())
+    }
+
+    /// The top over `below`, with these.
+    pub fn limited(below: Rc<dyn BlockDevice>, limits: Limits) -> Top {
+        Top { below, limits }
     }
 
     async fn enter(&self, at: Extent, bytes: u64, how: &Hints) -> Result<Permit, IoError> {

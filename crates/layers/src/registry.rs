@@ -90,7 +90,11 @@ fn read<T: DeserializeOwned>(
     check: fn(&T) -> Result<(), Refused>,
 ) -> Result<T, Refused> {
     let options: T = toml::Value::Table(options).try_into().map_err(|error: toml::de::Error| {
-        Refused::new("", error.to_string().trim_end(), "the options on the layer's page")
+        let text = error.to_string();
+        match text.trim_end().split_once(", expected ") {
+            Some((found, expected)) => Refused::new("", found, expected),
+            None => Refused::new("", text.trim_end(), "the options on the layer's page"),
+        }
     })?;
     check(&options).map(|()| options)
 }

@@ -88,6 +88,7 @@ impl Explorer<'_> {
         if let Some(stalled) = run.stalled {
             return Err(self.finding(&Wrong::Stalled(stalled), None));
         }
+        self.in_time(run.log.longest)?;
         self.segments.pop();
         Ok(true)
     }

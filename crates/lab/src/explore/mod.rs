@@ -63,6 +63,8 @@ pub struct Options {
     pub fill: bool,
     /// Runs before all others in which the power does not go.
     pub plain: u64,
+    /// Within which every request is answered, in virtual time, unless a component fails for ever.
+    pub bound: Nanos,
     /// From which all chance follows.
     pub seed: u64,
     /// By which time is told, in nanoseconds; nobody needs one.
@@ -79,6 +81,7 @@ impl Default for Options {
             clients: 4,
             fill: false,
             plain: 200,
+            bound: Nanos::from_millis(10_000),
             seed: 1,
             clock: || 0,
         }
@@ -284,10 +287,15 @@ impl<'a> Explorer<'a> {
         let result = self.follow(&followed, registers).and_then(|()| match (run.closed, run.stalled) {
             (Some(error), _) => Err(self.finding(&Wrong::Closed(error), None)),
             (_, Some(stalled)) => Err(self.finding(&Wrong::Stalled(stalled), None)),
-            _ => Ok(()),
+            _ => self.in_time(run.log.longest),
         });
         self.segments.pop();
         result
+    }
+
+    fn in_time(&self, longest: Nanos) -> Result<(), Finding> {
+        let bound = self.options.bound;
+        if longest > bound { Err(self.finding(&Wrong::Late { longest, bound }, None)) } else { Ok(()) }
     }
 
     fn begin(&mut self, plan: &Plan) {

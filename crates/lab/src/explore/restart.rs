@@ -11,7 +11,7 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::device::{LARGEST_REQUEST_SECTORS, Place};
 use seekless_core::runtime::Runtime;
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, Lba, PAGE_SECTORS};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, Lba, Nanos, PAGE_SECTORS};
 
 use super::component::Component;
 use super::image::Image;
@@ -47,8 +47,16 @@ pub enum Wrong {
     )]
     Restless,
     /// Nobody will ever answer.
-    #[error("the volume never opens: {0}")]
+    #[error("a request is never answered: {0}")]
     Stalled(String),
+    /// An answer takes too long.
+    #[error("a request was answered after {longest}, expected within {bound}")]
+    Late {
+        /// It took so long.
+        longest: Nanos,
+        /// It may take so long.
+        bound: Nanos,
+    },
 }
 
 /// Opens volumes.
