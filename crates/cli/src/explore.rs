@@ -30,7 +30,7 @@ const SEEDS: u64 = 1 << 20;
 pub const HELP: &str = "\
 Examples:
   seekless lab explore mapper.toml --workload churn
-  seekless lab explore mapper.toml --workload churn:outstanding=8 --states 1000000 --seed 7
+  seekless lab explore mapper.toml --workload churn:hot=90% --clients 8 --states 1000000 --seed 7
   seekless lab explore mapper.toml --all 3
   seekless lab explore mapper.toml --workload random:size=4KiB,reads=0% --json | jq .states
   seekless lab explore mapper.toml --save lost.script; seekless lab explore mapper.toml --script lost.script --history lost.history";
@@ -194,6 +194,8 @@ fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: 
 fn replay_script(description: &Description, script: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(script).with_context(|| script.display().to_string())?;
     let case: Case = text.parse().with_context(|| script.display().to_string())?;
+    let fits = case.fits(description.check()?, description.components.len());
+    fits.map_err(|why| anyhow::anyhow!("{}: {why}", script.display()))?;
     let wrong = replayed(description, &case, arguments.history.as_deref())?;
     if arguments.json {
         output::json(&serde_json::json!({ "script": script, "runs": case.0.len(), "finding": wrong }))?;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use seekless_core::{Extent, Op};
 use seekless_lab::explore::case::{Case, Segment};
-use seekless_lab::explore::power::Survivor;
+use seekless_lab::explore::power::{Crash, Survivor};
 use seekless_lab::explore::script::Request;
 
 /// Requests of every kind, to what a volume may have.
@@ -17,11 +17,12 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     proptest::collection::vec(one, 0..9)
 }
 
-fn crash() -> impl Strategy<Value = (usize, Vec<Survivor>)> {
+fn crash() -> impl Strategy<Value = Crash> {
     let survivor = (0..1_000_usize, 0..1_u64 << 16, 1..=1_u64 << 16);
     let survivor =
         survivor.prop_map(|(write, first, sectors)| Survivor { write, first, end: first + sectors });
-    (0..100_000_usize, proptest::collection::vec(survivor, 0..6))
+    (0..100_000_usize, proptest::collection::vec(survivor, 0..6), any::<bool>())
+        .prop_map(|(events, survivors, kill)| Crash { events, survivors, kill })
 }
 
 /// Any case: of its runs all but the last end in a crash, or the next begins without one.

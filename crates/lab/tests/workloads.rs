@@ -14,13 +14,14 @@ use seekless_trace::Volumes;
 use seekless_trace::write::{Output, Provenance, Tables, Target, Writer};
 
 /// Each workload once, small enough for a test.
-const EACH: [&str; 9] = [
+const EACH: [&str; 10] = [
     "random:local=50%",
     "oltp:mpl=4",
     "serial:area=4MiB",
     "postmark:files=200,dirs=10,transactions=500,commit=50ms",
     "zipf:set=1MiB",
     "startup:reads=50,pause=100ms",
+    "churn:size=64KiB,outstanding=3",
     "seq:streams=3",
     "mix:3*oltp+1*seq",
     "phases:100ms*oltp+20*seq",

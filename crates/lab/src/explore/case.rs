@@ -1,4 +1,4 @@
-//! A crash that a volume did not survive, as a text that people read and the program replays.
+//! Crashes that a volume did not survive, as a text that people read and the program replays.
 //!
 //! A line for each request in the order in which they are asked, and a line for each crash: how many events
 //! happened before it, and which sectors of which of the components' writes survived that were not durable.
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use seekless_core::{Extent, Op};
 
-use super::power::Survivor;
+use super::power::{Crash, Survivor};
 use super::script::Request;
 
 /// The first line.
@@ -29,8 +29,8 @@ pub struct Segment {
     pub fill: bool,
     /// The component and its request that fails, if one does, and whether all do from then on.
     pub fault: Option<(u32, u64, bool)>,
-    /// Events after which the power goes, and what survives; none if it does not go.
-    pub crash: Option<(usize, Vec<Survivor>)>,
+    /// How it ends before its end, if it does.
+    pub crash: Option<Crash>,
 }
 
 /// Crash by crash.
@@ -47,6 +47,26 @@ pub struct CaseError {
     pub found: String,
     /// What was expected.
     pub expected: &'static str,
+}
+
+impl Case {
+    /// Whether it can be replayed on a volume of so many sectors on so many components; if not, what cannot be.
+    pub fn fits(&self, sectors: u64, components: usize) -> Result<(), String> {
+        for segment in &self.0 {
+            if let Some(request) = segment.requests.iter().find(|request| request.at.end().0 > sectors) {
+                return Err(format!(
+                    "found a request to {}, expected an end of at most sector {sectors}",
+                    request.at
+                ));
+            }
+            if let Some((component, ..)) = segment.fault.filter(|fault| fault.0 as usize >= components) {
+                return Err(format!(
+                    "found a fault of component {component}, expected one of {components}, from 0"
+                ));
+            }
+        }
+        if self.0.is_empty() { Err("found no run, expected one or more".to_owned()) } else { Ok(()) }
+    }
 }
 
 impl fmt::Display for Case {
@@ -68,8 +88,8 @@ impl fmt::Display for Case {
                     op => writeln!(f, "{op} {}+{}{fua}", at.start.0, at.sectors)?,
                 }
             }
-            if let Some((events, survivors)) = &segment.crash {
-                write!(f, "crash {events}")?;
+            if let Some(Crash { events, survivors, kill }) = &segment.crash {
+                write!(f, "{} {events}", if *kill { "kill" } else { "crash" })?;
                 for Survivor { write, first, end } in survivors {
                     write!(f, " {write}:{first}+{}", end - first)?;
                 }
@@ -132,9 +152,10 @@ impl FromStr for Case {
                     segment.fill = true;
                     Some(())
                 }
-                (["crash", events, survivors @ ..], Some(segment)) => (|| {
+                ([how @ ("crash" | "kill"), events, survivors @ ..], Some(segment)) => (|| {
                     let survivors = survivors.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
-                    segment.crash = Some((events.parse().ok()?, survivors));
+                    let (events, kill) = (events.parse().ok()?, *how == "kill");
+                    segment.crash = Some(Crash { events, survivors, kill });
                     Some(())
                 })(),
                 (words, Some(segment)) => request(words).map(|request| segment.requests.push(request)),
@@ -142,7 +163,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
-                                fail component N request N [for ever], crash EVENTS WRITE:FIRST+SECTORS ..., or run \
+                                fail component N request N [for ever], crash or kill EVENTS WRITE:FIRST+SECTORS ..., or run \
                                 clients N seed N";
                 return wrong((number, line), expected);
             }
@@ -197,7 +218,7 @@ write zeroes 8+8
 discard 3+1
 read 0+16
 flush
-crash 12 3:0+8 4:2+1
+kill 12 3:0+8 4:2+1
 run clients 1 seed 3
 crash 2
 ";
@@ -208,10 +229,14 @@ crash 2
         assert_eq!((case.0.len(), case.0[0].requests.len()), (2, 5));
         assert_eq!(
             case.0[0].crash,
-            Some((
-                12,
-                vec![Survivor { write: 3, first: 0, end: 8 }, Survivor { write: 4, first: 2, end: 3 },]
-            ))
+            Some(Crash {
+                events: 12,
+                survivors: vec![
+                    Survivor { write: 3, first: 0, end: 8 },
+                    Survivor { write: 4, first: 2, end: 3 },
+                ],
+                kill: true
+            })
         );
         assert_eq!(case.to_string(), TEXT);
     }

@@ -117,10 +117,15 @@ impl BlockDevice for Component {
         })
     }
 
-    /// What is discarded may read as zeroes, and does here: who relies on the old bytes is wrong.
-    fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+    /// What is discarded reads as zeroes or as before: who relies on either is wrong.
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            self.store(at, vec![Content::Zero; at.sectors as usize], false).await;
+            let ignored = self.records.as_ref().is_some_and(|(rng, _)| rng.borrow_mut().chance(1, 2));
+            if ignored {
+                self.takes_time().await;
+            } else {
+                self.store(at, vec![Content::Zero; at.sectors as usize], how.fua).await;
+            }
             Ok(())
         })
     }

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use seekless_core::Nanos;
 use seekless_layers::fault::error;
 
+use super::choose::Choices;
 use super::log::Event;
+use super::power::{Crash, Power};
 use super::restart::Wrong;
 use super::run::Plan;
 use super::script::Request;
@@ -16,6 +18,8 @@ use super::{Explorer, Finding, Followed};
 use crate::check::{Registers, history};
 use crate::experiment::Progress;
 
+/// Crashes of a run after which each request of the next opening fails.
+const OPENINGS: usize = 50;
 /// States a moment of a run with a fault.
 const EACH: u64 = 3;
 
@@ -60,7 +64,52 @@ impl Explorer<'_> {
                 }
             }
         }
+        self.faults_of_openings(&plan, registers, &mut tally)?;
         Ok(tally)
+    }
+
+    /// The same for each request of an opening, after some of the crashes of a run.
+    fn faults_of_openings(
+        &mut self,
+        plan: &Plan,
+        mut registers: Registers,
+        tally: &mut FaultTally,
+    ) -> Result<(), Finding> {
+        let run = plan.run(&self.opener);
+        let mut power = Power::new(plan.images.clone());
+        self.begin(plan);
+        let every = (run.log.events.len() / OPENINGS).max(1);
+        for (index, event) in run.log.events.iter().enumerate() {
+            if let Event::Client(event) = event {
+                let told = registers.event(event);
+                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+            }
+            power.follow(&run.log, event);
+            let chosen = Choices::new(&power.pending, &run.log, self.rng.bits()).nth(1);
+            let Some(survivors) = chosen.filter(|_| index % every == 0) else { continue };
+            let crash = Crash { events: index + 1, survivors, kill: false };
+            let (images, cached) = power.restart(&run.log, &crash);
+            if let Some(segment) = self.segments.last_mut() {
+                segment.crash = Some(crash);
+            }
+            let mut registers = registers.clone();
+            registers.crash();
+            let first = plan.first + plan.requests.len() as u64;
+            let opening = Plan { images, cached, requests: Rc::new([]), first, ..plan.clone() };
+            for component in 0..self.opener.sectors.len() as u32 {
+                for for_ever in [false, true] {
+                    for nth in 1.. {
+                        let plan =
+                            Plan { fault: Some(options((component, nth, for_ever))), ..opening.clone() };
+                        if !self.fault(&plan, registers.clone(), nth, tally)? {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        self.segments.pop();
+        Ok(())
     }
 
     /// One run with a fault; whether it met it.

@@ -22,6 +22,7 @@ pub mod replay;
 pub mod restart;
 pub mod run;
 pub mod script;
+mod settling;
 pub mod shrink;
 pub mod spent;
 
@@ -37,10 +38,11 @@ use self::case::{Case, Segment};
 use self::choose::Choices;
 use self::image::{Image, mixed};
 use self::log::{Event, Log};
-use self::power::{Power, Survivor};
+use self::power::{Crash, Power, Survivor};
 use self::restart::{Judge, Opener, Wrong};
 use self::run::Plan;
 use self::script::Request;
+use self::settling::Settling;
 use self::spent::{Part, Spent};
 use crate::check::Registers;
 use crate::description::Description;
@@ -94,6 +96,8 @@ const ALL_PAGES: u64 = 2;
 const BETWEEN: usize = 12;
 /// States a moment of a run that began after a crash.
 const EACH_AFTER: u64 = 4;
+/// Of the crashes that are gone on from, one in so many leaves the components their caches: only the process ends.
+const KILLS: u64 = 2;
 /// Of the moments of a run with a fault, one in so many is looked at.
 const FAULT_MOMENTS: u64 = 8;
 /// Choices in a row that are nothing new, after which a moment is done.
@@ -151,7 +155,7 @@ pub struct Explorer<'a> {
     begin: Option<Begin>,
 }
 
-/// What a run begins with: a volume that was opened once, and perhaps filled.
+/// What a run begins with: components of zeroes, or a volume that was filled.
 #[derive(Clone)]
 struct Begin {
     images: Vec<Image>,
@@ -238,14 +242,12 @@ impl<'a> Explorer<'a> {
         };
         self.begin = Some(begin.clone());
         let Begin { images, registers, first } = begin;
-        Ok((Plan { images, requests, first, clients: self.options.clients, seed, fault: None }, registers))
+        let (clients, cached) = (self.options.clients, Vec::new());
+        Ok((Plan { images, cached, requests, first, clients, seed, fault: None }, registers))
     }
 
     fn begin_anew(&mut self) -> Result<Begin, Finding> {
-        let blank = self.opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect::<Vec<_>>();
-        let (created, edges) = self.opener.created(&blank);
-        self.reached(&edges);
-        let images = created.map_err(|wrong| self.finding(&wrong, None))?;
+        let images = self.opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect();
         let begin = Begin { images, registers: Registers::new(), first: 1 };
         if self.options.fill { self.filled(begin) } else { Ok(begin) }
     }
@@ -259,6 +261,7 @@ impl<'a> Explorer<'a> {
             images: images.clone(),
             requests: requests.clone(),
             first,
+            cached: Vec::new(),
             clients: 1,
             seed: 0,
             fault: None,
@@ -285,7 +288,8 @@ impl<'a> Explorer<'a> {
         self.begin(plan);
         let followed = Followed { plan, log: &run.log, depth, each, all: each == u64::MAX };
         let result = self.follow(&followed, registers).and_then(|()| match (run.closed, run.stalled) {
-            (Some(error), _) => Err(self.finding(&Wrong::Closed(error), None)),
+            // With a fault, not to open is an answer.
+            (Some(error), _) if plan.fault.is_none() => Err(self.finding(&Wrong::Closed(error), None)),
             (_, Some(stalled)) => Err(self.finding(&Wrong::Stalled(stalled), None)),
             _ => self.in_time(run.log.longest),
         });
@@ -317,21 +321,26 @@ impl<'a> Explorer<'a> {
     /// Follows a log, and cuts the power wherever something changes on a component.
     fn follow(&mut self, followed: &Followed, mut registers: Registers) -> Result<(), Finding> {
         let mut power = Power::new(followed.plan.images.clone());
+        let mut settling = Settling::new(followed.plan);
         for (index, event) in followed.log.events.iter().enumerate() {
             if let Event::Client(event) = event {
-                let told = registers.event(event);
+                let told = registers.event(&settling.told(event));
                 told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
             }
             let narrowed = registers.narrowed();
-            if !narrowed.is_empty() {
+            let less = !narrowed.is_empty();
+            if less {
                 self.fresh.clear();
                 self.judge.narrow(narrowed);
             }
-            let changed = power.follow(followed.log, event);
+            // An answer after which less is allowed may be broken by what was there before it.
+            let changed = power.follow(followed.log, event) || less;
             self.judge.spent.on(Part::Runs);
             // Runs with a fault are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
             let looks = followed.plan.fault.is_none() || last || self.rng.chance(1, FAULT_MOMENTS);
+            // What was in the caches before belongs to the run before.
+            let looks = looks && index >= 2 * followed.plan.cached.len();
             if changed && looks {
                 self.tally.moments += 1;
                 self.moment(followed, index + 1, &power, &registers)?;
@@ -358,7 +367,8 @@ impl<'a> Explorer<'a> {
             if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
         let mut in_vain = 0;
         for (turn, survivors) in (0..followed.each as usize).zip(choices) {
-            let images = power.cut(followed.log, &survivors);
+            let crash = Crash { events: happened, survivors, kill: false };
+            let images = power.cut(followed.log, &crash.survivors);
             let hash = images.iter().fold(0, |hash, image| mixed(hash, image.hash()));
             self.judge.spent.on(Part::Cuts);
             if !self.fresh.insert(hash) {
@@ -370,7 +380,7 @@ impl<'a> Explorer<'a> {
             }
             in_vain = 0;
             if let Err(wrong) = self.judge.judge(&self.opener, &images, registers) {
-                return Err(self.finding(&wrong, Some((happened, survivors))));
+                return Err(self.finding(&wrong, Some(crash)));
             }
             if self.seen.insert(hash) {
                 self.tally.states += 1;
@@ -381,7 +391,8 @@ impl<'a> Explorer<'a> {
             let goes_on =
                 followed.depth + 1 < self.options.depth as usize && self.rng.chance(1, self.options.goes_on);
             if goes_on {
-                self.go_on(followed, (happened, survivors), images, registers)?;
+                let kill = self.rng.chance(1, KILLS);
+                self.go_on(followed, Crash { kill, ..crash }, power, registers)?;
             }
         }
         Ok(())
@@ -391,10 +402,11 @@ impl<'a> Explorer<'a> {
     fn go_on(
         &mut self,
         followed: &Followed,
-        crash: (usize, Vec<Survivor>),
-        images: Vec<Image>,
+        crash: Crash,
+        power: &Power,
         registers: &Registers,
     ) -> Result<(), Finding> {
+        let last = self.judge.remember();
         let mut registers = registers.clone();
         registers.crash();
         let count = followed.plan.requests.len();
@@ -402,7 +414,8 @@ impl<'a> Explorer<'a> {
         let requests =
             followed.plan.requests.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
         let first = followed.plan.first + count as u64;
-        let plan = Plan { images, requests, first, seed: self.rng.bits(), ..followed.plan.clone() };
+        let (images, cached) = power.restart(followed.log, &crash);
+        let plan = Plan { images, cached, requests, first, seed: self.rng.bits(), ..followed.plan.clone() };
         if let Some(segment) = self.segments.last_mut() {
             segment.crash = Some(crash);
         }
@@ -411,10 +424,11 @@ impl<'a> Explorer<'a> {
             segment.crash = None;
         }
         self.fresh.clear();
+        self.judge.recall(last);
         Ok(())
     }
 
-    fn finding(&self, wrong: &Wrong, crash: Option<(usize, Vec<Survivor>)>) -> Finding {
+    fn finding(&self, wrong: &Wrong, crash: Option<Crash>) -> Finding {
         let mut segments = self.segments.clone();
         if let (Some(segment), true) = (segments.last_mut(), crash.is_some()) {
             segment.crash = crash;

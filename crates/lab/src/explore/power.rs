@@ -5,8 +5,10 @@
 //! of a write that is not durable any sectors may be there, answered or not; of two over each other either may
 //! be, unless the later one is durable and began when the earlier one had ended.
 
+use seekless_core::Extent;
+
 use super::image::Image;
-use super::log::{Event, Log};
+use super::log::{Event, Log, Write};
 
 /// Sectors of a write that survive: counted from its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,18 @@ pub struct Survivor {
     pub first: u64,
     /// The one behind the last.
     pub end: u64,
+}
+
+/// How a run ends before its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crash {
+    /// Events that happened before.
+    pub events: usize,
+    /// What survives of what was not durable. Without a power cut that is all that the components answered; then
+    /// these are of what they did not.
+    pub survivors: Vec<Survivor>,
+    /// Whether only the process ends, and the components keep what is in their caches.
+    pub kill: bool,
 }
 
 /// A write that is not durable.
@@ -39,6 +53,25 @@ pub struct Power {
     pub pending: Vec<Pending>,
     /// Events that have happened.
     happened: usize,
+}
+
+impl Pending {
+    /// The parts of these sectors for which nothing later is durable.
+    fn left(&self, log: &Log, sectors: std::ops::Range<u64>) -> Vec<Write> {
+        let write = &log.writes[self.write];
+        let mut parts: Vec<Write> = Vec::new();
+        for index in sectors.filter(|index| !self.buried[*index as usize]) {
+            let (sector, content) = (write.at.start.0 + index, write.contents[index as usize].clone());
+            if let Some(part) = parts.last_mut().filter(|part| part.at.end().0 == sector) {
+                part.at.sectors += 1;
+                part.contents.push(content);
+                continue;
+            }
+            let (component, contents) = (write.component, vec![content]);
+            parts.push(Write { component, at: Extent::new(sector, 1), contents, fua: false });
+        }
+        parts
+    }
 }
 
 impl Power {
@@ -97,6 +130,23 @@ impl Power {
                 }
             }
         }
+    }
+
+    /// What a restart finds: what is durable, and what is in the components' caches besides.
+    pub fn restart(&self, log: &Log, crash: &Crash) -> (Vec<Image>, Vec<Write>) {
+        if !crash.kill {
+            return (self.cut(log, &crash.survivors), Vec::new());
+        }
+        let mut cached = Vec::new();
+        for pending in &self.pending {
+            let sectors = log.writes[pending.write].at.sectors;
+            let whole = [Survivor { write: pending.write, first: 0, end: sectors }];
+            let kept = if pending.ended.is_some() { &whole[..] } else { &crash.survivors };
+            for kept in kept.iter().filter(|kept| kept.write == pending.write) {
+                cached.extend(pending.left(log, kept.first.min(sectors)..kept.end.min(sectors)));
+            }
+        }
+        (self.durable.clone(), cached)
     }
 
     /// What a restart finds if these survive, one put over the other in their order.

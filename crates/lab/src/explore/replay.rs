@@ -6,11 +6,12 @@ use seekless_core::{Extent, Op};
 
 use super::case::Case;
 use super::image::Image;
-use super::log::Event;
-use super::power::{Power, Survivor};
+use super::log::{Event, Write};
+use super::power::{Crash, Power};
 use super::restart::Wrong;
 use super::run::Plan;
 use super::script::{self, Request};
+use super::settling::Settling;
 use super::{Explorer, Finding, Options, faults};
 use crate::check::{Registers, history};
 use crate::description::Description;
@@ -50,13 +51,14 @@ impl Explorer<'_> {
             let mut plan = Plan { requests, clients, seed, ..before.clone() };
             plan.fault = segment.fault.map(faults::options);
             self.begin(&plan);
-            let survived = self.replay_segment(&plan, &mut registers, segment.crash.as_ref(), history)?;
+            let (images, cached) =
+                self.replay_segment(&plan, &mut registers, segment.crash.as_ref(), history)?;
             if segment.crash.is_none() {
                 return Ok(());
             }
             registers.crash();
             history.push(history::Event::Crash);
-            before = Plan { images: survived, first: plan.first + segment.requests.len() as u64, ..before };
+            before = Plan { images, cached, first: plan.first + segment.requests.len() as u64, ..before };
         }
         Ok(())
     }
@@ -66,17 +68,19 @@ impl Explorer<'_> {
         &mut self,
         plan: &Plan,
         registers: &mut Registers,
-        crash: Option<&(usize, Vec<Survivor>)>,
+        crash: Option<&Crash>,
         history: &mut Vec<history::Event>,
-    ) -> Result<Vec<Image>, Finding> {
+    ) -> Result<(Vec<Image>, Vec<Write>), Finding> {
         let run = plan.run(&self.opener);
         let mut power = Power::new(plan.images.clone());
-        let events = crash.map_or(usize::MAX, |(events, _)| *events);
+        let events = crash.map_or(usize::MAX, |crash| crash.events);
+        let mut settling = Settling::new(plan);
         for event in run.log.events.iter().take(events) {
             power.follow(&run.log, event);
             if let Event::Client(event) = event {
-                history.push(event.clone());
-                let told = registers.event(event);
+                let event = settling.told(event);
+                history.push(event.clone().into_owned());
+                let told = registers.event(&event);
                 told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
             }
         }
@@ -86,14 +90,14 @@ impl Explorer<'_> {
         if let (Some(error), None, None) = (run.closed, crash, &plan.fault) {
             return Err(self.finding(&Wrong::Closed(error), None));
         }
-        let images = power.cut(&run.log, crash.map_or(&[], |(_, survivors)| survivors));
+        let images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));
         let judged = self.judge.judge_whole(&self.opener, &images, registers);
         judged.map_err(|wrong| {
             history.push(history::Event::Crash);
             history.extend(self.everything(&images, plan.first + plan.requests.len() as u64));
             self.finding(&wrong, crash.cloned())
         })?;
-        Ok(images)
+        Ok(power.restart(&run.log, crash.unwrap_or(&Crash::default())))
     }
 
     /// What a client sees that reads everything.
@@ -105,7 +109,15 @@ impl Explorer<'_> {
             Request { op: Op::Read, at, fua: false }
         });
         let requests: Rc<[Request]> = reads.collect();
-        let plan = Plan { images: images.to_vec(), requests, first, clients: 1, seed: 0, fault: None };
+        let plan = Plan {
+            images: images.to_vec(),
+            cached: Vec::new(),
+            requests,
+            first,
+            clients: 1,
+            seed: 0,
+            fault: None,
+        };
         let events = plan.run(&self.opener).log.events.into_iter();
         let client = events.filter_map(|event| match event {
             Event::Client(event) => Some(event),

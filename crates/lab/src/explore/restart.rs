@@ -74,23 +74,9 @@ impl Opener<'_> {
     }
 }
 
-impl Opener<'_> {
-    /// What the components hold when the volume was opened for the first time, on this; and the edges reached.
-    pub fn created(&self, blank: &[Image]) -> (Result<Vec<Image>, Wrong>, Edges) {
-        let runtime = Runtime::new(0);
-        let created = runtime.run(async {
-            let opened = open(self, blank).await?;
-            opened.top.flush(Hints::default()).await.map_err(|error| Wrong::Closed(error.to_string()))?;
-            Ok(opened.images())
-        });
-        let created =
-            created.map_err(|stalled| Wrong::Stalled(stalled.to_string())).and_then(|opened| opened);
-        (created, runtime.edges())
-    }
-}
-
 /// What was last judged.
-struct Last {
+#[derive(Clone)]
+pub struct Last {
     /// What survived.
     found: Vec<Image>,
     /// What its opening made of that.
@@ -129,6 +115,16 @@ impl Judge {
     /// One that tells where its time goes by this clock.
     pub fn new(clock: fn() -> u64) -> Judge {
         Judge { spent: Spent::new(clock), ..Judge::default() }
+    }
+
+    /// What was judged last, to come back to: [`Judge::recall`].
+    pub fn remember(&self) -> Option<Last> {
+        self.last.clone()
+    }
+
+    /// The next restart is compared with this one.
+    pub fn recall(&mut self, last: Option<Last>) {
+        self.last = last;
     }
 
     /// Of these sectors less is allowed from now on.

@@ -8,7 +8,7 @@ use seekless_layers::fault::{Faulty, error};
 
 use super::component::Component;
 use super::image::Image;
-use super::log::{Log, Shared};
+use super::log::{Event, Log, Shared, Write};
 use super::restart::{Edges, Opener};
 use super::script::{self, Request};
 use crate::volume;
@@ -16,8 +16,10 @@ use crate::volume;
 /// What is run.
 #[derive(Clone)]
 pub struct Plan {
-    /// What the components hold before.
+    /// What is durable on the components before.
     pub images: Vec<Image>,
+    /// What is in their caches besides.
+    pub cached: Vec<Write>,
     /// What is asked.
     pub requests: Rc<[Request]>,
     /// The number of the first request.
@@ -49,6 +51,11 @@ impl Plan {
     pub fn run(&self, opener: &Opener) -> Run {
         let runtime = Runtime::new(self.seed);
         let log = Shared::default();
+        for (number, write) in self.cached.iter().enumerate() {
+            let mut log = log.borrow_mut();
+            log.writes.push(write.clone());
+            log.events.extend([Event::Began(number), Event::Ended(number)]);
+        }
         let ended = runtime.run(self.open_and_ask(opener, &log));
         let (stalled, (closed, met)) = match ended {
             Ok(ended) => (None, ended),
@@ -60,7 +67,11 @@ impl Plan {
     }
 
     async fn open_and_ask(&self, opener: &Opener<'_>, log: &Shared) -> (Option<String>, u64) {
-        let numbered = (0..).zip(self.images.iter().zip(&opener.sectors));
+        let mut images = self.images.clone();
+        for write in &self.cached {
+            images[write.component as usize].put(write.at.start.0, &write.contents, |_| true);
+        }
+        let numbered = (0..).zip(images.iter().zip(&opener.sectors));
         let mut faulty = None;
         let devices: Vec<Rc<dyn BlockDevice>> = numbered
             .map(|(number, (image, sectors))| {

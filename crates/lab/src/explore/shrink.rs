@@ -105,7 +105,7 @@ impl<'a> Shrinker<'a> {
 
     /// The requests that were asked when the power went: an event each at least, and in their order.
     fn asked(segment: &Segment) -> Vec<Request> {
-        let events = segment.crash.as_ref().map_or(usize::MAX, |(events, _)| *events);
+        let events = segment.crash.as_ref().map_or(usize::MAX, |crash| crash.events);
         segment.requests.iter().take(events).copied().collect()
     }
 
@@ -159,10 +159,10 @@ impl<'a> Shrinker<'a> {
         loop {
             let mut case = finding.case.clone();
             let crash = case.0.last_mut().and_then(|segment| segment.crash.as_mut());
-            let Some((_, survivors)) = crash.filter(|(_, survivors)| index < survivors.len()) else {
+            let Some(crash) = crash.filter(|crash| index < crash.survivors.len()) else {
                 return finding;
             };
-            survivors.remove(index);
+            crash.survivors.remove(index);
             match replay(self.description, &case).finding {
                 Some(found) => finding = Finding { wrong: found.wrong, case },
                 None => index += 1,

@@ -56,7 +56,9 @@ impl Mapper {
         let map = table::read(&*below, pages, slots, &canary).await?;
         // Who wrote this map may have ended before its flush: only a durable one may free slots. And a torn one, which
         // reading it took away, must not come back.
-        below.flush(Hints::default()).await?;
+        if !canary.is("unflushed opening") {
+            below.flush(Hints::default()).await?;
+        }
         let state = RefCell::new(State { map, released: Vec::new(), failed: None });
         let (locks, flushing) = (RangeLocks::new(), RangeLocks::new());
         let (slots_at, room) = (table::homes(pages).end(), Limits::new(u64::MAX, slots - pages));

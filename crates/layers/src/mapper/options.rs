@@ -40,6 +40,7 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
         "stale read",
         "torn metadata accepted",
         "lost map entry",
+        "unflushed opening",
     ]
 } else {
     &[]

@@ -1,0 +1,36 @@
+//! What a read settles. After a power cut the first read of a sector settles it, and for good: what survived is
+//! durable. After a process ended whose components kept their caches it may have found what is only there, until
+//! a flush is answered: up to then it is as if nobody had read.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashSet;
+use seekless_core::Op;
+
+use super::run::Plan;
+use crate::check::history::Event;
+
+/// Which of a run's reads settle something.
+pub struct Settling {
+    /// Whether none do.
+    caches: bool,
+    flushes: FxHashSet<u64>,
+}
+
+impl Settling {
+    /// For the reads of this run.
+    pub fn new(plan: &Plan) -> Settling {
+        Settling { caches: !plan.cached.is_empty(), flushes: FxHashSet::default() }
+    }
+
+    /// What the registers are to be told of an event.
+    pub fn told<'a>(&mut self, event: &'a Event) -> Cow<'a, Event> {
+        match event {
+            Event::Issue { id, op: Op::Flush, .. } => drop(self.flushes.insert(*id)),
+            Event::Done { id } if self.flushes.contains(id) => self.caches = false,
+            Event::Read { id, .. } if self.caches => return Cow::Owned(Event::Failed { id: *id }),
+            _ => {}
+        }
+        Cow::Borrowed(event)
+    }
+}
