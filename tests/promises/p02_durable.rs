@@ -1,7 +1,8 @@
 //! Promise 2. What was flushed, or acknowledged as FUA, survives any crash, power cut or `kill -9`, at any instant,
 //! also during recovery, and recovery of recovery.
 //!
-//! Fault model: the power goes at any write or flush of any component, as it begins or ends. Of what was not
+//! Fault model: the power goes at any write or flush of any component, as it begins or ends, or only the process
+//! dies and the components keep their caches, until the power goes later. Of what was not
 //! durable any sectors survive, in any order. The volume is opened on that, used, and loses power again, three
 //! times in a row. No sector is damaged, and what a component has made durable stays.
 

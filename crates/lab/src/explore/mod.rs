@@ -410,7 +410,7 @@ impl<'a> Explorer<'a> {
         let mut registers = registers.clone();
         registers.crash();
         let count = followed.plan.requests.len();
-        let from = self.rng.below(count as u64) as usize;
+        let from = self.rng.below(count.max(1) as u64) as usize;
         let requests =
             followed.plan.requests.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
         let first = followed.plan.first + count as u64;
