@@ -25,7 +25,7 @@ use seekless_core::{
 use super::analyzer::analyze;
 use super::bopt::{Division, MAP_ENTRIES, SEGMENT_PAGES};
 use super::map::Slot;
-use super::planner::{Plan, plan};
+use super::planner::{Greedy, Plan, Planner as _};
 use super::{Borg, did};
 
 /// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer
@@ -173,8 +173,9 @@ impl Borg {
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
-        let (threshold, capacity) = (self.options.threshold, u64::from(self.division.read_cache));
-        let plan = runtime::offload(move || plan(&graph, threshold, capacity), |_| cost).await;
+        let (planner, capacity) =
+            (Greedy { threshold: self.options.threshold }, u64::from(self.division.read_cache));
+        let plan = runtime::offload(move || planner.plan(&graph, capacity), |_| cost).await;
         report.planned_pages = plan.pages();
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: plan.pages() });
         plan
