@@ -29,6 +29,7 @@ use seekless_core::{
     Nanos, RangeLocks, Zeroes, runtime,
 };
 
+use analyzer::Analyzer;
 use bopt::{Division, Log};
 use map::{BorgMap, Slot};
 pub use options::Options;
@@ -53,6 +54,8 @@ struct State {
     map: BorgMap,
     log: Log,
     profiler: Profiler,
+    /// What was seen before; not here while it is at work.
+    analyzer: Option<Analyzer>,
     /// The run that writes of this instant join.
     run: Option<Rc<absorber::Run>>,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
@@ -92,6 +95,7 @@ impl Borg {
             map: BorgMap::new(pages, division.slots()),
             log: Log::new(division.read_cache, division.write_buffer),
             profiler: Profiler::default(),
+            analyzer: Some(Analyzer::default()),
             run: None,
             watched: FxHashMap::default(),
             served: Vec::new(),
@@ -210,7 +214,7 @@ impl Layer for Borg {
             ("pages_dirty", dirty as u64),
             ("write_buffer_free", state.log.free() as u64),
             ("map_pages_written", state.map_pages),
-            ("requests_profiled", state.profiler.requests() as u64),
+            ("requests_profiled", state.profiler.requests()),
             ("map_bytes", state.map.bytes()),
         ]
     }

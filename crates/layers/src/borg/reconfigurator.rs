@@ -22,7 +22,6 @@ use seekless_core::{
     Ticket, runtime,
 };
 
-use super::analyzer::analyze;
 use super::bopt::{Division, MAP_ENTRIES, SEGMENT_PAGES};
 use super::map::Slot;
 use super::planner::{Greedy, Plan, Planner as _};
@@ -166,10 +165,19 @@ impl Borg {
     }
 
     async fn make_plan(&self, report: &mut Reconfigured) -> Plan {
-        let window = self.state.borrow().profiler.window();
+        let (window, mut analyzer) = {
+            let mut state = self.state.borrow_mut();
+            (state.profiler.take(), state.analyzer.take().unwrap_or_default())
+        };
         let requests = window.len() as u64;
         let begin = runtime::now();
-        let graph = runtime::offload(move || analyze(&window), |_| Nanos(requests * ANALYZE_NS)).await;
+        let analysis = move || {
+            analyzer.add(window);
+            let graph = analyzer.graph();
+            (graph, analyzer)
+        };
+        let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
+        self.state.borrow_mut().analyzer = Some(analyzer);
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
