@@ -29,10 +29,12 @@ use seekless_core::{
     Nanos, RangeLocks, Zeroes, runtime,
 };
 
-use analyzer::Analyzer;
+pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use bopt::{Division, Log};
 use map::{BorgMap, Slot};
 pub use options::Options;
+pub use planner::{Greedy, Plan, Planner};
+pub use profiler::Access;
 use profiler::Profiler;
 pub use reconfigurator::{Reconfigured, Stage};
 

@@ -22,7 +22,7 @@ use seekless_core::ProcessId;
 
 use super::profiler::Access;
 use access::AccessGraph;
-pub use graph::{Graph, Vertex};
+pub use graph::{Edge, Graph, Vertex};
 
 /// Requests that become a graph of their own.
 const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
