@@ -84,11 +84,11 @@ impl Planner for Greedy {
         };
         let connected =
             |vertex: u32| graph.edges_at(vertex).iter().map(|edge| u64::from(edge.weight)).sum::<u64>();
-        let mut seeds: Vec<_> =
-            (0..count as u32).map(|vertex| (Reverse(connected(vertex)), vertex)).collect();
-        seeds.sort_unstable();
+        // A heap, since a full read cache needs few of them.
+        let mut seeds: BinaryHeap<_> =
+            (0..count as u32).map(|vertex| (connected(vertex), Reverse(vertex))).collect();
         let (mut plan, mut left) = (Plan::default(), capacity);
-        for (_, seed) in seeds {
+        while let Some((_, Reverse(seed))) = seeds.pop() {
             if growth.group_of[seed as usize] != NONE {
                 continue;
             }
