@@ -8,8 +8,8 @@
 use std::iter;
 use std::path::Path;
 
-use seekless_core::Nanos;
-use seekless_layers::borg::{Access, Analyzer, Greedy, Planner};
+use seekless_core::Op;
+use seekless_layers::borg::{Access, Analyzer, Greedy, Planner, Profiler};
 use seekless_trace::{ReadOptions, load};
 
 const LENGTHS: [usize; 3] = [1_000_000, 3_000_000, 10_000_000];
@@ -20,6 +20,15 @@ const CAPACITY: u64 = 8 << 18;
 
 fn main() {
     let shipped: Vec<Access> = ["mail", "appstart2", "svnserver2"].into_iter().flat_map(recording).collect();
+    let mut profiler = Profiler::default();
+    let mut clock = Clock::start();
+    let noted = 10 * shipped.len();
+    for access in (0..10).flat_map(|_| &shipped) {
+        profiler.note(access);
+    }
+    let (bytes, each) = (profiler.bytes() as f64 / noted as f64, clock.lap() / noted as f64 * 1e9);
+    println!("the profiler: {bytes:.1} bytes and {each:.0} ns a request");
+    drop(profiler);
     println!("CPU seconds to analyse and plan; an update brings 1 % more requests");
     println!(
         "{:<26} {:>9} {:>9} {:>8} {:>7} {:>6} {:>6} {:>7} {:>8} {:>7}",
@@ -72,11 +81,7 @@ fn recording(name: &str) -> Vec<Access> {
     let files = [0, 1].map(|cpu| data.join(format!("{name}.blktrace.{cpu}.xz")));
     let trace = load(&files, &ReadOptions::default()).expect("the recordings ship");
     let access = |record: &seekless_core::Record| {
-        let pages = record.extent.pages();
-        let (first, count) = (pages.start as u32, (pages.end - pages.start) as u32);
-        let write = record.op != seekless_core::Op::Read;
-        let origin = record.origin;
-        Access { time: Nanos(0), process: origin.process, name: origin.name, first, pages: count, write }
+        Access::new(record.time, record.origin, record.extent, record.op != Op::Read)
     };
     trace.records.iter().filter(|record| record.extent.sectors > 0).map(access).collect()
 }

@@ -32,10 +32,9 @@ use seekless_core::{
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use bopt::{Division, Log};
 use map::{BorgMap, Slot};
-pub use options::Options;
+pub use options::{Options, Training};
 pub use planner::{Greedy, Plan, Planner};
-pub use profiler::Access;
-use profiler::Profiler;
+pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
 
 /// The BORG layer.
@@ -124,7 +123,14 @@ impl Borg {
 
     /// The profiler sees a request.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
-        self.state.borrow_mut().profiler.note(runtime::now(), how.origin, at, write);
+        let State { profiler, analyzer, .. } = &mut *self.state.borrow_mut();
+        profiler.note(&Access::new(runtime::now(), how.origin, at, write));
+        if let Some(analyzer) = analyzer {
+            let spilled = profiler.spill(self.options.profile_memory);
+            if !spilled.is_empty() {
+                analyzer.add(spilled.iter());
+            }
+        }
     }
 
     fn count(&self, how: &Hints, pages: u64, from_bopt: u64) {
@@ -217,6 +223,7 @@ impl Layer for Borg {
             ("write_buffer_free", state.log.free() as u64),
             ("map_pages_written", state.map_pages),
             ("requests_profiled", state.profiler.requests()),
+            ("profile_bytes", state.profiler.bytes()),
             ("map_bytes", state.map.bytes()),
         ]
     }

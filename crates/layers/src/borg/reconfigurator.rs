@@ -169,11 +169,12 @@ impl Borg {
             let mut state = self.state.borrow_mut();
             (state.profiler.take(), state.analyzer.take().unwrap_or_default())
         };
-        let requests = window.len() as u64;
-        let begin = runtime::now();
+        let requests = window.requests();
+        let (begin, training) = (runtime::now(), self.options.training);
         let analysis = move || {
-            analyzer.add(window);
+            analyzer.add(window.iter());
             let graph = analyzer.graph();
+            analyzer.close(training);
             (graph, analyzer)
         };
         let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;

@@ -198,7 +198,8 @@ fn merge_jumps(one: &[Jump], other: &[Jump]) -> Vec<Jump> {
             Ordering::Greater => merged.extend(other.next()),
             Ordering::Equal => {
                 merged.push(Jump { way: a.way, weight: a.weight.saturating_add(b.weight) });
-                (one.next(), other.next());
+                one.next();
+                other.next();
             }
         }
     }

@@ -20,6 +20,7 @@ mod graph;
 use rustc_hash::FxHashMap;
 use seekless_core::ProcessId;
 
+use super::options::Training;
 use super::profiler::Access;
 use access::AccessGraph;
 pub use graph::{Edge, Graph, Vertex};
@@ -74,6 +75,15 @@ impl Analyzer {
     pub fn age(&mut self) {
         self.merge_last(|_, _| true);
         self.graphs.iter_mut().for_each(AccessGraph::age);
+    }
+
+    /// What was seen so far counts from now on as the training window has it.
+    pub fn close(&mut self, training: Training) {
+        match training {
+            Training::Cumulative => {}
+            Training::Partial => *self = Analyzer::default(),
+            Training::Decayed => self.age(),
+        }
     }
 
     /// From where the process was to where it is now.

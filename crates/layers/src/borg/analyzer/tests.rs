@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use seekless_core::{NameId, Nanos};
 
 use super::*;
 
 fn access(process: u32, first: u32, pages: u32) -> Access {
-    let (process, name) = (ProcessId(process), NameId::default());
-    Access { time: Nanos(0), process, name, first, pages, write: false }
+    Access { process: ProcessId(process), first, pages, ..Access::default() }
 }
 
 fn analyze(window: &[Access]) -> Graph {
