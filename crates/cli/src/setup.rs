@@ -28,9 +28,13 @@ pub struct Setup {
     /// The part of the BOPT that absorbs writes, 0 to 1
     #[arg(long, value_name = "PART", default_value_t = 0.4)]
     write_buffer: f64,
-    /// Edges of the access graph that were passed less often place nothing
+    /// Edges of the access graph that were passed less often let no group grow
     #[arg(long, value_name = "TIMES", default_value_t = 1)]
     threshold: u32,
+    /// What a layout is learnt from: all that was seen, what was seen since the last reconfiguration,
+    /// or all with what is older than that counting half each time
+    #[arg(long, value_name = "WINDOW", default_value = "cumulative")]
+    training: TrainingName,
     /// How often the layout is reconfigured, after equal numbers of requests
     #[arg(long, value_name = "TIMES", default_value_t = 4)]
     reconfigure: u32,
@@ -89,6 +93,24 @@ enum PaceName {
 enum ClockName {
     Run,
     Stop,
+}
+
+/// What BORG learns from.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TrainingName {
+    Cumulative,
+    Partial,
+    Decayed,
+}
+
+impl From<TrainingName> for borg::Training {
+    fn from(name: TrainingName) -> borg::Training {
+        match name {
+            TrainingName::Cumulative => borg::Training::Cumulative,
+            TrainingName::Partial => borg::Training::Partial,
+            TrainingName::Decayed => borg::Training::Decayed,
+        }
+    }
 }
 
 /// A size in whole sectors.
@@ -178,7 +200,12 @@ impl Setup {
             );
             return Err(Usage(wrong).into());
         }
-        let options = borg::Options { write_buffer: self.write_buffer, threshold: self.threshold };
+        let options = borg::Options {
+            write_buffer: self.write_buffer,
+            threshold: self.threshold,
+            training: self.training.into(),
+            ..borg::Options::default()
+        };
         Ok(Some(LayerSetup {
             name: self.layer.clone(),
             options,

@@ -29,10 +29,12 @@ use seekless_core::{
     Nanos, RangeLocks, Zeroes, runtime,
 };
 
+pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use bopt::{Division, Log};
 use map::{BorgMap, Slot};
-pub use options::Options;
-use profiler::Profiler;
+pub use options::{Options, Training};
+pub use planner::{Greedy, Plan, Planner};
+pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
 
 /// The BORG layer.
@@ -53,6 +55,8 @@ struct State {
     map: BorgMap,
     log: Log,
     profiler: Profiler,
+    /// What was seen before; not here while it is at work.
+    analyzer: Option<Analyzer>,
     /// The run that writes of this instant join.
     run: Option<Rc<absorber::Run>>,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
@@ -92,6 +96,7 @@ impl Borg {
             map: BorgMap::new(pages, division.slots()),
             log: Log::new(division.read_cache, division.write_buffer),
             profiler: Profiler::default(),
+            analyzer: Some(Analyzer::default()),
             run: None,
             watched: FxHashMap::default(),
             served: Vec::new(),
@@ -118,7 +123,14 @@ impl Borg {
 
     /// The profiler sees a request.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
-        self.state.borrow_mut().profiler.note(runtime::now(), how.origin, at, write);
+        let State { profiler, analyzer, .. } = &mut *self.state.borrow_mut();
+        profiler.note(&Access::new(runtime::now(), how.origin, at, write));
+        if let Some(analyzer) = analyzer {
+            let spilled = profiler.spill(self.options.profile_memory);
+            if !spilled.is_empty() {
+                analyzer.add(spilled.iter());
+            }
+        }
     }
 
     fn count(&self, how: &Hints, pages: u64, from_bopt: u64) {
@@ -210,7 +222,8 @@ impl Layer for Borg {
             ("pages_dirty", dirty as u64),
             ("write_buffer_free", state.log.free() as u64),
             ("map_pages_written", state.map_pages),
-            ("requests_profiled", state.profiler.requests() as u64),
+            ("requests_profiled", state.profiler.requests()),
+            ("profile_bytes", state.profiler.bytes()),
             ("map_bytes", state.map.bytes()),
         ]
     }

@@ -13,6 +13,25 @@ pub struct Options {
     pub write_buffer: f64,
     /// Edges of the access graph below this weight place nothing (section 4.3).
     pub threshold: u32,
+    /// What the planner learns from.
+    pub training: Training,
+    /// Memory for requests that are not analysed yet, in bytes; what is above it goes into the
+    /// access graph early. At least one page of 64 KiB is kept, and while an analysis runs as much
+    /// as comes.
+    pub profile_memory: u64,
+}
+
+/// The training window (section 6.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Training {
+    /// All that was ever seen.
+    #[default]
+    Cumulative,
+    /// What was seen since the last reconfiguration.
+    Partial,
+    /// All, but each reconfiguration halves the weight of what was seen before it.
+    Decayed,
 }
 
 impl Options {
@@ -27,6 +46,6 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { write_buffer: 0.4, threshold: 1 }
+        Options { write_buffer: 0.4, threshold: 1, training: Training::Cumulative, profile_memory: 64 << 20 }
     }
 }

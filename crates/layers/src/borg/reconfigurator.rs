@@ -22,10 +22,9 @@ use seekless_core::{
     Ticket, runtime,
 };
 
-use super::analyzer::analyze;
 use super::bopt::{Division, MAP_ENTRIES, SEGMENT_PAGES};
 use super::map::Slot;
-use super::planner::{Plan, plan};
+use super::planner::{Greedy, Plan, Planner as _};
 use super::{Borg, did};
 
 /// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer
@@ -166,15 +165,26 @@ impl Borg {
     }
 
     async fn make_plan(&self, report: &mut Reconfigured) -> Plan {
-        let window = self.state.borrow().profiler.window();
-        let requests = window.len() as u64;
-        let begin = runtime::now();
-        let graph = runtime::offload(move || analyze(&window), |_| Nanos(requests * ANALYZE_NS)).await;
+        let (window, mut analyzer) = {
+            let mut state = self.state.borrow_mut();
+            (state.profiler.take(), state.analyzer.take().unwrap_or_default())
+        };
+        let requests = window.requests();
+        let (begin, training) = (runtime::now(), self.options.training);
+        let analysis = move || {
+            analyzer.add(window.iter());
+            let graph = analyzer.graph();
+            analyzer.close(training);
+            (graph, analyzer)
+        };
+        let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
+        self.state.borrow_mut().analyzer = Some(analyzer);
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
-        let (threshold, capacity) = (self.options.threshold, u64::from(self.division.read_cache));
-        let plan = runtime::offload(move || plan(&graph, threshold, capacity), |_| cost).await;
+        let (planner, capacity) =
+            (Greedy { threshold: self.options.threshold }, u64::from(self.division.read_cache));
+        let plan = runtime::offload(move || planner.plan(&graph, capacity), |_| cost).await;
         report.planned_pages = plan.pages();
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: plan.pages() });
         plan

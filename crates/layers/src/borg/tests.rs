@@ -43,7 +43,7 @@ fn stamped(at: Extent, version: u64) -> Buffer {
 #[test]
 fn a_full_write_buffer_sends_writes_home() {
     run(1, async {
-        let World { borg, .. } = world(Options { write_buffer: 1.0, threshold: 1 }, 20);
+        let World { borg, .. } = world(Options { write_buffer: 1.0, ..Options::default() }, 20);
         for page in 0..40 {
             let at = Extent::of_pages(page * 3, 1);
             borg.write(at, stamped(at, 1), Hints::default()).await.unwrap();
@@ -90,7 +90,7 @@ fn volumes_and_options_that_make_no_sense_are_refused() {
         let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
         let slice = |sectors| Rc::new(Slice::new(disk.clone(), Extent::new(0, sectors)).unwrap());
         let refused = |bopt_sectors, write_buffer| {
-            let options = Options { write_buffer, threshold: 1 };
+            let options = Options { write_buffer, ..Options::default() };
             let error =
                 Borg::new(slice(HOME), slice(bopt_sectors), options).err().map(|error| error.to_string());
             error.unwrap_or_default()
@@ -101,11 +101,54 @@ fn volumes_and_options_that_make_no_sense_are_refused() {
     });
 }
 
+/// What a second reconfiguration plans of pages that were read three times, once, and since the first.
+#[test]
+fn a_training_window_holds_what_its_name_says() {
+    let planned = |training| {
+        run(1, async move {
+            let World { borg, .. } = world(Options { training, ..Options::default() }, 1_000);
+            let read = async |pages: std::ops::Range<u64>| {
+                for page in pages {
+                    let at = Extent::of_pages(page * 3, 1);
+                    borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+                }
+            };
+            for _ in 0..3 {
+                read(0..100).await;
+            }
+            read(100..110).await;
+            assert_eq!(borg.reconfigure(Account(1)).await.unwrap().planned_pages, 110);
+            read(200..201).await;
+            borg.reconfigure(Account(1)).await.unwrap().planned_pages
+        })
+    };
+    assert_eq!(planned(Training::Cumulative), 111);
+    assert_eq!(planned(Training::Decayed), 101);
+    assert_eq!(planned(Training::Partial), 1);
+}
+
+#[test]
+fn a_profile_without_memory_plans_the_same() {
+    let planned = |profile_memory| {
+        run(1, async move {
+            let World { borg, .. } = world(Options { profile_memory, ..Options::default() }, 1_000);
+            for step in 0..600 {
+                let at = Extent::of_pages(step * step * 7 % 1_000, 1 + step % 3);
+                borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+            }
+            let report = borg.reconfigure(Account(1)).await.unwrap();
+            let copies: Vec<_> = borg.state.borrow().map.iter().collect();
+            (report.vertices, report.edges, copies)
+        })
+    };
+    assert_eq!(planned(0), planned(64 << 20));
+}
+
 /// The map page of a write that is still on its way is not given back by a reconfiguration.
 #[test]
 fn a_map_page_under_way_is_not_used_again() {
     run(1, async {
-        let World { borg, disk } = world(Options { write_buffer: 1.0, threshold: 1 }, 5);
+        let World { borg, disk } = world(Options { write_buffer: 1.0, ..Options::default() }, 5);
         // The disk is busy with reads that lie before the write buffer.
         let reads: Vec<_> = (0..20)
             .map(|i| {
@@ -168,7 +211,7 @@ fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
         let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
         let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
         let home = Rc::new(Failing { below: slice(0, HOME), fails: std::cell::Cell::new(false) });
-        let options = Options { write_buffer: 1.0, threshold: 1 };
+        let options = Options { write_buffer: 1.0, ..Options::default() };
         let borg = Borg::new(home.clone(), slice(HOME, 41 * 8), options).unwrap();
         for round in 1..5 {
             let pages = || (0..15).map(|page| Extent::of_pages(page * 3, 1));

@@ -128,7 +128,7 @@ proptest! {
             let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
             let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
             let home = home_pages * 8;
-            let options = Options { write_buffer, threshold: 1 };
+            let options = Options { write_buffer, ..Options::default() };
             let borg = Rc::new(Borg::new(slice(0, home), slice(home, bopt_pages * 8), options).unwrap());
             let model = RefCell::new(Model { versions: vec![0; home as usize], last: 0 });
             let world = Rc::new(Clients { borg: borg.clone(), model, home });

@@ -1,0 +1,239 @@
+//! An access graph by pages, in order of pages, which makes merging two of them one pass.
+//!
+//! An edge leads from the last page of a request to the first page of the next. When a range is
+//! split, the page that an edge came from is still the last of a range, and the one it leads to the
+//! first of one: so edges never change, and need no vertex before the planner wants them numbered.
+//! What passes along inside a request is told by the ranges: all that touched a range that is split
+//! pass from one part to the other.
+
+use std::cmp::Ordering;
+
+use super::graph::{Graph, Vertex};
+use crate::borg::profiler::Access;
+
+/// Pages that no request starts or ends in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    start: u32,
+    /// The page behind the last.
+    end: u32,
+    /// Requests that touched it.
+    touched: u32,
+    /// Of them those that went on to the range behind it.
+    passed: u32,
+    /// Whether one of them was a read.
+    read: bool,
+}
+
+/// From a request to the same process's next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Jump {
+    /// The last page of the one, then the first page of the other.
+    way: (u32, u32),
+    weight: u32,
+}
+
+/// Ranges and jumps, both sorted, weights never zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessGraph {
+    ranges: Vec<Range>,
+    jumps: Vec<Jump>,
+}
+
+impl AccessGraph {
+    /// The graph of some requests, none of them empty, and of the jumps between them.
+    pub fn new(window: &[Access], mut ways: Vec<(u32, u32)>) -> AccessGraph {
+        ways.sort_unstable();
+        let mut jumps: Vec<Jump> = Vec::new();
+        for way in ways {
+            match jumps.last_mut() {
+                Some(last) if last.way == way => last.weight += 1,
+                _ => jumps.push(Jump { way, weight: 1 }),
+            }
+        }
+        AccessGraph { ranges: split(window), jumps }
+    }
+
+    /// How many ranges and jumps.
+    pub fn size(&self) -> usize {
+        self.ranges.len() + self.jumps.len()
+    }
+
+    /// What both saw.
+    pub fn merge(&self, other: &AccessGraph) -> AccessGraph {
+        AccessGraph {
+            ranges: merge_ranges(&self.ranges, &other.ranges),
+            jumps: merge_jumps(&self.jumps, &other.jumps),
+        }
+    }
+
+    /// Halves all weights; what gets to zero is gone. No jump outlives what it leads to, since none
+    /// weighs more.
+    pub fn age(&mut self) {
+        for range in &mut self.ranges {
+            (range.touched, range.passed) = (range.touched / 2, range.passed / 2);
+        }
+        for jump in &mut self.jumps {
+            jump.weight /= 2;
+        }
+        self.ranges.retain(|range| range.touched > 0);
+        self.jumps.retain(|jump| jump.weight > 0);
+    }
+
+    /// As the planner walks it. A range that leads to itself has no edge for it.
+    pub fn numbered(&self) -> Graph {
+        let starts = Starts::new(&self.ranges);
+        let mut edges = Vec::with_capacity(self.size());
+        let mut jumps = self.jumps.iter().peekable();
+        for (from, range) in (0_u32..).zip(&self.ranges) {
+            // What passes along is one more edge to the next vertex, or a part of the one there is.
+            let mut passed = range.passed;
+            while let Some(jump) = jumps.next_if(|jump| jump.way.0 < range.end) {
+                // Where it came from may have been let go before it came.
+                if jump.way.0 + 1 != range.end {
+                    continue;
+                }
+                let (to, mut weight) = (starts.find(jump.way.1), jump.weight);
+                if to > from && passed > 0 {
+                    if to == from + 1 {
+                        weight = weight.saturating_add(passed);
+                    } else {
+                        edges.push((from, from + 1, passed));
+                    }
+                    passed = 0;
+                }
+                if to != from {
+                    edges.push((from, to, weight));
+                }
+            }
+            if passed > 0 {
+                edges.push((from, from + 1, passed));
+            }
+        }
+        let vertex =
+            |range: &Range| Vertex { start: range.start, pages: range.end - range.start, read: range.read };
+        Graph::new(self.ranges.iter().map(vertex).collect(), edges)
+    }
+}
+
+/// The ranges between all boundaries that some request covers.
+fn split(window: &[Access]) -> Vec<Range> {
+    const STARTS: u64 = 1;
+    const READS: u64 = 2;
+    // (page, where a request starts or ends, whether it reads) in one number: a sweep that counts.
+    let mut bounds: Vec<u64> = Vec::with_capacity(window.len() * 2);
+    for access in window {
+        let read = if access.write { 0 } else { READS };
+        bounds.push(u64::from(access.first) << 2 | read | STARTS);
+        bounds.push(u64::from(access.first + access.pages) << 2 | read);
+    }
+    bounds.sort_unstable();
+    let (mut ranges, mut start, mut touching, mut reading) = (Vec::new(), 0, 0_u32, 0_u32);
+    for at in bounds.chunk_by(|one, other| one >> 2 == other >> 2) {
+        let count = |kind: u64, mask: u64| at.iter().filter(|bound| *bound & mask == kind).count() as u32;
+        let (page, passed) = ((at[0] >> 2) as u32, touching - count(0, STARTS));
+        if touching > 0 {
+            ranges.push(Range { start, end: page, touched: touching, passed, read: reading > 0 });
+        }
+        touching = passed + count(STARTS, STARTS);
+        reading = reading + count(STARTS | READS, STARTS | READS) - count(READS, STARTS | READS);
+        start = page;
+    }
+    ranges
+}
+
+impl Range {
+    /// The part before `end`; the rest is left.
+    fn cut(&mut self, end: u32) -> Range {
+        let part = Range { end, passed: self.touched, ..*self };
+        self.start = end;
+        part
+    }
+}
+
+fn merge_ranges(one: &[Range], other: &[Range]) -> Vec<Range> {
+    let mut merged = Vec::with_capacity(one.len().max(other.len()));
+    let (mut ones, mut others) = (one.iter().copied(), other.iter().copied());
+    let (mut one, mut other) = (ones.next(), others.next());
+    while let (Some(a), Some(b)) = (&mut one, &mut other) {
+        if a.end <= b.start {
+            merged.push(*a);
+            one = ones.next();
+        } else if b.end <= a.start {
+            merged.push(*b);
+            other = others.next();
+        } else if a.start < b.start {
+            merged.push(a.cut(b.start));
+        } else if b.start < a.start {
+            merged.push(b.cut(a.start));
+        } else {
+            let end = a.end.min(b.end);
+            let mut both = Range { start: a.start, end, touched: 0, passed: 0, read: a.read || b.read };
+            for (part, rest) in [(&mut one, &mut ones), (&mut other, &mut others)] {
+                let Some(range) = part else { continue };
+                both.touched = both.touched.saturating_add(range.touched);
+                let passed = if range.end > end {
+                    range.cut(end).passed
+                } else {
+                    let passed = range.passed;
+                    *part = rest.next();
+                    passed
+                };
+                both.passed = both.passed.saturating_add(passed);
+            }
+            merged.push(both);
+        }
+    }
+    merged.extend(one.into_iter().chain(ones));
+    merged.extend(other.into_iter().chain(others));
+    merged
+}
+
+fn merge_jumps(one: &[Jump], other: &[Jump]) -> Vec<Jump> {
+    let mut merged = Vec::with_capacity(one.len().max(other.len()));
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
+        match a.way.cmp(&b.way) {
+            Ordering::Less => merged.extend(one.next()),
+            Ordering::Greater => merged.extend(other.next()),
+            Ordering::Equal => {
+                merged.push(Jump { way: a.way, weight: a.weight.saturating_add(b.weight) });
+                one.next();
+                other.next();
+            }
+        }
+    }
+    merged.extend(one);
+    merged.extend(other);
+    merged
+}
+
+/// Finds the range that starts at a page, nearly always in one step.
+struct Starts<'a> {
+    ranges: &'a [Range],
+    /// `bucket[page >> shift]` is the first range that starts at or behind `page >> shift << shift`.
+    bucket: Vec<u32>,
+    shift: u32,
+}
+
+impl Starts<'_> {
+    fn new(ranges: &[Range]) -> Starts<'_> {
+        let pages = ranges.last().map_or(0, |range| range.end as usize);
+        let shift = (pages / ranges.len().max(1)).max(1).ilog2();
+        let mut bucket = vec![0; (pages >> shift) + 2];
+        for range in ranges {
+            bucket[(range.start as usize >> shift) + 1] += 1;
+        }
+        for at in 1..bucket.len() {
+            bucket[at] += bucket[at - 1];
+        }
+        Starts { ranges, bucket, shift }
+    }
+
+    fn find(&self, page: u32) -> u32 {
+        let at = page as usize >> self.shift;
+        let (first, end) = (self.bucket[at], self.bucket[at + 1]);
+        let within = &self.ranges[first as usize..end as usize];
+        first + within.partition_point(|range| range.start < page) as u32
+    }
+}

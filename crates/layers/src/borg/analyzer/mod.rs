@@ -1,0 +1,121 @@
+//! The analyzer (section 4.2): from requests to the master access graph.
+//!
+//! Each process has a directed graph: its vertices are ranges of pages, its edges lead from each
+//! request to the process's next one, weighted by how often that happened. All are merged into one
+//! in which each page is in exactly one vertex: overlapping ranges are split (Figure 4). A request
+//! over several vertices passes along them.
+//!
+//! Incremental (the paper's section 7): requests become small graphs, and graphs are merged. Merging
+//! is exact and in any order, so what came in pieces equals what came at once. It is linear in the
+//! sizes of both, and only graphs of like size meet, as in a log-structured merge tree: n requests
+//! cost O(n log n), nearly all of it sequential passes.
+//!
+//! Bounded: a graph of more than `LIMIT` ranges and jumps is aged. All weights are halved and what
+//! gets to zero is gone, so that the lightest go first, and of equals none before the others. Of
+//! processes, the `PROCESSES` that asked last are known.
+
+mod access;
+mod graph;
+
+use rustc_hash::FxHashMap;
+use seekless_core::ProcessId;
+
+use super::options::Training;
+use super::profiler::Access;
+use access::AccessGraph;
+pub use graph::{Edge, Graph, Vertex};
+
+/// Requests that become a graph of their own.
+const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
+
+/// Ranges and jumps of a graph at most: 16 million, 20 and 12 bytes each.
+const LIMIT: usize = 16 << 20;
+
+/// Processes whose last request is remembered at most.
+const PROCESSES: usize = 1 << 16;
+
+/// Where a process was last.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// The last page of its last request.
+    page: u32,
+    /// When that was, in requests.
+    at: u64,
+}
+
+/// Turns requests into the master access graph, window by window.
+#[derive(Clone, Debug, Default)]
+pub struct Analyzer {
+    /// Each at least twice as large as the next.
+    graphs: Vec<AccessGraph>,
+    last: FxHashMap<ProcessId, Last>,
+    requests: u64,
+}
+
+impl Analyzer {
+    /// Adds requests, in the order in which they came.
+    pub fn add(&mut self, requests: impl IntoIterator<Item = Access>) {
+        let mut requests = requests.into_iter().filter(|access| access.pages > 0).peekable();
+        while requests.peek().is_some() {
+            let window: Vec<Access> = requests.by_ref().take(WINDOW).collect();
+            let jumps = window.iter().filter_map(|access| self.jump(access)).collect();
+            self.graphs.push(AccessGraph::new(&window, jumps));
+            self.merge_last(|above, top| above < top * 2);
+            self.forget_processes();
+        }
+    }
+
+    /// The master access graph of all that was added.
+    pub fn graph(&mut self) -> Graph {
+        self.merge_last(|_, _| true);
+        self.graphs.first().map(AccessGraph::numbered).unwrap_or_default()
+    }
+
+    /// Halves what was seen so far against what is to come.
+    pub fn age(&mut self) {
+        self.merge_last(|_, _| true);
+        self.graphs.iter_mut().for_each(AccessGraph::age);
+    }
+
+    /// What was seen so far counts from now on as the training window has it.
+    pub fn close(&mut self, training: Training) {
+        match training {
+            Training::Cumulative => {}
+            Training::Partial => *self = Analyzer::default(),
+            Training::Decayed => self.age(),
+        }
+    }
+
+    /// From where the process was to where it is now.
+    fn jump(&mut self, access: &Access) -> Option<(u32, u32)> {
+        self.requests += 1;
+        let now = Last { page: access.first + access.pages - 1, at: self.requests };
+        self.last.insert(access.process, now).map(|last| (last.page, access.first))
+    }
+
+    /// Merges the last two graphs for as long as `together(size, size of the last)`.
+    fn merge_last(&mut self, together: impl Fn(usize, usize) -> bool) {
+        while let [.., above, top] = &self.graphs[..] {
+            if !together(above.size(), top.size()) {
+                return;
+            }
+            let mut merged = above.merge(top);
+            while merged.size() > LIMIT {
+                merged.age();
+            }
+            self.graphs.truncate(self.graphs.len() - 2);
+            self.graphs.push(merged);
+        }
+    }
+
+    fn forget_processes(&mut self) {
+        if self.last.len() > PROCESSES {
+            let mut times: Vec<u64> = self.last.values().map(|last| last.at).collect();
+            let (_, &mut oldest, _) = times.select_nth_unstable(self.last.len() - PROCESSES);
+            self.last.retain(|_, last| last.at >= oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! The analyzer against Figure 4, and against a model that looks at pages one by one.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn access(process: u32, first: u32, pages: u32) -> Access {
+    Access { process: ProcessId(process), first, pages, ..Access::default() }
+}
+
+fn analyze(window: &[Access]) -> Graph {
+    let mut analyzer = Analyzer::default();
+    analyzer.add(window.iter().copied());
+    analyzer.graph()
+}
+
+fn edges(graph: &Graph) -> Vec<(u32, u32, u32)> {
+    let vertices = 0..graph.vertices().len() as u32;
+    let out = |v: u32| graph.edges_at(v).iter().filter(|e| e.out).map(move |e| (v, e.other, e.weight));
+    vertices.flat_map(out).collect()
+}
+
+/// Figure 4: r1 = (start 0, size 3) and s1 = (1, 2) give (0, 1) and (1, 2).
+#[test]
+fn figure_4_overlapping_vertices_are_split() {
+    let window = [access(1, 0, 3), access(1, 10, 1), access(2, 1, 2), access(2, 20, 2)];
+    let graph = analyze(&window);
+    let ranges: Vec<_> = graph.vertices().iter().map(|v| (v.start, v.pages)).collect();
+    assert_eq!(ranges, [(0, 1), (1, 2), (10, 1), (20, 2)]);
+    // r1 passes along its two parts, then to (10, 1); s1 leads to (20, 2).
+    assert_eq!(edges(&graph), [(0, 1, 1), (1, 2, 1), (1, 3, 1)]);
+}
+
+#[test]
+fn edges_belong_to_processes_and_add_up() {
+    let window = [
+        access(1, 0, 1),
+        access(2, 5, 1),
+        access(1, 9, 1),
+        access(2, 0, 1),
+        access(1, 0, 1),
+        access(1, 9, 1),
+    ];
+    let graph = analyze(&window);
+    // Vertices 0, 5, 9. Process 1: 0 9 0 9. Process 2: 5 0.
+    assert_eq!(edges(&graph), [(0, 2, 2), (1, 0, 1), (2, 0, 1)]);
+}
+
+#[test]
+fn what_repeats_within_a_range_is_an_edge_only_once_it_is_split() {
+    let mut analyzer = Analyzer::default();
+    analyzer.add([access(1, 0, 4), access(1, 0, 4)]);
+    assert_eq!(edges(&analyzer.graph()), []);
+    analyzer.add([access(2, 2, 2)]);
+    assert_eq!(edges(&analyzer.graph()), [(0, 1, 2), (1, 0, 1)], "twice along, and once back");
+}
+
+#[test]
+fn aging_lets_go_of_what_was_seen_once() {
+    let mut analyzer = Analyzer::default();
+    analyzer.add([access(1, 0, 2), access(1, 8, 1), access(1, 0, 1), access(1, 8, 1), access(1, 20, 1)]);
+    analyzer.age();
+    let graph = analyzer.graph();
+    let starts: Vec<_> = graph.vertices().iter().map(|v| (v.start, v.pages)).collect();
+    assert_eq!(starts, [(0, 1), (8, 1)]);
+    assert_eq!(edges(&graph), [], "of 0 to 8 one jump came from page 1, the other from page 0");
+}
+
+#[test]
+fn a_process_whose_last_request_was_let_go_starts_anew() {
+    let mut analyzer = Analyzer::default();
+    analyzer.add([access(1, 0, 2), access(2, 0, 4)]);
+    analyzer.age();
+    assert_eq!(analyzer.graph().vertices().len(), 1, "pages 0 and 1, which both touched");
+    analyzer.age();
+    analyzer.add([access(1, 9, 1), access(3, 0, 4), access(2, 12, 1)]);
+    let graph = analyzer.graph();
+    assert_eq!(edges(&graph), [(0, 2, 1)], "page 1 is now inside of a range; page 3 ends one again");
+}
+
+#[test]
+fn only_the_latest_processes_are_known() {
+    let mut analyzer = Analyzer::default();
+    analyzer.add((0..PROCESSES as u32 + 50).map(|process| access(process, process, 1)));
+    assert!((PROCESSES..PROCESSES + WINDOW).contains(&analyzer.last.len()));
+    assert!(!analyzer.last.contains_key(&ProcessId(0)));
+    assert!(analyzer.last.contains_key(&ProcessId(PROCESSES as u32)));
+}
+
+/// Section 4.2 by pages: which boundaries there are, then who goes from where to where.
+fn naive(window: &[Access]) -> (Vec<Vertex>, Vec<(u32, u32, u32)>) {
+    let is_bound = |page: u32| window.iter().any(|a| a.first == page || a.first + a.pages == page);
+    let touches = |a: &Access, page: u32| (a.first..a.first + a.pages).contains(&page);
+    let (mut vertices, mut vertex_of): (Vec<Vertex>, _) = (Vec::new(), BTreeMap::new());
+    for page in (0..100).filter(|&page| window.iter().any(|a| touches(a, page))) {
+        if is_bound(page) {
+            let read = window.iter().any(|a| touches(a, page) && !a.write);
+            vertices.push(Vertex { start: page, pages: 0, read });
+        }
+        vertices.last_mut().unwrap().pages += 1;
+        vertex_of.insert(page, vertices.len() as u32 - 1);
+    }
+    let (mut weights, mut last): (BTreeMap<_, u32>, BTreeMap<_, u32>) = (BTreeMap::new(), BTreeMap::new());
+    for a in window {
+        let mut passed: Vec<u32> = (a.first..a.first + a.pages).map(|page| vertex_of[&page]).collect();
+        passed.dedup();
+        for vertex in passed {
+            if let Some(from) = last.insert(a.process, vertex).filter(|&from| from != vertex) {
+                *weights.entry((from, vertex)).or_default() += 1;
+            }
+        }
+    }
+    (vertices, weights.into_iter().map(|((from, to), weight)| (from, to, weight)).collect())
+}
+
+fn windows(most: usize) -> impl Strategy<Value = Vec<Access>> {
+    let request = (0..4_u32, 0..60_u32, 1..9_u32, any::<bool>());
+    let request =
+        request.prop_map(|(process, first, pages, write)| Access { write, ..access(process, first, pages) });
+    prop::collection::vec(request, 0..most)
+}
+
+proptest! {
+    /// Every page that was accessed is in exactly one vertex, no request starts or ends inside of
+    /// one, and each edge has the weight that counting gives.
+    #[test]
+    fn the_graph_is_what_counting_pages_gives(window in windows(60)) {
+        let graph = analyze(&window);
+        prop_assert_eq!((graph.vertices().to_vec(), edges(&graph)), naive(&window));
+    }
+
+    #[test]
+    fn a_graph_that_grew_equals_one_built_at_once(windows in prop::collection::vec(windows(30), 1..6)) {
+        let mut grown = Analyzer::default();
+        for window in &windows {
+            grown.add(window.iter().copied());
+            grown.graph();
+        }
+        let all = windows.concat();
+        let graph = grown.graph();
+        prop_assert_eq!((graph.vertices().to_vec(), edges(&graph)), naive(&all));
+    }
+
+    /// As the paper builds it: a graph for each process, then all merged.
+    #[test]
+    fn merged_process_graphs_are_the_master_graph(window in windows(60)) {
+        let of_process = |process| {
+            let mut analyzer = Analyzer::default();
+            analyzer.add(window.iter().copied().filter(|a| a.process == ProcessId(process)));
+            analyzer.merge_last(|_, _| true);
+            analyzer.graphs.pop().unwrap_or_default()
+        };
+        let merged = (0..4).map(of_process).fold(AccessGraph::default(), |one, other| one.merge(&other));
+        let graph = merged.numbered();
+        prop_assert_eq!((graph.vertices().to_vec(), edges(&graph)), naive(&window));
+    }
+
+    /// However often it is aged, edges lead from vertices to vertices, and it ends with nothing.
+    #[test]
+    fn an_aged_graph_is_a_graph(window in windows(60)) {
+        let mut analyzer = Analyzer::default();
+        analyzer.add(window.iter().copied());
+        let mut weight = u64::MAX;
+        for _ in 0..8 {
+            analyzer.age();
+            let graph = analyzer.graph();
+            let count = graph.vertices().len() as u32;
+            prop_assert!(edges(&graph).iter().all(|&(from, to, weight)| from < count && to < count && weight > 0));
+            let now = edges(&graph).iter().map(|edge| u64::from(edge.2)).sum::<u64>();
+            prop_assert!(now <= weight / 2 || now == 0);
+            weight = now;
+        }
+        prop_assert_eq!(analyzer.graph().vertices().len(), 0);
+    }
+}

@@ -1,0 +1,81 @@
+//! The planner against the paper: Figure 5, and the oracle on random graphs.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One-page vertices 0..count, far apart.
+fn graph(count: u32, edges: &[(u32, u32, u32)]) -> Graph {
+    Graph::new((0..count).map(|v| Vertex { start: v * 10, pages: 1, read: true }).collect(), edges.to_vec())
+}
+
+fn order(graph: &Graph, threshold: u32, capacity: u64) -> Vec<u32> {
+    Greedy { threshold }.plan(graph, capacity).ranges.iter().map(|range| range.start / 10).collect()
+}
+
+/// The weights of Figure 5 are not in the paper's text; these are ours, made so that every step of
+/// its caption holds: C is the most connected; B follows it; G goes before the group; the final
+/// order is F H J A G C B E D.
+#[test]
+fn figure_5_grows_from_the_most_connected_vertex() {
+    const NAMES: &str = "ABCDEFGHJ";
+    let edges = ["CB9", "GC8", "BE4", "AG7", "CE2", "JA5", "ED4", "HJ3", "FH2", "CD1"].map(|edge| {
+        let vertex = |at: usize| NAMES.find(&edge[at..=at]).unwrap() as u32;
+        (vertex(0), vertex(1), edge[2..].parse().unwrap())
+    });
+    let graph = graph(9, &edges);
+    let named = |capacity| {
+        let name = |v: u32| &NAMES[v as usize..=v as usize];
+        order(&graph, 1, capacity).into_iter().map(name).collect::<String>()
+    };
+    assert_eq!(named(1), "C");
+    assert_eq!(named(2), "CB", "it has the heaviest edge of C, which leads to it");
+    assert_eq!(named(3), "GCB", "its edge leads to the group");
+    assert_eq!(named(9), "FHJAGCBED");
+}
+
+#[test]
+fn ties_go_to_the_lower_address_and_then_behind() {
+    assert_eq!(order(&graph(4, &[(2, 3, 1), (0, 1, 1)]), 1, 9), [0, 1, 2, 3], "seeds");
+    assert_eq!(order(&graph(3, &[(0, 1, 2), (0, 2, 2)]), 1, 9), [0, 1, 2], "neighbours");
+    assert_eq!(order(&graph(2, &[(0, 1, 2), (1, 0, 2)]), 1, 9), [0, 1], "directions");
+}
+
+#[test]
+fn components_are_groups_and_weak_edges_grow_nothing() {
+    let weak = graph(6, &[(0, 1, 5), (2, 1, 1), (3, 4, 9)]);
+    assert_eq!(order(&weak, 1, 100), [3, 4, 2, 0, 1, 5]);
+    assert_eq!(order(&weak, 2, 100), [3, 4, 0, 1, 2, 5], "2 now stands alone");
+    assert_eq!(order(&weak, 1, 3), [3, 4, 1], "the rest starts with 1, the most connected, and is full");
+}
+
+/// The threshold ends a group; it does not choose who is next.
+#[test]
+fn light_edges_count_as_long_as_a_strong_one_leads_on() {
+    let graph = graph(7, &[(0, 1, 9), (0, 2, 2), (1, 2, 2), (1, 3, 3), (3, 4, 2), (5, 6, 9)]);
+    assert_eq!(order(&graph, 3, 100), [0, 1, 2, 3, 5, 6, 4], "2 by 4 before 3 by 3, but 4 no more");
+}
+
+/// Graphs of up to 24 ranges of 1 to 3 pages, some of them only written, with few weights, so that
+/// there are many ties.
+fn random_graph() -> impl Strategy<Value = Graph> {
+    (1..24_u32, 1..9_u32).prop_flat_map(|(count, heaviest)| {
+        let range = (1..4_u32, prop::bool::weighted(0.9));
+        let edges = prop::collection::btree_map((0..count, 0..count), 1..=heaviest, 0..(count * 3) as usize);
+        (prop::collection::vec(range, count as usize), edges).prop_map(|(ranges, edges)| {
+            let vertices = ranges.into_iter().enumerate();
+            let vertices =
+                vertices.map(|(at, (pages, read))| Vertex { start: at as u32 * 10, pages, read }).collect();
+            let edges = edges.into_iter().filter(|((from, to), _)| from != to);
+            Graph::new(vertices, edges.map(|((from, to), weight)| (from, to, weight)).collect())
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(10_000), ..ProptestConfig::default() })]
+    #[test]
+    fn the_fast_planner_agrees_with_the_paper(graph in random_graph(), threshold in 0..5_u32, capacity in 1..60_u64) {
+        prop_assert_eq!(Greedy { threshold }.plan(&graph, capacity).ranges, oracle::plan(&graph, threshold, capacity));
+    }
+}
