@@ -16,6 +16,12 @@ use seekless_layers::mapper::{Mapper, Options};
 /// Pages of the volume: their map takes one page a home.
 const PAGES: u64 = 40;
 
+/// Room for the volume and as much again.
+fn disk() -> Rc<dyn BlockDevice> {
+    let disk = Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default());
+    Rc::new(seekless_core::Slice::new(Rc::new(disk), Extent::of_pages(0, 3 * PAGES)).unwrap())
+}
+
 async fn read(device: &dyn BlockDevice, at: Extent) -> Vec<u8> {
     device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec()
 }
@@ -46,10 +52,7 @@ async fn told(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError>
 fn no_damaged_map_is_followed() {
     Runtime::new(1)
         .run(async {
-            let disk = Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default());
-            let whole: Rc<dyn BlockDevice> = Rc::new(disk);
-            let disk: Rc<dyn BlockDevice> =
-                Rc::new(seekless_core::Slice::new(whole, Extent::of_pages(0, 3 * PAGES)).unwrap());
+            let disk = disk();
             let mapper = Mapper::open(disk.clone(), &options()).await.unwrap();
             for number in 1..=2 {
                 let at = Extent::of_pages(0, PAGES);
@@ -100,10 +103,7 @@ fn no_damaged_map_is_followed() {
 fn a_home_that_was_damaged_is_written_anew() {
     Runtime::new(1)
         .run(async {
-            let disk = Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default());
-            let whole: Rc<dyn BlockDevice> = Rc::new(disk);
-            let disk: Rc<dyn BlockDevice> =
-                Rc::new(seekless_core::Slice::new(whole, Extent::of_pages(0, 3 * PAGES)).unwrap());
+            let disk = disk();
             let at = Extent::of_pages(0, PAGES);
             let flush = async |number| {
                 let mapper = Mapper::open(disk.clone(), &options()).await.unwrap();
