@@ -53,6 +53,13 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
+    /// That of some requests, in the order in which they came.
+    pub fn of(requests: impl IntoIterator<Item = Access>) -> Analyzer {
+        let mut analyzer = Analyzer::default();
+        analyzer.add(requests);
+        analyzer
+    }
+
     /// Adds requests, in the order in which they came.
     pub fn add(&mut self, requests: impl IntoIterator<Item = Access>) {
         let mut requests = requests.into_iter().filter(|access| access.pages > 0).peekable();

@@ -11,9 +11,7 @@ fn access(process: u32, first: u32, pages: u32) -> Access {
 }
 
 fn analyze(window: &[Access]) -> Graph {
-    let mut analyzer = Analyzer::default();
-    analyzer.add(window.iter().copied());
-    analyzer.graph()
+    Analyzer::of(window.iter().copied()).graph()
 }
 
 fn edges(graph: &Graph) -> Vec<(u32, u32, u32)> {
