@@ -29,7 +29,7 @@ pub use graph::{Edge, Graph, Vertex};
 const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
 
 /// Ranges and jumps of a graph at most: 16 million, 20 and 12 bytes each.
-const LIMIT: usize = 16 << 20;
+const LIMIT: usize = if cfg!(test) { 1 << 17 } else { 16 << 20 };
 
 /// Processes whose last request is remembered at most.
 const PROCESSES: usize = 1 << 16;

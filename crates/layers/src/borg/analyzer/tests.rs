@@ -79,6 +79,19 @@ fn a_process_whose_last_request_was_let_go_starts_anew() {
 }
 
 #[test]
+fn a_graph_that_grows_too_large_lets_go_of_what_is_light() {
+    let mut analyzer = Analyzer::default();
+    for number in 0..LIMIT as u32 {
+        analyzer.add([access(1, 10 * (number % 50), 1), access(1, 1_000 + 2 * number, 1)]);
+    }
+    let graph = analyzer.graph();
+    assert!(analyzer.graphs[0].size() <= LIMIT, "{}", analyzer.graphs[0].size());
+    let often = (0..50).map(|number| 10 * number);
+    let starts: Vec<_> = graph.vertices().iter().map(|vertex| vertex.start).take(50).collect();
+    assert_eq!(starts, often.collect::<Vec<_>>(), "what was asked for thousands of times is known");
+}
+
+#[test]
 fn only_the_latest_processes_are_known() {
     let mut analyzer = Analyzer::default();
     analyzer.add((0..PROCESSES as u32 + 50).map(|process| access(process, process, 1)));
