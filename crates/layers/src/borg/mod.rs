@@ -57,6 +57,9 @@ struct State {
     profiler: Profiler,
     /// What was seen before; not here while it is at work.
     analyzer: Option<Analyzer>,
+    last_plan: Plan,
+    /// How many plans were made.
+    plans: u32,
     /// The run that writes of this instant join.
     run: Option<Rc<absorber::Run>>,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
@@ -97,6 +100,8 @@ impl Borg {
             log: Log::new(division.read_cache, division.write_buffer),
             profiler: Profiler::default(),
             analyzer: Some(Analyzer::default()),
+            last_plan: Plan::default(),
+            plans: 0,
             run: None,
             watched: FxHashMap::default(),
             served: Vec::new(),

@@ -19,6 +19,10 @@ pub struct Options {
     /// access graph early. At least one page of 64 KiB is kept, and while an analysis runs as much
     /// as comes.
     pub profile_memory: u64,
+    /// Every so many reconfigurations all is planned anew, at least 1; the others extend the last
+    /// plan by what was seen since, which takes a fraction of the time. A partial training window
+    /// is always planned anew.
+    pub full_plan_every: u32,
 }
 
 /// The training window (section 6.2).
@@ -37,15 +41,24 @@ pub enum Training {
 impl Options {
     /// What cannot be.
     pub fn check(&self) -> Result<(), Refused> {
-        if (0.0..=1.0).contains(&self.write_buffer) {
-            return Ok(());
+        if !(0.0..=1.0).contains(&self.write_buffer) {
+            return Err(Refused::new("write_buffer", self.write_buffer.to_string(), "0 to 1"));
         }
-        Err(Refused::new("write_buffer", self.write_buffer.to_string(), "0 to 1"))
+        if self.full_plan_every == 0 {
+            return Err(Refused::new("full_plan_every", "0", "at least 1"));
+        }
+        Ok(())
     }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { write_buffer: 0.4, threshold: 1, training: Training::Cumulative, profile_memory: 64 << 20 }
+        Options {
+            write_buffer: 0.4,
+            threshold: 1,
+            training: Training::Cumulative,
+            profile_memory: 64 << 20,
+            full_plan_every: 1,
+        }
     }
 }

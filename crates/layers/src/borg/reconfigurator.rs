@@ -25,7 +25,7 @@ use seekless_core::{
 use super::bopt::{Division, MAP_ENTRIES, SEGMENT_PAGES};
 use super::map::Slot;
 use super::planner::{Greedy, Plan, Planner as _};
-use super::{Borg, did};
+use super::{Analyzer, Borg, Training, did};
 
 /// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer
 /// together on the disk is what a batch reads.
@@ -60,9 +60,9 @@ pub struct Reconfigured {
     pub start: Nanos,
     /// Analyse, plan, outgoing, relocate, incoming.
     pub stages: Vec<Stage>,
-    /// Of the access graph.
+    /// Of the access graph that was planned.
     pub vertices: u64,
-    /// Of the access graph.
+    /// Of the access graph that was planned.
     pub edges: u64,
     /// In the plan.
     pub planned_pages: u64,
@@ -164,16 +164,21 @@ impl Borg {
         moves
     }
 
+    /// A plan of all that is in the training window, or the last one with what was seen since.
     async fn make_plan(&self, report: &mut Reconfigured) -> Plan {
-        let (window, mut analyzer) = {
+        let (window, mut analyzer, last) = {
             let mut state = self.state.borrow_mut();
-            (state.profiler.take(), state.analyzer.take().unwrap_or_default())
+            let anew =
+                self.options.training == Training::Partial || state.plans % self.options.full_plan_every == 0;
+            state.plans += 1;
+            let last = (!anew).then(|| state.last_plan.clone());
+            (state.profiler.take(), state.analyzer.take().unwrap_or_default(), last)
         };
-        let requests = window.requests();
+        let (requests, extends) = (window.requests(), last.is_some());
         let (begin, training) = (runtime::now(), self.options.training);
         let analysis = move || {
             analyzer.add(window.iter());
-            let graph = analyzer.graph();
+            let graph = if extends { Analyzer::of(window.iter()).graph() } else { analyzer.graph() };
             analyzer.close(training);
             (graph, analyzer)
         };
@@ -182,9 +187,14 @@ impl Borg {
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
-        let (planner, capacity) =
-            (Greedy { threshold: self.options.threshold }, u64::from(self.division.read_cache));
-        let plan = runtime::offload(move || planner.plan(&graph, capacity), |_| cost).await;
+        let planner = Greedy { threshold: self.options.threshold };
+        let capacity = u64::from(self.division.read_cache);
+        let planning = move || match last {
+            Some(last) => planner.extend(&last, &graph, capacity),
+            None => planner.plan(&graph, capacity),
+        };
+        let plan = runtime::offload(planning, |_| cost).await;
+        self.state.borrow_mut().last_plan = plan.clone();
         report.planned_pages = plan.pages();
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: plan.pages() });
         plan

@@ -98,6 +98,9 @@ fn volumes_and_options_that_make_no_sense_are_refused() {
         assert!(refused(8, 0.4).contains("found a BOPT of 1 pages"));
         assert!(refused(8_000, 1.5).contains("write_buffer: found 1.5, expected 0 to 1"));
         assert_eq!(refused(8_000, 0.4), "");
+        let never = Options { full_plan_every: 0, ..Options::default() };
+        let error = Borg::new(slice(HOME), slice(8_000), never).err().unwrap().to_string();
+        assert!(error.contains("full_plan_every: found 0, expected at least 1"), "{error}");
     });
 }
 
@@ -125,6 +128,23 @@ fn a_training_window_holds_what_its_name_says() {
     assert_eq!(planned(Training::Cumulative), 111);
     assert_eq!(planned(Training::Decayed), 101);
     assert_eq!(planned(Training::Partial), 1);
+}
+
+#[test]
+fn a_plan_that_is_extended_keeps_what_it_had() {
+    run(1, async {
+        let World { borg, .. } = world(Options { full_plan_every: 3, ..Options::default() }, 1_000);
+        let mut planned = Vec::new();
+        for round in 0..4 {
+            for page in [0, 3, 7, 5] {
+                let at = Extent::of_pages(round * 100 + page, 1);
+                borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+            }
+            let report = borg.reconfigure(Account(1)).await.unwrap();
+            planned.push((report.vertices, report.planned_pages));
+        }
+        assert_eq!(planned, [(4, 4), (4, 8), (4, 12), (16, 16)], "the fourth is of all again");
+    });
 }
 
 #[test]

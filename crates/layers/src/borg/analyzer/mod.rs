@@ -29,7 +29,7 @@ pub use graph::{Edge, Graph, Vertex};
 const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
 
 /// Ranges and jumps of a graph at most: 16 million, 20 and 12 bytes each.
-const LIMIT: usize = 16 << 20;
+const LIMIT: usize = if cfg!(test) { 1 << 17 } else { 16 << 20 };
 
 /// Processes whose last request is remembered at most.
 const PROCESSES: usize = 1 << 16;
@@ -53,6 +53,13 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
+    /// That of some requests, in the order in which they came.
+    pub fn of(requests: impl IntoIterator<Item = Access>) -> Analyzer {
+        let mut analyzer = Analyzer::default();
+        analyzer.add(requests);
+        analyzer
+    }
+
     /// Adds requests, in the order in which they came.
     pub fn add(&mut self, requests: impl IntoIterator<Item = Access>) {
         let mut requests = requests.into_iter().filter(|access| access.pages > 0).peekable();

@@ -11,9 +11,7 @@ fn access(process: u32, first: u32, pages: u32) -> Access {
 }
 
 fn analyze(window: &[Access]) -> Graph {
-    let mut analyzer = Analyzer::default();
-    analyzer.add(window.iter().copied());
-    analyzer.graph()
+    Analyzer::of(window.iter().copied()).graph()
 }
 
 fn edges(graph: &Graph) -> Vec<(u32, u32, u32)> {
@@ -78,6 +76,19 @@ fn a_process_whose_last_request_was_let_go_starts_anew() {
     analyzer.add([access(1, 9, 1), access(3, 0, 4), access(2, 12, 1)]);
     let graph = analyzer.graph();
     assert_eq!(edges(&graph), [(0, 2, 1)], "page 1 is now inside of a range; page 3 ends one again");
+}
+
+#[test]
+fn a_graph_that_grows_too_large_lets_go_of_what_is_light() {
+    let mut analyzer = Analyzer::default();
+    for number in 0..LIMIT as u32 {
+        analyzer.add([access(1, 10 * (number % 50), 1), access(1, 1_000 + 2 * number, 1)]);
+    }
+    let graph = analyzer.graph();
+    assert!(analyzer.graphs[0].size() <= LIMIT, "{}", analyzer.graphs[0].size());
+    let often = (0..50).map(|number| 10 * number);
+    let starts: Vec<_> = graph.vertices().iter().map(|vertex| vertex.start).take(50).collect();
+    assert_eq!(starts, often.collect::<Vec<_>>(), "what was asked for thousands of times is known");
 }
 
 #[test]

@@ -30,12 +30,52 @@ impl Plan {
     pub fn pages(&self) -> u64 {
         self.ranges.iter().map(|range| u64::from(range.pages)).sum()
     }
+
+    fn sorted(&self) -> Vec<Vertex> {
+        let mut ranges = self.ranges.clone();
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges
+    }
 }
 
 /// Decides what lies where in the read cache.
 pub trait Planner {
     /// An order of at most `capacity` pages. The same graph gives the same plan.
     fn plan(&self, graph: &Graph, capacity: u64) -> Plan;
+
+    /// The last plan as it was, and behind it what a graph of newer requests has besides, as far as
+    /// there is room. It costs as much as the newer requests do, not as all that are known: the
+    /// paper's section 7. What is planned already is not weighed again.
+    fn extend(&self, last: &Plan, newer: &Graph, capacity: u64) -> Plan {
+        let (mut plan, placed) = (last.clone(), last.sorted());
+        let mut left = capacity.saturating_sub(last.pages());
+        for range in self.plan(newer, u64::MAX).ranges {
+            for part in besides(range, &placed) {
+                if u64::from(part.pages) > left {
+                    return plan;
+                }
+                left -= u64::from(part.pages);
+                plan.ranges.push(part);
+            }
+        }
+        plan
+    }
+}
+
+/// The parts of a range that none of `placed`, which are in order of pages, has.
+fn besides(range: Vertex, placed: &[Vertex]) -> Vec<Vertex> {
+    let (mut parts, mut start, end) = (Vec::new(), range.start, range.start + range.pages);
+    let from = placed.partition_point(|there| there.start + there.pages <= start);
+    for there in placed[from..].iter().take_while(|there| there.start < end) {
+        if there.start > start {
+            parts.push(Vertex { start, pages: there.start - start, ..range });
+        }
+        start = there.start + there.pages;
+    }
+    if start < end {
+        parts.push(Vertex { start, pages: end - start, ..range });
+    }
+    parts
 }
 
 /// The paper's heuristic.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::borg::{Access, Analyzer};
 
 /// One-page vertices 0..count, far apart.
 fn graph(count: u32, edges: &[(u32, u32, u32)]) -> Graph {
@@ -77,5 +78,40 @@ proptest! {
     #[test]
     fn the_fast_planner_agrees_with_the_paper(graph in random_graph(), threshold in 0..5_u32, capacity in 1..60_u64) {
         prop_assert_eq!(Greedy { threshold }.plan(&graph, capacity).ranges, oracle::plan(&graph, threshold, capacity));
+    }
+}
+
+fn graph_of(requests: &[(u32, u32, bool)]) -> Graph {
+    let mut analyzer = Analyzer::default();
+    let access = |&(first, pages, write): &_| Access { first, pages, write, ..Access::default() };
+    analyzer.add(requests.iter().map(access));
+    analyzer.graph()
+}
+
+fn pages_of(plan: &Plan) -> Vec<u32> {
+    let mut pages: Vec<u32> =
+        plan.ranges.iter().flat_map(|range| range.start..range.start + range.pages).collect();
+    pages.sort_unstable();
+    pages
+}
+
+proptest! {
+    /// What was planned stays first; with room for all, an extended plan has the pages of a whole
+    /// one, each once; without, it ends where the room does.
+    #[test]
+    fn an_extended_plan_has_the_pages_of_a_whole_one(
+        before in prop::collection::vec((0..80_u32, 1..9_u32, prop::bool::weighted(0.2)), 0..30),
+        after in prop::collection::vec((0..80_u32, 1..9_u32, prop::bool::weighted(0.2)), 0..30),
+        capacity in 0..90_u64,
+    ) {
+        let greedy = Greedy { threshold: 1 };
+        let last = greedy.plan(&graph_of(&before), u64::MAX);
+        let extended = greedy.extend(&last, &graph_of(&after), u64::MAX);
+        let whole = greedy.plan(&graph_of(&[before, after.clone()].concat()), u64::MAX);
+        prop_assert_eq!(pages_of(&extended), pages_of(&whole));
+        prop_assert_eq!(&extended.ranges[..last.ranges.len()], &last.ranges[..]);
+        let short = greedy.extend(&last, &graph_of(&after), capacity);
+        prop_assert!(short.pages() <= capacity.max(last.pages()));
+        prop_assert_eq!(&extended.ranges[..short.ranges.len()], &short.ranges[..]);
     }
 }
