@@ -2,10 +2,9 @@
 //!
 //! Needs the feature `canaries`.
 
-mod common;
-
 use seekless_lab::explore::Options;
 use seekless_layers::registry::LAYERS;
+use seekless_promises as common;
 
 /// States in which a bug has to be found.
 const BUDGET: u64 = 100_000;

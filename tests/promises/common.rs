@@ -1,7 +1,5 @@
 //! What the tests of promises share: volumes, and how they are explored.
 
-#![allow(dead_code)] // Each test uses some of it.
-
 use std::path::{Path, PathBuf};
 
 use seekless_lab::explore::Options;
@@ -17,11 +15,17 @@ pub fn folder(name: &str) -> PathBuf {
 pub const VOLUMES: [&str; 3] = ["mapper", "powercut", "stack"];
 
 /// A volume of the folder beside this.
+///
+/// # Panics
+/// When it is none.
 pub fn volume(name: &str) -> Description {
     volume_file::read(&folder("volumes").join(format!("{name}.toml"))).expect(name)
 }
 
 /// Explores it under a workload; the tests run unoptimised, so it is a short look.
+///
+/// # Panics
+/// When the workload is none, or needs a larger volume.
 pub fn explore(volume: &Description, work: &str, fault_requests: u64, options: Options) -> Explored {
     let load = workload::parse(work).expect(work);
     let campaign = Campaign { description: volume, load: &load, requests: 150, fault_requests, options };
@@ -29,6 +33,9 @@ pub fn explore(volume: &Description, work: &str, fault_requests: u64, options: O
 }
 
 /// Explores it, and finds nothing wrong.
+///
+/// # Panics
+/// When it does find something.
 pub fn sound(name: &str, work: &str, fault_requests: u64, options: Options) -> Explored {
     let explored = explore(&volume(name), work, fault_requests, options);
     if let Some(finding) = explored.reduced.as_ref().or(explored.finding.as_ref()) {

@@ -2,10 +2,9 @@
 //!
 //! A file is named for its volume and what was wrong, as in `mapper.early-reuse.script`.
 
-mod common;
-
 use seekless_lab::explore::case::Case;
 use seekless_lab::explore::replay::replay;
+use seekless_promises as common;
 
 #[test]
 fn what_was_mended_stays_mended() {

@@ -3,9 +3,8 @@
 //! Fault model: none. Many clients at once, requests of every kind and length over each other, components that
 //! answer in any order; every sector that is read is judged against all orders that the requests may have had.
 
-mod common;
-
 use seekless_lab::explore::Options;
+use seekless_promises as common;
 
 #[test]
 fn no_read_tells_anything_but_the_last_write() {

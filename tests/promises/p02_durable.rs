@@ -6,11 +6,10 @@
 //! durable any sectors survive, in any order. The volume is opened on that, used, and loses power again, three
 //! times in a row. No sector is damaged, and what a component has made durable stays.
 
-mod common;
-
 use seekless_lab::explore::Options;
 use seekless_lab::explore::campaign::Campaign;
 use seekless_lab::workload;
+use seekless_promises as common;
 
 #[test]
 fn what_was_durable_survives_power_cuts_one_after_the_other() {

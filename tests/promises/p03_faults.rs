@@ -3,9 +3,8 @@
 //! Fault model: the n-th request to a component fails and is not carried out, once or from then on, for every n
 //! until the run has no n-th; and after it the power goes at any moment, and the volume is opened without the fault.
 
-mod common;
-
 use seekless_lab::explore::Options;
+use seekless_promises as common;
 
 #[test]
 fn no_request_that_fails_yields_wrong_data() {

@@ -3,8 +3,7 @@
 //! Fault model: a request to a component fails, once or for ever, or takes a long time; any power cut; any number
 //! of clients. Every request has one answer, with or without an error, within the bound that is printed.
 
-mod common;
-
+use seekless_promises as common;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Runtime};

@@ -5,8 +5,7 @@
 //! read: volume files, drive files, scripts of crashes, histories, workloads, traces. (The readers of traces are fuzzed
 //! besides; the peers of a live volume are not there yet.)
 
-mod common;
-
+use seekless_promises as common;
 use std::path::Path;
 
 use seekless_core::runtime::Rng;

@@ -3,11 +3,10 @@
 //! Fault model: none. What is compared is everything that a run and an exploration tell, and the hash of a run's
 //! events; a recorded live run is not there yet.
 
-mod common;
-
 use seekless_lab::explore::Options;
 use seekless_lab::workload::{self, client::Limit};
 use seekless_lab::{Run, run_workload};
+use seekless_promises as common;
 
 #[test]
 fn an_exploration_tells_the_same_every_time() {
