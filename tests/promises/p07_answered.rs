@@ -3,7 +3,6 @@
 //! Fault model: a request to a component fails, once or for ever, or takes a long time; any power cut; any number
 //! of clients. Every request has one answer, with or without an error, within the bound that is printed.
 
-use seekless_promises as common;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Runtime};
@@ -11,6 +10,7 @@ use seekless_core::{BlockDevice, Buffer, Extent, Hints, Limits, Nanos, Slice, To
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::explore::Options;
 use seekless_layers::Mapper;
+use seekless_promises as common;
 
 /// What may be in flight is bounded: however little that is, requests wait, and all are answered.
 #[test]

@@ -5,7 +5,6 @@
 //! read: volume files, drive files, scripts of crashes, histories, workloads, traces. (The readers of traces are fuzzed
 //! besides; the peers of a live volume are not there yet.)
 
-use seekless_promises as common;
 use std::path::Path;
 
 use seekless_core::runtime::Rng;
@@ -13,6 +12,7 @@ use seekless_drive::spec;
 use seekless_lab::check::history;
 use seekless_lab::explore::case::Case;
 use seekless_lab::{volume_file, workload};
+use seekless_promises as common;
 
 /// Damaged copies of each file.
 const COPIES: u64 = 300;

@@ -1,7 +1,7 @@
 //! Sizes and times with their units, as they are written in a volume file.
 
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A size of whole sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,13 @@ impl<'de> Deserialize<'de> for Bytes {
                 "found '{text}', expected a size of whole sectors such as 4GiB"
             ))),
         }
+    }
+}
+
+impl Serialize for Bytes {
+    /// In bytes, so that nothing is rounded.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
     }
 }
 

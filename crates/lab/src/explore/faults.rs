@@ -32,8 +32,6 @@ pub struct FaultTally {
     pub most: u64,
     /// Requests of clients that were answered with an error.
     pub errors: u64,
-    /// Runs in which the volume did not open, which is an answer too.
-    pub closed: u64,
     /// The longest wait for an answer.
     pub longest: Nanos,
 }
@@ -53,19 +51,31 @@ impl Explorer<'_> {
     ) -> Result<FaultTally, Finding> {
         let mut tally = FaultTally::default();
         let (plan, registers) = self.plan(requests.clone(), seed)?;
+        self.each_fault(&plan, &registers, &mut tally, progress)?;
+        self.faults_of_openings(&plan, registers, &mut tally, progress)?;
+        Ok(tally)
+    }
+
+    /// A run for each request to each component that fails, once and for ever.
+    fn each_fault(
+        &mut self,
+        plan: &Plan,
+        registers: &Registers,
+        tally: &mut FaultTally,
+        progress: &dyn Fn(Progress),
+    ) -> Result<(), Finding> {
         for component in 0..self.opener.sectors.len() as u32 {
             for for_ever in [false, true] {
                 for nth in 1.. {
                     let plan = Plan { fault: Some(options((component, nth, for_ever))), ..plan.clone() };
-                    if !self.fault(&plan, registers.clone(), nth, &mut tally)? {
+                    if !self.fault(&plan, registers.clone(), nth, tally)? {
                         break;
                     }
                     progress(Progress { what: "requests that fail", done: nth, of: tally.most.max(nth) });
                 }
             }
         }
-        self.faults_of_openings(&plan, registers, &mut tally)?;
-        Ok(tally)
+        Ok(())
     }
 
     /// The same for each request of an opening, after some of the crashes of a run.
@@ -74,6 +84,7 @@ impl Explorer<'_> {
         plan: &Plan,
         mut registers: Registers,
         tally: &mut FaultTally,
+        progress: &dyn Fn(Progress),
     ) -> Result<(), Finding> {
         let run = plan.run(&self.opener);
         let mut power = Power::new(plan.images.clone());
@@ -85,8 +96,12 @@ impl Explorer<'_> {
                 told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
             }
             power.follow(&run.log, event);
+            if index % every != 0 {
+                continue;
+            }
+            // The second choice is the first by chance.
             let chosen = Choices::new(&power.pending, &run.log, self.rng.bits()).nth(1);
-            let Some(survivors) = chosen.filter(|_| index % every == 0) else { continue };
+            let survivors = chosen.unwrap_or_default();
             let crash = Crash { events: index + 1, survivors, kill: false };
             let (images, cached) = power.restart(&run.log, &crash);
             if let Some(segment) = self.segments.last_mut() {
@@ -96,17 +111,7 @@ impl Explorer<'_> {
             registers.crash();
             let first = plan.first + plan.requests.len() as u64;
             let opening = Plan { images, cached, requests: Rc::new([]), first, ..plan.clone() };
-            for component in 0..self.opener.sectors.len() as u32 {
-                for for_ever in [false, true] {
-                    for nth in 1.. {
-                        let plan =
-                            Plan { fault: Some(options((component, nth, for_ever))), ..opening.clone() };
-                        if !self.fault(&plan, registers.clone(), nth, tally)? {
-                            break;
-                        }
-                    }
-                }
-            }
+            self.each_fault(&opening, &registers, tally, progress)?;
         }
         self.segments.pop();
         Ok(())
@@ -127,12 +132,13 @@ impl Explorer<'_> {
         }
         tally.runs += 1;
         tally.most = tally.most.max(run.met);
-        tally.closed += u64::from(run.closed.is_some());
         tally.longest = tally.longest.max(run.log.longest);
         let failed = |event: &&Event| matches!(event, Event::Client(history::Event::Failed { .. }));
         tally.errors += run.log.events.iter().filter(failed).count() as u64;
         self.begin(plan);
-        let followed = Followed { plan, log: &run.log, depth: 0, each: EACH, all: false };
+        // An opening follows a crash, also where one is all that is to be looked at.
+        let depth = (self.segments.len() - 1).min(self.tally.by_depth.len() - 1);
+        let followed = Followed { plan, log: &run.log, depth, each: EACH, all: false };
         self.follow(&followed, registers)?;
         if let Some(stalled) = run.stalled {
             return Err(self.finding(&Wrong::Stalled(stalled), None));

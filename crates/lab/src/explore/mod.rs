@@ -65,11 +65,11 @@ pub struct Options {
     pub fill: bool,
     /// Runs before all others in which the power does not go.
     pub plain: u64,
-    /// Within which every request is answered, in virtual time, unless a component fails for ever.
+    /// Within which every request is answered, in virtual time.
     pub bound: Nanos,
     /// From which all chance follows.
     pub seed: u64,
-    /// By which time is told, in nanoseconds; nobody needs one.
+    /// By which [`Tally::spent`] is told, in nanoseconds; the default stands still.
     pub clock: fn() -> u64,
 }
 
@@ -242,8 +242,8 @@ impl<'a> Explorer<'a> {
         };
         self.begin = Some(begin.clone());
         let Begin { images, registers, first } = begin;
-        let (clients, cached) = (self.options.clients, Vec::new());
-        Ok((Plan { images, cached, requests, first, clients, seed, fault: None }, registers))
+        let clients = self.options.clients;
+        Ok((Plan { clients, seed, ..Plan::new(images, requests, first) }, registers))
     }
 
     fn begin_anew(&mut self) -> Result<Begin, Finding> {
@@ -256,19 +256,10 @@ impl<'a> Explorer<'a> {
     fn filled(&mut self, mut begin: Begin) -> Result<Begin, Finding> {
         let sectors = self.opener.description.check().unwrap_or(0);
         let requests: Rc<[Request]> = script::fill(sectors).into();
-        let (images, first) = (begin.images, begin.first);
-        let plan = Plan {
-            images: images.clone(),
-            requests: requests.clone(),
-            first,
-            cached: Vec::new(),
-            clients: 1,
-            seed: 0,
-            fault: None,
-        };
+        let plan = Plan::new(begin.images, requests, begin.first);
         let run = plan.run(&self.opener);
         self.reached(&run.edges);
-        let mut power = Power::new(images);
+        let mut power = Power::new(plan.images);
         for event in &run.log.events {
             power.follow(&run.log, event);
             if let Event::Client(event) = event {
@@ -277,7 +268,7 @@ impl<'a> Explorer<'a> {
             }
         }
         begin.registers.narrowed();
-        Ok(Begin { images: power.durable, first: first + requests.len() as u64, ..begin })
+        Ok(Begin { images: power.durable, first: plan.first + plan.requests.len() as u64, ..begin })
     }
 
     fn run(&mut self, plan: &Plan, registers: Registers, depth: usize, each: u64) -> Result<(), Finding> {

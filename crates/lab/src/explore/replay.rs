@@ -109,15 +109,7 @@ impl Explorer<'_> {
             Request { op: Op::Read, at, fua: false }
         });
         let requests: Rc<[Request]> = reads.collect();
-        let plan = Plan {
-            images: images.to_vec(),
-            cached: Vec::new(),
-            requests,
-            first,
-            clients: 1,
-            seed: 0,
-            fault: None,
-        };
+        let plan = Plan::new(images.to_vec(), requests, first);
         let events = plan.run(&self.opener).log.events.into_iter();
         let client = events.filter_map(|event| match event {
             Event::Client(event) => Some(event),

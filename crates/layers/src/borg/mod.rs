@@ -131,7 +131,7 @@ impl Borg {
         let State { profiler, analyzer, .. } = &mut *self.state.borrow_mut();
         profiler.note(&Access::new(runtime::now(), how.origin, at, write));
         if let Some(analyzer) = analyzer {
-            let spilled = profiler.spill(self.options.profile_memory);
+            let spilled = profiler.spill(self.options.profile_memory.0);
             if !spilled.is_empty() {
                 analyzer.add(spilled.iter());
             }

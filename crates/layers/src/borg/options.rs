@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Refused;
+use crate::units::Bytes;
 
 /// The options of the BORG layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,10 +16,10 @@ pub struct Options {
     pub threshold: u32,
     /// What the planner learns from.
     pub training: Training,
-    /// Memory for requests that are not analysed yet, in bytes; what is above it goes into the
+    /// Memory for requests that are not analysed yet; what is above it goes into the
     /// access graph early. At least one page of 64 KiB is kept, and while an analysis runs as much
     /// as comes.
-    pub profile_memory: u64,
+    pub profile_memory: Bytes,
     /// Every so many reconfigurations all is planned anew, at least 1; the others extend the last
     /// plan by what was seen since, which takes a fraction of the time. A partial training window
     /// is always planned anew.
@@ -57,7 +58,7 @@ impl Default for Options {
             write_buffer: 0.4,
             threshold: 1,
             training: Training::Cumulative,
-            profile_memory: 64 << 20,
+            profile_memory: Bytes(64 << 20),
             full_plan_every: 1,
         }
     }

@@ -149,7 +149,8 @@ fn a_plan_that_is_extended_keeps_what_it_had() {
 
 #[test]
 fn a_profile_without_memory_plans_the_same() {
-    let planned = |profile_memory| {
+    let planned = |bytes| {
+        let profile_memory = crate::units::Bytes(bytes);
         run(1, async move {
             let World { borg, .. } = world(Options { profile_memory, ..Options::default() }, 1_000);
             for step in 0..600 {
