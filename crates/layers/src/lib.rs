@@ -7,9 +7,11 @@ pub mod mapper;
 mod refused;
 pub mod registry;
 pub mod split;
+pub mod topmost;
 mod units;
 
 pub use borg::Borg;
 pub use mapper::Mapper;
 pub use refused::Refused;
 pub use split::Split;
+pub use topmost::Topmost;

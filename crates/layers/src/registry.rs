@@ -6,7 +6,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use seekless_core::{BlockDevice, ErrorKind, IoError, PAGE_SECTORS};
+use seekless_core::{BlockDevice, ErrorKind, IoError, Layer, PAGE_SECTORS};
 use serde::de::DeserializeOwned;
 
 use crate::borg::{self, Borg};
@@ -32,6 +32,8 @@ pub struct Entry {
     pub readme: &'static str,
     /// The keys of its devices besides `over`.
     pub devices: &'static [&'static str],
+    /// What it can be told to do besides requests: see [`Layer::command`].
+    pub commands: &'static [&'static str],
     /// The rare places of its code that an exploration has to reach: see [`seekless_core::runtime::edge`].
     pub edges: &'static [&'static str],
     /// The known bugs that its option `canary` lets loose; none, but in a build with the feature `canaries`.
@@ -43,11 +45,28 @@ pub struct Entry {
 }
 
 /// A layer that is being built: it may have to read what is below.
-pub type Building = Pin<Box<dyn Future<Output = Result<Rc<dyn BlockDevice>, IoError>>>>;
+pub type Building = Pin<Box<dyn Future<Output = Result<Built, IoError>>>>;
 type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
 type Build = fn(Below, toml::Table) -> Building;
 
+/// A layer that was built. (One handle would do, but that this Rust makes no device of a `dyn Layer`.)
+#[derive(Clone)]
+pub struct Built {
+    /// For those who ask it for sectors.
+    pub device: Rc<dyn BlockDevice>,
+    /// The same, for those who watch it, tell it what to do, and take it away.
+    pub layer: Rc<dyn Layer>,
+}
+
+impl Built {
+    /// This one.
+    pub fn new<T: Layer + 'static>(layer: Rc<T>) -> Built {
+        Built { device: layer.clone(), layer }
+    }
+}
+
 /// What a layer is built on.
+#[derive(Clone)]
 pub struct Below {
     /// What it lies over.
     pub over: Rc<dyn BlockDevice>,
@@ -109,9 +128,8 @@ fn options<T: DeserializeOwned>(
 }
 
 /// A layer that is there at once.
-fn built<T: BlockDevice + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Building {
-    let layer = layer().map(|layer| Rc::new(layer) as Rc<dyn BlockDevice>);
-    Box::pin(ready(layer))
+fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Building {
+    Box::pin(ready(layer().map(|layer| Built::new(Rc::new(layer)))))
 }
 
 /// All layers, by name.
@@ -122,6 +140,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
+        commands: borg::COMMANDS,
         edges: &[],
         canaries: &[],
         check: |table| read(table, borg::Options::check).map(drop),
@@ -134,6 +153,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/delay/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, delay::Options::check).map(drop),
@@ -151,6 +171,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/error/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, error::Options::check).map(drop),
@@ -168,6 +189,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/lose/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, lose::Options::check).map(drop),
@@ -185,6 +207,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: false,
         readme: include_str!("mapper/README.md"),
         devices: &[],
+        commands: &[],
         edges: mapper::EDGES,
         canaries: mapper::CANARIES,
         check: |table| read(table, mapper::Options::check).map(drop),
@@ -192,8 +215,7 @@ pub const LAYERS: [Entry; 7] = [
         build: |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
-                let mapper = Mapper::open(below.over, &options).await?;
-                Ok(Rc::new(mapper) as Rc<dyn BlockDevice>)
+                Ok(Built::new(Rc::new(Mapper::open(below.over, &options).await?)))
             })
         },
     },
@@ -203,6 +225,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/powercut/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, powercut::Options::check).map(drop),
@@ -217,6 +240,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("split/README.md"),
         devices: &[],
+        commands: &[],
         edges: split::EDGES,
         canaries: &[],
         check: |table| read(table, split::Options::check).map(drop),

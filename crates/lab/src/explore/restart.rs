@@ -18,7 +18,7 @@ use super::image::Image;
 use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Violation};
 use crate::description::Description;
-use crate::volume;
+use crate::volume::{self, Bytes};
 
 /// Restarts between two that are read whole.
 const CONTROL: u64 = 1_000;
@@ -231,10 +231,9 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
         .collect();
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
-    let (top, _) = volume::over(opener.description, opener.named(&devices))
-        .await
-        .map_err(|error| Wrong::Closed(error.to_string()))?;
-    Ok(Opened { top, components })
+    let tree = volume::over(opener.description, opener.named(&devices), Bytes::Real).await;
+    let tree = tree.map_err(|error| Wrong::Closed(error.to_string()))?;
+    Ok(Opened { top: tree.top, components })
 }
 
 /// The pages to read, and what the next one is compared with.

@@ -11,7 +11,7 @@ use super::image::Image;
 use super::log::{Event, Log, Shared, Write};
 use super::restart::{Edges, Opener};
 use super::script::{self, Request};
-use crate::volume;
+use crate::volume::{self, Bytes};
 
 /// What is run.
 #[derive(Clone)]
@@ -91,9 +91,10 @@ impl Plan {
                 }
             })
             .collect();
-        let closed = match volume::over(opener.description, opener.named(&devices)).await {
-            Ok((top, _)) => {
-                script::carry_out(self.requests.clone(), self.first, self.clients, top, log.clone()).await;
+        let closed = match volume::over(opener.description, opener.named(&devices), Bytes::Real).await {
+            Ok(tree) => {
+                script::carry_out(self.requests.clone(), self.first, self.clients, tree.top, log.clone())
+                    .await;
                 None
             }
             Err(error) => Some(error.to_string()),

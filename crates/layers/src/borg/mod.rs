@@ -19,10 +19,11 @@ mod profiler;
 mod reconfigurator;
 
 use std::cell::RefCell;
+use std::future::ready;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
-use seekless_core::device::io;
+use seekless_core::device::{io, unknown_command};
 use seekless_core::runtime::Event;
 use seekless_core::{
     Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
@@ -36,6 +37,9 @@ pub use options::{Options, Training};
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
+
+/// What it can be told to do besides requests.
+pub const COMMANDS: &[&str] = &["reconfigure", "drain"];
 
 /// The BORG layer.
 pub struct Borg {
@@ -231,6 +235,14 @@ impl Layer for Borg {
             ("profile_bytes", state.profiler.bytes()),
             ("map_bytes", state.map.bytes()),
         ]
+    }
+
+    fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
+        match name {
+            "reconfigure" => io(async move { self.reconfigure(how.account).await.map(drop) }),
+            "drain" => io(self.write_home(how.account)),
+            _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
+        }
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {
