@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future::ready;
 use std::rc::Rc;
 
 use seekless_core::limit::Top;
@@ -170,16 +169,19 @@ impl Builder<'_> {
             if !hollow {
                 return entry.build(below.clone(), &options);
             }
-            let borg = hollow_borg(&name, &below, &options);
-            keep.replace(borg.as_ref().ok().cloned());
-            Box::pin(ready(borg.map(Built::new)))
+            let (name, below, options, keep) = (name.clone(), below.clone(), options.clone(), keep.clone());
+            Box::pin(async move {
+                let borg = hollow_borg(&name, &below, &options).await?;
+                keep.replace(Some(borg.clone()));
+                Ok(Built::new(borg))
+            })
         }
     }
 }
 
 /// Of BORG more is asked than of any layer: what it served, and to do without bytes.
-fn hollow_borg(name: &str, below: &Below, options: &toml::Table) -> Result<Rc<Borg>, IoError> {
+async fn hollow_borg(name: &str, below: &Below, options: &toml::Table) -> Result<Rc<Borg>, IoError> {
     let options = toml::Value::Table(options.clone()).try_into();
     let options = options.map_err(|error: toml::de::Error| refused(name, error.to_string()))?;
-    Ok(Rc::new(registry::borg(below, options)?.timing_only()))
+    registry::borg(below, options, true).await
 }

@@ -141,11 +141,16 @@ pub const LAYERS: [Entry; 7] = [
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
         commands: borg::COMMANDS,
-        edges: &[],
-        canaries: &[],
+        edges: borg::EDGES,
+        canaries: borg::CANARIES,
         check: |table| read(table, borg::Options::check).map(drop),
         sectors: None,
-        build: |below, table| built(|| borg(&below, options("borg", table, borg::Options::check)?)),
+        build: |below, table| {
+            Box::pin(async move {
+                let options = options("borg", table, borg::Options::check)?;
+                Ok(Built::new(borg(&below, options, false).await?))
+            })
+        },
     },
     Entry {
         name: "delay",
@@ -252,10 +257,10 @@ pub const LAYERS: [Entry; 7] = [
 ];
 
 /// BORG on what is below, with all its own functions.
-pub fn borg(below: &Below, options: borg::Options) -> Result<Borg, IoError> {
+pub async fn borg(below: &Below, options: borg::Options, timing_only: bool) -> Result<Rc<Borg>, IoError> {
     let lacks = || IoError::new(ErrorKind::Invalid, "borg", None, "bopt: found nothing, expected a device");
     let bopt = below.devices.get("bopt").ok_or_else(lacks)?;
-    Borg::new(below.over.clone(), bopt.clone(), options)
+    Borg::open(below.over.clone(), bopt.clone(), options, timing_only).await
 }
 
 /// The layer of this name.

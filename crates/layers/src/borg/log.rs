@@ -112,7 +112,17 @@ impl Log {
     /// Slots of segments that are free, and what is left of the open one.
     pub fn room(&self) -> u64 {
         let left = self.open.map_or(0, |(_, filled)| self.layout.segment - filled);
-        u64::from(left) + (self.free.len() + usize::from(self.next.is_some())) as u64 * u64::from(self.layout.segment)
+        u64::from(left)
+            + (self.free.len() + usize::from(self.next.is_some())) as u64 * u64::from(self.layout.segment)
+    }
+
+    /// Whether so many pages can be absorbed now, however they are cut into runs.
+    pub fn has_room(&self, pages: u64) -> bool {
+        let usable = |slots: u32| u64::from(slots - slots.div_ceil(RUN_ENTRIES as u32 + 1));
+        let open = self.open.map_or(0, |(_, filled)| usable(self.layout.segment - filled));
+        let others =
+            (self.free.len() + usize::from(self.next.is_some())) as u64 * usable(self.layout.segment);
+        !self.closed && open + others >= pages
     }
 
     /// Whether the log does not go on until the super page says where.

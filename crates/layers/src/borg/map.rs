@@ -95,6 +95,11 @@ impl BorgMap {
         self.mapped
     }
 
+    /// How many copies are newer than home.
+    pub fn dirty(&self) -> usize {
+        self.dirty.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// All copies as (slot, page, dirty), in order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, u64, bool)> {
         (0..)

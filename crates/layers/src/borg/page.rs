@@ -164,17 +164,44 @@ pub fn void() -> Vec<u8> {
 }
 
 impl Super {
+    /// That of a BOPT that is not there yet.
+    pub fn blank(layout: Layout, pages: u64, home_sectors: u64) -> Super {
+        let segment = if layout.write_buffer > 0 { layout.read_cache } else { NONE };
+        Super {
+            generation: 0,
+            identity: 0,
+            require: false,
+            clean: true,
+            pages,
+            home_sectors,
+            layout,
+            opening: 0,
+            anchor: Anchor { segment, offset: 0, sequence: 1 },
+            generations: 0,
+            samples: Vec::new(),
+        }
+    }
+
     /// Its bytes, for its home at page `at`.
     pub fn encode(&self, at: u64) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         let flags = if self.require { REQUIRE } else { 0 } | if self.clean { CLEAN } else { 0 };
-        let words = [flags, VERSION, 0, 0, self.layout.segment, self.layout.read_cache, self.layout.write_buffer];
+        let words =
+            [flags, VERSION, 0, 0, self.layout.segment, self.layout.read_cache, self.layout.write_buffer];
         for (word, at) in words.iter().zip((48..).step_by(4)) {
             put(&mut bytes, at, &word.to_le_bytes());
         }
         let cached = self.layout.page(0);
         let logged = self.layout.page(self.layout.cached_slots());
-        let numbers = [self.pages, self.home_sectors, cached, logged, self.opening, self.anchor.sequence, self.generations];
+        let numbers = [
+            self.pages,
+            self.home_sectors,
+            cached,
+            logged,
+            self.opening,
+            self.anchor.sequence,
+            self.generations,
+        ];
         for (number, at) in numbers.iter().zip((80..).step_by(8)) {
             put(&mut bytes, at, &number.to_le_bytes());
         }
@@ -206,7 +233,8 @@ impl Super {
         let layout = Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) };
         let slots = (u64::from(word(5)) + u64::from(word(6))).saturating_mul(u64::from(word(4)));
         let samples = u32_at(bytes, 144) as usize;
-        let sizes = (1..=LARGEST_SEGMENT).contains(&u64::from(word(4))) && (1..u64::from(u32::MAX)).contains(&slots);
+        let sizes =
+            (1..=LARGEST_SEGMENT).contains(&u64::from(word(4))) && (1..u64::from(u32::MAX)).contains(&slots);
         if !sizes || layout.page(layout.slots()) > number(0) || samples > SAMPLES {
             return Err(format!("{layout:?} in {} pages with {samples} samples", number(0)));
         }
@@ -264,7 +292,8 @@ impl MapPage {
             let word = u64::from_le_bytes(word);
             (word & 1 == 1).then_some((word >> 2, word & 2 != 0))
         };
-        let entries: Vec<_> = bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(entry).collect();
+        let entries: Vec<_> =
+            bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(entry).collect();
         let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 52);
         counted.then(|| (head.generation, MapPage { segment, settled: u64_at(bytes, 56), entries }))
     }

@@ -20,6 +20,8 @@ pub struct Segment {
     pub home: u64,
     /// How often something has changed that the map page on disk does not tell.
     pub changes: u64,
+    /// Its map page on disk does not tell which copies are dirty.
+    pub bits: bool,
     /// It has claims on disk that are not the newest on their pages, or are on pages that are home again.
     pub stale: bool,
     /// Its map page could not be written: the next flush has to.
@@ -93,7 +95,7 @@ impl Segments {
 
     /// A copy got newer than home, or as old.
     pub fn touched(&mut self, slot: Slot) {
-        self.get(self.layout.segment_of(slot).0).changes += 1;
+        self.get(self.layout.segment_of(slot).0).bits = true;
     }
 
     /// Whether what a slot holds may be overwritten where it is.
