@@ -41,11 +41,6 @@ impl Gate {
         self.enter(true).await
     }
 
-    /// Whether somebody closed it, or waits to.
-    pub fn is_closed(&self) -> bool {
-        self.closed.get() || self.line.borrow().iter().any(|waiter| waiter.alone)
-    }
-
     /// Whether somebody waits.
     pub fn is_waited_for(&self) -> bool {
         !self.line.borrow().is_empty()
@@ -115,5 +110,89 @@ impl Drop for Inside<'_> {
             self.gate.inside.set(self.gate.inside.get() - 1);
         }
         self.gate.call_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::{Runtime, now, sleep, spawn};
+    use crate::units::Nanos;
+    use proptest::prelude::*;
+
+    /// Each: when it comes, whether it is to be alone, how long it stays.
+    type Comes = (u64, bool, u64);
+
+    /// Lets them all in, and returns who came in when and left when, in the order in which they came in.
+    fn let_all_in(comes: &[Comes]) -> Vec<(usize, Nanos, Nanos)> {
+        let entered: Rc<RefCell<Vec<_>>> = Rc::default();
+        Runtime::new(1)
+            .run(async {
+                let gate: Rc<Gate> = Rc::default();
+                let tasks = comes.iter().copied().enumerate().map(|(number, (at, alone, stays))| {
+                    let (gate, entered) = (gate.clone(), entered.clone());
+                    spawn(async move {
+                        sleep(Nanos(at)).await;
+                        let inside = if alone { gate.close().await } else { gate.pass().await };
+                        entered.borrow_mut().push((number, now(), now() + Nanos(stays)));
+                        sleep(Nanos(stays)).await;
+                        drop(inside);
+                    })
+                });
+                for task in tasks.collect::<Vec<_>>() {
+                    task.await;
+                }
+                assert!(!gate.is_waited_for() && gate.inside.get() == 0 && !gate.closed.get());
+            })
+            .expect("nobody waits for ever");
+        entered.take()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Exclusion, order and the absence of idle waits, on random loads.
+        #[test]
+        fn all_come_in_as_they_came_and_as_soon_as_they_may(
+            mut comes in prop::collection::vec((0..60_u64, prop::bool::weighted(0.3), 0..30_u64), 1..60)
+        ) {
+            comes.sort_by_key(|one| one.0);
+            let entered = let_all_in(&comes);
+            for (place, &(number, at, _)) in entered.iter().enumerate() {
+                prop_assert_eq!(place, number, "in the order in which they came");
+                let (came, alone, _) = comes[number];
+                let before = &entered[..place];
+                let free = before.iter().filter(|(other, ..)| alone || comes[*other].1).map(|other| other.2).max();
+                let last = before.last().map(|other| other.1);
+                prop_assert_eq!(at, Nanos(came).max(free.unwrap_or_default()).max(last.unwrap_or_default()));
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_dropped_leaves_the_line_or_lets_others_in() {
+        Runtime::new(1)
+            .run(async {
+                let gate: Rc<Gate> = Rc::default();
+                let enter = |alone| {
+                    let gate = gate.clone();
+                    spawn(async move { drop(gate.enter(alone).await) })
+                };
+                let inside = gate.pass().await;
+                let (closing, passing, other) = (enter(true), enter(false), enter(true));
+                sleep(Nanos(1)).await;
+                assert!(!passing.is_finished(), "nobody overtakes who closes the gate");
+                drop(closing);
+                passing.await;
+                assert!(!other.is_finished());
+                drop(inside);
+                other.await;
+                let closed = gate.close().await;
+                let waits = enter(false);
+                sleep(Nanos(1)).await;
+                drop(closed);
+                waits.await;
+            })
+            .unwrap();
     }
 }

@@ -270,6 +270,10 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 
 #[cfg(test)]
 mod tests {
+    use seekless_core::runtime::Runtime;
+    use seekless_core::{Extent, Hints, Slice};
+    use seekless_drive::{Disk, QueueOptions, spec};
+
     use super::*;
 
     /// The part of a page between ```toml and ```.
@@ -327,6 +331,32 @@ mod tests {
             assert_eq!(named(&source, "edge"), listed, "{}", entry.name);
         }
         assert!(!find("mapper").unwrap().edges.is_empty());
+    }
+
+    #[test]
+    fn every_layer_knows_its_commands_and_no_others() {
+        Runtime::new(1)
+            .run(async {
+                for entry in &LAYERS {
+                    let disk: Rc<dyn BlockDevice> =
+                        Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+                    let part = |start| {
+                        let part = Slice::new(disk.clone(), Extent::new(start, 1 << 22)).unwrap();
+                        Rc::new(part) as Rc<dyn BlockDevice>
+                    };
+                    let devices = (1..).zip(entry.devices);
+                    let devices = devices.map(|(number, key)| ((*key).to_owned(), part(number << 22)));
+                    let below = Below { over: part(0), devices: devices.collect() };
+                    let built = entry.build(below, &example(entry.readme)).await.unwrap();
+                    for command in entry.commands {
+                        built.layer.command(command, Hints::default()).await.expect(command);
+                    }
+                    let error = built.layer.command("dance", Hints::default()).await.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Unsupported);
+                    assert!(entry.commands.iter().all(|command| error.to_string().contains(command)));
+                }
+            })
+            .unwrap();
     }
 
     #[test]

@@ -18,7 +18,8 @@ use crate::runtime::edge;
 use crate::units::{Extent, Nanos};
 
 /// The rare places of its code, which an exploration that changes layers has to reach.
-pub const EDGES: &[&str] = &["the child changes while requests are held", "a change waits for another"];
+pub const EDGES: &[&str] =
+    &["the child changes while requests are held", "a change fails: the old child stays"];
 
 /// The switch.
 pub struct Switch {
@@ -47,14 +48,15 @@ impl Switch {
         &self,
         change: impl Future<Output = Result<Rc<dyn BlockDevice>, IoError>>,
     ) -> Result<(), IoError> {
-        if self.gate.is_closed() {
-            edge("a change waits for another");
-        }
         let _alone = self.gate.close().await;
         let old = self.child();
-        old.flush(Hints::default()).await?;
-        let new = change.await?;
-        fits(&old.geometry(), &new.geometry())?;
+        let changed = async {
+            old.flush(Hints::default()).await?;
+            let new = change.await?;
+            fits(&old.geometry(), &new.geometry())?;
+            Ok(new)
+        };
+        let new = changed.await.inspect_err(|_| edge("a change fails: the old child stays"))?;
         if self.gate.is_waited_for() {
             edge("the child changes while requests are held");
         }
@@ -149,3 +151,6 @@ impl BlockDevice for Switch {
         self.child().views()
     }
 }
+
+#[cfg(test)]
+mod tests;
