@@ -248,7 +248,8 @@ impl Borg {
             }
         }
         self.flush_bopt(how).await?;
-        self.write_super(|_| (), how).await?;
+        let generations = self.state.borrow().segments.generations();
+        self.write_super(|disk| disk.generations = generations, how).await?;
         self.write_super(|_| (), how).await
     }
 
