@@ -126,8 +126,8 @@ async fn read_super(
         return check(newest, blank).map(|()| Some(newest.clone()));
     }
     match (&found[0], &found[1]) {
-        // The second home is written first: this one was never finished.
-        (Found::Blank, Found::Blank | Found::Torn) => Ok(None),
+        // The second home is written first: it was never finished. Or what was there was given up.
+        (Found::Blank, Found::Torn) | (Found::Blank | Found::Void, Found::Blank | Found::Void) => Ok(None),
         (Found::Foreign, _) | (_, Found::Foreign) => {
             let why =
                 "found data that is no BOPT, expected zeroes or a BOPT: clear this area if nobody needs it";

@@ -171,7 +171,7 @@ impl Super {
             generation: 0,
             identity: 0,
             require: false,
-            clean: true,
+            clean: false,
             pages,
             home_sectors,
             layout,

@@ -224,10 +224,14 @@ impl Borg {
     /// Makes an empty BOPT of what is there: all map pages in both homes, then the super page in both.
     async fn format(&self, how: &Hints) -> Result<(), IoError> {
         edge("a new BOPT");
+        if self.state.borrow().disk.identity != 0 {
+            // An earlier attempt failed, and its super page may be there.
+            self.write_blank(how).await?;
+        }
         {
             let mut rng = runtime::rng("borg identity");
             let identity = u128::from(rng.bits()) << 64 | u128::from(rng.bits());
-            self.state.borrow_mut().disk.identity = identity;
+            self.state.borrow_mut().disk.identity = identity.max(1);
         }
         for home in [1, 0] {
             let pages: Vec<u8> = {
@@ -248,8 +252,7 @@ impl Borg {
             }
         }
         self.flush_bopt(how).await?;
-        let generations = self.state.borrow().segments.generations();
-        self.write_super(|disk| disk.generations = generations, how).await?;
+        self.write_super(|disk| disk.clean = false, how).await?;
         self.write_super(|_| (), how).await
     }
 
@@ -395,11 +398,31 @@ impl Borg {
     /// Takes the BOPT's marks away: it is blank then.
     pub(super) async fn erase(&self, how: &Hints) -> Result<(), IoError> {
         let _turn = self.turn(how).await;
-        if self.state.borrow().disk.generation == 0 {
+        if self.state.borrow().disk.identity == 0 {
             return Ok(());
         }
-        let both = Extent::of_pages(0, 2);
-        self.bopt.write(both, Buffer::zeroed(both.bytes()), how.clone()).await?;
-        self.flush_bopt(how).await
+        self.write_blank(how).await
+    }
+
+    /// At every moment one of the super pages is whole, or both are seen to be given up.
+    async fn write_blank(&self, how: &Hints) -> Result<(), IoError> {
+        let older = 1 - self.state.borrow().disk.generation % 2;
+        let page = |at| Extent::of_pages(at, 1);
+        let first = |at| Extent { sectors: 1, ..page(at) };
+        let rest = |at| Extent { start: page(at).start + 1, sectors: PAGE_SECTORS - 1 };
+        let void = || Buffer::from_vec(page::void());
+        let zeroes = |at: Extent| Buffer::zeroed(at.bytes());
+        for (at, data) in [
+            (first(older), void()),
+            (first(1 - older), void()),
+            (rest(0), zeroes(rest(0))),
+            (rest(1), zeroes(rest(1))),
+            (first(0), zeroes(first(0))),
+            (first(1), zeroes(first(1))),
+        ] {
+            self.bopt.write(at, data, how.clone()).await?;
+            self.flush_bopt(how).await?;
+        }
+        Ok(())
     }
 }
