@@ -179,7 +179,7 @@ impl Top {
     /// The permit, and what the request goes to.
     async fn enter(&self, at: Extent, bytes: u64, how: &Hints) -> Result<(Permit, InFlight<'_>), IoError> {
         check(&self.geometry(), at, "volume")?;
-        // The other way round a change would wait for who waits for a permit.
+        // The other way round a change would wait for those who wait for a permit.
         let permit = self.limits.admit(how, bytes).await;
         Ok((permit, self.switch.enter().await))
     }
