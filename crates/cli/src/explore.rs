@@ -31,6 +31,7 @@ pub const HELP: &str = "\
 Examples:
   seekless lab explore mapper.toml --workload churn
   seekless lab explore mapper.toml --workload churn:hot=90% --clients 8 --states 1000000 --seed 7
+  seekless lab explore borg.toml --commands 20 --requests 400
   seekless lab explore mapper.toml --all 3
   seekless lab explore mapper.toml --workload random:size=4KiB,reads=0% --json | jq .states
   seekless lab explore mapper.toml --save lost.script; seekless lab explore mapper.toml --script lost.script --history lost.history";
@@ -47,7 +48,7 @@ pub struct Arguments {
     /// Requests a run; there are as many runs as it takes
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     requests: u64,
-    /// Of so many steps of a run one is a command to the topmost layer, such as to reconfigure or to go; 0: none
+    /// One step of a run in so many is a command to the topmost layer, such as to reconfigure or to go; 0: none
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     commands: u64,
     /// New crash states, after which it ends
@@ -278,6 +279,11 @@ fn time_pct(spent: &Spent) -> BTreeMap<&'static str, f64> {
 fn text(told: &Told) -> String {
     let mut table = Table::new(&["", ">"]);
     let depths: Vec<String> = told.states_by_depth.iter().map(|states| count(*states)).collect();
+    let commands = vec![
+        ("commands carried out", count(told.commands)),
+        ("commands that failed with a request", count(told.fault_failed_commands)),
+        ("longest command, ms", format!("{:.3}", told.longest_command_ms)),
+    ];
     let rows = [
         ("crash states, all different", count(told.states)),
         ("after one crash, two, ...", depths.join(" + ")),
@@ -289,16 +295,16 @@ fn text(told: &Told) -> String {
         ("runs", count(told.runs)),
         ("runs with a request that failed", count(told.fault_runs)),
         ("requests answered with an error", count(told.fault_errors)),
-        ("commands carried out", count(told.commands)),
-        ("commands that failed with a request", count(told.fault_failed_commands)),
         ("longest answer, ms", format!("{:.3}", told.longest_answer_ms)),
         ("the same with faults, ms", format!("{:.3}", told.longest_answer_with_faults_ms)),
-        ("the longest command, ms", format!("{:.3}", told.longest_command_ms)),
-        ("the bound for all, ms", format!("{:.0}", told.bound_ms)),
+        ("the bound for both, ms", format!("{:.0}", told.bound_ms)),
+    ];
+    let times = [
         ("CPU seconds", format!("{:.2}", told.cpu_s)),
         ("states a CPU second", count(told.states_per_cpu_s as u64)),
     ];
-    for (name, value) in rows {
+    let commands = if told.commands > 0 { commands } else { Vec::new() };
+    for (name, value) in rows.into_iter().chain(commands).chain(times) {
         table.row([name.to_owned(), value]);
     }
     for (name, pct) in &told.time_pct {

@@ -15,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Place, View, Zeroes, check, io};
 use crate::error::IoError;
 use crate::request::{Class, Hints, StreamId};
+use crate::switch::{InFlight, Switch};
 use crate::units::{Extent, Nanos};
 
 /// Bytes in flight a volume, for each of foreground and background: two of the largest requests.
@@ -153,9 +154,9 @@ impl Drop for Permit {
     }
 }
 
-/// The top of a volume: refuses what makes no sense, admits the rest within the limits.
+/// The top of a volume: refuses what makes no sense, admits the rest within the limits, to what its switch leads to.
 pub struct Top {
-    below: Rc<dyn BlockDevice>,
+    switch: Rc<Switch>,
     limits: Limits,
 }
 
@@ -167,73 +168,81 @@ impl Top {
 
     /// The top over `below`, with these.
     pub fn limited(below: Rc<dyn BlockDevice>, limits: Limits) -> Top {
-        Top { below, limits }
+        Top { switch: Rc::new(Switch::new(below)), limits }
     }
 
-    async fn enter(&self, at: Extent, bytes: u64, how: &Hints) -> Result<Permit, IoError> {
-        check(&self.below.geometry(), at, "volume")?;
-        Ok(self.limits.admit(how, bytes).await)
+    /// The top over what a switch leads to, with the usual limits.
+    pub fn over(switch: Rc<Switch>) -> Top {
+        Top { switch, limits: Limits::default() }
+    }
+
+    /// The permit, and what the request goes to.
+    async fn enter(&self, at: Extent, bytes: u64, how: &Hints) -> Result<(Permit, InFlight<'_>), IoError> {
+        check(&self.geometry(), at, "volume")?;
+        // The other way round a change would wait for those who wait for a permit.
+        let permit = self.limits.admit(how, bytes).await;
+        Ok((permit, self.switch.enter().await))
     }
 }
 
 impl BlockDevice for Top {
     fn geometry(&self) -> Geometry {
-        self.below.geometry()
+        self.switch.child().geometry()
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
-            let _permit = self.enter(at, at.bytes(), &how).await?;
-            self.below.read(at, into, how).await
+            let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
+            below.read(at, into, how).await
         })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            let _permit = self.enter(at, at.bytes(), &how).await?;
-            self.below.write(at, from, how).await
+            let (_permit, below) = self.enter(at, at.bytes(), &how).await?;
+            below.write(at, from, how).await
         })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             let _permit = self.limits.admit(&how, 0).await;
-            self.below.flush(how).await
+            self.switch.enter().await.flush(how).await
         })
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            let _permit = self.enter(at, 0, &how).await?;
-            self.below.discard(at, how).await
+            let (_permit, below) = self.enter(at, 0, &how).await?;
+            below.discard(at, how).await
         })
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
-            let _permit = self.enter(at, 0, &how).await?;
-            self.below.write_zeroes(at, how, zeroes).await
+            let (_permit, below) = self.enter(at, 0, &how).await?;
+            below.write_zeroes(at, how, zeroes).await
         })
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        self.below.extents(at)
+        io(async move { self.switch.enter().await.extents(at).await })
     }
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.below.prefetch(at, how)
+        io(async move { self.switch.enter().await.prefetch(at, how).await })
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        self.below.places(at, each);
+        self.switch.child().places(at, each);
     }
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.below.estimate(at, how)
+        self.switch.child().estimate(at, how)
     }
 
     fn views(&self) -> Vec<View> {
-        self.below.views()
+        self.switch.child().views()
     }
 }
 

@@ -95,9 +95,9 @@ pub async fn over(
 ) -> Result<Tree, IoError> {
     let mut builder =
         Builder { description, components, bytes, layers: BTreeMap::new(), borg: Rc::default() };
-    let (device, topmost) = builder.top().await?;
+    let (top, topmost) = builder.top().await?;
     let borg = builder.borg.borrow().clone();
-    Ok(Tree { top: Rc::new(Top::new(device)), topmost, layers: builder.layers, borg })
+    Ok(Tree { top: Rc::new(top), topmost, layers: builder.layers, borg })
 }
 
 struct Builder<'a> {
@@ -114,17 +114,17 @@ fn refused(name: &str, why: impl Into<Cow<'static, str>>) -> IoError {
 }
 
 impl Builder<'_> {
-    /// What is below the top, with a switch in it if there is a layer to change.
-    async fn top(&mut self) -> Result<(Rc<dyn BlockDevice>, Option<Rc<Topmost>>), IoError> {
+    /// The top, and the layer below it if there is one.
+    async fn top(&mut self) -> Result<(Top, Option<Rc<Topmost>>), IoError> {
         let name = &self.description.top;
         let Some(layer) = self.description.layers.get(name) else {
-            return Ok((self.device(name).await?, None));
+            return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
         let (over, build) = (below.over.clone(), self.layer(name, layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
         self.layers.extend(topmost.layer().map(|layer| (name.clone(), layer)));
-        Ok((topmost.switch(), Some(topmost)))
+        Ok((Top::over(topmost.switch()), Some(topmost)))
     }
 
     /// The device called `name`. What is described wrongly was refused before; here it is an error still.

@@ -5,7 +5,9 @@ use proptest::sample::select;
 use seekless_core::{Extent, Op};
 use seekless_lab::explore::case::{Case, Segment};
 use seekless_lab::explore::power::{Crash, Survivor};
-use seekless_lab::explore::script::{Request, Step};
+use seekless_lab::explore::replay::{Line, replay};
+use seekless_lab::explore::script::{Request, Step, with_commands};
+use seekless_lab::{Description, volume_file};
 
 /// Requests of every kind, to what a volume may have, and commands.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -78,4 +80,82 @@ proptest! {
             prop_assert!(error.to_string().contains(", expected "), "{}", error);
         }
     }
+}
+
+#[test]
+fn commands_come_between_requests_and_change_none_of_them() {
+    let at = |page| Extent::of_pages(page, 1);
+    let requests: Vec<Request> =
+        (0..2_000).map(|page| Request { op: Op::Write, at: at(page), fua: false }).collect();
+    let commands = ["drain", "stop", "remove", "insert"];
+    let mut stops = 0;
+    for seed in 0..40 {
+        let steps = with_commands(requests.clone(), &commands, 20, seed);
+        let asked = steps.iter().filter_map(|step| match step {
+            Step::Ask(request) => Some(*request),
+            Step::Do(_) => None,
+        });
+        assert!(asked.eq(requests.iter().copied()));
+        let told = steps.iter().filter_map(|step| match step {
+            Step::Do(command) => Some(*command),
+            Step::Ask(_) => None,
+        });
+        let told: Vec<&str> = told.collect();
+        assert!((60..160).contains(&told.len()), "{} commands", told.len());
+        assert!(commands.iter().all(|command| told.contains(command)));
+        let next: Vec<_> = told.windows(2).filter(|pair| pair[0] == "remove").map(|pair| pair[1]).collect();
+        let last = next.iter().rposition(|next| *next != "insert");
+        assert!(last.is_none_or(|last| last + 1 == next.len()), "what is out comes in next: {next:?}");
+        stops += u64::from(steps.last() == Some(&Step::Do("stop")));
+    }
+    assert!((10..30).contains(&stops), "of 40 runs {stops} end by a stop");
+    let without: Vec<Step> = requests.iter().copied().map(Step::Ask).collect();
+    assert_eq!(with_commands(requests.clone(), &commands, 0, 1), without);
+    assert_eq!(with_commands(requests, &[], 20, 1), without);
+}
+
+/// A cache over a disk; what is below it fails no flush, or all of them.
+fn cache(failing: bool) -> Description {
+    let ops = if failing { "['flush']" } else { "['discard']" };
+    let text = format!(
+        "[component.disk]\ndrive = 'wd2500aaks'\n\
+         [slice.small]\nof = 'disk'\nsize = '1MiB'\n\
+         [layer.failing]\nis = 'error'\nover = 'small'\nops = {ops}\nnth = 1\nfor_ever = true\n\
+         [layer.powercut]\nover = 'failing'\nnth = 1000000\n\
+         [[export]]\ntop = 'powercut'\n"
+    );
+    volume_file::parse("cache.toml", &text).unwrap()
+}
+
+fn replayed(failing: bool, fault: &str) -> (Option<String>, Vec<String>) {
+    let case = format!(
+        "seekless crash 1\nrun clients 1 seed 1\n{fault}write 0+8\ndo stop\ndo remove\nread 0+8\ndo insert\n"
+    );
+    let replayed = replay(&cache(failing), &case.parse().unwrap());
+    let remarks = replayed.history.into_iter().filter_map(|line| match line {
+        Line::Remark(text) => Some(text),
+        Line::Event(_) => None,
+    });
+    (replayed.finding.map(|finding| finding.wrong), remarks.collect())
+}
+
+#[test]
+fn a_command_that_fails_is_a_finding_unless_a_component_fails() {
+    let (found, remarks) = replayed(false, "");
+    assert_eq!(found, None);
+    assert_eq!(remarks.len(), 6);
+    assert!(remarks[0] == "do stop" && remarks[1].starts_with("done: stop, after "), "{remarks:?}");
+    let (found, remarks) = replayed(true, "");
+    assert!(found.unwrap().starts_with("the command 'stop' failed: error: "));
+    assert!(remarks[1].starts_with("failed: stop, after ") && remarks[3].starts_with("failed: remove"));
+    let (found, remarks) = replayed(false, "fail component 0 request 2 for ever\n");
+    assert_eq!(found, None);
+    assert!(remarks[1].starts_with("failed: stop, after "), "{remarks:?}");
+}
+
+#[test]
+fn what_no_layer_can_be_told_is_refused() {
+    let text = "seekless crash 1\nrun clients 1 seed 1\ndo dance\n";
+    let error = text.parse::<Case>().unwrap_err().to_string();
+    assert!(error.starts_with("line 3: found 'do dance', expected "), "{error}");
 }

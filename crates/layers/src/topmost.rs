@@ -66,7 +66,7 @@ impl Topmost {
                 match (self.layer(), name) {
                     (Some(layer), "stop") => layer.stop().await,
                     (Some(layer), _) => layer.command(name, how).await,
-                    (None, "stop") => self.switch.flush(how).await,
+                    (None, "stop") => self.switch.enter().await.flush(how).await,
                     (None, _) => Ok(()),
                 }
             }
@@ -127,7 +127,7 @@ mod tests {
     use std::cell::Cell;
 
     use seekless_core::runtime::{Runtime, now, sleep, spawn};
-    use seekless_core::{Buffer, Counters, ErrorKind, Extent, Geometry, IoFuture, Nanos, device::io};
+    use seekless_core::{Buffer, Counters, ErrorKind, Extent, Geometry, IoFuture, Nanos, Top, device::io};
     use seekless_drive::{Disk, QueueOptions, spec};
 
     use super::*;
@@ -231,7 +231,7 @@ mod tests {
 
         async fn write(&self) -> Result<(), IoError> {
             let at = Extent::new(0, 8);
-            self.topmost.switch().write(at, Buffer::zeroed(at.bytes()), Hints::default()).await
+            Top::over(self.topmost.switch()).write(at, Buffer::zeroed(at.bytes()), Hints::default()).await
         }
     }
 

@@ -1,5 +1,5 @@
-//! A switch: a device whose child can be changed for another while clients use it. At the top of a volume it lets
-//! a layer be put in and taken out.
+//! A switch: leads to a child that can be changed for another while clients use it. It is in the top of a volume
+//! ([`crate::Top`]), so that a layer can be put in and taken out.
 //!
 //! Invariants: while the child is changed nothing is in flight, and everything answered before is durable. What is
 //! held meanwhile goes to the new child in the order in which it came. No request is lost, and none fails for the
@@ -7,15 +7,14 @@
 //! requests go on.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::buffer::Buffer;
-use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Place, View, Zeroes, io};
+use crate::device::{BlockDevice, Geometry};
 use crate::error::{ErrorKind, IoError};
-use crate::gate::Gate;
+use crate::gate::{Gate, Inside};
 use crate::request::Hints;
 use crate::runtime::edge;
-use crate::units::{Extent, Nanos};
 
 /// The rare places of its code, which an exploration that changes layers has to reach.
 pub const EDGES: &[&str] =
@@ -27,15 +26,35 @@ pub struct Switch {
     gate: Gate,
 }
 
+/// Leave to have a request in flight, and the device for it.
+pub struct InFlight<'a> {
+    child: Rc<dyn BlockDevice>,
+    _inside: Inside<'a>,
+}
+
+impl Deref for InFlight<'_> {
+    type Target = dyn BlockDevice;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.child
+    }
+}
+
 impl Switch {
     /// With this child.
     pub fn new(child: Rc<dyn BlockDevice>) -> Switch {
         Switch { child: RefCell::new(child), gate: Gate::default() }
     }
 
-    /// What it leads to now.
+    /// What it leads to now: for what is answered at once.
     pub fn child(&self) -> Rc<dyn BlockDevice> {
         self.child.borrow().clone()
+    }
+
+    /// What it leads to now, which stays until this is dropped: for what takes time. Waits while the child changes.
+    pub async fn enter(&self) -> InFlight<'_> {
+        let inside = self.gate.pass().await;
+        InFlight { child: self.child(), _inside: inside }
     }
 
     /// Holds what comes, waits for what is in flight, flushes the child, and then waits for `change`: what that
@@ -83,73 +102,6 @@ fn fits(old: &Geometry, new: &Geometry) -> Result<(), IoError> {
         return invalid(format!("found blocks of {found} sectors, expected {expected} or a part of that"));
     }
     Ok(())
-}
-
-impl BlockDevice for Switch {
-    fn geometry(&self) -> Geometry {
-        self.child.borrow().geometry()
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(async move {
-            let _inside = self.gate.pass().await;
-            self.child().read(at, into, how).await
-        })
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let _inside = self.gate.pass().await;
-            self.child().write(at, from, how).await
-        })
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let _inside = self.gate.pass().await;
-            self.child().flush(how).await
-        })
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let _inside = self.gate.pass().await;
-            self.child().discard(at, how).await
-        })
-    }
-
-    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        io(async move {
-            let _inside = self.gate.pass().await;
-            self.child().write_zeroes(at, how, zeroes).await
-        })
-    }
-
-    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        io(async move {
-            let _inside = self.gate.pass().await;
-            self.child().extents(at).await
-        })
-    }
-
-    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let _inside = self.gate.pass().await;
-            self.child().prefetch(at, how).await
-        })
-    }
-
-    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        self.child().places(at, each);
-    }
-
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.child.borrow().estimate(at, how)
-    }
-
-    fn views(&self) -> Vec<View> {
-        self.child().views()
-    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::device::LARGEST_REQUEST_SECTORS;
+use crate::buffer::Buffer;
+use crate::device::{ExtentState, IoFuture, LARGEST_REQUEST_SECTORS, Zeroes, io};
+use crate::limit::Top;
 use crate::runtime::{Runtime, now, sleep, spawn};
+use crate::units::{Extent, Nanos};
 
 /// What a child was asked, by whom.
 type Asked = Rc<RefCell<Vec<(&'static str, u64)>>>;
@@ -82,16 +85,16 @@ impl BlockDevice for Child {
 
 /// Asks in one of the ways there are, without waiting.
 fn ask(switch: &Rc<Switch>, sector: u64) -> crate::runtime::Task<Result<(), IoError>> {
-    let switch = switch.clone();
+    let top = Top::over(switch.clone());
     spawn(async move {
         let (at, how) = (Extent::new(sector, 1), Hints::default());
         match sector % 6 {
-            0 => switch.read(at, Buffer::zeroed(512), how).await.map(drop),
-            1 => switch.write(at, Buffer::zeroed(512), how).await,
-            2 => switch.discard(at, how).await,
-            3 => switch.write_zeroes(at, how, Zeroes::default()).await,
-            4 => switch.extents(at).await.map(drop),
-            _ => switch.prefetch(at, how).await,
+            0 => top.read(at, Buffer::zeroed(512), how).await.map(drop),
+            1 => top.write(at, Buffer::zeroed(512), how).await,
+            2 => top.discard(at, how).await,
+            3 => top.write_zeroes(at, how, Zeroes::default()).await,
+            4 => top.extents(at).await.map(drop),
+            _ => top.prefetch(at, how).await,
         }
     })
 }
@@ -158,7 +161,7 @@ fn a_change_that_fails_leaves_the_old_child_in_use() {
         assert!(error.to_string().contains("found a child of 59 sectors, expected 60 or more"), "{error}");
         ask(&switch, 2).await.unwrap();
         assert!(asked.borrow().iter().all(|(name, _)| *name == "old"));
-        assert_eq!(switch.geometry().sectors, 60);
+        assert_eq!(Top::over(switch).geometry().sectors, 60);
     });
     assert_eq!(edges, EDGES.iter().copied().filter(|edge| *edge != EDGES[0]).collect());
 }
@@ -220,7 +223,7 @@ fn changes_go_one_after_the_other_and_requests_between_them() {
             task.await.unwrap();
         }
         assert_eq!(*asked.borrow(), [("a", FLUSH), ("b", 7), ("b", FLUSH), ("c", 8)]);
-        assert_eq!(switch.estimate(Extent::new(0, 1), &Hints::default()), Some(Nanos(60)));
+        assert_eq!(Top::over(switch).estimate(Extent::new(0, 1), &Hints::default()), Some(Nanos(60)));
     });
 }
 
