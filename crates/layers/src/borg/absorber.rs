@@ -50,7 +50,7 @@ impl State {
                 edge("a run failed");
                 let segment = self.segments.get(run.segment);
                 (segment.owed, segment.stale, segment.changes) = (true, true, segment.changes + 1);
-                self.anchor_owed = true;
+                self.anchor_owed = Some(run.sequence);
             } else {
                 for (page, slot) in run.pages() {
                     self.map_in(page, slot, true);
@@ -59,7 +59,7 @@ impl State {
             }
             run.settle();
         }
-        if durable_at_once && !self.anchor_owed {
+        if durable_at_once && self.anchor_owed.is_none() {
             let settled = self.log.settled;
             self.log.now_durable(&mut self.segments, settled);
         }

@@ -85,8 +85,8 @@ struct State {
     session: Session,
     /// Pages of metadata that are not whole.
     torn: Vec<u64>,
-    /// A super page has to say that the log begins behind a run that failed.
-    anchor_owed: bool,
+    /// A super page has to say that the log begins behind this run, which failed.
+    anchor_owed: Option<u64>,
     /// Why every later flush fails.
     failed: Option<IoError>,
     /// Taken away: it only hands on.
@@ -142,7 +142,7 @@ impl Borg {
             disk,
             session: Session::Untouched,
             torn,
-            anchor_owed: false,
+            anchor_owed: None,
             failed: None,
             left: false,
             draining: false,

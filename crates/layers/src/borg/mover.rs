@@ -47,12 +47,15 @@ struct Locked {
 }
 
 impl<'a> Mover<'a> {
-    /// When those before have ended.
-    pub async fn start(borg: &'a Borg, account: Account) -> Result<Mover<'a>, IoError> {
+    /// When those before have ended; `None` if the layer was taken away, and has no pages.
+    pub async fn start(borg: &'a Borg, account: Account) -> Result<Option<Mover<'a>>, IoError> {
         let alone = borg.movers.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         let how = Hints { class: Class::Background, account, ..Hints::default() };
+        if borg.state.borrow().left {
+            return Ok(None);
+        }
         borg.begin(Session::Mapped, &how).await?;
-        Ok(Mover { borg, how, _alone: alone })
+        Ok(Some(Mover { borg, how, _alone: alone }))
     }
 
     /// Takes pages out of the BOPT, and returns how many went.

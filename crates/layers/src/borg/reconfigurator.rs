@@ -56,6 +56,7 @@ impl Borg {
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
         let mover = Mover::start(self, account).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
+        let Some(mover) = mover else { return Ok(report) };
         let plan = self.make_plan(&mut report).await;
         let targets = self.targets(&plan);
         report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
@@ -74,7 +75,7 @@ impl Borg {
     /// meanwhile is tried again; hold them back to be sure of an end.
     async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
-        let mover = Mover::start(self, account).await?;
+        let Some(mover) = Mover::start(self, account).await? else { return Ok(()) };
         for _ in 0..TRIES {
             let left = self.pages_where(|_, dirty| wanted(dirty));
             if left.is_empty() {
@@ -94,6 +95,9 @@ impl Borg {
         self.empty(account, |_| true).await?;
         {
             let mut state = self.state.borrow_mut();
+            if state.left {
+                return Ok(());
+            }
             if state.map.mapped() > 0 || !state.log.is_quiet() {
                 let why = "pages were written as the last ones left: hold the writers back first";
                 return Err(IoError::new(ErrorKind::Timeout, "borg", None, why));
@@ -167,15 +171,15 @@ impl Borg {
         state.draining = true;
         edge("the write buffer is drained in the background");
         drop(runtime::spawn(async move {
-            // What fails is tried again when there is even less room.
-            let drained = borg.drain(low.saturating_mul(3) / 2).await;
-            borg.state.borrow_mut().draining = drained.is_err();
+            // What fails is tried again with the next write.
+            drop(borg.drain(low.saturating_mul(3) / 2).await);
+            borg.state.borrow_mut().draining = false;
         }));
     }
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        let mover = Mover::start(self, Account::default()).await?;
+        let Some(mover) = Mover::start(self, Account::default()).await? else { return Ok(()) };
         loop {
             let before = self.state.borrow().log.room();
             let pages = self.best_to_drain(goal, BATCH, |_| true);

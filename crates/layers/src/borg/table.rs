@@ -67,9 +67,8 @@ impl State {
         let segment = self.segments.get(said.segment);
         (segment.generation, segment.home, segment.covered) = (said.generation, said.home, said.settled);
         segment.confirmed = segment.confirmed.max(said.filled);
-        segment.owed = false;
         if segment.changes == said.changes {
-            (segment.changes, segment.stale) = (0, false);
+            (segment.changes, segment.stale, segment.owed) = (0, false, false);
         }
         self.segments.out_of_limbo(&said.limbo);
     }
@@ -216,7 +215,7 @@ impl Borg {
             disk.require |= require;
         };
         self.write_super(change, &how).await?;
-        self.anchored(opens);
+        self.anchored(anchor, opens);
         self.state.borrow_mut().session = session;
         Ok(())
     }
@@ -284,9 +283,10 @@ impl Borg {
     }
 
     /// The super page with the log's beginning is durable.
-    fn anchored(&self, opens: Option<u32>) {
+    fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
         let State { log, segments, anchor_owed, .. } = &mut *self.state.borrow_mut();
-        *anchor_owed = false;
+        // A run may have failed meanwhile.
+        *anchor_owed = anchor_owed.filter(|failed| *failed >= anchor.sequence);
         if let Some(segment) = opens {
             edge("the log opens");
             log.reopen(segments, segment);
@@ -302,6 +302,9 @@ impl Borg {
 
     /// The same for who holds the turn; also the map pages of segments that `also` accepts are written.
     async fn check_point(&self, also: impl Fn(&Segment) -> bool, how: &Hints) -> Result<(), IoError> {
+        if self.state.borrow().left {
+            return Ok(());
+        }
         // What is settled while this goes on is not told: it lies behind this place.
         let (segments, anchor) = {
             let state = self.state.borrow();
@@ -312,12 +315,12 @@ impl Borg {
         };
         self.say_these(&segments, how).await?;
         self.write_super(|disk| disk.anchor = anchor, how).await?;
-        self.state.borrow_mut().anchor_owed = false;
+        self.anchored(anchor, None);
         self.free_segments(anchor);
         let (anchor, opens) = self.where_to_go_on();
         if opens.is_some() {
             self.write_super(|disk| disk.anchor = anchor, how).await?;
-            self.anchored(opens);
+            self.anchored(anchor, opens);
         }
         Ok(())
     }
@@ -342,7 +345,7 @@ impl Borg {
     /// Writes what could not be written before: a flush may be answered then.
     pub(super) async fn repair(&self, how: &Hints) -> Result<(), IoError> {
         if self.state.borrow().segments.which(|segment| segment.owed).is_empty()
-            && !self.state.borrow().anchor_owed
+            && self.state.borrow().anchor_owed.is_none()
         {
             return Ok(());
         }
@@ -356,6 +359,9 @@ impl Borg {
             return Ok(());
         }
         let _turn = self.turn(how).await;
+        if self.state.borrow().left {
+            return Ok(());
+        }
         self.check_point(|segment| segment.bits, how).await?;
         let samples = self.samples(how).await?;
         let (require, generations) = {
