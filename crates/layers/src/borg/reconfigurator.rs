@@ -95,10 +95,7 @@ impl Borg {
         self.empty(account, |_| true).await?;
         {
             let mut state = self.state.borrow_mut();
-            if state.left {
-                return Ok(());
-            }
-            if state.map.mapped() > 0 || !state.log.is_quiet() {
+            if !state.left && (state.map.mapped() > 0 || !state.log.is_quiet()) {
                 let why = "pages were written as the last ones left: hold the writers back first";
                 return Err(IoError::new(ErrorKind::Timeout, "borg", None, why));
             }

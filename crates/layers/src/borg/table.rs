@@ -197,12 +197,12 @@ impl Borg {
             return Ok(());
         }
         if was == Session::Untouched {
-            if self.state.borrow().disk.generation == 0 {
-                self.format(&how).await?;
-            }
             // Whoever wrote what was read may have ended before a flush.
             let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
             home.and(bopt)?;
+            if self.state.borrow().disk.generation == 0 {
+                self.format(&how).await?;
+            }
             self.take_away_torn(&how).await?;
             let replayed = self.state.borrow().segments.which(|segment| segment.changes > 0);
             self.say_these(&replayed, &how).await?;
