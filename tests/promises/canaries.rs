@@ -35,7 +35,7 @@ fn every_known_bug_is_found() {
             );
             let reduced = explored.reduced.unwrap();
             println!("reduced: {}\n{}", reduced.wrong, reduced.case);
-            let requests: usize = reduced.case.0.iter().map(|segment| segment.requests.len()).sum();
+            let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
             // What takes several crashes does not always become shorter.
             assert!(requests <= 40 || reduced.case.0.len() > 1, "{requests} requests are left of it");
             found += 1;

@@ -47,21 +47,26 @@ impl Gate {
     }
 
     async fn enter(&self, alone: bool) -> Inside<'_> {
-        if !self.line.borrow().is_empty() || !self.admits(alone) {
-            let waiter = Rc::new(Waiter { alone, waker: RefCell::default() });
-            self.line.borrow_mut().push_back(waiter.clone());
-            let place = InLine { gate: self, waiter };
-            poll_fn(|context| {
-                if self.is_first(&place.waiter) && self.admits(alone) {
-                    return Poll::Ready(());
-                }
-                place.waiter.waker.replace(Some(context.waker().clone()));
-                Poll::Pending
-            })
-            .await;
-            // Inside before the place in line is left, which lets the next one look.
+        if self.line.borrow().is_empty() && self.admits(alone) {
             return self.entered(alone);
         }
+        // Who does not wait, which is nearly everybody, carries no room for it.
+        Box::pin(self.wait(alone)).await
+    }
+
+    async fn wait(&self, alone: bool) -> Inside<'_> {
+        let waiter = Rc::new(Waiter { alone, waker: RefCell::default() });
+        self.line.borrow_mut().push_back(waiter.clone());
+        let place = InLine { gate: self, waiter };
+        poll_fn(|context| {
+            if self.is_first(&place.waiter) && self.admits(alone) {
+                return Poll::Ready(());
+            }
+            place.waiter.waker.replace(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        // Inside before the place in line is left, which lets the next one look.
         self.entered(alone)
     }
 

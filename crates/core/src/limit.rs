@@ -187,7 +187,7 @@ impl Top {
 
 impl BlockDevice for Top {
     fn geometry(&self) -> Geometry {
-        self.switch.child().geometry()
+        self.switch.geometry()
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {

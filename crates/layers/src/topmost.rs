@@ -126,7 +126,7 @@ pub fn command(name: &str) -> Option<&'static str> {
 mod tests {
     use std::cell::Cell;
 
-    use seekless_core::runtime::{Runtime, now, sleep, spawn};
+    use seekless_core::runtime::{Runtime, sleep, spawn};
     use seekless_core::{Buffer, Counters, ErrorKind, Extent, Geometry, IoFuture, Nanos, Top, device::io};
     use seekless_drive::{Disk, QueueOptions, spec};
 
@@ -136,15 +136,15 @@ mod tests {
     /// A layer that holds nothing, notes what it is told, and takes a while for it.
     struct Told {
         over: Rc<dyn BlockDevice>,
-        told: Rc<RefCell<Vec<(&'static str, Nanos)>>>,
+        notes: Rc<RefCell<Vec<&'static str>>>,
         stays: Rc<Cell<bool>>,
     }
 
     impl Told {
         async fn note(&self, what: &'static str) -> Result<(), IoError> {
-            self.told.borrow_mut().push((what, now()));
+            self.notes.borrow_mut().push(what);
             sleep(Nanos::from_millis(50)).await;
-            self.told.borrow_mut().push(("done", now()));
+            self.notes.borrow_mut().push("done");
             Ok(())
         }
     }
@@ -195,7 +195,7 @@ mod tests {
 
     struct Volume {
         topmost: Rc<Topmost>,
-        told: Rc<RefCell<Vec<(&'static str, Nanos)>>>,
+        notes: Rc<RefCell<Vec<&'static str>>>,
         /// Whether the layer refuses to go, and whether it opens no more.
         stays: Rc<Cell<bool>>,
         closed: Rc<Cell<bool>>,
@@ -205,19 +205,20 @@ mod tests {
         async fn new() -> Volume {
             let over: Rc<dyn BlockDevice> =
                 Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
-            let (told, stays, closed): (Rc<RefCell<_>>, Rc<Cell<bool>>, Rc<Cell<bool>>) = Default::default();
+            let (notes, stays, closed): (Rc<RefCell<_>>, Rc<Cell<bool>>, Rc<Cell<bool>>) = Default::default();
             let build = {
-                let (over, told, stays, closed) = (over.clone(), told.clone(), stays.clone(), closed.clone());
+                let (over, notes, stays, closed) =
+                    (over.clone(), notes.clone(), stays.clone(), closed.clone());
                 move || {
-                    let (over, told, stays) = (over.clone(), told.clone(), stays.clone());
+                    let (over, notes, stays) = (over.clone(), notes.clone(), stays.clone());
                     let error = IoError::new(ErrorKind::Corrupt, "told", None, "it is no layer");
-                    let built = Ok(Built::new(Rc::new(Told { over, told, stays })));
+                    let built = Ok(Built::new(Rc::new(Told { over, notes, stays })));
                     let opened = if closed.get() { Err(error) } else { built };
                     Box::pin(std::future::ready(opened)) as Building
                 }
             };
             let topmost = Topmost::new(registry::find("borg").unwrap(), over, build).await.unwrap();
-            Volume { topmost: Rc::new(topmost), told, stays, closed }
+            Volume { topmost: Rc::new(topmost), notes, stays, closed }
         }
 
         async fn command(&self, name: &str) -> Result<(), IoError> {
@@ -226,7 +227,7 @@ mod tests {
 
         /// What the layer was told since this was asked last.
         fn told(&self) -> Vec<&'static str> {
-            self.told.take().into_iter().map(|(what, _)| what).collect()
+            self.notes.take()
         }
 
         async fn write(&self) -> Result<(), IoError> {

@@ -46,6 +46,11 @@ impl Switch {
         Switch { child: RefCell::new(child), gate: Gate::default() }
     }
 
+    /// What its child is like now; never smaller than before.
+    pub fn geometry(&self) -> Geometry {
+        self.child.borrow().geometry()
+    }
+
     /// What it leads to now: for what is answered at once.
     pub fn child(&self) -> Rc<dyn BlockDevice> {
         self.child.borrow().clone()

@@ -1,3 +1,5 @@
+//! What holds of a change: nothing is lost, nothing is overtaken, and what fails changes nothing.
+
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

@@ -163,12 +163,7 @@ impl FromStr for Case {
                     segment.crash = Some(Crash { events, survivors, kill });
                     Some(())
                 })(),
-                (["do", command], Some(segment)) => {
-                    topmost::command(command).map(|command| segment.steps.push(Step::Do(command)))
-                }
-                (words, Some(segment)) => {
-                    request(words).map(|request| segment.steps.push(Step::Ask(request)))
-                }
+                (words, Some(segment)) => step(words).map(|step| segment.steps.push(step)),
                 (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
@@ -193,6 +188,13 @@ fn survivor(text: &str) -> Option<Survivor> {
     let (write, sectors) = text.split_once(':')?;
     let (first, sectors) = span(sectors)?;
     Some(Survivor { write: write.parse().ok()?, first, end: first + sectors })
+}
+
+fn step(words: &[&str]) -> Option<Step> {
+    match words {
+        ["do", command] => topmost::command(command).map(Step::Do),
+        _ => request(words).map(Step::Ask),
+    }
 }
 
 fn request(words: &[&str]) -> Option<Request> {
