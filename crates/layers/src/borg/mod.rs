@@ -189,7 +189,7 @@ impl Borg {
             if require {
                 return Err(opening::changed_behind_our_back(page));
             }
-            runtime::edge("home was written without it: all copies are dropped");
+            did("copies of another home dropped", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             let mut state = self.state.borrow_mut();
             let all: Vec<u64> = state.map.iter().map(|(_, page, _)| page).collect();
             all.into_iter().for_each(|page| {

@@ -67,7 +67,6 @@ pub const EDGES: &[&str] = &[
     "an eviction is taken back",
     "a copy was overwritten: its move is abandoned",
     "the write buffer is drained in the background",
-    "home was written without it: all copies are dropped",
 ];
 
 /// The known bugs that it can have.
