@@ -1,6 +1,8 @@
 //! BORG over a simulated disk with real bytes.
 
 mod model;
+mod restarts;
+mod rules;
 
 use std::collections::BTreeMap;
 
