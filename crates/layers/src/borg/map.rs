@@ -18,6 +18,7 @@ pub struct BorgMap {
     forward: Vec<Option<Box<[Slot; LEAF]>>>,
     backward: Vec<u32>,
     dirty: Vec<u64>,
+    dirty_slots: usize,
     mapped: usize,
 }
 
@@ -35,6 +36,7 @@ impl BorgMap {
             forward: vec![None; (pages as usize).div_ceil(LEAF)],
             backward: vec![NONE; slots as usize],
             dirty: vec![0; (slots as usize).div_ceil(64)],
+            dirty_slots: 0,
             mapped: 0,
         }
     }
@@ -61,7 +63,14 @@ impl BorgMap {
     pub fn set_dirty(&mut self, slot: Slot, dirty: bool) {
         let bit = 1 << (slot % 64);
         let word = &mut self.dirty[slot as usize / 64];
+        self.dirty_slots -= usize::from(*word & bit != 0);
         *word = if dirty { *word | bit } else { *word & !bit };
+        self.dirty_slots += usize::from(dirty);
+    }
+
+    /// How many copies are newer than home.
+    pub fn dirty(&self) -> usize {
+        self.dirty_slots
     }
 
     /// Maps a page to a slot.
@@ -130,6 +139,7 @@ mod tests {
                     model.insert(page, (slot, dirty));
                 }
                 prop_assert_eq!(map.mapped(), model.len());
+                prop_assert_eq!(map.dirty(), model.values().filter(|(_, dirty)| *dirty).count());
                 let mut all: Vec<_> = model.iter().map(|(page, (slot, dirty))| (*slot, *page, *dirty)).collect();
                 all.sort_unstable();
                 prop_assert_eq!(map.iter().collect::<Vec<_>>(), all);

@@ -221,10 +221,9 @@ impl BlockDevice for Borg {
 impl Layer for Borg {
     fn counters(&self) -> Counters {
         let state = self.state.borrow();
-        let dirty = state.map.iter().filter(|(_, _, dirty)| *dirty).count();
         vec![
             ("pages_mapped", state.map.mapped() as u64),
-            ("pages_dirty", dirty as u64),
+            ("pages_dirty", state.map.dirty() as u64),
             ("write_buffer_free", state.log.free() as u64),
             ("map_pages_written", state.map_pages),
             ("requests_profiled", state.profiler.requests()),
