@@ -31,7 +31,7 @@ use seekless_core::{
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use bopt::{Division, Log};
-use map::{BorgMap, Slot};
+pub use map::{BorgMap, Slot};
 pub use options::{Options, Training};
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
@@ -86,11 +86,6 @@ impl Borg {
     ) -> Result<Borg, IoError> {
         let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
         let pages = Extent { start: seekless_core::Lba(0), sectors: home.geometry().sectors }.pages().end;
-        if pages >= u64::from(u32::MAX) {
-            return Err(invalid(format!(
-                "found a volume of {pages} pages of 4 KiB, expected less than 16 TiB"
-            )));
-        }
         options.check().map_err(|refused| invalid(refused.to_string()))?;
         let bopt_pages = bopt.geometry().sectors / seekless_core::PAGE_SECTORS;
         let division = Division::new(bopt_pages, options.write_buffer)
