@@ -20,27 +20,26 @@ use std::collections::BTreeMap;
 /// A page's place in the BOPT, counted over read cache and write buffer.
 pub type Slot = u32;
 
-/// 64-bit words of a bucket: a cache line.
-const WORDS: usize = 8;
-/// Words of a bucket that hold tags, four in each; entries are in the others.
-const TAG_WORDS: usize = 3;
-/// Entries of a bucket, if they are narrow enough.
-const LANES: u32 = 4 * TAG_WORDS as u32;
-/// Bits of a tag: the part of a page that a lookup compares first.
-const TAG_BITS: u32 = 16;
+/// Bits of a tag: the part of a page that a lookup compares first, with all tags of a word at once.
+const TAG_BITS: u32 = 10;
+/// Tags of a word.
+const WORD_TAGS: u32 = 64 / TAG_BITS;
+/// Entries of a bucket.
+const LANES: u32 = 2 * WORD_TAGS;
 /// How full the table is when all slots are mapped.
 const FULL: f64 = 0.92;
 /// Entries that an insertion may move out of each other's way.
 const MOVES: u32 = 256;
 
-/// A one in each lane of a word, and the highest bit of each.
-const ONES: u64 = 0x0001_0001_0001_0001;
-const HIGHS: u64 = ONES << 15;
+/// A one in each tag of a word; the highest bit of each, and all the others.
+const ONES: u64 = (1 << (TAG_BITS * WORD_TAGS)) / ((1 << TAG_BITS) - 1);
+const HIGHS: u64 = ONES << (TAG_BITS - 1);
+const LOWS: u64 = HIGHS - ONES;
 
-/// Odd, so that multiplication modulo a power of two can be undone; the bits are those of square
-/// roots and the golden ratio.
-const FACTORS: [u64; 3] = [0x9E37_79B9_7F4A_7C15, 0x6A09_E667_F3BC_C909, 0xBB67_AE85_84CA_A73B];
-const INVERSES: [u64; 3] = [inverse(FACTORS[0]), inverse(FACTORS[1]), inverse(FACTORS[2])];
+/// Odd, so that multiplication modulo a power of two can be undone; the bits are the golden ratio's
+/// and a square root's.
+const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0x6A09_E667_F3BC_C909];
+const INVERSES: [u64; 2] = [inverse(FACTORS[0]), inverse(FACTORS[1])];
 
 /// The number that undoes a multiplication by `odd` modulo 2^64 (Newton's iteration).
 const fn inverse(odd: u64) -> u64 {
@@ -59,7 +58,7 @@ pub struct BorgMap {
     slots: u32,
     shape: Shape,
     buckets: Vec<Bucket>,
-    /// For each slot the bucket that its page is in, or one of two marks.
+    /// For each slot the bucket that its page is in, or one of two marks; a word unused in front.
     backward: Vec<u64>,
     dirty_bits: Vec<u64>,
     /// Pages that found no place in the table.
@@ -68,28 +67,30 @@ pub struct BorgMap {
     dirty: usize,
 }
 
-/// Tags, then entries: the slot plus one, which of the page's two buckets this is, and what of the
-/// page neither the bucket's number nor the tag says. An empty entry is 0.
+/// A cache line. An entry is the slot plus one, and above it what the page says besides bucket and
+/// tag, as far as there is room; an empty one is 0.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Bucket([u64; WORDS]);
+struct Bucket {
+    tags: [u64; 2],
+    entries: [u32; LANES as usize],
+}
 
 /// How many bits each thing has; follows from the sizes of volume and BOPT.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Page numbers are hashed to numbers of as many bits.
-    page_mask: u64,
-    /// Half of them, rounded up.
+    /// Page numbers and their hashes are the upper bits of a word; so many below are 0.
+    unused: u32,
+    /// Half of the bits of a page number, rounded up.
     half: u32,
-    /// The hash shifted right by so much, times the buckets, shifted right by so much.
-    shifts: [u32; 2],
     buckets: u64,
-    /// Hashes of one bucket differ in these bits.
+    /// Hashes of one bucket differ in these bits, counted from the lowest that is used.
     rest_mask: u64,
     slot_bits: u32,
-    entry_bits: u32,
-    lanes: u32,
-    /// Bits of a bucket's number, or a mark.
+    /// Of what a page says, bits that are in its entry. What has no room there is beside the
+    /// bucket's number in `backward`.
+    said_bits: u32,
+    bucket_bits: u32,
     backward_bits: u32,
 }
 
@@ -97,56 +98,71 @@ struct Shape {
 #[derive(Clone, Copy)]
 struct Way {
     bucket: usize,
-    /// What distinguishes it there.
-    rest: u64,
-}
-
-/// Where a page is.
-struct Found {
-    slot: Slot,
-    /// Bucket and lane; `None` if it is homeless.
-    at: Option<(usize, u32)>,
+    tag: u64,
+    /// Which of a page's two ways it is, and above that what of its hash neither bucket nor tag say.
+    said: u64,
 }
 
 impl BorgMap {
     /// An empty map of a volume of `pages` pages over `slots` slots.
     pub fn new(pages: u64, slots: u32) -> BorgMap {
         let shape = Shape::new(pages, slots);
-        let words = |bits: u64| vec![0; bits.div_ceil(64) as usize + 1];
+        let words = |bits: u64| vec![0; bits.div_ceil(64) as usize];
         let mut map = BorgMap {
             pages,
             slots,
             shape,
-            buckets: vec![Bucket([0; WORDS]); shape.buckets as usize],
-            backward: words(u64::from(slots) * u64::from(shape.backward_bits)),
+            buckets: vec![Bucket { tags: [0; 2], entries: [0; LANES as usize] }; shape.buckets as usize],
+            backward: words(64 + u64::from(slots) * u64::from(shape.backward_bits)),
             dirty_bits: words(u64::from(slots)),
             homeless: BTreeMap::new(),
             mapped: 0,
             dirty: 0,
         };
         for slot in 0..slots {
-            map.set_backward(slot, shape.unmapped());
+            map.set_backward(slot, shape.unmapped(), 0);
         }
         map
     }
 
     /// Where the copy of a page is.
+    ///
+    /// Looks into both of its buckets, without a branch between: which one it is in cannot be
+    /// foretold, and a wrong guess costs more than the other line.
+    #[inline]
     pub fn slot_of(&self, page: u64) -> Option<Slot> {
-        self.find(page).map(|found| found.slot)
+        if page >= self.pages {
+            return None;
+        }
+        let [first, second] = self.shape.ways(page);
+        let mut matches = self.buckets[first.bucket].matches(first.tag)
+            | self.buckets[second.bucket].matches(second.tag) >> 2;
+        while matches != 0 {
+            let bit = matches.trailing_zeros();
+            let word = TAG_BITS - 1 - bit % TAG_BITS;
+            let lane = word % 2 * WORD_TAGS + bit / TAG_BITS;
+            let other = u64::from(word / 2).wrapping_neg();
+            let bucket = first.bucket ^ (first.bucket ^ second.bucket) & other as usize;
+            let said = first.said ^ (first.said ^ second.said) & other;
+            if let Some(slot) = self.slot_in(bucket, lane, said) {
+                return Some(slot);
+            }
+            matches &= matches - 1;
+        }
+        if self.homeless.is_empty() { None } else { self.homeless.get(&page).copied() }
     }
 
     /// Which page a slot holds.
     pub fn page_at(&self, slot: Slot) -> Option<u64> {
-        let bucket = self.backward(slot);
+        let (bucket, _) = self.backward(slot);
         if bucket == self.shape.unmapped() {
             return None;
         }
         if bucket == self.shape.homeless() {
             return self.homeless.iter().find(|(_, there)| **there == slot).map(|(page, _)| *page);
         }
-        let lanes = 0..self.shape.lanes;
-        let mut pages = lanes.filter_map(|lane| self.entry(bucket as usize, lane));
-        pages.find(|(there, _)| *there == slot).map(|(_, page)| page)
+        let lane = self.lane_of(bucket, slot)?;
+        self.entry(bucket, lane).map(|(_, page)| page)
     }
 
     /// Whether the copy in a slot is newer than home.
@@ -167,7 +183,7 @@ impl BorgMap {
     /// When the slot holds another page: a page would be lost.
     pub fn insert(&mut self, page: u64, slot: Slot, dirty: bool) {
         assert!(page < self.pages, "found page {page}, expected one below {}", self.pages);
-        assert!(self.backward(slot) == self.shape.unmapped(), "slot {slot} is taken");
+        assert!(self.backward(slot).0 == self.shape.unmapped(), "slot {slot} is taken");
         self.remove(page);
         self.place(page, slot);
         self.set_dirty(slot, dirty);
@@ -176,16 +192,17 @@ impl BorgMap {
 
     /// Forgets the copy of a page, and says where it was.
     pub fn remove(&mut self, page: u64) -> Option<Slot> {
-        let found = self.find(page)?;
-        if let Some((bucket, lane)) = found.at {
-            self.buckets[bucket].put(&self.shape, lane, 0, 0);
-        } else {
+        let slot = self.slot_of(page)?;
+        let (bucket, _) = self.backward(slot);
+        if bucket == self.shape.homeless() {
             self.homeless.remove(&page);
+        } else if let Some(lane) = self.lane_of(bucket, slot) {
+            self.buckets[bucket].put(lane, 0, 0);
         }
-        self.set_backward(found.slot, self.shape.unmapped());
-        self.set_dirty(found.slot, false);
+        self.set_backward(slot, self.shape.unmapped(), 0);
+        self.set_dirty(slot, false);
         self.mapped -= 1;
-        Some(found.slot)
+        Some(slot)
     }
 
     /// How many pages have a copy.
@@ -205,39 +222,20 @@ impl BorgMap {
 
     /// Memory in use, in bytes.
     pub fn bytes(&self) -> u64 {
-        let words = WORDS * self.buckets.len() + self.backward.len() + self.dirty_bits.len();
+        let words = self.backward.len() + self.dirty_bits.len();
         let homeless = self.homeless.len() * size_of::<(u64, Slot)>();
-        (words * size_of::<u64>() + homeless) as u64
+        (size_of_val(&*self.buckets) + words * size_of::<u64>() + homeless) as u64
     }
 
-    /// Looks into both buckets of a page, without a branch between: which one it is in cannot be
-    /// foretold, and a wrong guess costs more than the other line.
+    /// The slot in a lane whose tag is right, if what else it says is right too.
     #[inline]
-    fn find(&self, page: u64) -> Option<Found> {
-        if page >= self.pages {
-            return None;
-        }
-        let ways = self.shape.ways(page);
-        let [first, second] = ways.map(|way| self.buckets[way.bucket].matches(way.rest as u16));
-        // Lanes of a word are 16 bits apart; from the top, the words of the first bucket, then the other's.
-        let mut matches = first | second >> TAG_WORDS;
-        while matches != 0 {
-            let bit = matches.trailing_zeros();
-            let word = 15 - bit % 16;
-            let choice = u32::from(word >= TAG_WORDS as u32);
-            let lane = (word - choice * TAG_WORDS as u32) * 4 + bit / 16;
-            let way = ways[choice as usize];
-            let entry = self.buckets[way.bucket].entry(&self.shape, lane);
-            let slot = entry & ((1 << self.shape.slot_bits) - 1);
-            if slot != 0 && entry >> self.shape.slot_bits == u64::from(choice) | way.rest >> TAG_BITS << 1 {
-                return Some(Found { slot: (slot - 1) as Slot, at: Some((way.bucket, lane)) });
-            }
-            matches &= matches - 1;
-        }
-        if self.homeless.is_empty() {
-            return None;
-        }
-        self.homeless.get(&page).map(|slot| Found { slot: *slot, at: None })
+    fn slot_in(&self, bucket: usize, lane: u32, said: u64) -> Option<Slot> {
+        let entry = self.buckets[bucket].entries[lane as usize];
+        let slot = self.shape.slot(entry)?;
+        let in_entry = u64::from(entry) >> self.shape.slot_bits == said & ((1 << self.shape.said_bits) - 1);
+        let beside = said >> self.shape.said_bits;
+        let spills = self.shape.backward_bits > self.shape.bucket_bits;
+        (in_entry && (!spills || self.backward(slot).1 == beside)).then_some(slot)
     }
 
     /// Puts a page where there is room. Without any, it takes another's place, which is put into its
@@ -246,146 +244,154 @@ impl BorgMap {
         let mut left = usize::MAX;
         for step in 0..MOVES {
             let ways = self.shape.ways(page);
-            let [first, second] = ways.map(|way| self.buckets[way.bucket].empty(&self.shape));
+            let [first, second] = ways.map(|way| self.buckets[way.bucket].empty());
             let choice = match (first, second) {
                 ((0, _), (0, _)) => usize::from(ways[0].bucket == left),
                 ((first, _), (second, _)) => usize::from(second > first),
             };
             let (room, lane) = [first, second][choice];
-            let bucket = ways[choice].bucket;
-            let lane = if room > 0 { lane } else { (slot ^ step) % self.shape.lanes };
+            let Way { bucket, tag, said } = ways[choice];
+            let lane = if room > 0 { lane } else { (slot ^ step) % LANES };
             let evicted = self.entry(bucket, lane);
-            let entry = u64::from(slot) + 1
-                | (choice as u64 | ways[choice].rest >> TAG_BITS << 1) << self.shape.slot_bits;
-            self.buckets[bucket].put(&self.shape, lane, ways[choice].rest as u16, entry);
-            self.set_backward(slot, bucket as u64);
+            let in_entry = (said & ((1 << self.shape.said_bits) - 1)) << self.shape.slot_bits;
+            self.buckets[bucket].put(lane, tag, slot + 1 | in_entry as u32);
+            self.set_backward(slot, bucket, said >> self.shape.said_bits);
             let Some(evicted) = evicted else { return };
             (slot, page) = evicted;
             left = bucket;
         }
-        self.set_backward(slot, self.shape.homeless());
+        self.set_backward(slot, self.shape.homeless(), 0);
         self.homeless.insert(page, slot);
+    }
+
+    /// The lane of a slot in its bucket.
+    fn lane_of(&self, bucket: usize, slot: Slot) -> Option<u32> {
+        let entries = self.buckets[bucket].entries;
+        (0..LANES).find(|&lane| self.shape.slot(entries[lane as usize]) == Some(slot))
     }
 
     /// The slot and page of an entry, unless it is empty.
     fn entry(&self, bucket: usize, lane: u32) -> Option<(Slot, u64)> {
-        let entry = self.buckets[bucket].entry(&self.shape, lane);
-        let slot = (entry & ((1 << self.shape.slot_bits) - 1)).checked_sub(1)?;
-        let said = entry >> self.shape.slot_bits;
-        let rest = said >> 1 << TAG_BITS | u64::from(self.buckets[bucket].tag(lane));
-        Some((slot as Slot, self.shape.page(Way { bucket, rest }, said & 1 == 1)))
+        let entry = self.buckets[bucket].entries[lane as usize];
+        let slot = self.shape.slot(entry)?;
+        let beside = self.backward(slot).1 << self.shape.said_bits;
+        let said = u64::from(entry) >> self.shape.slot_bits | beside;
+        let tag = self.buckets[bucket].tag(lane);
+        Some((slot, self.shape.page(Way { bucket, tag, said })))
     }
 
-    fn backward(&self, slot: Slot) -> u64 {
+    /// The bucket of a slot, or a mark, and what of its page had no room in the entry.
+    fn backward(&self, slot: Slot) -> (usize, u64) {
         let bits = self.shape.backward_bits;
-        read_bits(&self.backward, u64::from(slot) * u64::from(bits), bits)
+        let both = read_bits(&self.backward, 64 + u64::from(slot) * u64::from(bits), bits);
+        ((both & ((1 << self.shape.bucket_bits) - 1)) as usize, both >> self.shape.bucket_bits)
     }
 
-    fn set_backward(&mut self, slot: Slot, bucket: u64) {
+    fn set_backward(&mut self, slot: Slot, bucket: usize, beside: u64) {
         let bits = self.shape.backward_bits;
-        write_bits(&mut self.backward, u64::from(slot) * u64::from(bits), bits, bucket);
+        let both = bucket as u64 | beside << self.shape.bucket_bits;
+        write_bits(&mut self.backward, 64 + u64::from(slot) * u64::from(bits), bits, both);
     }
 }
 
 impl Bucket {
-    /// The lanes whose tag is `tag`: their highest bit, the second word's shifted right by one and so
-    /// on. Lanes that are not in use may be among them.
+    /// The lanes whose tag is `tag`: the highest bit of each tag, shifted right by one for the second
+    /// word. Empty lanes may be among them.
     #[inline]
-    fn matches(&self, tag: u16) -> u64 {
-        let tags = u64::from(tag) * ONES;
-        let differ = |word: u64| (((word ^ tags) & !HIGHS) + !HIGHS | word ^ tags) & HIGHS;
-        let [a, b, c, ..] = self.0;
-        (differ(a) | differ(b) >> 1 | differ(c) >> 2) ^ (HIGHS | HIGHS >> 1 | HIGHS >> 2)
+    fn matches(&self, tag: u64) -> u64 {
+        let tags = tag * ONES;
+        let differ = |word: u64| ((word ^ tags) & LOWS) + LOWS | word ^ tags;
+        let [first, second] = self.tags;
+        !differ(first) & HIGHS | (!differ(second) & HIGHS) >> 1
     }
 
-    fn tag(&self, lane: u32) -> u16 {
-        (self.0[lane as usize / 4] >> (lane % 4 * TAG_BITS)) as u16
+    fn tag(&self, lane: u32) -> u64 {
+        self.tags[(lane / WORD_TAGS) as usize] >> (lane % WORD_TAGS * TAG_BITS) & ((1 << TAG_BITS) - 1)
     }
 
-    #[inline]
-    fn entry(&self, shape: &Shape, lane: u32) -> u64 {
-        read_bits(&self.0[TAG_WORDS..], u64::from(lane * shape.entry_bits), shape.entry_bits)
-    }
-
-    fn put(&mut self, shape: &Shape, lane: u32, tag: u16, entry: u64) {
-        let bit = u64::from(lane * TAG_BITS);
-        write_bits(&mut self.0[..TAG_WORDS], bit, TAG_BITS, u64::from(tag));
-        let bit = u64::from(lane * shape.entry_bits);
-        write_bits(&mut self.0[TAG_WORDS..], bit, shape.entry_bits, entry);
+    fn put(&mut self, lane: u32, tag: u64, entry: u32) {
+        let bit = lane % WORD_TAGS * TAG_BITS;
+        let word = &mut self.tags[(lane / WORD_TAGS) as usize];
+        *word = *word & !(((1 << TAG_BITS) - 1) << bit) | tag << bit;
+        self.entries[lane as usize] = entry;
     }
 
     /// How many lanes are empty, and one of them.
-    fn empty(&self, shape: &Shape) -> (u32, u32) {
-        let empty = (0..shape.lanes).filter(|&lane| self.entry(shape, lane) == 0);
+    fn empty(&self) -> (u32, u32) {
+        let empty = (0..LANES).filter(|&lane| self.entries[lane as usize] == 0);
         empty.fold((0, 0), |(count, _), lane| (count + 1, lane))
     }
 }
 
 impl Shape {
     fn new(pages: u64, slots: u32) -> Shape {
-        let page_bits = (64 - pages.saturating_sub(1).leading_zeros()).max(1);
-        let slot_bits = 32 - slots.leading_zeros();
-        // Of the hash, the upper 32 bits say the bucket.
-        let upper = page_bits.min(32);
-        let mut lanes = LANES;
-        loop {
-            let buckets = (f64::from(slots) / (f64::from(lanes) * FULL)).ceil().max(1.0) as u64;
-            let rest_bits = bits_of((1_u64 << upper).div_ceil(buckets) - 1) + page_bits - upper;
-            let entry_bits = slot_bits + 1 + rest_bits.saturating_sub(TAG_BITS);
-            if lanes * entry_bits <= 64 * (WORDS - TAG_WORDS) as u32 {
-                return Shape {
-                    page_mask: (1 << page_bits) - 1,
-                    half: page_bits.div_ceil(2),
-                    shifts: [page_bits - upper, upper],
-                    buckets,
-                    rest_mask: (1 << rest_bits) - 1,
-                    slot_bits,
-                    entry_bits,
-                    lanes,
-                    backward_bits: bits_of(buckets + 1),
-                };
-            }
-            lanes -= 1;
+        let page_bits = bits_of(pages.saturating_sub(1)).max(1);
+        let slot_bits = bits_of(u64::from(slots));
+        let buckets = (f64::from(slots) / (f64::from(LANES) * FULL)).ceil().max(1.0) as u64;
+        let rest_bits = bits_of((1_u64 << page_bits).div_ceil(buckets) - 1);
+        let says = 1 + rest_bits.saturating_sub(TAG_BITS);
+        let said_bits = says.min(Slot::BITS - slot_bits);
+        let bucket_bits = bits_of(buckets + 1);
+        Shape {
+            unused: u64::BITS - page_bits,
+            half: page_bits.div_ceil(2),
+            buckets,
+            rest_mask: (1 << rest_bits) - 1,
+            slot_bits,
+            said_bits,
+            bucket_bits,
+            backward_bits: bucket_bits + says - said_bits,
         }
     }
 
     /// The mark of a slot that holds no page.
-    fn unmapped(&self) -> u64 {
-        self.buckets
+    fn unmapped(&self) -> usize {
+        self.buckets as usize
     }
 
     /// The mark of a slot whose page found no place in the table.
-    fn homeless(&self) -> u64 {
-        self.buckets + 1
+    fn homeless(&self) -> usize {
+        self.buckets as usize + 1
     }
 
-    /// The two buckets that a page may be in.
+    /// The slot of an entry, unless it is empty.
+    #[inline]
+    fn slot(&self, entry: u32) -> Option<Slot> {
+        ((u64::from(entry) & ((1 << self.slot_bits) - 1)) as Slot).checked_sub(1)
+    }
+
+    /// The two places that a page may be in.
     #[inline]
     fn ways(&self, page: u64) -> [Way; 2] {
-        let once = page.wrapping_mul(FACTORS[0]) & self.page_mask;
-        let first = (once ^ once >> self.half).wrapping_mul(FACTORS[1]) & self.page_mask;
-        let second = (first ^ first >> self.half).wrapping_mul(FACTORS[2]) & self.page_mask;
-        [self.way(first), self.way(second)]
+        let first = (page << self.unused).wrapping_mul(FACTORS[0]);
+        let second = self.fold(first).wrapping_mul(FACTORS[1]);
+        [self.way(first, 0), self.way(second, 1)]
+    }
+
+    /// Brings the upper half of a hash into the lower. Twice is never.
+    #[inline]
+    fn fold(&self, hash: u64) -> u64 {
+        hash ^ hash >> self.half & u64::MAX << self.unused
     }
 
     #[inline]
-    fn way(&self, hash: u64) -> Way {
-        let bucket = (hash >> self.shifts[0]) * self.buckets >> self.shifts[1];
-        Way { bucket: bucket as usize, rest: hash & self.rest_mask }
+    fn way(&self, hash: u64, which: u64) -> Way {
+        let bucket = (u128::from(hash) * u128::from(self.buckets) >> 64) as usize;
+        let rest = hash >> self.unused & self.rest_mask;
+        Way { bucket, tag: rest & ((1 << TAG_BITS) - 1), said: rest >> TAG_BITS << 1 | which }
     }
 
     /// Undoes [`Shape::ways`].
-    fn page(&self, way: Way, second: bool) -> u64 {
+    fn page(&self, way: Way) -> u64 {
         // The hashes of a bucket are neighbours, and fewer than the rest can tell apart.
-        let least = ((way.bucket as u64) << self.shifts[1]).div_ceil(self.buckets) << self.shifts[0];
-        let above = way.rest.wrapping_sub(least) & self.rest_mask;
-        let undo = |hash: u64, inverse: u64| hash.wrapping_mul(inverse) & self.page_mask;
-        let unshift = |hash: u64| hash ^ hash >> self.half;
-        let mut hash = least + above;
-        if second {
-            hash = unshift(undo(hash, INVERSES[2]));
+        let least = ((way.bucket as u128) << 64).div_ceil(u128::from(self.buckets)) as u64;
+        let least = least.div_ceil(1 << self.unused);
+        let rest = way.said >> 1 << TAG_BITS | way.tag;
+        let mut hash = least + (rest.wrapping_sub(least) & self.rest_mask) << self.unused;
+        if way.said & 1 == 1 {
+            hash = self.fold(hash.wrapping_mul(INVERSES[1]));
         }
-        undo(unshift(undo(hash, INVERSES[1])), INVERSES[0])
+        hash.wrapping_mul(INVERSES[0]) >> self.unused
     }
 }
 
@@ -394,24 +400,22 @@ fn bits_of(number: u64) -> u32 {
     64 - number.leading_zeros()
 }
 
-/// Reads `width` bits, fewer than 64, from bit `at` on; there are at least two words.
+/// Reads `width` bits, fewer than 64, from bit `at` on; there is a word before the last of them.
 #[inline]
 fn read_bits(words: &[u64], at: u64, width: u32) -> u64 {
-    // Always two words, so that no branch asks whether the bits go on in the next.
-    let word = (at as usize / 64).min(words.len() - 2);
+    // Always two words, so that no branch asks whether all are in one.
+    let word = (at as usize + width as usize - 1) / 64 - 1;
     let both = u128::from(words[word]) | u128::from(words[word + 1]) << 64;
     (both >> (at - word as u64 * 64)) as u64 & ((1 << width) - 1)
 }
 
-/// Writes `width` bits, fewer than 64, from bit `at` on.
+/// Writes `width` bits, fewer than 64, from bit `at` on; there is a word before the last of them.
 fn write_bits(words: &mut [u64], at: u64, width: u32, bits: u64) {
-    let (word, shift) = (at as usize / 64, at as u32 % 64);
-    let mask = (1_u64 << width) - 1;
-    words[word] = words[word] & !(mask << shift) | bits << shift;
-    if shift + width > 64 {
-        let next = &mut words[word + 1];
-        *next = *next & !(mask >> (64 - shift)) | bits >> (64 - shift);
-    }
+    let word = (at as usize + width as usize - 1) / 64 - 1;
+    let shift = at - word as u64 * 64;
+    let both = u128::from(words[word]) | u128::from(words[word + 1]) << 64;
+    let both = both & !(((1 << width) - 1) << shift) | u128::from(bits) << shift;
+    (words[word], words[word + 1]) = (both as u64, (both >> 64) as u64);
 }
 
 #[cfg(test)]
