@@ -121,8 +121,11 @@ impl Borg {
         self.state.borrow().map.bytes()
     }
 
-    /// The profiler sees a request.
+    /// The profiler sees a request. Of what lies beyond 16 TiB it could not tell the pages apart.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
+        if at.pages().end > u64::from(u32::MAX) {
+            return;
+        }
         let State { profiler, analyzer, .. } = &mut *self.state.borrow_mut();
         profiler.note(&Access::new(runtime::now(), how.origin, at, write));
         if let Some(analyzer) = analyzer {

@@ -57,6 +57,34 @@ fn a_full_write_buffer_sends_writes_home() {
 }
 
 #[test]
+fn pages_beyond_16_tib_are_absorbed_and_found() {
+    run(1, async {
+        let drive = spec::find("seagate-exos-x20-20tb").unwrap();
+        let disk = Rc::new(Disk::new(0, &drive, QueueOptions::default()));
+        let sectors = disk.geometry().sectors;
+        let home = Slice::new(disk.clone(), Extent::new(0, sectors - 8_000)).unwrap();
+        let bopt = Slice::new(disk.clone(), Extent::new(sectors - 8_000, 8_000)).unwrap();
+        let borg = Borg::new(Rc::new(home), Rc::new(bopt), Options::default()).unwrap();
+        // Of each pair the lower 32 bits of the page are the same.
+        let pages = [5, (1 << 32) + 5, 77_000_000, (1 << 32) + 77_000_000, sectors / 8 - 1_001];
+        for (page, version) in pages.into_iter().zip(1..) {
+            let at = Extent::of_pages(page, 1);
+            borg.write(at, stamped(at, version), Hints::default()).await.unwrap();
+        }
+        assert_eq!(borg.state.borrow().map.mapped(), pages.len());
+        for round in 0..2 {
+            for (page, version) in pages.into_iter().zip(1..) {
+                let at = Extent::of_pages(page, 1);
+                let read = borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+                assert_eq!(read.to_vec(), stamped(at, version).to_vec(), "page {page}, round {round}");
+            }
+            borg.write_home(Account(0)).await.unwrap();
+            assert_eq!(borg.state.borrow().map.dirty(), 0);
+        }
+    });
+}
+
+#[test]
 fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000);
