@@ -11,6 +11,9 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
+/// One step in so many is a command, as by the program.
+const COMMANDS: u64 = 40;
+
 /// The volumes that promises are tested on.
 pub const VOLUMES: [&str; 3] = ["mapper", "powercut", "stack"];
 
@@ -28,7 +31,14 @@ pub fn volume(name: &str) -> Description {
 /// When the workload is none, or needs a larger volume.
 pub fn explore(volume: &Description, work: &str, fault_requests: u64, options: Options) -> Explored {
     let load = workload::parse(work).expect(work);
-    let campaign = Campaign { description: volume, load: &load, requests: 150, fault_requests, options };
+    let campaign = Campaign {
+        description: volume,
+        load: &load,
+        requests: 150,
+        commands: COMMANDS,
+        fault_requests,
+        options,
+    };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }
 

@@ -42,7 +42,8 @@ fn every_named_edge_is_reached() {
 fn small_workloads_survive_whatever_survives_of_them() {
     let (volume, load) = (common::volume("mapper-small"), workload::parse("churn").unwrap());
     let options = Options { states: u64::MAX, depth: 1, clients: 1, ..Options::default() };
-    let campaign = Campaign { description: &volume, load: &load, requests: 0, fault_requests: 0, options };
+    let campaign =
+        Campaign { description: &volume, load: &load, requests: 0, commands: 0, fault_requests: 0, options };
     let explored = campaign.explore_all(2, &|_| ()).unwrap();
     let wrong = explored.reduced.map(|finding| format!("{}\n\n{}", finding.wrong, finding.case));
     assert_eq!(wrong, None);

@@ -4,6 +4,7 @@
 //! until the run has no n-th; and after it the power goes at any moment, and the volume is opened without the fault.
 
 use seekless_lab::explore::Options;
+use seekless_lab::explore::replay::Line;
 use seekless_promises as common;
 
 #[test]
@@ -29,6 +30,6 @@ fn a_read_that_fails_fails_alone() {
     let case: Case = text.parse().unwrap();
     let replayed = replay(&common::volume("powercut"), &case);
     assert!(replayed.finding.is_none());
-    let failed = |event: &&Event| matches!(event, Event::Failed { .. });
+    let failed = |line: &&Line| matches!(line, Line::Event(Event::Failed { .. }));
     assert_eq!(replayed.history.iter().filter(failed).count(), 1, "{:?}", replayed.history);
 }

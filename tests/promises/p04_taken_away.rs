@@ -4,14 +4,22 @@
 //! Fault model: none. Every layer that holds data and is transparent is written through, taken away, and what is
 //! below it is read. (What BORG moves is not on disk yet.)
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Runtime};
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, Layer, Nanos};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, Nanos, switch};
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::{self, Found};
+use seekless_lab::explore::Options;
+use seekless_lab::explore::campaign::Campaign;
+use seekless_lab::volume::{self, Bytes, Tree};
+use seekless_lab::workload;
+use seekless_layers::Topmost;
 use seekless_layers::fault::powercut::{self, PowerCut};
 use seekless_layers::fault::{Faulty, delay, error, lose};
+use seekless_promises as common;
 
 fn disk() -> Rc<dyn BlockDevice> {
     Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
@@ -72,4 +80,136 @@ fn layers_that_hold_nothing_back_leave_all_in_its_place() {
             assert_eq!(written_and_taken_away(&loses, &*disk, 40).await, Nanos::ZERO);
         })
         .unwrap();
+}
+
+/// A client's pages: every fourth.
+fn page_of(client: u64, draw: u64) -> Extent {
+    Extent::of_pages(draw * 4 + client, 1)
+}
+
+/// What each sector holds, by the number of the write that put it there.
+type Holds = BTreeMap<u64, u64>;
+
+/// Writes parts of its pages and whole ones with these numbers, reads in between, and keeps what its sectors hold.
+async fn client(top: Rc<dyn BlockDevice>, number: u64, writes: Range<u64>, mut holds: Holds) -> Holds {
+    let mut rng = runtime::rng("client");
+    for write in writes {
+        let page = page_of(number, rng.below(PAGES / 4));
+        let at = if rng.chance(1, 3) { Extent::new(page.start.0 + rng.below(5), 3) } else { page };
+        top.write(at, check::stamped(at, write), Hints::default()).await.unwrap();
+        holds.extend((at.start.0..at.end().0).map(|sector| (sector, write)));
+        let at = page_of(number, rng.below(PAGES / 4));
+        let read = top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+        expect(&holds, at, &read);
+    }
+    holds
+}
+
+/// Of these sectors the buffer holds what was written last.
+fn expect(holds: &Holds, at: Extent, buffer: &Buffer) {
+    check::found(buffer, |index, found| {
+        let sector = at.start.0 + index;
+        let stamp = |write: &u64| Found::Stamp(check::Stamp { sector, write: *write });
+        assert_eq!(found, holds.get(&sector).map_or(Found::Zeroes, stamp), "sector {sector}");
+    });
+}
+
+/// Pages of the volume with BORG, which begins where its disk does.
+const PAGES: u64 = 4_096;
+
+/// BORG over simulated disks, and the disk that it lies on.
+async fn borg() -> (Tree, Rc<dyn BlockDevice>) {
+    let disk = disk();
+    let components = BTreeMap::from([("disk".to_owned(), disk.clone())]);
+    (volume::over(&common::volume("borg"), components, Bytes::Real).await.unwrap(), disk)
+}
+
+/// Does as it is told, or cannot as long as clients write that fast.
+async fn told(topmost: &Topmost, command: &str) {
+    let done = topmost.command(command, Hints::default()).await;
+    let too_fast = done.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout);
+    assert!(done.is_ok() || (too_fast && command == "drain"), "{command}: {done:?}");
+}
+
+fn dirty(topmost: &Topmost) -> u64 {
+    let counters = topmost.layer().expect("it is in").counters();
+    counters.iter().find(|(name, _)| *name == "pages_dirty").expect("BORG tells it").1
+}
+
+#[test]
+fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
+    Runtime::new(1)
+        .run(async {
+            let (tree, disk) = borg().await;
+            let topmost = tree.topmost.clone().unwrap();
+            let clients = (0..4_u64).map(|number| {
+                let writes = number * 10_000 + 1..number * 10_000 + 3_000;
+                runtime::spawn(client(tree.top.clone(), number, writes, Holds::new()))
+            });
+            let clients: Vec<_> = clients.collect();
+            let mut came_back = 0;
+            while clients.iter().any(|client| !client.is_finished()) {
+                for command in ["reconfigure", "remove", "reconfigure", "insert", "drain"] {
+                    told(&topmost, command).await;
+                    runtime::sleep(Nanos::from_millis(300)).await;
+                }
+                came_back += 1;
+            }
+            let mut holds = Holds::new();
+            for client in clients {
+                holds.extend(client.await);
+            }
+            // There is something to be taken home.
+            holds = client(tree.top.clone(), 0, 50_000..50_020, holds).await;
+            let whole = Extent::of_pages(0, PAGES);
+            let read = async |device: &dyn BlockDevice| {
+                device.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await.unwrap()
+            };
+            let (dirty, volume) = (dirty(&topmost), read(&*tree.top).await);
+            expect(&holds, whole, &volume);
+            told(&topmost, "remove").await;
+            let home = read(&*disk).await;
+            println!("BORG came back {came_back} times, and took {dirty} dirty pages home");
+            assert!(came_back >= 3 && dirty > 0, "{came_back} times, {dirty} dirty pages");
+            volume.look(|volume| home.look(|home| assert!(volume == home, "the disk is not the volume")));
+        })
+        .unwrap();
+}
+
+#[test]
+fn borg_goes_in_the_time_that_its_dirty_pages_take() {
+    let took = |pages: u64| {
+        let removal = Runtime::new(1).run(async {
+            let (tree, _) = borg().await;
+            let topmost = tree.topmost.clone().unwrap();
+            for number in 0..pages {
+                let at = Extent::of_pages(number * 1_021 % PAGES, 1);
+                tree.top.write(at, check::stamped(at, number + 1), Hints::default()).await.unwrap();
+            }
+            assert_eq!(dirty(&topmost), pages);
+            let began = runtime::now();
+            told(&topmost, "remove").await;
+            runtime::now().since(began)
+        });
+        removal.unwrap()
+    };
+    let (none, few, many) = (took(0), took(40), took(400));
+    println!("nothing dirty took {none}, 40 dirty pages {few}, 400 {many}");
+    assert!(many.0 > 2 * few.0 && many.0 < 20 * few.0, "{few} and {many}");
+}
+
+#[test]
+fn borg_may_come_and_go_at_any_time_and_no_read_tells() {
+    let (volume, load) = (common::volume("borg"), workload::parse("churn:reads=30%").unwrap());
+    let options = Options { plain: 30, states: 0, clients: 6, seed: 3, ..Options::default() };
+    let (requests, commands, fault_requests) = (600, 30, 0);
+    let campaign =
+        Campaign { description: &volume, load: &load, requests, commands, fault_requests, options };
+    let explored = campaign.explore(&|_| ()).unwrap();
+    if let Some(finding) = explored.reduced {
+        panic!("{}\n\n{}", finding.wrong, finding.case);
+    }
+    let changed = explored.tally.edges[switch::EDGES[0]];
+    println!("{} commands, {changed} times in or out while requests were held", explored.tally.commands);
+    assert!(explored.tally.commands >= 300 && changed >= 50);
 }

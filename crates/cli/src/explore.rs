@@ -10,7 +10,7 @@ use seekless_core::Nanos;
 use seekless_lab::check::history;
 use seekless_lab::explore::campaign::{Campaign, Explored};
 use seekless_lab::explore::case::Case;
-use seekless_lab::explore::replay::replay;
+use seekless_lab::explore::replay::{Line, replay};
 use seekless_lab::explore::spent::{Part, Spent};
 use seekless_lab::explore::{Finding, Options};
 use seekless_lab::workload::Load;
@@ -47,6 +47,9 @@ pub struct Arguments {
     /// Requests a run; there are as many runs as it takes
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     requests: u64,
+    /// Of so many steps of a run one is a command to the topmost layer, such as to reconfigure or to go; 0: none
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    commands: u64,
     /// New crash states, after which it ends
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
@@ -78,10 +81,10 @@ pub struct Arguments {
     #[arg(long = "for", value_name = "TIME", value_parser = positive_time, conflicts_with_all = ["all", "script"])]
     time: Option<Nanos>,
     /// Instead: all workloads of up to so many requests to two pages, with every set of survivors
-    #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "plain_runs", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
+    #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "commands", "states", "each", "depth", "clients", "plain_runs", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
     all: Option<u64>,
     /// Instead: does again what a script of an earlier finding says
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "states", "each", "depth", "clients", "seed", "fill", "plain_runs", "fault_requests", "all"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "commands", "states", "each", "depth", "clients", "seed", "fill", "plain_runs", "fault_requests", "all"])]
     script: Option<PathBuf>,
     /// Write the script of a finding, reduced, to a file too
     #[arg(long, value_name = "FILE", conflicts_with = "script")]
@@ -112,8 +115,11 @@ struct Told {
     fault_runs: u64,
     fault_most_requests: u64,
     fault_errors: u64,
+    commands: u64,
+    fault_failed_commands: u64,
     longest_answer_ms: f64,
     longest_answer_with_faults_ms: f64,
+    longest_command_ms: f64,
     bound_ms: f64,
     edges: BTreeMap<&'static str, u64>,
     unreached: Vec<String>,
@@ -180,7 +186,8 @@ fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: 
         ..Options::default()
     };
     let (requests, fault_requests) = (arguments.requests, arguments.fault_requests);
-    let campaign = Campaign { description, load, requests, fault_requests, options };
+    let commands = arguments.commands;
+    let campaign = Campaign { description, load, requests, commands, fault_requests, options };
     let bar = Progress::measured();
     let before = cpu_nanos();
     let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
@@ -217,7 +224,10 @@ fn replayed(description: &Description, case: &Case, file: Option<&Path>) -> anyh
     let replayed = replay(description, case);
     if let Some(file) = file {
         let mut writer = history::Writer::new(Vec::new())?;
-        replayed.history.iter().try_for_each(|event| writer.event(event))?;
+        replayed.history.iter().try_for_each(|line| match line {
+            Line::Event(event) => writer.event(event),
+            Line::Remark(text) => writer.remark(text),
+        })?;
         output::file(file, &String::from_utf8_lossy(&writer.finish()?))?;
     }
     Ok(replayed.finding.map(|finding| finding.wrong))
@@ -242,8 +252,11 @@ fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> To
         fault_runs: explored.faults.runs,
         fault_most_requests: explored.faults.most,
         fault_errors: explored.faults.errors,
+        commands: tally.commands,
+        fault_failed_commands: explored.faults.failed_commands,
         longest_answer_ms: tally.longest.seconds() * 1e3,
         longest_answer_with_faults_ms: explored.faults.longest.seconds() * 1e3,
+        longest_command_ms: tally.longest_command.seconds() * 1e3,
         bound_ms: arguments.bound.seconds() * 1e3,
         edges: tally.edges.clone(),
         unreached: explored.unreached.iter().map(|(layer, edge)| format!("{layer}: {edge}")).collect(),
@@ -276,9 +289,12 @@ fn text(told: &Told) -> String {
         ("runs", count(told.runs)),
         ("runs with a request that failed", count(told.fault_runs)),
         ("requests answered with an error", count(told.fault_errors)),
+        ("commands carried out", count(told.commands)),
+        ("commands that failed with a request", count(told.fault_failed_commands)),
         ("longest answer, ms", format!("{:.3}", told.longest_answer_ms)),
         ("the same with faults, ms", format!("{:.3}", told.longest_answer_with_faults_ms)),
-        ("the bound for both, ms", format!("{:.0}", told.bound_ms)),
+        ("the longest command, ms", format!("{:.3}", told.longest_command_ms)),
+        ("the bound for all, ms", format!("{:.0}", told.bound_ms)),
         ("CPU seconds", format!("{:.2}", told.cpu_s)),
         ("states a CPU second", count(told.states_per_cpu_s as u64)),
     ];

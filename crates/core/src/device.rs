@@ -172,12 +172,26 @@ pub trait Layer: BlockDevice {
         self.flush(Hints::default())
     }
 
+    /// Does what it can be told to do besides requests, such as to reconfigure itself; the names are in the layer's
+    /// page. `how` says how urgent it is and who pays. `Unsupported` if it has no such command.
+    fn command(&self, name: &str, _how: Hints) -> IoFuture<'_, ()> {
+        Box::pin(ready(Err(unknown_command("layer", name, &[]))))
+    }
+
     /// Writes home what is not home: afterwards the layer can be left out. A layer that owns the order of what is
     /// below cannot be.
     fn detach(&self) -> IoFuture<'_, ()> {
         let why = "it owns the order of what is below: copy out";
         Box::pin(ready(Err(IoError::new(ErrorKind::Unsupported, "layer", None, why))))
     }
+}
+
+/// The error of a layer that has these commands, and not this one.
+pub fn unknown_command(layer: &'static str, found: &str, commands: &[&str]) -> IoError {
+    let expected =
+        if commands.is_empty() { "none: it has no commands".to_owned() } else { commands.join(" or ") };
+    let why = format!("found the command '{found}', expected {expected}");
+    IoError::new(ErrorKind::Unsupported, layer, None, why)
 }
 
 /// Refuses, once at the top of a volume, what no layer below needs to think of: empty requests,

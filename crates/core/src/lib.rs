@@ -6,20 +6,24 @@
 pub mod buffer;
 pub mod device;
 pub mod error;
+pub mod gate;
 pub mod limit;
 pub mod lock;
 pub mod record;
 pub mod request;
 pub mod runtime;
 pub mod slice;
+pub mod switch;
 pub mod units;
 
 pub use buffer::Buffer;
 pub use device::{BlockDevice, Counters, Geometry, IoFuture, Layer, Zeroes};
 pub use error::{ErrorKind, IoError};
+pub use gate::Gate;
 pub use limit::{Limits, Top};
 pub use lock::{Mode, RangeLocks};
 pub use record::{Flags, Latency, Names, Record};
 pub use request::{Account, Class, Hints, NameId, Op, Origin, ProcessId, StreamId, Ticket};
 pub use slice::Slice;
+pub use switch::Switch;
 pub use units::{Extent, Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Size};

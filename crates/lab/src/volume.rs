@@ -1,15 +1,17 @@
 //! The tree under test: simulated drives, slices on them, layers over those, and the top.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::limit::Top;
-use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Slice};
+use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Layer, Slice};
 use seekless_drive::{Simulated, Work, simulated};
-use seekless_layers::Borg;
-use seekless_layers::registry::{self, Below};
+use seekless_layers::registry::{self, Below, Building, Built};
+use seekless_layers::{Borg, Topmost};
 
-use crate::description::Description;
+use crate::description::{self, Description};
 
 /// A simulated volume. Build it inside of a runtime.
 pub struct Volume {
@@ -17,7 +19,7 @@ pub struct Volume {
     pub top: Rc<dyn BlockDevice>,
     /// The drives below, by the names of their components.
     pub drives: BTreeMap<String, Rc<dyn Simulated>>,
-    /// The topmost layer, if any.
+    /// The topmost layer if that is BORG.
     pub borg: Option<Rc<Borg>>,
 }
 
@@ -33,7 +35,7 @@ impl Volume {
         });
         let drives: BTreeMap<_, _> = drives.collect();
         let components = drives.iter().map(|(name, drive)| (name.clone(), drive.clone().device())).collect();
-        let (top, borg) = over(description, components).await?;
+        let Tree { top, borg, .. } = over(description, components, Bytes::Hollow).await?;
         Ok(Volume { top, drives, borg })
     }
 
@@ -64,52 +66,122 @@ impl Volume {
     }
 }
 
-/// The top of the tree that a checked description describes, over these components, and the layer next to it.
+/// Whether what layers copy has bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bytes {
+    /// It has.
+    Real,
+    /// Data that they copy has a length only: for runs that measure time.
+    Hollow,
+}
+
+/// The tree that a description describes, without its components.
+pub struct Tree {
+    /// What clients use.
+    pub top: Rc<dyn BlockDevice>,
+    /// The topmost layer with the switch over it, if any layer is there.
+    pub topmost: Option<Rc<Topmost>>,
+    /// The layers as they were built, by name.
+    pub layers: BTreeMap<String, Rc<dyn Layer>>,
+    /// The topmost layer if that is BORG and bytes are hollow.
+    pub borg: Option<Rc<Borg>>,
+}
+
+/// The tree that a checked description describes, over these components.
 pub async fn over(
     description: &Description,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
-) -> Result<(Rc<dyn BlockDevice>, Option<Rc<Borg>>), IoError> {
-    let mut builder = Builder { description, components, borg: None };
-    let top = builder.device(&description.top).await?;
-    Ok((Rc::new(Top::new(top)), builder.borg))
+    bytes: Bytes,
+) -> Result<Tree, IoError> {
+    let mut builder =
+        Builder { description, components, bytes, layers: BTreeMap::new(), borg: Rc::default() };
+    let (device, topmost) = builder.top().await?;
+    let borg = builder.borg.borrow().clone();
+    Ok(Tree { top: Rc::new(Top::new(device)), topmost, layers: builder.layers, borg })
 }
 
 struct Builder<'a> {
     description: &'a Description,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
-    borg: Option<Rc<Borg>>,
+    bytes: Bytes,
+    layers: BTreeMap<String, Rc<dyn Layer>>,
+    /// The BORG built last, with hollow bytes.
+    borg: Rc<RefCell<Option<Rc<Borg>>>>,
+}
+
+fn refused(name: &str, why: impl Into<Cow<'static, str>>) -> IoError {
+    IoError::new(ErrorKind::Invalid, name.to_owned(), None, why)
 }
 
 impl Builder<'_> {
+    /// What is below the top, with a switch in it if there is a layer to change.
+    async fn top(&mut self) -> Result<(Rc<dyn BlockDevice>, Option<Rc<Topmost>>), IoError> {
+        let name = &self.description.top;
+        let Some(layer) = self.description.layers.get(name) else {
+            return Ok((self.device(name).await?, None));
+        };
+        let below = self.below(layer).await?;
+        let (over, build) = (below.over.clone(), self.layer(name, layer, below));
+        let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
+        self.layers.extend(topmost.layer().map(|layer| (name.clone(), layer)));
+        Ok((topmost.switch(), Some(topmost)))
+    }
+
     /// The device called `name`. What is described wrongly was refused before; here it is an error still.
     async fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
-        let refused = |why: &'static str| IoError::new(ErrorKind::Invalid, name.to_owned(), None, why);
         if let Some(component) = self.components.get(name) {
             return Ok(component.clone());
         }
         if let Some(window) = self.description.slices.get(name) {
-            let of =
-                self.components.get(&window.of).ok_or_else(|| refused("the slice is of no component"))?;
+            let of = self.components.get(&window.of);
+            let of = of.ok_or_else(|| refused(name, "the slice is of no component"))?;
             let slice = Slice::new(of.clone(), window.extent);
-            return Ok(Rc::new(slice.ok_or_else(|| refused("the slice reaches past the end"))?));
+            return Ok(Rc::new(slice.ok_or_else(|| refused(name, "the slice reaches past the end"))?));
         }
-        let layer = self.description.layers.get(name).ok_or_else(|| refused("there is no such device"))?;
+        let layer = self.description.layers.get(name);
+        let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
+        let below = self.below(layer).await?;
+        let built = self.layer(name, layer, below)().await?;
+        self.layers.insert(name.to_owned(), built.layer);
+        Ok(built.device)
+    }
+
+    async fn below(&mut self, layer: &description::Layer) -> Result<Below, IoError> {
         let over = Box::pin(self.device(&layer.over)).await?;
         let mut devices = BTreeMap::new();
         for (key, device) in &layer.devices {
             devices.insert(key.clone(), Box::pin(self.device(device)).await?);
         }
-        let below = Below { over, devices };
-        if layer.entry.name != "borg" {
-            return layer.entry.build(below, &layer.options).await;
-        }
-        // Of BORG more is asked than of any layer: to reconfigure, and what it served.
-        let options = toml::Value::Table(layer.options.clone()).try_into();
-        let options = options.map_err(|error: toml::de::Error| {
-            IoError::new(ErrorKind::Invalid, name.to_owned(), None, error.to_string())
-        })?;
-        let borg = Rc::new(registry::borg(&below, options)?.timing_only());
-        self.borg = Some(borg.clone());
-        Ok(borg)
+        Ok(Below { over, devices })
     }
+
+    /// Builds a layer, as often as it is asked to.
+    fn layer(
+        &self,
+        name: &str,
+        layer: &description::Layer,
+        below: Below,
+    ) -> impl Fn() -> Building + 'static + use<> {
+        let (name, entry, options) = (name.to_owned(), layer.entry, layer.options.clone());
+        let hollow = self.bytes == Bytes::Hollow && entry.name == "borg";
+        let keep = self.borg.clone();
+        move || {
+            if !hollow {
+                return entry.build(below.clone(), &options);
+            }
+            let (name, below, options, keep) = (name.clone(), below.clone(), options.clone(), keep.clone());
+            Box::pin(async move {
+                let borg = hollow_borg(&name, &below, &options).await?;
+                keep.replace(Some(borg.clone()));
+                Ok(Built::new(borg))
+            })
+        }
+    }
+}
+
+/// Of BORG more is asked than of any layer: what it served, and to do without bytes.
+async fn hollow_borg(name: &str, below: &Below, options: &toml::Table) -> Result<Rc<Borg>, IoError> {
+    let options = toml::Value::Table(options.clone()).try_into();
+    let options = options.map_err(|error: toml::de::Error| refused(name, error.to_string()))?;
+    registry::borg(below, options, true).await
 }

@@ -5,16 +5,17 @@ use proptest::sample::select;
 use seekless_core::{Extent, Op};
 use seekless_lab::explore::case::{Case, Segment};
 use seekless_lab::explore::power::{Crash, Survivor};
-use seekless_lab::explore::script::Request;
+use seekless_lab::explore::script::{Request, Step};
 
-/// Requests of every kind, to what a volume may have.
-fn requests() -> impl Strategy<Value = Vec<Request>> {
+/// Requests of every kind, to what a volume may have, and commands.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
     let ops = select(vec![Op::Read, Op::Write, Op::Discard, Op::WriteZeroes, Op::Flush]);
     let one = (ops, 0..1_u64 << 40, 1..=1_u64 << 16, any::<bool>()).prop_map(|(op, start, sectors, fua)| {
         let at = if op == Op::Flush { Extent::default() } else { Extent::new(start, sectors) };
-        Request { op, at, fua: fua && matches!(op, Op::Write | Op::WriteZeroes) }
+        Step::Ask(Request { op, at, fua: fua && matches!(op, Op::Write | Op::WriteZeroes) })
     });
-    proptest::collection::vec(one, 0..9)
+    let command = select(vec!["reconfigure", "drain", "stop", "remove", "insert"]).prop_map(Step::Do);
+    proptest::collection::vec(prop_oneof![4 => one, 1 => command], 0..9)
 }
 
 fn crash() -> impl Strategy<Value = Crash> {
@@ -28,10 +29,9 @@ fn crash() -> impl Strategy<Value = Crash> {
 /// Any case: of its runs all but the last end in a crash, or the next begins without one.
 fn case() -> impl Strategy<Value = Case> {
     let fault = proptest::option::of((0..9_u32, 1..u64::MAX, any::<bool>()));
-    let segment =
-        (requests(), 1..=1_000_u64, any::<u64>(), any::<bool>(), fault, proptest::option::of(crash()));
-    let segment = segment.prop_map(|(requests, clients, seed, fill, fault, crash)| Segment {
-        requests,
+    let segment = (steps(), 1..=1_000_u64, any::<u64>(), any::<bool>(), fault, proptest::option::of(crash()));
+    let segment = segment.prop_map(|(steps, clients, seed, fill, fault, crash)| Segment {
+        steps,
         clients,
         seed,
         fill,

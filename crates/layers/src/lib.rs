@@ -2,14 +2,17 @@
 
 pub mod borg;
 mod canary;
+pub mod destage;
 pub mod fault;
 pub mod mapper;
 mod refused;
 pub mod registry;
 pub mod split;
+pub mod topmost;
 mod units;
 
 pub use borg::Borg;
 pub use mapper::Mapper;
 pub use refused::Refused;
 pub use split::Split;
+pub use topmost::Topmost;

@@ -6,7 +6,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use seekless_core::{BlockDevice, ErrorKind, IoError, PAGE_SECTORS};
+use seekless_core::{BlockDevice, ErrorKind, IoError, Layer, PAGE_SECTORS};
 use serde::de::DeserializeOwned;
 
 use crate::borg::{self, Borg};
@@ -32,6 +32,8 @@ pub struct Entry {
     pub readme: &'static str,
     /// The keys of its devices besides `over`.
     pub devices: &'static [&'static str],
+    /// What it can be told to do besides requests: see [`Layer::command`].
+    pub commands: &'static [&'static str],
     /// The rare places of its code that an exploration has to reach: see [`seekless_core::runtime::edge`].
     pub edges: &'static [&'static str],
     /// The known bugs that its option `canary` lets loose; none, but in a build with the feature `canaries`.
@@ -43,11 +45,28 @@ pub struct Entry {
 }
 
 /// A layer that is being built: it may have to read what is below.
-pub type Building = Pin<Box<dyn Future<Output = Result<Rc<dyn BlockDevice>, IoError>>>>;
+pub type Building = Pin<Box<dyn Future<Output = Result<Built, IoError>>>>;
 type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
 type Build = fn(Below, toml::Table) -> Building;
 
+/// A layer that was built. (One handle would do, but that this Rust makes no device of a `dyn Layer`.)
+#[derive(Clone)]
+pub struct Built {
+    /// For those who ask it for sectors.
+    pub device: Rc<dyn BlockDevice>,
+    /// The same, for those who watch it, tell it what to do, and take it away.
+    pub layer: Rc<dyn Layer>,
+}
+
+impl Built {
+    /// This one.
+    pub fn new<T: Layer + 'static>(layer: Rc<T>) -> Built {
+        Built { device: layer.clone(), layer }
+    }
+}
+
 /// What a layer is built on.
+#[derive(Clone)]
 pub struct Below {
     /// What it lies over.
     pub over: Rc<dyn BlockDevice>,
@@ -109,9 +128,8 @@ fn options<T: DeserializeOwned>(
 }
 
 /// A layer that is there at once.
-fn built<T: BlockDevice + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Building {
-    let layer = layer().map(|layer| Rc::new(layer) as Rc<dyn BlockDevice>);
-    Box::pin(ready(layer))
+fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Building {
+    Box::pin(ready(layer().map(|layer| Built::new(Rc::new(layer)))))
 }
 
 /// All layers, by name.
@@ -122,11 +140,17 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
-        edges: &[],
-        canaries: &[],
+        commands: borg::COMMANDS,
+        edges: borg::EDGES,
+        canaries: borg::CANARIES,
         check: |table| read(table, borg::Options::check).map(drop),
         sectors: None,
-        build: |below, table| built(|| borg(&below, options("borg", table, borg::Options::check)?)),
+        build: |below, table| {
+            Box::pin(async move {
+                let options = options("borg", table, borg::Options::check)?;
+                Ok(Built::new(borg(&below, options, false).await?))
+            })
+        },
     },
     Entry {
         name: "delay",
@@ -134,6 +158,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/delay/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, delay::Options::check).map(drop),
@@ -151,6 +176,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/error/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, error::Options::check).map(drop),
@@ -168,6 +194,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/lose/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, lose::Options::check).map(drop),
@@ -185,6 +212,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: false,
         readme: include_str!("mapper/README.md"),
         devices: &[],
+        commands: &[],
         edges: mapper::EDGES,
         canaries: mapper::CANARIES,
         check: |table| read(table, mapper::Options::check).map(drop),
@@ -192,8 +220,7 @@ pub const LAYERS: [Entry; 7] = [
         build: |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
-                let mapper = Mapper::open(below.over, &options).await?;
-                Ok(Rc::new(mapper) as Rc<dyn BlockDevice>)
+                Ok(Built::new(Rc::new(Mapper::open(below.over, &options).await?)))
             })
         },
     },
@@ -203,6 +230,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("fault/powercut/README.md"),
         devices: &[],
+        commands: &[],
         edges: &[],
         canaries: &[],
         check: |table| read(table, powercut::Options::check).map(drop),
@@ -217,6 +245,7 @@ pub const LAYERS: [Entry; 7] = [
         transparent: true,
         readme: include_str!("split/README.md"),
         devices: &[],
+        commands: &[],
         edges: split::EDGES,
         canaries: &[],
         check: |table| read(table, split::Options::check).map(drop),
@@ -228,10 +257,10 @@ pub const LAYERS: [Entry; 7] = [
 ];
 
 /// BORG on what is below, with all its own functions.
-pub fn borg(below: &Below, options: borg::Options) -> Result<Borg, IoError> {
+pub async fn borg(below: &Below, options: borg::Options, timing_only: bool) -> Result<Rc<Borg>, IoError> {
     let lacks = || IoError::new(ErrorKind::Invalid, "borg", None, "bopt: found nothing, expected a device");
     let bopt = below.devices.get("bopt").ok_or_else(lacks)?;
-    Borg::new(below.over.clone(), bopt.clone(), options)
+    Borg::open(below.over.clone(), bopt.clone(), options, timing_only).await
 }
 
 /// The layer of this name.
@@ -241,6 +270,10 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 
 #[cfg(test)]
 mod tests {
+    use seekless_core::runtime::Runtime;
+    use seekless_core::{Extent, Hints, Slice};
+    use seekless_drive::{Disk, QueueOptions, spec};
+
     use super::*;
 
     /// The part of a page between ```toml and ```.
@@ -298,6 +331,32 @@ mod tests {
             assert_eq!(named(&source, "edge"), listed, "{}", entry.name);
         }
         assert!(!find("mapper").unwrap().edges.is_empty());
+    }
+
+    #[test]
+    fn every_layer_knows_its_commands_and_no_others() {
+        Runtime::new(1)
+            .run(async {
+                for entry in &LAYERS {
+                    let disk: Rc<dyn BlockDevice> =
+                        Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+                    let part = |start| {
+                        let part = Slice::new(disk.clone(), Extent::new(start, 1 << 22)).unwrap();
+                        Rc::new(part) as Rc<dyn BlockDevice>
+                    };
+                    let devices = (1..).zip(entry.devices);
+                    let devices = devices.map(|(number, key)| ((*key).to_owned(), part(number << 22)));
+                    let below = Below { over: part(0), devices: devices.collect() };
+                    let built = entry.build(below, &example(entry.readme)).await.unwrap();
+                    for command in entry.commands {
+                        built.layer.command(command, Hints::default()).await.expect(command);
+                    }
+                    let error = built.layer.command("dance", Hints::default()).await.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Unsupported);
+                    assert!(entry.commands.iter().all(|command| error.to_string().contains(command)));
+                }
+            })
+            .unwrap();
     }
 
     #[test]

@@ -143,6 +143,11 @@ impl<W: Write> Writer<W> {
         self.out.write_all(self.line.as_bytes())
     }
 
+    /// A line for people, which a reader passes over.
+    pub fn remark(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "# {}", text.replace('\n', " "))
+    }
+
     /// The rest is written; gives back what was written to.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;

@@ -10,7 +10,7 @@ use seekless_core::{Extent, Op, PAGE_SECTORS};
 
 use super::log::Log;
 use super::power::{Pending, Survivor};
-use super::script::Request;
+use super::script::{Request, Step};
 
 /// Sets of sectors of all writes together that are looked at, at most.
 const SETS: u64 = 1 << 10;
@@ -72,7 +72,7 @@ fn torn_once(write: usize, sectors: u64) -> Vec<Vec<Survivor>> {
 }
 
 /// Every sequence of so many requests, to the first pages of a volume of so many sectors.
-pub fn scripts(requests: usize, pages: u64, sectors: u64) -> Vec<Rc<[Request]>> {
+pub fn scripts(requests: usize, pages: u64, sectors: u64) -> Vec<Rc<[Step]>> {
     let mut each = vec![Request { op: Op::Flush, at: Extent::default(), fua: false }];
     for page in 0..pages.min(sectors / PAGE_SECTORS) {
         let whole = Extent::of_pages(page, 1);
@@ -94,7 +94,7 @@ pub fn scripts(requests: usize, pages: u64, sectors: u64) -> Vec<Rc<[Request]>> 
             .flat_map(|before| each.iter().map(|next| [before.as_slice(), &[*next]].concat()))
             .collect();
     }
-    all.into_iter().map(Rc::from).collect()
+    all.into_iter().map(|requests| requests.into_iter().map(Step::Ask).collect()).collect()
 }
 
 #[cfg(test)]

@@ -3,14 +3,20 @@
 
 use std::rc::Rc;
 
+use seekless_core::switch;
+use seekless_layers::topmost;
+
 use super::faults::FaultTally;
-use super::script::{self, Request};
+use super::script::{self, Step};
 use super::shrink::Shrinker;
 use super::{Explorer, Finding, Options, Tally};
 use crate::LabError;
 use crate::description::Description;
 use crate::experiment::Progress;
 use crate::workload::Load;
+
+/// So much denser are commands in the run whose requests to components fail: it is short, and there is one.
+const DENSER: u64 = 5;
 
 /// What is explored, and how.
 pub struct Campaign<'a> {
@@ -20,6 +26,8 @@ pub struct Campaign<'a> {
     pub load: &'a Load,
     /// Requests a run.
     pub requests: u64,
+    /// One step of a run in so many is a command to the topmost layer, if it has any; none, if 0.
+    pub commands: u64,
     /// Requests of the run in which each request to a component fails; none, if 0.
     pub fault_requests: u64,
     /// How much is looked at.
@@ -44,14 +52,16 @@ impl Campaign<'_> {
     /// Explores runs of the workload.
     pub fn explore(&self, progress: &dyn Fn(Progress)) -> Result<Explored, LabError> {
         let sectors = self.description.check()?;
-        let of_seed = |seed, requests| -> Result<Rc<[Request]>, LabError> {
-            Ok(script::of_workload(self.load, sectors, seed, requests)?.into())
+        let of_seed = |seed, requests, every| -> Result<Rc<[Step]>, LabError> {
+            let requests = script::of_workload(self.load, sectors, seed, requests)?;
+            Ok(script::with_commands(requests, &self.known_commands(), every, seed).into())
         };
         let mut explorer = Explorer::new(self.description, self.options.clone());
         let (mut faults, mut finding) = (FaultTally::default(), None);
         if self.fault_requests > 0 {
-            let requests = of_seed(self.options.seed, self.fault_requests)?;
-            match explorer.faults(&requests, self.options.seed, progress) {
+            let every = self.commands.div_ceil(DENSER);
+            let steps = of_seed(self.options.seed, self.fault_requests, every)?;
+            match explorer.faults(&steps, self.options.seed, progress) {
                 Ok(tally) => faults = tally,
                 Err(found) => finding = Some(found),
             }
@@ -59,7 +69,7 @@ impl Campaign<'_> {
         for run in 0..self.options.plain {
             if finding.is_none() {
                 let seed = self.options.seed + run;
-                finding = explorer.plain(of_seed(seed, self.requests)?, seed).err();
+                finding = explorer.plain(of_seed(seed, self.requests, self.commands)?, seed).err();
                 progress(Progress { what: "runs with power", done: run, of: self.options.plain });
             }
         }
@@ -67,9 +77,9 @@ impl Campaign<'_> {
             if finding.is_some() || explorer.is_done() {
                 break;
             }
-            let requests = of_seed(seed, self.requests)?;
+            let steps = of_seed(seed, self.requests, self.commands)?;
             let before = explorer.tally().states;
-            finding = explorer.explore(requests, seed).err();
+            finding = explorer.explore(steps, seed).err();
             let states = explorer.tally().states;
             let (done, of) = (states.min(self.options.states), self.options.states);
             progress(Progress { what: "crash states", done, of });
@@ -89,6 +99,13 @@ impl Campaign<'_> {
         Ok(self.explored(&explorer, FaultTally::default(), finding, progress))
     }
 
+    /// What the topmost layer can be told; nothing, where there is nothing besides to stop.
+    fn known_commands(&self) -> Vec<&'static str> {
+        let layer = self.description.layers.get(&self.description.top);
+        let known = layer.map(|layer| topmost::commands(layer.entry)).unwrap_or_default();
+        if known.len() > 1 { known } else { Vec::new() }
+    }
+
     fn explored(
         &self,
         explorer: &Explorer,
@@ -100,7 +117,9 @@ impl Campaign<'_> {
         let layers = self.description.layers.iter();
         let edges =
             layers.flat_map(|(name, layer)| layer.entry.edges.iter().map(move |edge| (name.clone(), *edge)));
-        let unreached = edges.filter(|(_, edge)| !tally.edges.contains_key(edge)).collect();
+        let changes = self.commands > 0 && self.known_commands().contains(&"remove");
+        let above = switch::EDGES.iter().filter(|_| changes).map(|edge| ("switch".to_owned(), *edge));
+        let unreached = edges.chain(above).filter(|(_, edge)| !tally.edges.contains_key(edge)).collect();
         let reduced =
             finding.clone().map(|finding| Shrinker::new(self.description, progress).shrink(finding));
         Explored { tally, faults, unreached, finding, reduced }

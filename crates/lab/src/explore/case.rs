@@ -9,9 +9,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use seekless_core::{Extent, Op};
+use seekless_layers::topmost;
 
 use super::power::{Crash, Survivor};
-use super::script::Request;
+use super::script::{Request, Step};
 
 /// The first line.
 const HEAD: &str = "seekless crash 1";
@@ -19,8 +20,8 @@ const HEAD: &str = "seekless crash 1";
 /// A run up to a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// What is asked.
-    pub requests: Vec<Request>,
+    /// What is asked, and told.
+    pub steps: Vec<Step>,
     /// By how many clients.
     pub clients: u64,
     /// From which the pace follows.
@@ -53,11 +54,9 @@ impl Case {
     /// Whether it can be replayed on a volume of so many sectors on so many components; if not, what cannot be.
     pub fn fits(&self, sectors: u64, components: usize) -> Result<(), String> {
         for segment in &self.0 {
-            if let Some(request) = segment.requests.iter().find(|request| request.at.end().0 > sectors) {
-                return Err(format!(
-                    "found a request to {}, expected an end of at most sector {sectors}",
-                    request.at
-                ));
+            if let Some(step) = segment.steps.iter().find(|step| step.at().end().0 > sectors) {
+                let at = step.at();
+                return Err(format!("found a request to {at}, expected an end of at most sector {sectors}"));
             }
             if let Some((component, ..)) = segment.fault.filter(|fault| fault.0 as usize >= components) {
                 return Err(format!(
@@ -81,13 +80,7 @@ impl fmt::Display for Case {
                 let for_ever = if for_ever { " for ever" } else { "" };
                 writeln!(f, "fail component {component} request {nth}{for_ever}")?;
             }
-            for Request { op, at, fua } in &segment.requests {
-                let fua = if *fua { " fua" } else { "" };
-                match op {
-                    Op::Flush => writeln!(f, "flush")?,
-                    op => writeln!(f, "{op} {}+{}{fua}", at.start.0, at.sectors)?,
-                }
-            }
+            segment.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
             if let Some(Crash { events, survivors, kill }) = &segment.crash {
                 write!(f, "{} {events}", if *kill { "kill" } else { "crash" })?;
                 for Survivor { write, first, end } in survivors {
@@ -97,6 +90,18 @@ impl fmt::Display for Case {
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Do(command) => write!(f, "do {command}"),
+            Step::Ask(Request { op: Op::Flush, .. }) => write!(f, "flush"),
+            Step::Ask(Request { op, at, fua }) => {
+                write!(f, "{op} {}+{}{}", at.start.0, at.sectors, if *fua { " fua" } else { "" })
+            }
+        }
     }
 }
 
@@ -128,7 +133,7 @@ impl FromStr for Case {
                     let clients = clients.parse().ok().filter(|clients| (1..=1_000).contains(clients))?;
                     let seed = seed.parse().ok()?;
                     case.0.push(Segment {
-                        requests: Vec::new(),
+                        steps: Vec::new(),
                         clients,
                         seed,
                         fill: false,
@@ -158,12 +163,17 @@ impl FromStr for Case {
                     segment.crash = Some(Crash { events, survivors, kill });
                     Some(())
                 })(),
-                (words, Some(segment)) => request(words).map(|request| segment.requests.push(request)),
+                (["do", command], Some(segment)) => {
+                    topmost::command(command).map(|command| segment.steps.push(Step::Do(command)))
+                }
+                (words, Some(segment)) => {
+                    request(words).map(|request| segment.steps.push(Step::Ask(request)))
+                }
                 (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
-                                fail component N request N [for ever], crash or kill EVENTS WRITE:FIRST+SECTORS ..., or run \
+                                do COMMAND, fail component N request N [for ever], crash or kill EVENTS WRITE:FIRST+SECTORS ..., or run \
                                 clients N seed N";
                 return wrong((number, line), expected);
             }
@@ -216,6 +226,8 @@ fail component 0 request 9 for ever
 write 0+8 fua
 write zeroes 8+8
 discard 3+1
+do remove
+do drain
 read 0+16
 flush
 kill 12 3:0+8 4:2+1
@@ -226,7 +238,7 @@ crash 2
     #[test]
     fn a_case_is_written_as_it_is_read() {
         let case: Case = TEXT.parse().unwrap();
-        assert_eq!((case.0.len(), case.0[0].requests.len()), (2, 5));
+        assert_eq!((case.0.len(), case.0[0].steps.len()), (2, 7));
         assert_eq!(
             case.0[0].crash,
             Some(Crash {
@@ -250,6 +262,8 @@ crash 2
             "write 0+0",
             "read 0+8 fua",
             "crash x",
+            "do",
+            "do nothing",
             "write 18446744073709551615+8",
             "fail component 0 request 0",
         ] {

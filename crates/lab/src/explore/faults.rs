@@ -13,7 +13,7 @@ use super::log::Event;
 use super::power::{Crash, Power};
 use super::restart::Wrong;
 use super::run::Plan;
-use super::script::Request;
+use super::script::Step;
 use super::{Explorer, Finding, Followed};
 use crate::check::{Registers, history};
 use crate::experiment::Progress;
@@ -32,6 +32,8 @@ pub struct FaultTally {
     pub most: u64,
     /// Requests of clients that were answered with an error.
     pub errors: u64,
+    /// Commands that failed.
+    pub failed_commands: u64,
     /// The longest wait for an answer.
     pub longest: Nanos,
 }
@@ -45,12 +47,12 @@ impl Explorer<'_> {
     /// A new volume is asked for these, once for each request to a component that may fail.
     pub fn faults(
         &mut self,
-        requests: &Rc<[Request]>,
+        steps: &Rc<[Step]>,
         seed: u64,
         progress: &dyn Fn(Progress),
     ) -> Result<FaultTally, Finding> {
         let mut tally = FaultTally::default();
-        let (plan, registers) = self.plan(requests.clone(), seed)?;
+        let (plan, registers) = self.plan(steps.clone(), seed)?;
         self.each_fault(&plan, &registers, &mut tally, progress)?;
         self.faults_of_openings(&plan, registers, &mut tally, progress)?;
         Ok(tally)
@@ -109,8 +111,8 @@ impl Explorer<'_> {
             }
             let mut registers = registers.clone();
             registers.crash();
-            let first = plan.first + plan.requests.len() as u64;
-            let opening = Plan { images, cached, requests: Rc::new([]), first, ..plan.clone() };
+            let first = plan.first + plan.steps.len() as u64;
+            let opening = Plan { images, cached, steps: Rc::new([]), first, ..plan.clone() };
             self.each_fault(&opening, &registers, tally, progress)?;
         }
         self.segments.pop();
@@ -133,6 +135,8 @@ impl Explorer<'_> {
         tally.runs += 1;
         tally.most = tally.most.max(run.met);
         tally.longest = tally.longest.max(run.log.longest);
+        tally.failed_commands +=
+            run.log.commands.iter().filter(|command| command.error.is_some()).count() as u64;
         let failed = |event: &&Event| matches!(event, Event::Client(history::Event::Failed { .. }));
         tally.errors += run.log.events.iter().filter(failed).count() as u64;
         self.begin(plan);
@@ -143,7 +147,7 @@ impl Explorer<'_> {
         if let Some(stalled) = run.stalled {
             return Err(self.finding(&Wrong::Stalled(stalled), None));
         }
-        self.in_time(run.log.longest)?;
+        self.in_time(&run.log)?;
         self.segments.pop();
         Ok(true)
     }

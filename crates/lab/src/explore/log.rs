@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use seekless_core::{Extent, Nanos};
+use seekless_core::{Extent, IoError, Nanos};
 
 use super::image::Content;
 use crate::check::history;
@@ -14,6 +14,10 @@ use crate::check::history;
 pub enum Event {
     /// A client asked, or was answered.
     Client(history::Event),
+    /// The topmost layer was told to do this.
+    Told(&'static str),
+    /// It was done, or was not; which, of [`Log::commands`].
+    Carried(usize),
     /// A component took a write; which, of [`Log::writes`].
     Began(usize),
     /// It answered.
@@ -37,6 +41,17 @@ pub struct Write {
     pub fua: bool,
 }
 
+/// What the topmost layer was told to do, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// What.
+    pub name: &'static str,
+    /// How long that took.
+    pub took: Nanos,
+    /// Why it was not done.
+    pub error: Option<IoError>,
+}
+
 /// The log of a run.
 #[derive(Debug, Default)]
 pub struct Log {
@@ -44,8 +59,17 @@ pub struct Log {
     pub events: Vec<Event>,
     /// What the events of components are about.
     pub writes: Vec<Write>,
+    /// What was told, in the order in which it was done.
+    pub commands: Vec<Command>,
     /// The longest that a client waited for an answer.
     pub longest: Nanos,
+}
+
+impl Log {
+    /// The longest that a command took.
+    pub fn longest_command(&self) -> Nanos {
+        self.commands.iter().map(|command| command.took).max().unwrap_or_default()
+    }
 }
 
 /// A log that components and clients share.

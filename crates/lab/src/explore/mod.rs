@@ -41,7 +41,7 @@ use self::log::{Event, Log};
 use self::power::{Crash, Power, Survivor};
 use self::restart::{Judge, Opener, Wrong};
 use self::run::Plan;
-use self::script::Request;
+use self::script::Step;
 use self::settling::Settling;
 use self::spent::{Part, Spent};
 use crate::check::Registers;
@@ -124,6 +124,10 @@ pub struct Tally {
     pub sectors: u64,
     /// The longest wait for an answer.
     pub longest: Nanos,
+    /// Commands carried out.
+    pub commands: u64,
+    /// The longest that one took.
+    pub longest_command: Nanos,
     /// How often each edge was reached.
     pub edges: BTreeMap<&'static str, u64>,
     /// Where the time went.
@@ -211,14 +215,14 @@ impl<'a> Explorer<'a> {
     }
 
     /// A new volume is asked for these, and loses power wherever it may.
-    pub fn explore(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(), Finding> {
-        let (plan, registers) = self.plan(requests, seed)?;
+    pub fn explore(&mut self, steps: Rc<[Step]>, seed: u64) -> Result<(), Finding> {
+        let (plan, registers) = self.plan(steps, seed)?;
         self.run(&plan, registers, 0, self.options.each)
     }
 
     /// A new volume is asked for these, and keeps its power to the end.
-    pub fn plain(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(), Finding> {
-        let (plan, registers) = self.plan(requests, seed)?;
+    pub fn plain(&mut self, steps: Rc<[Step]>, seed: u64) -> Result<(), Finding> {
+        let (plan, registers) = self.plan(steps, seed)?;
         self.run(&plan, registers, 0, 0)
     }
 
@@ -235,7 +239,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// A new volume that is to be asked for these.
-    fn plan(&mut self, requests: Rc<[Request]>, seed: u64) -> Result<(Plan, Registers), Finding> {
+    fn plan(&mut self, steps: Rc<[Step]>, seed: u64) -> Result<(Plan, Registers), Finding> {
         let begin = match self.begin.take() {
             Some(begin) => begin,
             None => self.begin_anew()?,
@@ -243,7 +247,7 @@ impl<'a> Explorer<'a> {
         self.begin = Some(begin.clone());
         let Begin { images, registers, first } = begin;
         let clients = self.options.clients;
-        Ok((Plan { clients, seed, ..Plan::new(images, requests, first) }, registers))
+        Ok((Plan { clients, seed, ..Plan::new(images, steps, first) }, registers))
     }
 
     fn begin_anew(&mut self) -> Result<Begin, Finding> {
@@ -255,8 +259,8 @@ impl<'a> Explorer<'a> {
     /// Writes every page, and flushes.
     fn filled(&mut self, mut begin: Begin) -> Result<Begin, Finding> {
         let sectors = self.opener.description.check().unwrap_or(0);
-        let requests: Rc<[Request]> = script::fill(sectors).into();
-        let plan = Plan::new(begin.images, requests, begin.first);
+        let steps = script::fill(sectors).into_iter().map(Step::Ask).collect();
+        let plan = Plan::new(begin.images, steps, begin.first);
         let run = plan.run(&self.opener);
         self.reached(&run.edges);
         let mut power = Power::new(plan.images);
@@ -268,37 +272,42 @@ impl<'a> Explorer<'a> {
             }
         }
         begin.registers.narrowed();
-        Ok(Begin { images: power.durable, first: plan.first + plan.requests.len() as u64, ..begin })
+        Ok(Begin { images: power.durable, first: plan.first + plan.steps.len() as u64, ..begin })
     }
 
     fn run(&mut self, plan: &Plan, registers: Registers, depth: usize, each: u64) -> Result<(), Finding> {
         let run = plan.run(&self.opener);
         self.tally.runs += 1;
         self.tally.longest = self.tally.longest.max(run.log.longest);
+        self.tally.commands += run.log.commands.len() as u64;
+        self.tally.longest_command = self.tally.longest_command.max(run.log.longest_command());
         self.reached(&run.edges);
         self.begin(plan);
         let followed = Followed { plan, log: &run.log, depth, each, all: each == u64::MAX };
         let result = self.follow(&followed, registers).and_then(|()| match (run.closed, run.stalled) {
-            // With a fault, not to open is an answer.
+            // With a fault, not to open is an answer, and so is not to do as told.
             (Some(error), _) if plan.fault.is_none() => Err(self.finding(&Wrong::Closed(error), None)),
             (_, Some(stalled)) => Err(self.finding(&Wrong::Stalled(stalled), None)),
-            _ => self.in_time(run.log.longest),
+            _ => match Wrong::command(&run.log) {
+                Some(wrong) if plan.fault.is_none() => Err(self.finding(&wrong, None)),
+                _ => self.in_time(&run.log),
+            },
         });
         self.segments.pop();
         result
     }
 
-    fn in_time(&self, longest: Nanos) -> Result<(), Finding> {
-        let bound = self.options.bound;
+    fn in_time(&self, log: &Log) -> Result<(), Finding> {
+        let (longest, bound) = (log.longest.max(log.longest_command()), self.options.bound);
         if longest > bound { Err(self.finding(&Wrong::Late { longest, bound }, None)) } else { Ok(()) }
     }
 
     fn begin(&mut self, plan: &Plan) {
         let fault =
             plan.fault.as_ref().map(|(component, options)| (*component, options.nth, options.for_ever));
-        let (requests, clients, seed) = (plan.requests.to_vec(), plan.clients, plan.seed);
+        let (steps, clients, seed) = (plan.steps.to_vec(), plan.clients, plan.seed);
         let fill = self.options.fill && self.segments.is_empty();
-        self.segments.push(Segment { requests, clients, seed, fill, fault, crash: None });
+        self.segments.push(Segment { steps, clients, seed, fill, fault, crash: None });
         // What was allowed elsewhere says nothing here.
         self.fresh.clear();
     }
@@ -400,13 +409,12 @@ impl<'a> Explorer<'a> {
         let last = self.judge.remember();
         let mut registers = registers.clone();
         registers.crash();
-        let count = followed.plan.requests.len();
+        let count = followed.plan.steps.len();
         let from = self.rng.below(count.max(1) as u64) as usize;
-        let requests =
-            followed.plan.requests.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
+        let steps = followed.plan.steps.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
         let first = followed.plan.first + count as u64;
         let (images, cached) = power.restart(followed.log, &crash);
-        let plan = Plan { images, cached, requests, first, seed: self.rng.bits(), ..followed.plan.clone() };
+        let plan = Plan { images, cached, steps, first, seed: self.rng.bits(), ..followed.plan.clone() };
         if let Some(segment) = self.segments.last_mut() {
             segment.crash = Some(crash);
         }

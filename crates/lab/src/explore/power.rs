@@ -85,7 +85,7 @@ impl Power {
         let now = self.happened;
         self.happened += 1;
         match *event {
-            Event::Client(_) => return false,
+            Event::Client(_) | Event::Told(_) | Event::Carried(_) => return false,
             Event::FlushBegan(_) => {}
             Event::Began(write) => {
                 let buried = vec![false; log.writes[write].at.sectors as usize];

@@ -6,11 +6,11 @@ use seekless_core::{Extent, Op};
 
 use super::case::Case;
 use super::image::Image;
-use super::log::{Event, Write};
+use super::log::{Event, Log, Write};
 use super::power::{Crash, Power};
 use super::restart::Wrong;
 use super::run::Plan;
-use super::script::{self, Request};
+use super::script::{self, Request, Step};
 use super::settling::Settling;
 use super::{Explorer, Finding, Options, faults};
 use crate::check::{Registers, history};
@@ -22,9 +22,18 @@ const AT_ONCE: u64 = 2_048;
 /// What came of a case.
 pub struct Replayed {
     /// What clients saw, and after the last crash what everything holds.
-    pub history: Vec<history::Event>,
+    pub history: Vec<Line>,
     /// What is wrong, if something is.
     pub finding: Option<Finding>,
+}
+
+/// A line of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// What happened.
+    Event(history::Event),
+    /// For people.
+    Remark(String),
 }
 
 /// Does again what a case says.
@@ -36,19 +45,19 @@ pub fn replay(description: &Description, case: &Case) -> Replayed {
 }
 
 impl Explorer<'_> {
-    fn replay(&mut self, case: &Case, history: &mut Vec<history::Event>) -> Result<(), Finding> {
+    fn replay(&mut self, case: &Case, history: &mut Vec<Line>) -> Result<(), Finding> {
         self.options.fill = case.0.first().is_some_and(|segment| segment.fill);
         let (mut before, mut registers) = self.plan(Rc::new([]), 0)?;
         if self.options.fill {
             let sectors = self.opener.description.check().unwrap_or(0);
             let ids = (1..).zip(script::fill(sectors));
             history.extend(ids.flat_map(|(id, Request { op, at, fua })| {
-                [history::Event::Issue { id, op, at, fua }, history::Event::Done { id }]
+                [history::Event::Issue { id, op, at, fua }, history::Event::Done { id }].map(Line::Event)
             }));
         }
         for segment in &case.0 {
-            let (requests, clients, seed) = (segment.requests.clone().into(), segment.clients, segment.seed);
-            let mut plan = Plan { requests, clients, seed, ..before.clone() };
+            let (steps, clients, seed) = (segment.steps.clone().into(), segment.clients, segment.seed);
+            let mut plan = Plan { steps, clients, seed, ..before.clone() };
             plan.fault = segment.fault.map(faults::options);
             self.begin(&plan);
             let (images, cached) =
@@ -57,8 +66,8 @@ impl Explorer<'_> {
                 return Ok(());
             }
             registers.crash();
-            history.push(history::Event::Crash);
-            before = Plan { images, cached, first: plan.first + segment.requests.len() as u64, ..before };
+            history.push(Line::Event(history::Event::Crash));
+            before = Plan { images, cached, first: plan.first + segment.steps.len() as u64, ..before };
         }
         Ok(())
     }
@@ -69,7 +78,7 @@ impl Explorer<'_> {
         plan: &Plan,
         registers: &mut Registers,
         crash: Option<&Crash>,
-        history: &mut Vec<history::Event>,
+        history: &mut Vec<Line>,
     ) -> Result<(Vec<Image>, Vec<Write>), Finding> {
         let run = plan.run(&self.opener);
         let mut power = Power::new(plan.images.clone());
@@ -77,9 +86,10 @@ impl Explorer<'_> {
         let mut settling = Settling::new(plan);
         for event in run.log.events.iter().take(events) {
             power.follow(&run.log, event);
+            history.extend(remark(&run.log, event).map(Line::Remark));
             if let Event::Client(event) = event {
                 let event = settling.told(event);
-                history.push(event.clone().into_owned());
+                history.push(Line::Event(event.clone().into_owned()));
                 let told = registers.event(&event);
                 told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
             }
@@ -90,11 +100,15 @@ impl Explorer<'_> {
         if let (Some(error), None, None) = (run.closed, crash, &plan.fault) {
             return Err(self.finding(&Wrong::Closed(error), None));
         }
+        if let (Some(wrong), None, None) = (Wrong::command(&run.log), crash, &plan.fault) {
+            return Err(self.finding(&wrong, None));
+        }
         let images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));
         let judged = self.judge.judge_whole(&self.opener, &images, registers);
         judged.map_err(|wrong| {
-            history.push(history::Event::Crash);
-            history.extend(self.everything(&images, plan.first + plan.requests.len() as u64));
+            history.push(Line::Event(history::Event::Crash));
+            let everything = self.everything(&images, plan.first + plan.steps.len() as u64);
+            history.extend(everything.into_iter().map(Line::Event));
             self.finding(&wrong, crash.cloned())
         })?;
         Ok(power.restart(&run.log, crash.unwrap_or(&Crash::default())))
@@ -106,15 +120,29 @@ impl Explorer<'_> {
         let starts = (0..sectors).step_by(AT_ONCE as usize);
         let reads = starts.map(|start| {
             let at = Extent::new(start, AT_ONCE.min(sectors - start));
-            Request { op: Op::Read, at, fua: false }
+            Step::Ask(Request { op: Op::Read, at, fua: false })
         });
-        let requests: Rc<[Request]> = reads.collect();
-        let plan = Plan::new(images.to_vec(), requests, first);
+        let plan = Plan::new(images.to_vec(), reads.collect(), first);
         let events = plan.run(&self.opener).log.events.into_iter();
         let client = events.filter_map(|event| match event {
             Event::Client(event) => Some(event),
             _ => None,
         });
         client.collect()
+    }
+}
+
+/// What people are told of a command; a judge has no use for it.
+fn remark(log: &Log, event: &Event) -> Option<String> {
+    match event {
+        Event::Told(command) => Some(format!("do {command}")),
+        Event::Carried(number) => {
+            let command = &log.commands[*number];
+            Some(match &command.error {
+                None => format!("done: {}, after {}", command.name, command.took),
+                Some(error) => format!("failed: {}, after {}: {error}", command.name, command.took),
+            })
+        }
+        _ => None,
     }
 }

@@ -11,14 +11,15 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::device::{LARGEST_REQUEST_SECTORS, Place};
 use seekless_core::runtime::Runtime;
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, Lba, Nanos, PAGE_SECTORS};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Lba, Nanos, PAGE_SECTORS};
 
 use super::component::Component;
 use super::image::Image;
+use super::log::Log;
 use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Violation};
 use crate::description::Description;
-use crate::volume;
+use crate::volume::{self, Bytes};
 
 /// Restarts between two that are read whole.
 const CONTROL: u64 = 1_000;
@@ -49,6 +50,14 @@ pub enum Wrong {
     /// Nobody will ever answer.
     #[error("a request is never answered: {0}")]
     Stalled(String),
+    /// A command fails where nothing else does.
+    #[error("the command '{name}' failed: {error}")]
+    Command {
+        /// Which.
+        name: &'static str,
+        /// Why.
+        error: IoError,
+    },
     /// An answer takes too long.
     #[error("a request was answered after {longest}, expected within {bound}")]
     Late {
@@ -57,6 +66,17 @@ pub enum Wrong {
         /// It may take so long.
         bound: Nanos,
     },
+}
+
+impl Wrong {
+    /// The first command of a run that failed. A layer that cannot empty itself as fast as clients write says so by
+    /// `Timeout`: nothing is wrong with that.
+    pub fn command(log: &Log) -> Option<Wrong> {
+        log.commands.iter().find_map(|command| {
+            let error = command.error.clone().filter(|error| error.kind() != ErrorKind::Timeout)?;
+            Some(Wrong::Command { name: command.name, error })
+        })
+    }
 }
 
 /// Opens volumes.
@@ -231,10 +251,9 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
         .collect();
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
-    let (top, _) = volume::over(opener.description, opener.named(&devices))
-        .await
-        .map_err(|error| Wrong::Closed(error.to_string()))?;
-    Ok(Opened { top, components })
+    let tree = volume::over(opener.description, opener.named(&devices), Bytes::Real).await;
+    let tree = tree.map_err(|error| Wrong::Closed(error.to_string()))?;
+    Ok(Opened { top: tree.top, components })
 }
 
 /// The pages to read, and what the next one is compared with.

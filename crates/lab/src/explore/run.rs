@@ -10,8 +10,8 @@ use super::component::Component;
 use super::image::Image;
 use super::log::{Event, Log, Shared, Write};
 use super::restart::{Edges, Opener};
-use super::script::{self, Request};
-use crate::volume;
+use super::script::{self, Step};
+use crate::volume::{self, Bytes};
 
 /// What is run.
 #[derive(Clone)]
@@ -20,8 +20,8 @@ pub struct Plan {
     pub images: Vec<Image>,
     /// What is in their caches besides.
     pub cached: Vec<Write>,
-    /// What is asked.
-    pub requests: Rc<[Request]>,
+    /// What is asked, and told.
+    pub steps: Rc<[Step]>,
     /// The number of the first request.
     pub first: u64,
     /// Who asks.
@@ -48,8 +48,8 @@ pub struct Run {
 
 impl Plan {
     /// These are asked by one client, of components that hold this and fail nothing.
-    pub fn new(images: Vec<Image>, requests: Rc<[Request]>, first: u64) -> Plan {
-        Plan { images, cached: Vec::new(), requests, first, clients: 1, seed: 0, fault: None }
+    pub fn new(images: Vec<Image>, steps: Rc<[Step]>, first: u64) -> Plan {
+        Plan { images, cached: Vec::new(), steps, first, clients: 1, seed: 0, fault: None }
     }
 
     /// Carries it out.
@@ -91,9 +91,9 @@ impl Plan {
                 }
             })
             .collect();
-        let closed = match volume::over(opener.description, opener.named(&devices)).await {
-            Ok((top, _)) => {
-                script::carry_out(self.requests.clone(), self.first, self.clients, top, log.clone()).await;
+        let closed = match volume::over(opener.description, opener.named(&devices), Bytes::Real).await {
+            Ok(tree) => {
+                script::carry_out(self.steps.clone(), self.first, self.clients, &tree, log.clone()).await;
                 None
             }
             Err(error) => Some(error.to_string()),

@@ -1,18 +1,22 @@
 //! The requests of a run that is explored, and who asks them.
 //!
 //! They are a list, so that some can be left out: what fails is reduced to the few that matter. A number of
-//! clients take the next of the list when their last is answered; after an error they go on.
+//! clients take the next of the list when their last is answered; after an error they go on. Among the requests
+//! are commands to the topmost layer: a client waits for one as for a request, while the others go on.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use seekless_core::runtime::{self, Runtime};
+use seekless_core::device::unknown_command;
+use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{BlockDevice, Buffer, Extent, Flags, Hints, Op, Zeroes};
+use seekless_layers::Topmost;
 
-use super::log::{Event, Shared};
+use super::log::{Command, Event, Shared};
 use crate::LabError;
 use crate::check::{self, history};
 use crate::instant::Instant;
+use crate::volume::Tree;
 use crate::workload::Load;
 use crate::workload::client::{self, Limit};
 
@@ -25,6 +29,25 @@ pub struct Request {
     pub at: Extent,
     /// Whether it is to be durable when it is answered.
     pub fua: bool,
+}
+
+/// What a client does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It asks.
+    Ask(Request),
+    /// It tells the topmost layer what to do: see [`seekless_layers::Topmost::command`].
+    Do(&'static str),
+}
+
+impl Step {
+    /// Where it asks, if it does.
+    pub fn at(&self) -> Extent {
+        match self {
+            Step::Ask(request) => request.at,
+            Step::Do(_) => Extent::default(),
+        }
+    }
 }
 
 /// So many requests of a workload, on a volume of so many sectors.
@@ -41,6 +64,31 @@ pub fn of_workload(load: &Load, sectors: u64, seed: u64, requests: u64) -> Resul
     Ok(requests.collect())
 }
 
+/// The same requests, and among them commands by chance, one in so many steps. The last step of every other script
+/// is to stop. Without commands, or none in any number of steps, only the requests.
+pub fn with_commands(requests: Vec<Request>, commands: &[&'static str], every: u64, seed: u64) -> Vec<Step> {
+    if commands.is_empty() || every == 0 {
+        return requests.into_iter().map(Step::Ask).collect();
+    }
+    // A stream of its own: the requests are those of a run without commands.
+    let mut rng = Rng::seeded(!seed);
+    let mut out = false;
+    let mut steps = Vec::new();
+    for request in requests {
+        while rng.chance(1, every) {
+            // While the layer is out, nothing else makes sense.
+            let drawn = if out { "insert" } else { commands[rng.below(commands.len() as u64) as usize] };
+            out = drawn == "remove";
+            steps.push(Step::Do(drawn));
+        }
+        steps.push(Step::Ask(request));
+    }
+    if rng.chance(1, 2) {
+        steps.push(Step::Do("stop"));
+    }
+    steps
+}
+
 /// Writes of everything on a volume of so many sectors, and a flush.
 pub fn fill(sectors: u64) -> Vec<Request> {
     /// As many as a file system writes at once.
@@ -51,28 +99,48 @@ pub fn fill(sectors: u64) -> Vec<Request> {
     writes.chain([Request { op: Op::Flush, at: Extent::default(), fua: false }]).collect()
 }
 
-/// Asks all of them; the first one's number is `first`.
-pub async fn carry_out(
-    requests: Rc<[Request]>,
-    first: u64,
-    clients: u64,
-    top: Rc<dyn BlockDevice>,
-    log: Shared,
-) {
+/// Takes all of these steps; the first one's number is `first`.
+pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree, log: Shared) {
     let next = Rc::new(Cell::new(0));
     let clients = (0..clients.max(1)).map(|_| {
-        let (requests, next, top, log) = (requests.clone(), next.clone(), top.clone(), log.clone());
+        let (steps, next, log) = (steps.clone(), next.clone(), log.clone());
+        let (top, topmost) = (tree.top.clone(), tree.topmost.clone());
         runtime::spawn(async move {
-            while let Some(request) = requests.get(next.get()) {
+            while let Some(step) = steps.get(next.get()) {
                 let id = first + next.get() as u64;
                 next.set(next.get() + 1);
-                ask(id, *request, &*top, &log).await;
+                match step {
+                    Step::Ask(request) => ask(id, *request, &*top, &log).await,
+                    Step::Do(command) => tell(id, command, topmost.as_deref(), &log).await,
+                }
             }
         })
     });
     for client in clients.collect::<Vec<_>>() {
         client.await;
     }
+}
+
+/// To those who judge, a stop is a flush: what was acknowledged is durable after it.
+async fn tell(id: u64, command: &'static str, topmost: Option<&Topmost>, log: &RefCell<super::log::Log>) {
+    let (begin, stops) = (runtime::now(), command == "stop");
+    log.borrow_mut().events.push(Event::Told(command));
+    if stops {
+        let flush = history::Event::Issue { id, op: Op::Flush, at: Extent::default(), fua: false };
+        log.borrow_mut().events.push(Event::Client(flush));
+    }
+    let done = match topmost {
+        Some(topmost) => topmost.command(command, Hints::default()).await,
+        None => Err(unknown_command("volume", command, &[])),
+    };
+    let mut log = log.borrow_mut();
+    if stops {
+        let failed = history::Event::Failed { id };
+        log.events.push(Event::Client(done.as_ref().map_or(failed, |()| history::Event::Done { id })));
+    }
+    let number = log.commands.len();
+    log.commands.push(Command { name: command, took: runtime::now().since(begin), error: done.err() });
+    log.events.push(Event::Carried(number));
 }
 
 async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<super::log::Log>) {

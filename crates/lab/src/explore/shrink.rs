@@ -7,7 +7,7 @@ use seekless_core::{Extent, Op, PAGE_SECTORS};
 
 use super::case::{Case, Segment};
 use super::replay::replay;
-use super::script::Request;
+use super::script::{Request, Step};
 use super::{Explorer, Finding, Options};
 use crate::description::Description;
 use crate::experiment::Progress;
@@ -28,7 +28,7 @@ pub struct Shrinker<'a> {
 /// What is left of a finding.
 #[derive(Clone)]
 struct Candidate {
-    requests: Vec<Request>,
+    steps: Vec<Step>,
     clients: u64,
     seed: u64,
     /// Crashes one after the other.
@@ -57,22 +57,22 @@ impl<'a> Shrinker<'a> {
         self.better(&mut now, single, &mut best);
         let empty = Candidate { fill: false, ..now.clone() };
         self.better(&mut now, empty, &mut best);
-        let mut length = now.requests.len().next_power_of_two();
+        let mut length = now.steps.len().next_power_of_two();
         while length > 0 {
             let mut from = 0;
-            while from < now.requests.len() {
+            while from < now.steps.len() {
                 let mut fewer = now.clone();
-                fewer.requests.drain(from..(from + length).min(now.requests.len()));
-                if fewer.requests.is_empty() || !self.better(&mut now, fewer, &mut best) {
+                fewer.steps.drain(from..(from + length).min(now.steps.len()));
+                if fewer.steps.is_empty() || !self.better(&mut now, fewer, &mut best) {
                     from += length;
                 }
             }
             length /= 2;
         }
-        for index in 0..now.requests.len() {
-            for simpler in simpler(now.requests[index]) {
+        for index in 0..now.steps.len() {
+            for simpler in simpler(now.steps[index]) {
                 let mut other = now.clone();
-                other.requests[index] = simpler;
+                other.steps[index] = simpler;
                 self.better(&mut now, other, &mut best);
             }
         }
@@ -82,11 +82,11 @@ impl<'a> Shrinker<'a> {
     /// What to begin with: only what was asked; without the crashes before the last, if it does without.
     fn first(&mut self, case: &Case) -> Option<Candidate> {
         let first = case.0.first()?;
-        let asked: Vec<Request> = case.0.iter().flat_map(Self::asked).collect();
+        let asked: Vec<Step> = case.0.iter().flat_map(Self::asked).collect();
         let faults = first.fault.is_some();
         let plain = case.0.len() == 1 && first.crash.is_none();
         let all = Candidate {
-            requests: asked,
+            steps: asked,
             clients: first.clients,
             seed: first.seed,
             depth: 1,
@@ -94,8 +94,8 @@ impl<'a> Shrinker<'a> {
             plain,
             fill: first.fill,
         };
-        let begun = Candidate { requests: Self::asked(first), depth: case.0.len() as u64, ..all.clone() };
-        let whole = Candidate { requests: first.requests.clone(), ..begun.clone() };
+        let begun = Candidate { steps: Self::asked(first), depth: case.0.len() as u64, ..all.clone() };
+        let whole = Candidate { steps: first.steps.clone(), ..begun.clone() };
         let seeds = |candidate: Candidate| {
             (0..4).map(move |more| Candidate { seed: candidate.seed + more, ..candidate.clone() })
         };
@@ -104,9 +104,9 @@ impl<'a> Shrinker<'a> {
     }
 
     /// The requests that were asked when the power went: an event each at least, and in their order.
-    fn asked(segment: &Segment) -> Vec<Request> {
+    fn asked(segment: &Segment) -> Vec<Step> {
         let events = segment.crash.as_ref().map_or(usize::MAX, |crash| crash.events);
-        segment.requests.iter().take(events).copied().collect()
+        segment.steps.iter().take(events).copied().collect()
     }
 
     /// Takes the other one, if something is still found.
@@ -126,13 +126,13 @@ impl<'a> Shrinker<'a> {
         let (seed, fill) = (candidate.seed, candidate.fill);
         let options = Options { states, each, depth, goes_on, clients, fill, seed, ..Options::default() };
         let mut explorer = Explorer::new(self.description, options);
-        let requests = candidate.requests.clone().into();
+        let steps = candidate.steps.clone().into();
         let found = if candidate.faults {
-            explorer.faults(&requests, candidate.seed, &|_| ()).err()
+            explorer.faults(&steps, candidate.seed, &|_| ()).err()
         } else if candidate.plain {
-            explorer.plain(requests, candidate.seed).err()
+            explorer.plain(steps, candidate.seed).err()
         } else {
-            explorer.explore(requests, candidate.seed).err()
+            explorer.explore(steps, candidate.seed).err()
         };
         // A run costs about as much as so many states.
         self.states += explorer.tally().judged + 20;
@@ -143,9 +143,9 @@ impl<'a> Shrinker<'a> {
     fn only_asked(&self, finding: Finding) -> Finding {
         let mut case = finding.case.clone();
         for index in 0..case.0.len() {
-            while let Some(last) = case.0[index].requests.pop() {
+            while let Some(last) = case.0[index].steps.pop() {
                 if replay(self.description, &case).finding.is_none() {
-                    case.0[index].requests.push(last);
+                    case.0[index].steps.push(last);
                     break;
                 }
             }
@@ -171,8 +171,16 @@ impl<'a> Shrinker<'a> {
     }
 }
 
+/// The same step with less to it.
+fn simpler(step: Step) -> Vec<Step> {
+    match step {
+        Step::Ask(request) => simpler_request(request).into_iter().map(Step::Ask).collect(),
+        Step::Do(_) => Vec::new(),
+    }
+}
+
 /// The same request with less to it.
-fn simpler(request: Request) -> Vec<Request> {
+fn simpler_request(request: Request) -> Vec<Request> {
     let Request { op, at, fua } = request;
     if op == Op::Flush {
         return Vec::new();

@@ -1,144 +1,124 @@
-//! Absorbing writes (sections 3.3 and 4.5): into the log of the write buffer, each run with its map
-//! page right behind it.
+//! Absorbing writes (sections 3.3 and 4.5): into the log of the write buffer, each run behind the page that describes it.
 //!
-//! Writes that are absorbed in one instant form one run, and share its map page. Data and map page
-//! go out together, so that a drive without a write cache need not turn round between them; a write
-//! is acknowledged when both are written, so a flush finds nothing left to do. Which of the two
-//! reached the disk at a crash is told by the checksums that a map page holds of its pages.
+//! Writes that are absorbed in one instant form one run. Its page and its data go out together, so that a drive without
+//! a write cache need not turn round between them: data and map entries are one sequential write. A write is answered
+//! when its run and all runs before are written, so a flush finds nothing left to do but the device's own. Which part
+//! of a run reached the disk at a crash is told by the checksums in its page.
 //!
-//! Invariant: the log always has room for the map pages of what it took (`State::room`).
+//! Faults: if any part of a run fails, all of its writes do. Whether its page is on disk nobody knows; so the next
+//! flush writes a map page that overrules it, and a super page that has the log begin behind it.
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
-use futures_util::future::join_all;
-use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_SECTORS, runtime};
+use seekless_core::runtime::{self, edge};
+use seekless_core::{Buffer, Extent, Hints, IoError};
 
-use super::bopt::MAP_ENTRIES;
+use super::log::Run;
 use super::map::Slot;
+use super::page::{Head, PAGE, RunPage};
 use super::{Borg, State, did};
 
-/// What a write took of the write buffer.
-#[derive(Default)]
-pub(super) struct Absorbed {
-    /// Pages and the slots they go to.
-    pub pages: Vec<(u64, Slot)>,
-    /// The run that they are part of.
-    pub run: Rc<Run>,
-}
-
-/// Pages absorbed in one instant, with their map pages.
-#[derive(Default)]
-pub(super) struct Run {
-    entries: Cell<usize>,
-    /// Of these, how many are settled.
-    settled: Cell<usize>,
-    /// Its map pages. They are the log's once all is settled: only then may a reconfiguration
-    /// replace them.
-    maps: RefCell<Vec<Slot>>,
-    /// Whether somebody writes its map pages.
-    led: Cell<bool>,
-    written: RefCell<Option<Result<(), IoError>>>,
-    waiting: RefCell<Vec<Waker>>,
-}
-
 impl State {
-    /// Free pages of the log that are not needed for the map page of the run being gathered.
-    fn room(&self) -> usize {
-        let maps = self.run.as_ref().map_or(0, |run| run.entries.get().div_ceil(MAP_ENTRIES));
-        self.log.free().saturating_sub(maps)
+    /// A page's copy is in this slot from now on, and in no other.
+    pub(super) fn map_in(&mut self, page: u64, slot: Slot, dirty: bool) {
+        self.map_out(page);
+        self.map.insert(page, slot, dirty);
+        self.segments.filled(slot);
     }
 
-    /// A page of the log for a map page that nobody reckoned with, if there is one.
-    pub(super) fn spare_map_slot(&mut self) -> Option<Slot> {
-        if self.room() > 0 { self.log.take_map() } else { None }
+    /// A page has no copy any more, and where it was.
+    pub(super) fn map_out(&mut self, page: u64) -> Option<Slot> {
+        let slot = self.map.remove(page)?;
+        self.segments.emptied(slot);
+        Some(slot)
     }
+
+    /// The copy in a slot is newer than home, or as old.
+    pub(super) fn set_dirty(&mut self, slot: Slot, dirty: bool) {
+        if self.map.is_dirty(slot) != dirty {
+            self.map.set_dirty(slot, dirty);
+            self.segments.touched(slot);
+        }
+    }
+
+    /// Settles all runs that are written, in order.
+    fn settle(&mut self, durable_at_once: bool) {
+        while let Some(run) = self.log.written_first() {
+            if run.failed.borrow().is_some() {
+                edge("a run failed");
+                let segment = self.segments.get(run.segment);
+                (segment.owed, segment.stale, segment.changes) = (true, true, segment.changes + 1);
+                self.anchor_owed = true;
+            } else {
+                for (page, slot) in run.pages() {
+                    self.map_in(page, slot, true);
+                }
+                self.log.remember(&run);
+            }
+            run.settle();
+        }
+        if durable_at_once && !self.anchor_owed {
+            let settled = self.log.settled;
+            self.log.now_durable(&mut self.segments, settled);
+        }
+    }
+}
+
+/// The checksum of a page that is absorbed.
+pub(super) fn sum_of(page: &Buffer) -> u32 {
+    const ZEROES: [u8; PAGE] = [0; PAGE];
+    if page.is_hollow() { crc32c::crc32c(&ZEROES) } else { page.look(crc32c::crc32c) }
 }
 
 impl Borg {
-    /// Takes pages of the write buffer for the whole unmapped pages of a write, as far as there is
-    /// room for them and for their map pages.
-    pub(super) fn absorb(&self, at: Extent) -> Absorbed {
-        let mut state = self.state.borrow_mut();
-        let state = &mut *state;
-        let first = at.start.0.div_ceil(PAGE_SECTORS);
-        let whole = first..at.end().page().max(first);
-        let pages: Vec<u64> = whole.filter(|&page| state.map.slot_of(page).is_none()).collect();
-        // A run that grows by n pages needs at most 1 + n / MAP_ENTRIES more map pages.
-        let room = state.room().saturating_sub(1 + pages.len() / MAP_ENTRIES);
-        let mut left = &pages[..pages.len().min(room)];
-        if left.is_empty() {
-            return Absorbed::default();
+    /// Some part of a run is written, or failed. All of it is when its page was led and no write is left.
+    pub(super) fn written(&self, run: &Rc<Run>, written: &Result<(), IoError>) {
+        if let Err(error) = written {
+            run.failed.borrow_mut().get_or_insert_with(|| error.clone());
         }
-        let mut absorbed = Absorbed {
-            pages: Vec::with_capacity(left.len()),
-            run: state.run.get_or_insert_default().clone(),
-        };
-        while let Some((slot, got)) = state.log.take(left.len()) {
-            absorbed.pages.extend(left[..got].iter().copied().zip(slot..));
-            left = &left[got..];
-        }
-        absorbed.run.entries.set(absorbed.run.entries.get() + absorbed.pages.len());
-        absorbed
+        run.writes.set(run.writes.get() - 1);
+        self.state.borrow_mut().settle(!self.bopt.geometry().volatile_cache);
     }
 
-    /// Sees to it that a run's map pages are written: the first write of the run does it, when the
-    /// instant's other writes have joined; the others wait.
-    pub(super) async fn describe(&self, run: &Rc<Run>, how: &Hints) -> Result<(), IoError> {
+    /// Sees to it that a run's page is written: the first write of the run does it, when the instant's other writes
+    /// have joined.
+    pub(super) async fn lead(&self, run: &Rc<Run>, how: &Hints) {
         if run.led.replace(true) {
-            return poll_fn(|context| {
-                if let Some(written) = &*run.written.borrow() {
-                    return Poll::Ready(written.clone());
-                }
-                run.waiting.borrow_mut().push(context.waker().clone());
-                Poll::Pending
-            })
-            .await;
+            return;
         }
         runtime::quiet().await;
-        let maps: Vec<Extent> = {
-            let mut state = self.state.borrow_mut();
-            state.run = None;
-            let maps = run.entries.get().div_ceil(MAP_ENTRIES);
-            (0..maps)
-                .map(|_| state.log.take(1).expect("absorbing left room for map pages").0)
-                .inspect(|slot| run.maps.borrow_mut().push(*slot))
-                .map(|slot| Extent::of_pages(self.division.page(slot), 1))
-                .collect()
+        let (at, bytes) = {
+            let State { log, segments, disk, .. } = &mut *self.state.borrow_mut();
+            let next = log.close_run(segments, run);
+            run.confirmed.set(log.durable);
+            let at = self.layout.page(run.at);
+            let page = RunPage {
+                opening: disk.opening,
+                confirmed: log.durable,
+                next,
+                entries: run.entries.borrow().clone(),
+            };
+            (at, page.encode(&Head { at, generation: run.sequence, identity: disk.identity }))
         };
-        let written = self.write_map_pages(&maps, how).await;
-        run.written.replace(Some(written.clone()));
-        run.waiting.take().into_iter().for_each(Waker::wake);
-        written
+        let place = Extent::of_pages(at, 1);
+        did("page of a run", place, place.start.0);
+        let written = self.bopt.write(place, Buffer::from_vec(bytes), how.clone()).await;
+        self.state.borrow_mut().map_pages += 1;
+        self.written(run, &written);
     }
 
-    /// Maps what was absorbed and written; else gives its pages back, and all is as it was before.
-    pub(super) fn settle(&self, absorbed: Absorbed, written: bool) {
-        let mut state = self.state.borrow_mut();
-        let run = &absorbed.run;
-        run.settled.set(run.settled.get() + absorbed.pages.len());
-        if run.settled == run.entries {
-            state.log.keep_maps(run.maps.take());
-        }
-        for (page, slot) in absorbed.pages {
-            if written {
-                state.map.insert(page, slot, true);
-            } else {
-                state.log.give_back(slot);
+    /// Waits until a run is settled.
+    pub(super) async fn settled(&self, run: &Rc<Run>) -> Result<(), IoError> {
+        poll_fn(|context| {
+            if run.is_settled() {
+                return Poll::Ready(());
             }
-        }
-    }
-
-    /// Writes map pages, all at once.
-    pub(super) async fn write_map_pages(&self, places: &[Extent], how: &Hints) -> Result<(), IoError> {
-        let writes = places.iter().map(|place| {
-            did("map page", *place, place.start.0);
-            self.bopt.write(*place, Buffer::hollow_sectors(PAGE_SECTORS), how.clone())
-        });
-        let written: Result<Vec<()>, IoError> = join_all(writes).await.into_iter().collect();
-        self.state.borrow_mut().map_pages += places.len() as u64;
-        written.map(drop)
+            run.wait(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        run.failed.borrow().clone().map_or(Ok(()), Err)
     }
 }

@@ -1,22 +1,32 @@
 //! The indirector (section 4.5): where each request goes.
 //!
-//! Top to bottom, a request: its pages are locked; it is split by where its pages are; the parts go
-//! out together; the answer is put together.
+//! Top to bottom, a request: its pages are locked; it is split by where its pages are; the parts go out together; the
+//! answer is put together.
 //!
-//! The rules: all pages mapped, to the BOPT. None mapped, a read goes home unchanged. Some mapped
-//! and these all clean, the whole read goes home. Writes: mapped pages in place, the others into
-//! the write buffer as far as there is room, else home. Part of an unmapped page goes home, part of
-//! a mapped page to its copy in place.
+//! The rules. A read: all pages mapped, to the BOPT; none mapped, home unchanged; some mapped and these all clean, the
+//! whole read goes home; some dirty, those from the BOPT and the rest from home, joined. A write: mapped pages in
+//! place, or logged anew if the options say so; the others into the write buffer as far as there is room, else home.
+//! Part of an unmapped page goes home, part of a mapped page to its copy in place (section 5.3).
 //!
-//! Faults: a part that fails fails its request, not the volume. A dirty copy that cannot be read is
-//! an error, never stale data from home. A copy is marked dirty before it is overwritten, so that a
-//! write which failed half way cannot bring the old data from home back.
+//! What was absorbed a moment ago is not overwritten in place: its checksum is what tells after a crash that it is
+//! whole. It is absorbed anew, part of a page joined with the rest of it.
+//!
+//! Faults: a part that fails fails its request, not the volume. A clean copy that cannot be read is read at home; a
+//! dirty one is an error, never stale data from home. A copy is marked dirty before it is overwritten, so that a write
+//! which failed half way cannot bring the old data from home back.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
+use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS};
 
+use super::log::Run;
 use super::map::Slot;
-use super::{Borg, did};
+use super::options::Overwrite;
+use super::table::Session;
+use super::{Borg, absorber, did};
 
 /// Where a part of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +43,15 @@ struct Part {
     at: Extent,
     /// How far into the request they start, in sectors.
     from: u64,
+}
+
+/// A part of a write, with its bytes.
+struct Piece {
+    side: Side,
+    at: Extent,
+    data: Buffer,
+    /// Of what was absorbed, its run.
+    run: Option<Rc<Run>>,
 }
 
 /// What a request found in the map.
@@ -67,58 +86,142 @@ impl Borg {
     /// Reads from where the copies are: all of them, or only the dirty ones.
     async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
         let parts = self.split(at, |map, slot| all || map.is_dirty(slot));
-        if let [part] = parts[..] {
-            did("read from the BOPT", at, part.at.start.0);
-            return self.device(part.side).read(part.at, into, how).await;
-        }
         let reads = parts.iter().map(|part| {
-            did(
-                "read in part",
-                Extent { start: at.start + part.from, sectors: part.at.sectors },
-                part.at.start.0,
-            );
-            self.device(part.side).read(part.at, into.cut_sectors(part.from, part.at.sectors), how.clone())
+            let here = Extent { start: at.start + part.from, sectors: part.at.sectors };
+            did("read in part", here, part.at.start.0);
+            self.read_part(part, here, into.cut_sectors(part.from, part.at.sectors), &how)
         });
-        join_all(reads).await.into_iter().collect::<Result<Vec<Buffer>, _>>().map(Buffer::join)
+        join_all(reads).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| into)
     }
 
-    /// Writes `at`: lock, absorb, split, write; then what was absorbed is mapped.
+    async fn read_part(&self, part: &Part, here: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
+        let read = self.device(part.side).read(part.at, into.clone(), how.clone()).await;
+        if read.is_ok() || part.side == Side::Home || self.look_up(here).dirty > 0 {
+            return read.map(drop);
+        }
+        edge("a clean copy cannot be read: home can");
+        self.home.read(here, into, how.clone()).await.map(drop)
+    }
+
+    /// Writes `at`: lock, absorb, split, write; what was absorbed is mapped when it is settled.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _guard = self.locks.lock(at.whole_pages(), Mode::Exclusive, how.class, None).await;
         self.note(at, &how, true);
-        let found = self.look_up(at);
-        let absorbed = self.absorb(at);
-        let pages = at.pages().end - at.pages().start;
-        self.count(&how, pages, found.mapped + absorbed.pages.len() as u64);
-        let parts = self.split_write(at, &absorbed.pages);
-        let data = self.write_parts(&parts, &from, &how);
-        let written = if absorbed.pages.is_empty() {
-            data.await
-        } else {
-            let (data, described) = join(data, self.describe(&absorbed.run, &how)).await;
-            data.and(described)
-        };
-        self.touch(at);
-        self.settle(absorbed, written.is_ok());
-        written
-    }
-
-    async fn write_parts(&self, parts: &[Part], from: &Buffer, how: &Hints) -> Result<(), IoError> {
-        if let [part] = parts {
-            return self.device(part.side).write(part.at, from.clone(), how.clone()).await;
+        let changes = self.look_up(at).mapped > 0 || self.layout.write_buffer > 0;
+        if changes && !self.state.borrow().left {
+            self.begin(Session::Dirty, &how).await?;
         }
-        let writes = parts.iter().map(|part| {
-            let piece = from.cut_sectors(part.from, part.at.sectors);
-            self.device(part.side).write(part.at, piece, how.clone())
-        });
-        join_all(writes).await.into_iter().collect()
+        let joined = self.prepare(at, &from, &how).await?;
+        let (pieces, absorbed) = self.sort(at, &from, &joined);
+        let bopt = pieces.iter().filter(|piece| piece.side == Side::Bopt);
+        let from_bopt = bopt.map(|piece| piece.at.sectors.div_ceil(PAGE_SECTORS)).sum();
+        self.count(&how, at.pages().end - at.pages().start, from_bopt);
+        // With a cache below, what is durable on its own does not make the runs before it so.
+        let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
+        let how = Hints { fua: how.fua && !flushes, ..how };
+        let written = join_all(pieces.iter().map(|piece| self.write_piece(piece, &how))).await;
+        self.touch(at);
+        if absorbed {
+            self.drain_if_full();
+        }
+        written.into_iter().collect::<Result<(), _>>()?;
+        if flushes {
+            edge("a write that is to be durable was absorbed");
+            self.flush_indirected(Hints { fua: false, ..how }).await?;
+        } else if how.fua {
+            self.repair(&Hints { fua: false, ..how }).await?;
+        }
+        Ok(())
     }
 
-    /// Makes everything durable that was completed. Absorbed writes were completed with their map
-    /// pages, so the devices' own flushes are all there is to do.
+    async fn write_piece(&self, piece: &Piece, how: &Hints) -> Result<(), IoError> {
+        let write = self.device(piece.side).write(piece.at, piece.data.clone(), how.clone());
+        let Some(run) = &piece.run else { return write.await };
+        let data = async {
+            let written = write.await;
+            self.written(run, &written);
+        };
+        join(data, self.lead(run, how)).await;
+        self.settled(run).await
+    }
+
+    /// Sees to it that a page whose copy must not be overwritten now can be absorbed anew, or else may be overwritten:
+    /// whole pages for those of which the write has a part.
+    async fn prepare(
+        &self,
+        at: Extent,
+        from: &Buffer,
+        how: &Hints,
+    ) -> Result<BTreeMap<u64, Buffer>, IoError> {
+        let mut joined = BTreeMap::new();
+        let how = Hints { fua: false, ..how.clone() };
+        let unconfirmed = |page| {
+            let state = self.state.borrow();
+            state.map.slot_of(page).filter(|&slot| !state.segments.is_confirmed(slot))
+        };
+        if at.pages().any(|page| unconfirmed(page).is_some()) {
+            for (part, data) in from.split(at, PAGE_SECTORS).filter(|(part, _)| part.sectors < PAGE_SECTORS) {
+                let page = part.start.page();
+                let Some(slot) = unconfirmed(page) else { continue };
+                edge("part of a page is joined with a copy that must not be overwritten");
+                let there = Extent::of_pages(self.layout.page(slot), 1);
+                let old = self.bopt.read(there, self.buffer(there), how.clone()).await?;
+                joined.insert(page, old.with_sectors(part.start.0 % PAGE_SECTORS, data));
+            }
+            if !self.state.borrow().log.has_room(at.pages().end - at.pages().start) {
+                edge("the write buffer is full of what must not be overwritten: it is told first");
+                self.checkpoint(&how).await?;
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Where each page of a write goes, neighbours that stay neighbours together; and whether any was absorbed.
+    fn sort(&self, at: Extent, from: &Buffer, joined: &BTreeMap<u64, Buffer>) -> (Vec<Piece>, bool) {
+        let mut pieces: Vec<Piece> = Vec::with_capacity(1);
+        let mut any = false;
+        let state = &mut *self.state.borrow_mut();
+        for (part, data) in from.split(at, PAGE_SECTORS) {
+            let page = part.start.page();
+            let (slot, is_whole) = (state.map.slot_of(page), part.sectors == PAGE_SECTORS);
+            let confirmed = slot.is_some_and(|slot| state.segments.is_confirmed(slot));
+            let whole = if is_whole { Some(&data) } else { joined.get(&page) };
+            let anew = !confirmed || (is_whole && self.options.overwrite == Overwrite::Logged);
+            let absorbed = whole.filter(|_| anew && !state.left).and_then(|whole| {
+                let (slot, run) = state.log.take(&mut state.segments, page, absorber::sum_of(whole))?;
+                Some((self.layout.page(slot), whole.clone(), run))
+            });
+            let piece = match (absorbed, slot) {
+                (Some((copy, data, run)), _) => {
+                    any = true;
+                    run.writes.set(run.writes.get() + 1);
+                    did("absorbed", Extent::of_pages(page, 1), copy * PAGE_SECTORS);
+                    Piece { side: Side::Bopt, at: Extent::of_pages(copy, 1), data, run: Some(run) }
+                }
+                (None, Some(slot)) => {
+                    let copy = self.layout.page(slot) * PAGE_SECTORS;
+                    state.set_dirty(slot, true);
+                    did("overwritten in place", Extent::of_pages(page, 1), copy);
+                    let start = Lba(copy + part.start.0 % PAGE_SECTORS);
+                    Piece { side: Side::Bopt, at: Extent { start, ..part }, data, run: None }
+                }
+                (None, None) => Piece { side: Side::Home, at: part, data, run: None },
+            };
+            push(&mut pieces, piece);
+        }
+        (pieces, any)
+    }
+
+    /// Makes everything durable that was completed. Absorbed writes were completed with the pages of their runs, so
+    /// the devices' own flushes are all there is to do, but for what failed before.
     pub(super) async fn flush_indirected(&self, how: Hints) -> Result<(), IoError> {
-        let (home, bopt) = join(self.home.flush(how.clone()), self.bopt.flush(how)).await;
-        home.and(bopt)
+        let settled = self.state.borrow().log.settled;
+        let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
+        home.and(bopt)?;
+        self.repair(&how).await?;
+        let super::State { log, segments, .. } = &mut *self.state.borrow_mut();
+        log.now_durable(segments, settled);
+        Ok(())
     }
 
     /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
@@ -145,27 +248,7 @@ impl Borg {
         let state = self.state.borrow();
         split_by(at, |page| {
             let slot = state.map.slot_of(page).filter(|&slot| use_copy(&state.map, slot))?;
-            Some(self.division.page(slot))
-        })
-    }
-
-    /// Splits a write: to the mapped copy, to the page just taken in the write buffer, or home.
-    fn split_write(&self, at: Extent, absorbed: &[(u64, Slot)]) -> Vec<Part> {
-        let mut state = self.state.borrow_mut();
-        let mut absorbed = absorbed.iter().peekable();
-        split_by(at, |page| {
-            if let Some(slot) = state.map.slot_of(page) {
-                state.map.set_dirty(slot, true);
-                did(
-                    "overwritten in place",
-                    Extent::of_pages(page, 1),
-                    self.division.page(slot) * PAGE_SECTORS,
-                );
-                return Some(self.division.page(slot));
-            }
-            let (_, slot) = absorbed.next_if(|(absorbed, _)| *absorbed == page)?;
-            did("absorbed", Extent::of_pages(page, 1), self.division.page(*slot) * PAGE_SECTORS);
-            Some(self.division.page(*slot))
+            Some(self.layout.page(slot))
         })
     }
 
@@ -174,6 +257,25 @@ impl Borg {
             Side::Home => &*self.home,
             Side::Bopt => &*self.bopt,
         }
+    }
+}
+
+/// Adds a piece, to the last one if it goes on behind that.
+fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+    let same_run = |last: &Piece| match (&last.run, &piece.run) {
+        (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    };
+    match pieces.last_mut() {
+        Some(last) if last.side == piece.side && last.at.end() == piece.at.start && same_run(last) => {
+            last.at.sectors += piece.at.sectors;
+            last.data = Buffer::join([last.data.clone(), piece.data]);
+            if let Some(run) = piece.run {
+                run.writes.set(run.writes.get() - 1);
+            }
+        }
+        _ => pieces.push(piece),
     }
 }
 

@@ -4,68 +4,105 @@
 //! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
 //! `indirector` on the path of every request; `bopt` is what lies where, `map` is `borg_map`.
 //!
-//! Invariants: a page has at most one copy; a copy that is not dirty equals home; a slot is used
-//! again only after what said that it was in use is durably gone. In this version the map pages
-//! are written when and where they will be, but hold no entries yet: it runs in virtual time only.
+//! Invariants: a page has at most one copy that counts; a copy that is not dirty equals home; a slot is used again only
+//! after what said that it was in use is durably gone.
+//!
+//! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
+//! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
 
 mod absorber;
 mod analyzer;
-mod bopt;
+mod chains;
 mod indirector;
+mod layout;
+mod log;
 mod map;
+mod mover;
+mod opening;
 mod options;
+mod page;
 mod planner;
 mod profiler;
 mod reconfigurator;
+mod segments;
+mod table;
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::future::ready;
+use std::rc::{Rc, Weak};
 
 use rustc_hash::FxHashMap;
-use seekless_core::device::io;
+use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::runtime::Event;
 use seekless_core::{
     Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
-    Nanos, RangeLocks, Zeroes, runtime,
+    Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
-use bopt::{Division, Log};
+use layout::Layout;
+use log::Log;
 pub use map::{BorgMap, Slot};
-pub use options::{Options, Training};
+pub use options::{CANARIES, EDGES, Options, Overwrite, Placement, Training};
+use page::Super;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
+use segments::Segments;
+use table::Session;
+
+use crate::canary::Canary;
+
+/// What it can be told to do besides requests.
+pub const COMMANDS: &[&str] = &["reconfigure", "drain"];
 
 /// The BORG layer.
 pub struct Borg {
     home: Rc<dyn BlockDevice>,
     bopt: Rc<dyn BlockDevice>,
     options: Options,
-    division: Division,
+    layout: Layout,
     locks: RangeLocks,
     /// Movers stand in line here.
     movers: RangeLocks,
+    /// Who writes metadata does so here.
+    saying: RangeLocks,
     /// Copies carry no bytes.
     timing_only: bool,
+    canary: Canary,
     state: RefCell<State>,
+    /// Itself, for what it does in the background.
+    me: Weak<Borg>,
 }
 
 struct State {
     map: BorgMap,
+    segments: Segments,
     log: Log,
+    /// What the super page on disk says.
+    disk: Super,
+    /// What has changed since it was opened, or stopped.
+    session: Session,
+    /// Pages of metadata that are not whole.
+    torn: Vec<u64>,
+    /// A super page has to say that the log begins behind a run that failed.
+    anchor_owed: bool,
+    /// Why every later flush fails.
+    failed: Option<IoError>,
+    /// Taken away: it only hands on.
+    left: bool,
+    draining: bool,
     profiler: Profiler,
     /// What was seen before; not here while it is at work.
     analyzer: Option<Analyzer>,
     last_plan: Plan,
     /// How many plans were made.
     plans: u32,
-    /// The run that writes of this instant join.
-    run: Option<Rc<absorber::Run>>,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
     served: Vec<Served>,
     map_pages: u64,
+    drained: u64,
 }
 
 /// Pages asked for, and of them those served from the BOPT.
@@ -78,37 +115,94 @@ pub struct Served {
 }
 
 impl Borg {
-    /// BORG over `home`, with its copies in `bopt`.
-    pub fn new(
+    /// BORG over `home`, with its copies in `bopt`: those that are there already, or none if that holds only zeroes.
+    /// `timing_only` is for runs that only measure time: pages move without their bytes.
+    pub async fn open(
         home: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
-    ) -> Result<Borg, IoError> {
+        timing_only: bool,
+    ) -> Result<Rc<Borg>, IoError> {
         let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
-        let pages = Extent { start: seekless_core::Lba(0), sectors: home.geometry().sectors }.pages().end;
         options.check().map_err(|refused| invalid(refused.to_string()))?;
-        let bopt_pages = bopt.geometry().sectors / seekless_core::PAGE_SECTORS;
-        let division = Division::new(bopt_pages, options.write_buffer)
-            .ok_or_else(|| invalid(format!("found a BOPT of {bopt_pages} pages, expected 3 to 2^32")))?;
+        let home_sectors = home.geometry().sectors;
+        let pages = Extent { start: Lba(0), sectors: home_sectors }.pages().end;
+        let bopt_pages = bopt.geometry().sectors / PAGE_SECTORS;
+        let segment = options.segment.0 / PAGE_BYTES;
+        let layout = Layout::new(bopt_pages, segment, options.write_buffer).ok_or_else(|| {
+            let least = 4 + layout::SMALLEST_SEGMENT;
+            invalid(format!("found a BOPT of {bopt_pages} pages of 4 KiB, expected at least {least}"))
+        })?;
+        let blank = Super::blank(layout, bopt_pages, home_sectors);
+        let opening::Opened { map, segments, log, disk, torn } = opening::open(&*bopt, pages, blank).await?;
         let state = State {
-            map: BorgMap::new(pages, division.slots()),
-            log: Log::new(division.read_cache, division.write_buffer),
+            map,
+            segments,
+            log,
+            disk,
+            session: Session::Untouched,
+            torn,
+            anchor_owed: false,
+            failed: None,
+            left: false,
+            draining: false,
             profiler: Profiler::default(),
             analyzer: Some(Analyzer::default()),
             last_plan: Plan::default(),
             plans: 0,
-            run: None,
             watched: FxHashMap::default(),
             served: Vec::new(),
             map_pages: 0,
+            drained: 0,
         };
-        let (locks, movers, state) = (RangeLocks::new(), RangeLocks::new(), RefCell::new(state));
-        Ok(Borg { home, bopt, options, division, locks, movers, timing_only: false, state })
+        let canary = options.canary();
+        let (locks, movers, saying) = (RangeLocks::new(), RangeLocks::new(), RangeLocks::new());
+        let borg = Rc::new_cyclic(|me| Borg {
+            home,
+            bopt,
+            options,
+            layout,
+            locks,
+            movers,
+            saying,
+            timing_only,
+            canary,
+            state: RefCell::new(state),
+            me: me.clone(),
+        });
+        borg.compare_with_home().await?;
+        Ok(borg)
     }
 
-    /// For runs that only measure time: pages move without their bytes.
-    pub fn timing_only(self) -> Borg {
-        Borg { timing_only: true, ..self }
+    /// After a clean stop home is as it was then, or was written without this layer: then copies that are only copies
+    /// are worth nothing, and newer ones would hide what was written.
+    async fn compare_with_home(&self) -> Result<(), IoError> {
+        let (samples, require) = {
+            let state = self.state.borrow();
+            let samples = if state.disk.clean { state.disk.samples.clone() } else { Vec::new() };
+            (samples, state.disk.require)
+        };
+        for (page, sum) in samples {
+            if self.home_sum(page, &Hints::default()).await? == sum {
+                continue;
+            }
+            if require {
+                return Err(opening::changed_behind_our_back(page));
+            }
+            runtime::edge("home was written without it: all copies are dropped");
+            let mut state = self.state.borrow_mut();
+            let all: Vec<u64> = state.map.iter().map(|(_, page, _)| page).collect();
+            all.into_iter().for_each(|page| {
+                state.map_out(page);
+            });
+            break;
+        }
+        Ok(())
+    }
+
+    /// A buffer for a copy.
+    fn buffer(&self, at: Extent) -> Buffer {
+        if self.timing_only { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) }
     }
 
     /// What was served for an account.
@@ -162,15 +256,6 @@ fn did(what: &'static str, home: Extent, at: u64) {
     runtime::event(&Event::Did { layer: "borg", what, home, at });
 }
 
-impl State {
-    /// A slot holds no copy any more.
-    fn release(&mut self, slot: Slot) {
-        if self.log.holds(slot) {
-            self.log.give_back(slot);
-        }
-    }
-}
-
 impl BlockDevice for Borg {
     fn geometry(&self) -> Geometry {
         Geometry { volatile_cache: true, ..self.home.geometry() }
@@ -198,20 +283,30 @@ impl BlockDevice for Borg {
                 let why = "zeroes are written as data";
                 return Err(IoError::new(ErrorKind::Unsupported, "borg", Some(at), why));
             }
-            let buffer = if self.timing_only {
-                Buffer::hollow_sectors(at.sectors)
-            } else {
-                Buffer::zeroed(at.bytes())
-            };
-            self.write_indirected(at, buffer, how).await
+            self.write_indirected(at, self.buffer(at), how).await
         })
     }
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         let slot = self.state.borrow().map.slot_of(at.start.page());
         match slot {
-            Some(slot) => self.bopt.estimate(Extent::of_pages(self.division.page(slot), 1), how),
+            Some(slot) => self.bopt.estimate(Extent::of_pages(self.layout.page(slot), 1), how),
             None => self.home.estimate(at, how),
+        }
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        for part in at.split(PAGE_SECTORS) {
+            let slot = self.state.borrow().map.slot_of(part.start.page());
+            let Some(slot) = slot else {
+                self.home.places(part, each);
+                continue;
+            };
+            let there = Lba(self.layout.page(slot) * PAGE_SECTORS + part.start.0 % PAGE_SECTORS);
+            let here = |found: Extent| part.start + (found.start.0 - there.0);
+            self.bopt.places(Extent { start: there, ..part }, &mut |found, on| {
+                each(Extent { start: here(found), ..found }, on);
+            });
         }
     }
 }
@@ -222,16 +317,37 @@ impl Layer for Borg {
         vec![
             ("pages_mapped", state.map.mapped() as u64),
             ("pages_dirty", state.map.dirty() as u64),
-            ("write_buffer_free", state.log.free() as u64),
+            ("write_buffer_free", state.log.room()),
             ("map_pages_written", state.map_pages),
+            ("pages_drained", state.drained),
             ("requests_profiled", state.profiler.requests()),
             ("profile_bytes", state.profiler.bytes()),
             ("map_bytes", state.map.bytes()),
         ]
     }
 
+    /// Everything acknowledged is durable, and the map is on disk with its dirty bits: the next start is warm.
+    fn stop(&self) -> IoFuture<'_, ()> {
+        io(async move {
+            let how = Hints::default();
+            let _alone = self.movers.exclusive(Extent::new(0, 1), &how).await;
+            let all = Extent { start: Lba(0), sectors: self.home.geometry().sectors };
+            let _held = self.locks.exclusive(all, &how).await;
+            self.flush_indirected(how.clone()).await?;
+            self.end_session(&how).await
+        })
+    }
+
+    fn command(&self, name: &str, how: Hints) -> IoFuture<'_, ()> {
+        match name {
+            "reconfigure" => io(async move { self.reconfigure(how.account).await.map(drop) }),
+            "drain" => io(self.write_home(how.account)),
+            _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
+        }
+    }
+
     fn detach(&self) -> IoFuture<'_, ()> {
-        io(self.empty(Account::default(), |_| true))
+        io(self.leave(Account::default()))
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a user can set, with defaults.
 
+use seekless_core::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
+use super::layout::{LARGEST_SEGMENT, SMALLEST_SEGMENT};
 use crate::Refused;
+use crate::canary::Canary;
 use crate::units::Bytes;
 
 /// The options of the BORG layer.
@@ -12,6 +15,15 @@ pub struct Options {
     /// The part of the BOPT that absorbs writes, 0 to 1; the rest is the read cache. The BORG
     /// paper's best for its developer workload was 0.4 to 0.5 (section 6.5.3).
     pub write_buffer: f64,
+    /// Pages of a segment of the BOPT, as a size: at most 2MiB, whole pages, at least four. A small BOPT has smaller
+    /// segments, so that it has at least 16 of them.
+    pub segment: Bytes,
+    /// Where a page that is mapped is written.
+    pub overwrite: Overwrite,
+    /// Below this part of the write buffer being free, 0 to 1, segments of it are drained in the background.
+    pub drain_below: f64,
+    /// Where a reconfiguration puts pages.
+    pub placement: Placement,
     /// Edges of the access graph below this weight place nothing (section 4.3).
     pub threshold: u32,
     /// What the planner learns from.
@@ -24,6 +36,67 @@ pub struct Options {
     /// plan by what was seen since, which takes a fraction of the time. A partial training window
     /// is always planned anew.
     pub full_plan_every: u32,
+    /// The known bug that it has.
+    #[cfg(feature = "canaries")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<String>,
+}
+
+/// The rare places of its code, which an exploration has to reach.
+pub const EDGES: &[&str] = &[
+    "a blank BOPT",
+    "a clean start",
+    "a start after a crash",
+    "a torn super page: the other counts",
+    "a torn map page: its other home counts",
+    "the log ends with a run that is not whole",
+    "a run of the log is replayed",
+    "a flush failed: all later ones fail",
+    "a map page could not be written: it is owed",
+    "a new BOPT",
+    "torn pages are taken away",
+    "the log opens",
+    "a flush writes what was owed",
+    "a run failed",
+    "a clean copy cannot be read: home can",
+    "a write that is to be durable was absorbed",
+    "part of a page is joined with a copy that must not be overwritten",
+    "the write buffer is full of what must not be overwritten: it is told first",
+    "the write buffer is full",
+    "a chain of pages moves",
+    "an eviction is taken back",
+    "a copy was overwritten: its move is abandoned",
+    "the write buffer is drained in the background",
+    "home was written without it: all copies are dropped",
+];
+
+/// The known bugs that it can have.
+pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
+    &["early reuse", "require cleared early", "dropped by a relocate"]
+} else {
+    &[]
+};
+
+/// Where a page goes that has a copy already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overwrite {
+    /// Over that copy, as in the paper (section 4.5).
+    #[default]
+    InPlace,
+    /// Into the write buffer like any other, as far as there is room.
+    Logged,
+}
+
+/// Where a reconfiguration puts pages in the read cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// What is there and still planned stays where it is, the others fill what is free.
+    #[default]
+    Kept,
+    /// All pages lie as planned, as in the paper (section 4.4): chains and cycles move.
+    Planned,
 }
 
 /// The training window (section 6.2).
@@ -45,10 +118,30 @@ impl Options {
         if !(0.0..=1.0).contains(&self.write_buffer) {
             return Err(Refused::new("write_buffer", self.write_buffer.to_string(), "0 to 1"));
         }
+        let pages = self.segment.0 / PAGE_BYTES;
+        if self.segment.0 % PAGE_BYTES != 0 || !(SMALLEST_SEGMENT..=LARGEST_SEGMENT).contains(&pages) {
+            let expected = "16KiB to 2MiB in whole pages of 4KiB";
+            return Err(Refused::new("segment", format!("{} bytes", self.segment.0), expected));
+        }
+        if !(0.0..=1.0).contains(&self.drain_below) {
+            return Err(Refused::new("drain_below", self.drain_below.to_string(), "0 to 1"));
+        }
+        #[cfg(feature = "canaries")]
+        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        }
         if self.full_plan_every == 0 {
             return Err(Refused::new("full_plan_every", "0", "at least 1"));
         }
         Ok(())
+    }
+
+    /// The bug that it has: none, but in a build with canaries.
+    pub fn canary(&self) -> Canary {
+        #[cfg(feature = "canaries")]
+        return Canary::new(self.canary.as_deref(), CANARIES);
+        #[cfg(not(feature = "canaries"))]
+        Canary::default()
     }
 }
 
@@ -56,10 +149,16 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             write_buffer: 0.4,
+            segment: Bytes(1 << 20),
+            overwrite: Overwrite::InPlace,
+            drain_below: 0.25,
+            placement: Placement::Kept,
             threshold: 1,
             training: Training::Cumulative,
             profile_memory: Bytes(64 << 20),
             full_plan_every: 1,
+            #[cfg(feature = "canaries")]
+            canary: None,
         }
     }
 }

@@ -191,12 +191,8 @@ impl<F: Fault> Layer for Faulty<F> {
     }
 
     /// It holds nothing back.
-    fn stop(&self) -> IoFuture<'_, ()> {
-        io(std::future::ready(Ok(())))
-    }
-
     fn detach(&self) -> IoFuture<'_, ()> {
-        self.stop()
+        io(std::future::ready(Ok(())))
     }
 }
 

@@ -18,7 +18,7 @@ fn under<T>(name: &str, options: &str, work: impl AsyncFnOnce(Rc<dyn BlockDevice
             let over: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
             let below = Below { over, devices: std::collections::BTreeMap::new() };
             let entry = registry::find(name).unwrap();
-            work(entry.build(below, &toml::from_str(options).unwrap()).await.unwrap()).await
+            work(entry.build(below, &toml::from_str(options).unwrap()).await.unwrap().device).await
         })
         .unwrap()
 }
@@ -222,7 +222,7 @@ fn what_is_not_carried_out_never_reaches_the_device_and_an_endless_request_ends_
                 let all = "for_ever = true\nops = ['read', 'write', 'flush', 'discard', 'write zeroes']";
                 let options = toml::from_str(&format!("{options}\n{all}")).unwrap();
                 let below = Below { over, devices: std::collections::BTreeMap::new() };
-                let layer = registry::find(name).unwrap().build(below, &options).await.unwrap();
+                let layer = registry::find(name).unwrap().build(below, &options).await.unwrap().device;
                 let at = Extent::new(0, 1);
                 runtime::spawn(async move {
                     let zeroes = || layer.write_zeroes(at, Hints::default(), Zeroes::default());

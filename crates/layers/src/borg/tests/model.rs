@@ -72,7 +72,7 @@ impl Clients {
                 self.request(kind, at, rng.chance(1, 7))
             });
             join_all(requests.collect::<Vec<_>>()).await;
-            self.check_the_log();
+            self.check_the_segments();
             if rng.chance(1, 4) {
                 sleep(Nanos(rng.below(30_000_000))).await;
             }
@@ -93,12 +93,18 @@ impl Clients {
         }
     }
 
-    /// What is mapped is taken, and no map page holds a page.
-    fn check_the_log(&self) {
+    /// What is counted of segments is so.
+    fn check_the_segments(&self) {
         let state = self.borg.state.borrow();
-        for (slot, page, _) in state.map.iter().filter(|(slot, _, _)| state.log.holds(*slot)) {
-            assert!(state.log.is_taken(slot), "slot {slot} of page {page} is free");
-            assert!(!state.log.is_map(slot), "slot {slot} of page {page} holds a map page");
+        for segment in 0..self.borg.layout.segments() {
+            let slots = self.borg.layout.slots_of(segment);
+            let held = slots.filter(|slot| state.map.page_at(*slot).is_some()).count();
+            assert_eq!(state.segments.of(segment).valid as usize, held, "segment {segment}");
+            let logged = segment >= self.borg.layout.read_cache;
+            assert!(
+                !logged || held == 0 || state.segments.of(segment).taken > 0,
+                "segment {segment} is free"
+            );
         }
     }
 }
@@ -116,10 +122,10 @@ proptest! {
     fn every_read_returns_the_last_write(
         seed in any::<u64>(),
         home_pages in prop::sample::select(vec![6_u64, 24, 100, 700]),
-        bopt_pages in prop::sample::select(vec![3_u64, 4, 5, 8, 13, 40, 150, 600, 1_100]),
+        bopt_pages in prop::sample::select(vec![8_u64, 9, 14, 20, 33, 70, 150, 600, 1_100]),
         write_buffer in prop::sample::select(vec![0.0, 0.2, 0.5, 0.9, 1.0]),
         (clients, burst) in (1..7_u64, 1..5_u64),
-        (merge, fcfs) in any::<(bool, bool)>(),
+        (merge, fcfs, logged, planned) in any::<(bool, bool, bool, bool)>(),
         background_share_pct in prop::sample::select(vec![1_u8, 20, 99]),
     ) {
         run(seed, async {
@@ -128,8 +134,10 @@ proptest! {
             let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
             let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
             let home = home_pages * 8;
-            let options = Options { write_buffer, ..Options::default() };
-            let borg = Rc::new(Borg::new(slice(0, home), slice(home, bopt_pages * 8), options).unwrap());
+            let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
+            let placement = if planned { Placement::Planned } else { Placement::Kept };
+            let options = Options { write_buffer, overwrite, placement, ..Options::default() };
+            let borg = Borg::open(slice(0, home), slice(home, bopt_pages * 8), options, false).await.unwrap();
             let model = RefCell::new(Model { versions: vec![0; home as usize], last: 0 });
             let world = Rc::new(Clients { borg: borg.clone(), model, home });
             let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst))).collect();

@@ -1,0 +1,198 @@
+//! A gate: many pass at once, until somebody closes it; then those who are inside finish, and those who come wait.
+//!
+//! Invariants: nobody is inside beside who closed it. First come, first served, whether to pass or to close it: who
+//! waits is let in one after the other, in the order in which they came, and nobody who comes later overtakes them.
+//!
+//! Fault model: who waits or is inside may be dropped at any time; it leaves as if it had been done.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// The gate.
+#[derive(Default)]
+pub struct Gate {
+    inside: Cell<u64>,
+    closed: Cell<bool>,
+    line: RefCell<VecDeque<Rc<Waiter>>>,
+}
+
+struct Waiter {
+    alone: bool,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Being inside, to the drop of it.
+pub struct Inside<'a> {
+    gate: &'a Gate,
+    alone: bool,
+}
+
+impl Gate {
+    /// Waits until it is open, and is inside with others.
+    pub async fn pass(&self) -> Inside<'_> {
+        self.enter(false).await
+    }
+
+    /// Waits until nobody is inside, and is inside alone.
+    pub async fn close(&self) -> Inside<'_> {
+        self.enter(true).await
+    }
+
+    /// Whether somebody waits.
+    pub fn is_waited_for(&self) -> bool {
+        !self.line.borrow().is_empty()
+    }
+
+    async fn enter(&self, alone: bool) -> Inside<'_> {
+        if !self.line.borrow().is_empty() || !self.admits(alone) {
+            let waiter = Rc::new(Waiter { alone, waker: RefCell::default() });
+            self.line.borrow_mut().push_back(waiter.clone());
+            let place = InLine { gate: self, waiter };
+            poll_fn(|context| {
+                if self.is_first(&place.waiter) && self.admits(alone) {
+                    return Poll::Ready(());
+                }
+                place.waiter.waker.replace(Some(context.waker().clone()));
+                Poll::Pending
+            })
+            .await;
+            // Inside before the place in line is left, which lets the next one look.
+            return self.entered(alone);
+        }
+        self.entered(alone)
+    }
+
+    fn admits(&self, alone: bool) -> bool {
+        !self.closed.get() && (!alone || self.inside.get() == 0)
+    }
+
+    fn entered(&self, alone: bool) -> Inside<'_> {
+        if alone {
+            self.closed.set(true);
+        } else {
+            self.inside.set(self.inside.get() + 1);
+        }
+        Inside { gate: self, alone }
+    }
+
+    fn is_first(&self, waiter: &Rc<Waiter>) -> bool {
+        self.line.borrow().front().is_some_and(|first| Rc::ptr_eq(first, waiter))
+    }
+
+    /// The first in line looks again.
+    fn call_first(&self) {
+        let first = self.line.borrow().front().filter(|first| self.admits(first.alone)).cloned();
+        first.and_then(|first| first.waker.take()).into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Leaves the line when it is let in, or dropped.
+struct InLine<'a> {
+    gate: &'a Gate,
+    waiter: Rc<Waiter>,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.gate.line.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+        self.gate.call_first();
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        if self.alone {
+            self.gate.closed.set(false);
+        } else {
+            self.gate.inside.set(self.gate.inside.get() - 1);
+        }
+        self.gate.call_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::{Runtime, now, sleep, spawn};
+    use crate::units::Nanos;
+    use proptest::prelude::*;
+
+    /// Each: when it comes, whether it is to be alone, how long it stays.
+    type Comes = (u64, bool, u64);
+
+    /// Lets them all in, and returns who came in when and left when, in the order in which they came in.
+    fn let_all_in(comes: &[Comes]) -> Vec<(usize, Nanos, Nanos)> {
+        let entered: Rc<RefCell<Vec<_>>> = Rc::default();
+        Runtime::new(1)
+            .run(async {
+                let gate: Rc<Gate> = Rc::default();
+                let tasks = comes.iter().copied().enumerate().map(|(number, (at, alone, stays))| {
+                    let (gate, entered) = (gate.clone(), entered.clone());
+                    spawn(async move {
+                        sleep(Nanos(at)).await;
+                        let inside = if alone { gate.close().await } else { gate.pass().await };
+                        entered.borrow_mut().push((number, now(), now() + Nanos(stays)));
+                        sleep(Nanos(stays)).await;
+                        drop(inside);
+                    })
+                });
+                for task in tasks.collect::<Vec<_>>() {
+                    task.await;
+                }
+                assert!(!gate.is_waited_for() && gate.inside.get() == 0 && !gate.closed.get());
+            })
+            .expect("nobody waits for ever");
+        entered.take()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Exclusion, order and the absence of idle waits, on random loads.
+        #[test]
+        fn all_come_in_as_they_came_and_as_soon_as_they_may(
+            mut comes in prop::collection::vec((0..60_u64, prop::bool::weighted(0.3), 0..30_u64), 1..60)
+        ) {
+            comes.sort_by_key(|one| one.0);
+            let entered = let_all_in(&comes);
+            for (place, &(number, at, _)) in entered.iter().enumerate() {
+                prop_assert_eq!(place, number, "in the order in which they came");
+                let (came, alone, _) = comes[number];
+                let before = &entered[..place];
+                let free = before.iter().filter(|(other, ..)| alone || comes[*other].1).map(|other| other.2).max();
+                let last = before.last().map(|other| other.1);
+                prop_assert_eq!(at, Nanos(came).max(free.unwrap_or_default()).max(last.unwrap_or_default()));
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_dropped_leaves_the_line_or_lets_others_in() {
+        Runtime::new(1)
+            .run(async {
+                let gate: Rc<Gate> = Rc::default();
+                let enter = |alone| {
+                    let gate = gate.clone();
+                    spawn(async move { drop(gate.enter(alone).await) })
+                };
+                let inside = gate.pass().await;
+                let (closing, passing, other) = (enter(true), enter(false), enter(true));
+                sleep(Nanos(1)).await;
+                assert!(!passing.is_finished(), "nobody overtakes who closes the gate");
+                drop(closing);
+                passing.await;
+                assert!(!other.is_finished());
+                drop(inside);
+                other.await;
+                let closed = gate.close().await;
+                let waits = enter(false);
+                sleep(Nanos(1)).await;
+                drop(closed);
+                waits.await;
+            })
+            .unwrap();
+    }
+}

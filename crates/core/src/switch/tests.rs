@@ -1,0 +1,232 @@
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::device::LARGEST_REQUEST_SECTORS;
+use crate::runtime::{Runtime, now, sleep, spawn};
+
+/// What a child was asked, by whom.
+type Asked = Rc<RefCell<Vec<(&'static str, u64)>>>;
+
+/// A child that takes a while for each request, and notes which sectors it is asked for as they come.
+struct Child {
+    name: &'static str,
+    sectors: u64,
+    asked: Asked,
+    in_flight: Cell<u64>,
+    broken: bool,
+}
+
+impl Child {
+    fn new(name: &'static str, sectors: u64, asked: &Asked) -> Rc<Child> {
+        let (asked, in_flight) = (asked.clone(), Cell::new(0));
+        Rc::new(Child { name, sectors, asked, in_flight, broken: false })
+    }
+
+    async fn takes_time(&self, at: Extent) -> Result<(), IoError> {
+        self.asked.borrow_mut().push((self.name, at.start.0));
+        self.in_flight.set(self.in_flight.get() + 1);
+        sleep(Nanos(100)).await;
+        self.in_flight.set(self.in_flight.get() - 1);
+        if self.broken {
+            return Err(IoError::new(ErrorKind::Medium, self.name, None, "it is broken"));
+        }
+        Ok(())
+    }
+}
+
+/// The sector that stands for a flush.
+const FLUSH: u64 = 999;
+
+impl BlockDevice for Child {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            sectors: self.sectors,
+            logical_sectors: 1,
+            physical_sectors: 1,
+            volatile_cache: true,
+            rotational: false,
+            discard_sectors: 0,
+            largest_sectors: LARGEST_REQUEST_SECTORS,
+        }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, _: Hints) -> IoFuture<'_, Buffer> {
+        io(async move { self.takes_time(at).await.map(|()| into) })
+    }
+
+    fn write(&self, at: Extent, _: Buffer, _: Hints) -> IoFuture<'_, ()> {
+        io(self.takes_time(at))
+    }
+
+    fn flush(&self, _: Hints) -> IoFuture<'_, ()> {
+        io(self.takes_time(Extent::new(FLUSH, 1)))
+    }
+
+    fn discard(&self, at: Extent, _: Hints) -> IoFuture<'_, ()> {
+        io(self.takes_time(at))
+    }
+
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        io(async move { self.takes_time(at).await.map(|()| Vec::new()) })
+    }
+
+    fn prefetch(&self, at: Extent, _: Hints) -> IoFuture<'_, ()> {
+        io(self.takes_time(at))
+    }
+
+    fn estimate(&self, _: Extent, _: &Hints) -> Option<Nanos> {
+        Some(Nanos(self.sectors))
+    }
+}
+
+/// Asks in one of the ways there are, without waiting.
+fn ask(switch: &Rc<Switch>, sector: u64) -> crate::runtime::Task<Result<(), IoError>> {
+    let switch = switch.clone();
+    spawn(async move {
+        let (at, how) = (Extent::new(sector, 1), Hints::default());
+        match sector % 6 {
+            0 => switch.read(at, Buffer::zeroed(512), how).await.map(drop),
+            1 => switch.write(at, Buffer::zeroed(512), how).await,
+            2 => switch.discard(at, how).await,
+            3 => switch.write_zeroes(at, how, Zeroes::default()).await,
+            4 => switch.extents(at).await.map(drop),
+            _ => switch.prefetch(at, how).await,
+        }
+    })
+}
+
+fn device(child: &Rc<Child>) -> Rc<dyn BlockDevice> {
+    child.clone()
+}
+
+fn run(test: impl AsyncFnOnce(Asked)) -> BTreeSet<&'static str> {
+    let runtime = Runtime::new(1);
+    runtime.run(test(Asked::default())).expect("nobody waits for ever");
+    runtime.edges().into_iter().map(|(edge, _)| edge).collect()
+}
+
+#[test]
+fn what_comes_during_a_change_goes_to_the_new_child_in_its_order() {
+    let edges = run(async |asked| {
+        let (old, new) = (Child::new("old", 60, &asked), Child::new("new", 60, &asked));
+        let switch = Rc::new(Switch::new(device(&old)));
+        let before: Vec<_> = (0..6).map(|sector| ask(&switch, sector)).collect();
+        sleep(Nanos(10)).await;
+        let swap = {
+            let (switch, old, new) = (switch.clone(), old.clone(), device(&new));
+            spawn(async move {
+                let change = async {
+                    assert_eq!(
+                        (now(), old.in_flight.get()),
+                        (Nanos(200), 0),
+                        "after those in flight, and a flush"
+                    );
+                    sleep(Nanos(50)).await;
+                    Ok(new)
+                };
+                switch.swap(change).await
+            })
+        };
+        sleep(Nanos(10)).await;
+        let held: Vec<_> = (6..30).map(|sector| ask(&switch, sector)).collect();
+        swap.await.unwrap();
+        assert_eq!(now(), Nanos(250));
+        // Those that were held have not come to their turns yet.
+        let last = ask(&switch, 30);
+        for task in before.into_iter().chain(held).chain([last]) {
+            task.await.unwrap();
+        }
+        let first = (0..6).map(|sector| ("old", sector)).chain([("old", FLUSH)]);
+        assert_eq!(*asked.borrow(), first.chain((6..=30).map(|sector| ("new", sector))).collect::<Vec<_>>());
+    });
+    assert!(edges.contains(EDGES[0]));
+}
+
+#[test]
+fn a_change_that_fails_leaves_the_old_child_in_use() {
+    let edges = run(async |asked| {
+        let old = Child::new("old", 60, &asked);
+        let switch = Rc::new(Switch::new(device(&old)));
+        let held = ask(&switch, 1);
+        let refused = IoError::new(ErrorKind::NoSpace, "new", None, "it is full");
+        let error = switch.swap(async { Err(refused.clone()) }).await.unwrap_err();
+        assert_eq!(error, refused);
+        held.await.unwrap();
+        let small = Child::new("small", 59, &asked);
+        let error = switch.swap(async { Ok(device(&small)) }).await.unwrap_err();
+        assert!(error.to_string().contains("found a child of 59 sectors, expected 60 or more"), "{error}");
+        ask(&switch, 2).await.unwrap();
+        assert!(asked.borrow().iter().all(|(name, _)| *name == "old"));
+        assert_eq!(switch.geometry().sectors, 60);
+    });
+    assert_eq!(edges, EDGES.iter().copied().filter(|edge| *edge != EDGES[0]).collect());
+}
+
+#[test]
+fn a_child_that_cannot_flush_stays() {
+    run(async |asked| {
+        let mut old = Child::new("old", 60, &asked);
+        Rc::get_mut(&mut old).unwrap().broken = true;
+        let switch = Rc::new(Switch::new(device(&old)));
+        let new = Child::new("new", 60, &asked);
+        let changed = Cell::new(false);
+        let change = async {
+            changed.set(true);
+            Ok(device(&new))
+        };
+        assert_eq!(switch.swap(change).await.unwrap_err().kind(), ErrorKind::Medium);
+        assert!(!changed.get(), "nothing is changed over what may be lost");
+        assert!(Rc::ptr_eq(&switch.child(), &device(&old)));
+    });
+}
+
+#[test]
+fn a_change_that_is_dropped_lets_requests_go_on() {
+    run(async |asked| {
+        let old = Child::new("old", 60, &asked);
+        let switch = Rc::new(Switch::new(device(&old)));
+        let swap = {
+            let switch = switch.clone();
+            spawn(async move { switch.swap(std::future::pending()).await })
+        };
+        sleep(Nanos(500)).await;
+        let held = ask(&switch, 1);
+        sleep(Nanos(500)).await;
+        assert!(!held.is_finished());
+        drop(swap);
+        held.await.unwrap();
+    });
+}
+
+#[test]
+fn changes_go_one_after_the_other_and_requests_between_them() {
+    run(async |asked| {
+        let children: Vec<_> = ["a", "b", "c"].map(|name| Child::new(name, 60, &asked)).to_vec();
+        let switch = Rc::new(Switch::new(device(&children[0])));
+        let swap = |to: usize| {
+            let (switch, new) = (switch.clone(), device(&children[to]));
+            spawn(async move {
+                let change = async {
+                    sleep(Nanos(100)).await;
+                    Ok(new)
+                };
+                switch.swap(change).await
+            })
+        };
+        let (first, between, second) = (swap(1), ask(&switch, 7), swap(2));
+        let after = ask(&switch, 8);
+        for task in [first, between, second, after] {
+            task.await.unwrap();
+        }
+        assert_eq!(*asked.borrow(), [("a", FLUSH), ("b", 7), ("b", FLUSH), ("c", 8)]);
+        assert_eq!(switch.estimate(Extent::new(0, 1), &Hints::default()), Some(Nanos(60)));
+    });
+}
+
+#[test]
+fn every_edge_is_listed_and_stands_in_the_code() {
+    let source = include_str!("mod.rs");
+    let named = source.split("edge(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    assert_eq!(named.collect::<BTreeSet<_>>(), EDGES.iter().copied().collect());
+}

@@ -1,0 +1,83 @@
+//! Chains and cycles of moves (section 5.2).
+//!
+//! A move whose slot holds a page that moves itself depends on that page's move. Moves that hang together so form a
+//! chain, or a cycle. A batch holds whole ones as far as they fit: of what is cut, a page goes home and comes in again.
+
+use rustc_hash::FxHashMap;
+
+use super::map::Slot;
+use super::mover::Move;
+
+/// The moves in batches of at most `most`; `occupant` says which page is in a slot now. In the order of the slots, but
+/// that a chain stays together.
+pub fn batches(moves: &[Move], most: usize, occupant: impl Fn(Slot) -> Option<u64>) -> Vec<Vec<Move>> {
+    let number: FxHashMap<u64, usize> =
+        moves.iter().enumerate().map(|(index, (page, _))| (*page, index)).collect();
+    let depends_on = |index: usize| -> Option<usize> {
+        let (page, slot) = moves[index];
+        occupant(slot).filter(|there| *there != page).and_then(|there| number.get(&there).copied())
+    };
+    let mut wanted_by = vec![None; moves.len()];
+    for index in 0..moves.len() {
+        if let Some(other) = depends_on(index) {
+            wanted_by[other] = Some(index);
+        }
+    }
+    let mut done = vec![false; moves.len()];
+    let mut batches: Vec<Vec<Move>> = Vec::new();
+    for index in 0..moves.len() {
+        // To the last of the chain, whose slot nobody leaves; in a cycle, once round.
+        let mut last = index;
+        while let Some(next) = depends_on(last).filter(|next| *next != index && !done[*next]) {
+            last = next;
+        }
+        let mut chain = Vec::new();
+        let mut next = Some(last);
+        while let Some(index) = next.filter(|index| !done[*index]) {
+            done[index] = true;
+            chain.push(moves[index]);
+            next = wanted_by[index];
+        }
+        for part in chain.chunks(most) {
+            match batches.last_mut() {
+                Some(batch) if batch.len() + part.len() <= most => batch.extend(part),
+                _ => batches.push(part.to_vec()),
+            }
+        }
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_chain_and_a_cycle_stay_together() {
+        // Pages 1, 2, 3 lie in slots 1, 2, 3 and move one on; 5 and 6 change places; 9 comes from elsewhere.
+        let at = |slot: Slot| [1, 2, 3, 5, 6].contains(&slot).then_some(u64::from(slot));
+        let moves = [(1, 2), (2, 3), (3, 4), (5, 6), (6, 5), (9, 8)];
+        assert_eq!(batches(&moves, 3, at), [vec![(3, 4), (2, 3), (1, 2)], vec![(6, 5), (5, 6), (9, 8)]]);
+        assert_eq!(batches(&moves, 2, at).concat().len(), 6);
+        assert!(batches(&[], 2, at).is_empty());
+    }
+
+    proptest! {
+        /// Every move is made once, no batch is too large, and no chain that fits is cut.
+        #[test]
+        fn every_move_is_in_one_batch(targets in Just((0..40_u32).collect::<Vec<_>>()).prop_shuffle(), count in 0..40_usize, most in 1..50_usize) {
+            // Page n is in slot n.
+            let moves: Vec<Move> = targets.iter().take(count).zip(0..).map(|(slot, page)| (page, *slot)).collect();
+            let at = |slot: Slot| (slot < 30).then_some(u64::from(slot));
+            let batches = batches(&moves, most, at);
+            prop_assert!(batches.iter().all(|batch| !batch.is_empty() && batch.len() <= most));
+            let mut all = batches.concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, moves.clone());
+            if most >= count {
+                prop_assert!(batches.len() <= 1);
+            }
+        }
+    }
+}

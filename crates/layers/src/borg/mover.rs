@@ -1,0 +1,233 @@
+//! Moves pages (sections 4.4 and 5.2), home or from slot to slot, in batches and in the background.
+//!
+//! A batch copies first and asks later: no foreground request waits for a copy. Only when the copies are written are
+//! their pages locked; those that were written meanwhile are abandoned, the others are claimed on disk, then mapped.
+//! A slot that others are to move into is emptied before, home if it is dirty. Who waits for a lock raises what is
+//! done under it to its own class.
+//!
+//! Chains and cycles: the pages of a batch are all read first, then those whose slots others want are unmapped
+//! together, then all are written; so a cycle needs no case of its own, and nothing is read twice.
+//!
+//! Faults: a batch that fails ends the move with its error. What was moved stays moved, what was not stays where it
+//! was, and nothing is mapped to a slot that was not written.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use seekless_core::lock::{Guard, lock_all};
+use seekless_core::runtime::edge;
+use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
+
+use super::map::Slot;
+use super::table::Session;
+use super::{Borg, did};
+use crate::destage;
+
+/// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer together on the
+/// disk is what a batch reads. Tests cross many batches.
+pub(super) const BATCH: usize = if cfg!(test) { 7 } else { 16_384 };
+
+/// A page and where it is to go.
+pub(super) type Move = (u64, Slot);
+/// Pages and what they hold.
+type Held = FxHashMap<u64, Buffer>;
+
+/// Moves pages in the background. There is one at a time. It is not to be dropped before its end: what it has in a
+/// device's queue is carried out all the same.
+pub(super) struct Mover<'a> {
+    borg: &'a Borg,
+    pub how: Hints,
+    _alone: Guard,
+}
+
+/// Pages that are locked and were not written since they were watched.
+struct Locked {
+    untouched: Vec<u64>,
+    /// What is done under the locks: whoever waits for them raises it.
+    how: Hints,
+    _guards: Vec<Guard>,
+}
+
+impl<'a> Mover<'a> {
+    /// When those before have ended.
+    pub async fn start(borg: &'a Borg, account: Account) -> Result<Mover<'a>, IoError> {
+        let alone = borg.movers.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
+        let how = Hints { class: Class::Background, account, ..Hints::default() };
+        borg.begin(Session::Mapped, &how).await?;
+        Ok(Mover { borg, how, _alone: alone })
+    }
+
+    /// Takes pages out of the BOPT, and returns how many went.
+    pub async fn outgoing(&self, pages: &[u64]) -> Result<u64, IoError> {
+        let mut gone = 0;
+        for batch in pages.chunks(BATCH) {
+            self.watch(batch);
+            gone += self.evict(batch, &Held::default()).await?;
+        }
+        Ok(gone)
+    }
+
+    /// Brings pages to slots, and returns how many came.
+    pub async fn place(&self, moves: &[Move]) -> Result<u64, IoError> {
+        let mut came = 0;
+        for batch in super::chains::batches(moves, BATCH, |slot| self.borg.state.borrow().map.page_at(slot)) {
+            came += self.place_batch(&batch).await?;
+        }
+        Ok(came)
+    }
+
+    async fn place_batch(&self, batch: &[Move]) -> Result<u64, IoError> {
+        let displaced: Vec<u64> = {
+            let state = self.borg.state.borrow();
+            let occupant = |&(page, slot): &Move| state.map.page_at(slot).filter(|&there| there != page);
+            batch.iter().filter_map(occupant).collect()
+        };
+        let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
+        self.watch(&[&displaced[..], &batch.iter().map(|(page, _)| *page).collect::<Vec<_>>()].concat());
+        // Of those that go and come again the copies are kept.
+        let (both, away): (Vec<u64>, Vec<u64>) =
+            displaced.into_iter().partition(|page| moving.contains(page));
+        let held = self.read_copies(&both).await?;
+        if !both.is_empty() {
+            edge("a chain of pages moves");
+        }
+        let leaving = [both, away].concat();
+        if !leaving.is_empty() {
+            self.evict(&leaving, &held).await?;
+        }
+        self.copy(batch, &held).await
+    }
+
+    /// What the copies of pages hold that are mapped.
+    async fn read_copies(&self, pages: &[u64]) -> Result<Held, IoError> {
+        let borg = self.borg;
+        let places: FxHashMap<u64, u64> = {
+            let state = borg.state.borrow();
+            let place = |&page: &u64| Some((borg.layout.page(state.map.slot_of(page)?), page));
+            pages.iter().filter_map(place).collect()
+        };
+        let read =
+            destage::read(&*borg.bopt, places.keys().copied(), |at| borg.buffer(at), &self.how).await?;
+        Ok(read.into_iter().map(|(place, data)| (places[&place], data)).collect())
+    }
+
+    /// Copies what is dirty home, then unmaps all of `pages` that were not written since they were watched.
+    async fn evict(&self, pages: &[u64], held: &Held) -> Result<u64, IoError> {
+        let borg = self.borg;
+        let dirty: Vec<u64> = {
+            let state = borg.state.borrow();
+            let is_dirty = |page: &u64| state.map.slot_of(*page).is_some_and(|slot| state.map.is_dirty(slot));
+            pages.iter().copied().filter(is_dirty).collect()
+        };
+        if !dirty.is_empty() {
+            let unread: Vec<u64> = dirty.iter().copied().filter(|page| !held.contains_key(page)).collect();
+            let mut data = self.read_copies(&unread).await?;
+            data.extend(dirty.iter().filter_map(|page| Some((*page, held.get(page)?.clone()))));
+            for &page in data.keys() {
+                did("drained", Extent::of_pages(page, 1), page * PAGE_SECTORS);
+            }
+            destage::write(&*borg.home, &data, &self.how).await?;
+            borg.flush_home(&self.how).await?;
+        }
+        // Older claims on these pages would count again when the newest is gone.
+        borg.say(|segment| segment.stale, &self.how).await?;
+        let locked = self.lock_untouched(pages).await;
+        let leaving: Vec<(u64, Slot, bool)> = {
+            let mut state = borg.state.borrow_mut();
+            let leaving = locked.untouched.iter().filter_map(|&page| {
+                let slot = state.map.slot_of(page)?;
+                let was = (page, slot, state.map.is_dirty(slot));
+                state.map_out(page);
+                did("evicted", Extent::of_pages(page, 1), borg.layout.page(slot) * PAGE_SECTORS);
+                Some(was)
+            });
+            leaving.collect()
+        };
+        let said = if borg.canary.is("early reuse") {
+            let slots: Vec<Slot> = leaving.iter().map(|(_, slot, _)| *slot).collect();
+            borg.state.borrow_mut().segments.out_of_limbo(&slots);
+            Ok(())
+        } else {
+            borg.say_segments_of(leaving.iter().map(|(_, slot, _)| *slot), &locked.how).await
+        };
+        if said.is_err() {
+            // Whether they are still claimed nobody knows; they are still right.
+            edge("an eviction is taken back");
+            let mut state = borg.state.borrow_mut();
+            leaving.iter().for_each(|&(page, slot, dirty)| state.map_in(page, slot, dirty));
+        }
+        borg.state.borrow_mut().drained += if said.is_ok() { dirty.len() as u64 } else { 0 };
+        said.map(|()| leaving.len() as u64)
+    }
+
+    /// Copies pages to empty slots, from the BOPT or from home, and maps those that were not written since they were
+    /// watched.
+    async fn copy(&self, batch: &[Move], held: &Held) -> Result<u64, IoError> {
+        let borg = self.borg;
+        let (mut within, mut incoming, mut data) = (Vec::new(), Vec::new(), FxHashMap::default());
+        let moves: Vec<Move> = {
+            let state = borg.state.borrow();
+            let is_empty = |slot| state.map.page_at(slot).is_none() && state.segments.is_free(slot);
+            let moves: Vec<Move> = batch.iter().copied().filter(|&(_, slot)| is_empty(slot)).collect();
+            for &(page, slot) in &moves {
+                let to = borg.layout.page(slot);
+                match (held.get(&page), state.map.slot_of(page)) {
+                    (Some(bytes), _) => drop(data.insert(to, bytes.clone())),
+                    (None, Some(_)) => within.push((page, to)),
+                    (None, None) => incoming.push((page, to)),
+                }
+            }
+            moves
+        };
+        for &(page, to) in &incoming {
+            did("copied", Extent::of_pages(page, 1), to * PAGE_SECTORS);
+        }
+        let copies = self.read_copies(&within.iter().map(|(page, _)| *page).collect::<Vec<_>>()).await?;
+        let pages = incoming.iter().map(|(page, _)| *page);
+        let from_home = destage::read(&*borg.home, pages, |at| borg.buffer(at), &self.how).await?;
+        let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_home.get(page))?.clone()));
+        data.extend(within.iter().chain(&incoming).filter_map(read));
+        destage::write(&*borg.bopt, &data, &self.how).await?;
+        borg.flush_bopt(&self.how).await?;
+        self.commit(&moves).await
+    }
+
+    /// Maps the copies that are still good.
+    async fn commit(&self, moves: &[Move]) -> Result<u64, IoError> {
+        let borg = self.borg;
+        let locked = self.lock_untouched(&moves.iter().map(|(page, _)| *page).collect::<Vec<_>>()).await;
+        let good: FxHashSet<u64> = locked.untouched.iter().copied().collect();
+        let came: Vec<Move> = moves.iter().copied().filter(|(page, _)| good.contains(page)).collect();
+        {
+            let mut state = borg.state.borrow_mut();
+            for &(page, slot) in &came {
+                let was = state.map.slot_of(page);
+                let dirty = was.is_some_and(|was| state.map.is_dirty(was));
+                state.map_in(page, slot, dirty && !borg.canary.is("dropped by a relocate"));
+                if was.is_some() {
+                    did("relocated", Extent::of_pages(page, 1), borg.layout.page(slot) * PAGE_SECTORS);
+                }
+            }
+        }
+        borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await?;
+        Ok(came.len() as u64)
+    }
+
+    /// From now on, writes to these pages are noticed.
+    fn watch(&self, pages: &[u64]) {
+        self.borg.state.borrow_mut().watched = pages.iter().map(|page| (*page, false)).collect();
+    }
+
+    /// Locks watched pages.
+    async fn lock_untouched(&self, pages: &[u64]) -> Locked {
+        let ticket = Ticket::new();
+        let lock = |run| self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
+        let guards = lock_all(destage::strands(pages.iter().copied()).into_iter().map(lock)).await;
+        let watched = &self.borg.state.borrow().watched;
+        let untouched: Vec<u64> =
+            pages.iter().copied().filter(|page| watched.get(page) == Some(&false)).collect();
+        if untouched.len() < pages.len() {
+            edge("a copy was overwritten: its move is abandoned");
+        }
+        let how = Hints { ticket: Some(ticket), ..self.how.clone() };
+        Locked { untouched, how, _guards: guards }
+    }
+}

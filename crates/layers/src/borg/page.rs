@@ -1,0 +1,331 @@
+//! The pages of metadata, as bytes (Table 2): the super page, the map page of a segment, and the page in front of a
+//! run in the log.
+//!
+//! Each has a header: magic, CRC-32C over the page with this field zero, its own address, its generation, and the
+//! identity of the BOPT. What is read is followed only if all of that is right, and its numbers make sense.
+
+use seekless_core::PAGE_BYTES;
+
+use super::layout::{LARGEST_SEGMENT, Layout};
+
+/// Bytes of a page.
+pub const PAGE: usize = PAGE_BYTES as usize;
+/// Entries of a run's page.
+pub const RUN_ENTRIES: usize = (PAGE - RUN_HEAD) / RUN_ENTRY;
+/// Pages of home whose checksums a clean stop leaves.
+pub const SAMPLES: usize = 64;
+/// No segment.
+pub const NONE: u32 = u32::MAX;
+
+const SUPER: [u8; 8] = *b"SKLBORGS";
+const MAP: [u8; 8] = *b"SKLBORGM";
+const RUN: [u8; 8] = *b"SKLBORGR";
+/// A home that was torn, and taken away.
+const VOID: [u8; 8] = *b"SKLBORGV";
+/// The format, and the features that who does not know them must not open, or may pass by.
+const VERSION: u32 = 1;
+const SUM: std::ops::Range<usize> = 8..12;
+const MAP_HEAD: usize = PAGE - LARGEST_SEGMENT as usize * MAP_ENTRY;
+const MAP_ENTRY: usize = 7;
+const RUN_HEAD: usize = 96;
+const RUN_ENTRY: usize = 12;
+const SAMPLES_AT: usize = 160;
+const REQUIRE: u32 = 1;
+const CLEAN: u32 = 2;
+
+/// What every page of metadata begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The page of the BOPT that it is.
+    pub at: u64,
+    /// Of a super or map page how often one was written before, of a run's page its number.
+    pub generation: u64,
+    /// Of the BOPT.
+    pub identity: u128,
+}
+
+/// The super page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Super {
+    /// How often one was written.
+    pub generation: u64,
+    /// Of the BOPT.
+    pub identity: u128,
+    /// `BORG_REQUIRE`: pages of the BOPT may be newer than home.
+    pub require: bool,
+    /// Nothing has changed since the map was written, dirty bits and all.
+    pub clean: bool,
+    /// Pages of the BOPT.
+    pub pages: u64,
+    /// Sectors of home.
+    pub home_sectors: u64,
+    /// How it is divided.
+    pub layout: Layout,
+    /// How often something was changed since the BOPT was opened.
+    pub opening: u64,
+    /// Where the log goes on behind what the map tells.
+    pub anchor: Anchor,
+    /// Of a clean one, the sum of all generations of map pages.
+    pub generations: u64,
+    /// Of a clean one, pages of home and their checksums.
+    pub samples: Vec<(u64, u32)>,
+}
+
+/// A place in the log where a run begins, or will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The segment; `NONE` if the log is full.
+    pub segment: u32,
+    /// How far into it, in pages.
+    pub offset: u32,
+    /// The number of the run.
+    pub sequence: u64,
+}
+
+/// The map page of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapPage {
+    /// The segment.
+    pub segment: u32,
+    /// It tells all that runs up to this one have changed.
+    pub settled: u64,
+    /// What each slot holds: a page, and whether it was newer than home.
+    pub entries: Vec<Option<(u64, bool)>>,
+}
+
+/// The page in front of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunPage {
+    /// In which it was written.
+    pub opening: u64,
+    /// All runs up to this one were durable before.
+    pub confirmed: u64,
+    /// Where the log goes on behind this segment; `NONE` if it does not.
+    pub next: u32,
+    /// The pages that the run holds, and their checksums.
+    pub entries: Vec<(u64, u32)>,
+}
+
+/// What a home of a page holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found<T> {
+    /// A page that is whole.
+    Whole(T),
+    /// Only zeroes.
+    Blank,
+    /// Something of ours that is not whole.
+    Torn,
+    /// What was torn, taken away.
+    Void,
+    /// Something else.
+    Foreign,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+fn sum_of(bytes: &[u8]) -> u32 {
+    let sum = crc32c::crc32c(&bytes[..SUM.start]);
+    crc32c::crc32c_append(crc32c::crc32c_append(sum, &[0; 4]), &bytes[SUM.end..])
+}
+
+fn sealed(magic: [u8; 8], head: &Head, mut bytes: Vec<u8>) -> Vec<u8> {
+    put(&mut bytes, 0, &magic);
+    put(&mut bytes, 16, &head.at.to_le_bytes());
+    put(&mut bytes, 24, &head.generation.to_le_bytes());
+    put(&mut bytes, 32, &head.identity.to_le_bytes());
+    let sum = sum_of(&bytes);
+    put(&mut bytes, SUM.start, &sum.to_le_bytes());
+    bytes
+}
+
+/// The head of a page that is whole.
+fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<Head> {
+    let identity = u128::from_le_bytes(bytes.get(32..48)?.try_into().ok()?);
+    let whole = bytes.len() == PAGE && bytes[..8] == magic && u64_at(bytes, 16) == at;
+    let head = Head { at, generation: u64_at(bytes, 24), identity };
+    (whole && u32_at(bytes, SUM.start) == sum_of(bytes)).then_some(head)
+}
+
+/// The sector that takes the first one's place where a page was torn.
+pub fn void() -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    put(&mut bytes, 0, &VOID);
+    bytes
+}
+
+impl Super {
+    /// That of a BOPT that is not there yet.
+    pub fn blank(layout: Layout, pages: u64, home_sectors: u64) -> Super {
+        let segment = if layout.write_buffer > 0 { layout.read_cache } else { NONE };
+        Super {
+            generation: 0,
+            identity: 0,
+            require: false,
+            clean: true,
+            pages,
+            home_sectors,
+            layout,
+            opening: 0,
+            anchor: Anchor { segment, offset: 0, sequence: 1 },
+            generations: 0,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Its bytes, for its home at page `at`.
+    pub fn encode(&self, at: u64) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE];
+        let flags = if self.require { REQUIRE } else { 0 } | if self.clean { CLEAN } else { 0 };
+        let words =
+            [flags, VERSION, 0, 0, self.layout.segment, self.layout.read_cache, self.layout.write_buffer];
+        for (word, at) in words.iter().zip((48..).step_by(4)) {
+            put(&mut bytes, at, &word.to_le_bytes());
+        }
+        let cached = self.layout.page(0);
+        let logged = self.layout.page(self.layout.cached_slots());
+        let numbers = [
+            self.pages,
+            self.home_sectors,
+            cached,
+            logged,
+            self.opening,
+            self.anchor.sequence,
+            self.generations,
+        ];
+        for (number, at) in numbers.iter().zip((80..).step_by(8)) {
+            put(&mut bytes, at, &number.to_le_bytes());
+        }
+        put(&mut bytes, 136, &self.anchor.segment.to_le_bytes());
+        put(&mut bytes, 140, &self.anchor.offset.to_le_bytes());
+        put(&mut bytes, 144, &(self.samples.len() as u32).to_le_bytes());
+        for ((page, sum), at) in self.samples.iter().zip((SAMPLES_AT..).step_by(12)) {
+            put(&mut bytes, at, &page.to_le_bytes());
+            put(&mut bytes, at + 8, &sum.to_le_bytes());
+        }
+        sealed(SUPER, &Head { at, generation: self.generation, identity: self.identity }, bytes)
+    }
+
+    /// What the home at page `at` holds; `Err` with what was found if it is whole and yet cannot be followed.
+    pub fn decode(at: u64, bytes: &[u8]) -> Result<Found<Super>, String> {
+        let Some(head) = opened(SUPER, at, bytes) else {
+            return Ok(match bytes.get(..8) {
+                _ if bytes.iter().all(|byte| *byte == 0) => Found::Blank,
+                Some(magic) if magic == SUPER => Found::Torn,
+                Some(magic) if magic == VOID => Found::Void,
+                _ => Found::Foreign,
+            });
+        };
+        let word = |index: usize| u32_at(bytes, 48 + 4 * index);
+        let number = |index: usize| u64_at(bytes, 80 + 8 * index);
+        if word(1) != VERSION || word(2) != 0 {
+            return Err(format!("version {} with features {:#x}", word(1), word(2)));
+        }
+        let layout = Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) };
+        let slots = (u64::from(word(5)) + u64::from(word(6))).saturating_mul(u64::from(word(4)));
+        let samples = u32_at(bytes, 144) as usize;
+        let sizes =
+            (1..=LARGEST_SEGMENT).contains(&u64::from(word(4))) && (1..u64::from(u32::MAX)).contains(&slots);
+        if !sizes || layout.page(layout.slots()) > number(0) || samples > SAMPLES {
+            return Err(format!("{layout:?} in {} pages with {samples} samples", number(0)));
+        }
+        let sample = |index: usize| {
+            let at = SAMPLES_AT + 12 * index;
+            (u64_at(bytes, at), u32_at(bytes, at + 8))
+        };
+        Ok(Found::Whole(Super {
+            generation: head.generation,
+            identity: head.identity,
+            require: word(0) & REQUIRE != 0,
+            clean: word(0) & CLEAN != 0,
+            pages: number(0),
+            home_sectors: number(1),
+            layout,
+            opening: number(4),
+            anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
+            generations: number(6),
+            samples: (0..samples).map(sample).collect(),
+        }))
+    }
+}
+
+impl MapPage {
+    /// Its bytes.
+    pub fn encode(&self, head: &Head) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE];
+        let valid = self.entries.iter().flatten().count() as u32;
+        put(&mut bytes, 48, &self.segment.to_le_bytes());
+        put(&mut bytes, 52, &valid.to_le_bytes());
+        put(&mut bytes, 56, &self.settled.to_le_bytes());
+        put(&mut bytes, 64, &(self.entries.len() as u32).to_le_bytes());
+        for (entry, bytes) in self.entries.iter().zip(bytes[MAP_HEAD..].chunks_exact_mut(MAP_ENTRY)) {
+            let word = entry.map_or(0, |(page, dirty)| page << 2 | u64::from(dirty) << 1 | 1);
+            bytes.copy_from_slice(&word.to_le_bytes()[..MAP_ENTRY]);
+        }
+        sealed(MAP, head, bytes)
+    }
+
+    /// The generation that a home claims, whole or not.
+    pub fn claims(bytes: &[u8]) -> u64 {
+        if bytes[..8] == MAP { u64_at(bytes, 24) } else { 0 }
+    }
+
+    /// The page of `segment` with so many slots, and its generation; `None` if it is not whole, or of another BOPT.
+    pub fn decode(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8]) -> Option<(u64, MapPage)> {
+        let head = opened(MAP, at, bytes)?;
+        let sensible = u32_at(bytes, 48) == segment && u32_at(bytes, 64) == slots;
+        if head.identity != identity || !sensible || slots as usize > LARGEST_SEGMENT as usize {
+            return None;
+        }
+        let entry = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..MAP_ENTRY].copy_from_slice(bytes);
+            let word = u64::from_le_bytes(word);
+            (word & 1 == 1).then_some((word >> 2, word & 2 != 0))
+        };
+        let entries: Vec<_> =
+            bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(entry).collect();
+        let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 52);
+        counted.then(|| (head.generation, MapPage { segment, settled: u64_at(bytes, 56), entries }))
+    }
+}
+
+impl RunPage {
+    /// Its bytes.
+    pub fn encode(&self, head: &Head) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE];
+        put(&mut bytes, 48, &self.opening.to_le_bytes());
+        put(&mut bytes, 56, &self.confirmed.to_le_bytes());
+        put(&mut bytes, 64, &self.next.to_le_bytes());
+        put(&mut bytes, 68, &(self.entries.len() as u32).to_le_bytes());
+        for ((page, sum), bytes) in self.entries.iter().zip(bytes[RUN_HEAD..].chunks_exact_mut(RUN_ENTRY)) {
+            put(bytes, 0, &page.to_le_bytes());
+            put(bytes, 8, &sum.to_le_bytes());
+        }
+        sealed(RUN, head, bytes)
+    }
+
+    /// The page of a run, if it is whole and this one.
+    pub fn decode(head: &Head, bytes: &[u8]) -> Option<RunPage> {
+        let count = u32_at(bytes, 68) as usize;
+        if opened(RUN, head.at, bytes)? != *head || count > RUN_ENTRIES {
+            return None;
+        }
+        let entry = |bytes: &[u8]| (u64_at(bytes, 0), u32_at(bytes, 8));
+        Some(RunPage {
+            opening: u64_at(bytes, 48),
+            confirmed: u64_at(bytes, 56),
+            next: u32_at(bytes, 64),
+            entries: bytes[RUN_HEAD..].chunks_exact(RUN_ENTRY).take(count).map(entry).collect(),
+        })
+    }
+}

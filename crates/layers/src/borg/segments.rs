@@ -1,0 +1,123 @@
+//! What is known of each segment: how many of its slots hold a page, and what its map page on disk tells of that.
+//!
+//! A map page, or the page of a run, *claims* that a slot holds a page. The newest claim on a page counts. So two rules
+//! keep what is on disk true: a slot is used again only when no claim on disk names it; and the newest claim on a page
+//! is withdrawn only when all older ones are withdrawn durably.
+
+use std::collections::BTreeSet;
+
+use super::layout::Layout;
+use super::map::Slot;
+
+/// A segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Slots that hold a page.
+    pub valid: u32,
+    /// Of its map page on disk.
+    pub generation: u64,
+    /// Which home that is in.
+    pub home: u64,
+    /// How often something has changed that the map page on disk does not tell.
+    pub changes: u64,
+    /// Its map page on disk does not tell which copies are dirty.
+    pub bits: bool,
+    /// It has claims on disk that are not the newest on their pages, or are on pages that are home again.
+    pub stale: bool,
+    /// Its map page could not be written: the next flush has to.
+    pub owed: bool,
+    /// The last run in it, of a segment of the log.
+    pub last_run: u64,
+    /// Its map page on disk tells what runs up to this one did.
+    pub covered: u64,
+    /// In the order in which segments of the log were taken; 0 is free.
+    pub taken: u64,
+    /// Slots before this one are claimed durably, so that they may be overwritten in place.
+    pub confirmed: u32,
+    /// The segment that the log went on in.
+    pub next: Option<u32>,
+}
+
+/// All of them.
+pub struct Segments {
+    layout: Layout,
+    each: Vec<Segment>,
+    /// Slots of the read cache that hold nothing, but a claim on disk names them.
+    limbo: BTreeSet<Slot>,
+    /// Of the map page written last.
+    pub generation: u64,
+}
+
+impl Segments {
+    /// Empty ones.
+    pub fn new(layout: Layout) -> Segments {
+        let each = vec![Segment::default(); layout.segments() as usize];
+        Segments { layout, each, limbo: BTreeSet::new(), generation: 0 }
+    }
+
+    /// One of them.
+    pub fn of(&self, segment: u32) -> &Segment {
+        &self.each[segment as usize]
+    }
+
+    /// The same to change it.
+    pub fn get(&mut self, segment: u32) -> &mut Segment {
+        &mut self.each[segment as usize]
+    }
+
+    /// The numbers of those that `wanted` accepts.
+    pub fn which(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<u32> {
+        (0..).zip(&self.each).filter(|(_, segment)| wanted(segment)).map(|(number, _)| number).collect()
+    }
+
+    /// The sum of all generations, which a clean stop leaves.
+    pub fn generations(&self) -> u64 {
+        self.each.iter().map(|segment| segment.generation).fold(0, u64::wrapping_add)
+    }
+
+    /// A slot holds a page now.
+    pub fn filled(&mut self, slot: Slot) {
+        let segment = self.get(self.layout.segment_of(slot).0);
+        segment.valid += 1;
+        segment.changes += 1;
+    }
+
+    /// A slot holds no page any more, which its segment's map page does not tell yet.
+    pub fn emptied(&mut self, slot: Slot) {
+        let segment = self.get(self.layout.segment_of(slot).0);
+        segment.valid -= 1;
+        segment.changes += 1;
+        segment.stale = true;
+        if !self.layout.is_logged(slot) {
+            self.limbo.insert(slot);
+        }
+    }
+
+    /// A copy got newer than home, or as old.
+    pub fn touched(&mut self, slot: Slot) {
+        self.get(self.layout.segment_of(slot).0).bits = true;
+    }
+
+    /// Whether what a slot holds may be overwritten where it is.
+    pub fn is_confirmed(&self, slot: Slot) -> bool {
+        let (segment, offset) = self.layout.segment_of(slot);
+        !self.layout.is_logged(slot) || offset < self.of(segment).confirmed
+    }
+
+    /// Whether no claim on disk names an empty slot of the read cache.
+    pub fn is_free(&self, slot: Slot) -> bool {
+        !self.limbo.contains(&slot)
+    }
+
+    /// A segment's slots that hold nothing, but are named on disk.
+    pub fn in_limbo(&self, segment: u32) -> Vec<Slot> {
+        self.limbo.range(self.layout.slots_of(segment)).copied().collect()
+    }
+
+    /// No claim on disk names these slots any more.
+    pub fn out_of_limbo(&mut self, slots: &[Slot]) {
+        for slot in slots {
+            self.limbo.remove(slot);
+        }
+    }
+}

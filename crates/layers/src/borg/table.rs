@@ -1,0 +1,405 @@
+//! What is written of the map: map pages and the super page (sections 3.3 and 5.1).
+//!
+//! One writes at a time. A map page goes over the older of its two homes, so a torn one leaves the newer; it is made
+//! from the map as it is, then what that relies on is made durable, then it is written and made durable itself.
+//!
+//! Nothing on disk changes before the first change of a session: what was read at opening is made durable then, what
+//! was torn is taken away, and the super page says where the log begins.
+//!
+//! Faults: a map page that cannot be written is owed, and the map stays as if it had been: the next flush writes it,
+//! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::{join, join_all};
+use seekless_core::lock::Guard;
+use seekless_core::runtime::{self, edge};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS};
+
+use super::map::Slot;
+use super::page::{self, Anchor, Head, MapPage, NONE, SAMPLES};
+use super::segments::Segment;
+use super::{Borg, State, did};
+
+/// What may have changed since the BOPT was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Session {
+    /// Nothing.
+    Untouched,
+    /// The map.
+    Mapped,
+    /// Pages may be newer than home.
+    Dirty,
+}
+
+/// A map page that is to be written.
+struct Saying {
+    segment: u32,
+    generation: u64,
+    home: u64,
+    changes: u64,
+    settled: u64,
+    /// Slots of the log before this one are claimed.
+    filled: u32,
+    limbo: Vec<Slot>,
+    bytes: Vec<u8>,
+}
+
+impl State {
+    /// The map page of a segment, as things are.
+    fn saying(&mut self, borg: &Borg, segment: u32) -> Saying {
+        self.segments.generation += 1;
+        let (generation, known) = (self.segments.generation, self.segments.of(segment));
+        let (home, changes) = (1 - known.home, known.changes);
+        let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
+        let entries: Vec<_> = borg.layout.slots_of(segment).map(entry).collect();
+        let filled = entries.iter().rposition(Option::is_some).map_or(0, |last| last as u32 + 1);
+        let settled = self.log.settled;
+        let head = Head { at: borg.layout.map_page(segment, home), generation, identity: self.disk.identity };
+        let bytes = MapPage { segment, settled, entries }.encode(&head);
+        let limbo = self.segments.in_limbo(segment);
+        self.segments.get(segment).bits = false;
+        Saying { segment, generation, home, changes, settled, filled, limbo, bytes }
+    }
+
+    /// A map page is durable.
+    fn said(&mut self, said: &Saying) {
+        let segment = self.segments.get(said.segment);
+        (segment.generation, segment.home, segment.covered) = (said.generation, said.home, said.settled);
+        segment.confirmed = segment.confirmed.max(said.filled);
+        segment.owed = false;
+        if segment.changes == said.changes {
+            (segment.changes, segment.stale) = (0, false);
+        }
+        self.segments.out_of_limbo(&said.limbo);
+    }
+}
+
+impl Borg {
+    /// The turn to write metadata.
+    async fn turn(&self, how: &Hints) -> Guard {
+        self.saying.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone()).await
+    }
+
+    /// Flushes home; once that failed, it always will.
+    pub(super) async fn flush_home(&self, how: &Hints) -> Result<(), IoError> {
+        self.unless_failed()?;
+        let flushed = self.home.flush(how.clone()).await;
+        self.flushed(flushed)
+    }
+
+    /// Flushes the BOPT; once that failed, it always will.
+    pub(super) async fn flush_bopt(&self, how: &Hints) -> Result<(), IoError> {
+        self.unless_failed()?;
+        let flushed = self.bopt.flush(how.clone()).await;
+        self.flushed(flushed)
+    }
+
+    fn unless_failed(&self) -> Result<(), IoError> {
+        match &self.state.borrow().failed {
+            Some(error) => {
+                edge("a flush failed: all later ones fail");
+                Err(error.clone())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn flushed(&self, flushed: Result<(), IoError>) -> Result<(), IoError> {
+        if let Err(error) = &flushed {
+            self.state.borrow_mut().failed.get_or_insert_with(|| error.clone());
+        }
+        flushed
+    }
+
+    /// Writes the map pages of the segments that `wanted` accepts, and makes them durable.
+    pub(super) async fn say(&self, wanted: impl Fn(&Segment) -> bool, how: &Hints) -> Result<(), IoError> {
+        let _turn = self.turn(how).await;
+        let segments = self.state.borrow().segments.which(wanted);
+        self.say_these(&segments, how).await
+    }
+
+    /// The same of the segments that these slots are in.
+    pub(super) async fn say_segments_of(
+        &self,
+        slots: impl Iterator<Item = Slot>,
+        how: &Hints,
+    ) -> Result<(), IoError> {
+        let segments: BTreeSet<u32> = slots.map(|slot| self.layout.segment_of(slot).0).collect();
+        let _turn = self.turn(how).await;
+        self.say_these(&segments.into_iter().collect::<Vec<_>>(), how).await
+    }
+
+    /// The same for these segments, for who holds the turn.
+    async fn say_these(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        let saying: Vec<Saying> = {
+            let mut state = self.state.borrow_mut();
+            segments.iter().map(|&segment| state.saying(self, segment)).collect()
+        };
+        // Older claims are withdrawn: the newer ones have to be durable first.
+        let written = match self.flush_bopt(how).await {
+            Ok(()) => self.write_pages(&saying, how).await,
+            Err(error) => Err(error),
+        };
+        let done = match written {
+            Ok(()) => self.flush_bopt(how).await,
+            Err(error) => Err(error),
+        };
+        let mut state = self.state.borrow_mut();
+        for said in &saying {
+            if done.is_ok() {
+                state.said(said);
+            } else {
+                edge("a map page could not be written: it is owed");
+                let segment = state.segments.get(said.segment);
+                (segment.owed, segment.bits) = (true, true);
+            }
+        }
+        state.map_pages += saying.len() as u64;
+        done
+    }
+
+    async fn write_pages(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
+        let writes = saying.iter().map(|said| {
+            let place = Extent::of_pages(self.layout.map_page(said.segment, said.home), 1);
+            did("map page", place, place.start.0);
+            self.bopt.write(place, Buffer::from_vec(said.bytes.clone()), how.clone())
+        });
+        join_all(writes).await.into_iter().collect()
+    }
+
+    /// Writes the super page with a change, over the older one, and makes it durable.
+    async fn write_super(&self, change: impl FnOnce(&mut page::Super), how: &Hints) -> Result<(), IoError> {
+        let mut disk = self.state.borrow().disk.clone();
+        change(&mut disk);
+        disk.generation += 1;
+        let at = disk.generation % 2;
+        let place = Extent::of_pages(at, 1);
+        did("super page", place, place.start.0);
+        self.bopt.write(place, Buffer::from_vec(disk.encode(at)), how.clone()).await?;
+        self.flush_bopt(how).await?;
+        self.state.borrow_mut().disk = disk;
+        Ok(())
+    }
+
+    /// To be called before anything changes: the first time, it makes what was found at opening the beginning of a
+    /// session.
+    pub(super) async fn begin(&self, session: Session, how: &Hints) -> Result<(), IoError> {
+        if self.state.borrow().session >= session {
+            return Ok(());
+        }
+        let how = Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() };
+        let _turn = self.turn(&how).await;
+        let was = self.state.borrow().session;
+        if was >= session {
+            return Ok(());
+        }
+        if was == Session::Untouched {
+            if self.state.borrow().disk.generation == 0 {
+                self.format(&how).await?;
+            }
+            // Whoever wrote what was read may have ended before a flush.
+            let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
+            home.and(bopt)?;
+            self.take_away_torn(&how).await?;
+            let replayed = self.state.borrow().segments.which(|segment| segment.changes > 0);
+            self.say_these(&replayed, &how).await?;
+        }
+        let (anchor, opens) = self.where_to_go_on();
+        let require = session == Session::Dirty;
+        let opening = self.state.borrow().disk.opening + u64::from(was == Session::Untouched);
+        let change = |disk: &mut page::Super| {
+            (disk.clean, disk.anchor, disk.opening) = (false, anchor, opening);
+            disk.require |= require;
+        };
+        self.write_super(change, &how).await?;
+        self.anchored(opens);
+        self.state.borrow_mut().session = session;
+        Ok(())
+    }
+
+    /// Makes an empty BOPT of what is there: all map pages in both homes, then the super page in both.
+    async fn format(&self, how: &Hints) -> Result<(), IoError> {
+        edge("a new BOPT");
+        {
+            let mut rng = runtime::rng("borg identity");
+            let identity = u128::from(rng.bits()) << 64 | u128::from(rng.bits());
+            self.state.borrow_mut().disk.identity = identity;
+        }
+        for home in [1, 0] {
+            let pages: Vec<u8> = {
+                let mut state = self.state.borrow_mut();
+                let segments = 0..self.layout.segments();
+                let said = segments.flat_map(|segment| {
+                    state.segments.get(segment).home = 1 - home;
+                    let said = state.saying(self, segment);
+                    state.said(&said);
+                    said.bytes
+                });
+                said.collect()
+            };
+            let at = Extent::of_pages(self.layout.map_page(0, home), u64::from(self.layout.segments()));
+            let writes = Buffer::from_vec(pages);
+            for (part, piece) in writes.split(at, self.bopt.geometry().largest_sectors) {
+                self.bopt.write(part, piece, how.clone()).await?;
+            }
+        }
+        self.flush_bopt(how).await?;
+        let generations = self.state.borrow().segments.generations();
+        self.write_super(|disk| disk.generations = generations, how).await?;
+        self.write_super(|_| (), how).await
+    }
+
+    /// A torn page must not become whole by what is written over it next: its first sector goes first.
+    async fn take_away_torn(&self, how: &Hints) -> Result<(), IoError> {
+        let torn = self.state.borrow().torn.clone();
+        if torn.is_empty() {
+            return Ok(());
+        }
+        edge("torn pages are taken away");
+        let void = |page: &u64| {
+            let first = Extent { sectors: 1, ..Extent::of_pages(*page, 1) };
+            self.bopt.write(first, Buffer::from_vec(page::void()), how.clone())
+        };
+        join_all(torn.iter().map(void)).await.into_iter().collect::<Result<(), _>>()?;
+        self.flush_bopt(how).await?;
+        self.state.borrow_mut().torn.clear();
+        Ok(())
+    }
+
+    /// Where the log goes on, and the segment that it is opened in for that.
+    fn where_to_go_on(&self) -> (Anchor, Option<u32>) {
+        let state = self.state.borrow();
+        let opens = state.log.first_free().filter(|_| state.log.is_closed() && state.log.is_quiet());
+        match opens {
+            Some(segment) => (Anchor { segment, offset: 0, sequence: state.log.sequence + 1 }, opens),
+            None => (state.log.anchor(), None),
+        }
+    }
+
+    /// The super page with the log's beginning is durable.
+    fn anchored(&self, opens: Option<u32>) {
+        let State { log, segments, anchor_owed, .. } = &mut *self.state.borrow_mut();
+        *anchor_owed = false;
+        if let Some(segment) = opens {
+            edge("the log opens");
+            log.reopen(segments, segment);
+        }
+    }
+
+    /// The map tells all that runs did that are settled, and the log begins behind them; segments that hold nothing
+    /// are free.
+    pub(super) async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
+        let _turn = self.turn(how).await;
+        self.check_point(|_| false, how).await
+    }
+
+    /// The same for who holds the turn; also the map pages of segments that `also` accepts are written.
+    async fn check_point(&self, also: impl Fn(&Segment) -> bool, how: &Hints) -> Result<(), IoError> {
+        // What is settled while this goes on is not told: it lies behind this place.
+        let (segments, anchor) = {
+            let state = self.state.borrow();
+            let untold = |segment: &Segment| {
+                segment.changes > 0 || segment.covered < segment.last_run || segment.owed || also(segment)
+            };
+            (state.segments.which(untold), state.log.anchor())
+        };
+        self.say_these(&segments, how).await?;
+        self.write_super(|disk| disk.anchor = anchor, how).await?;
+        self.state.borrow_mut().anchor_owed = false;
+        self.free_segments(anchor);
+        let (anchor, opens) = self.where_to_go_on();
+        if opens.is_some() {
+            self.write_super(|disk| disk.anchor = anchor, how).await?;
+            self.anchored(opens);
+        }
+        Ok(())
+    }
+
+    /// Segments that hold nothing, as the map on disk says, and lie before the log's beginning, are free.
+    fn free_segments(&self, anchor: Anchor) {
+        let State { log, segments, .. } = &mut *self.state.borrow_mut();
+        let begin = if anchor.segment == NONE { u64::MAX } else { segments.of(anchor.segment).taken };
+        // A log that will go on in a segment that it has not taken yet has left all others behind.
+        let begin = if begin == 0 { u64::MAX } else { begin };
+        let last = if log.is_quiet() { u64::MAX } else { log.settled };
+        let empty = segments.which(|segment| {
+            segment.taken > 0
+                && segment.taken < begin
+                && segment.valid == 0
+                && segment.changes == 0
+                && segment.last_run <= segment.covered.min(last)
+        });
+        log.give_back(segments, &empty);
+    }
+
+    /// Writes what could not be written before: a flush may be answered then.
+    pub(super) async fn repair(&self, how: &Hints) -> Result<(), IoError> {
+        if self.state.borrow().segments.which(|segment| segment.owed).is_empty()
+            && !self.state.borrow().anchor_owed
+        {
+            return Ok(());
+        }
+        edge("a flush writes what was owed");
+        self.checkpoint(how).await
+    }
+
+    /// Ends the session: the map is on disk with its dirty bits, and nothing has changed since. For who holds all locks.
+    pub(super) async fn end_session(&self, how: &Hints) -> Result<(), IoError> {
+        if self.state.borrow().session == Session::Untouched {
+            return Ok(());
+        }
+        let _turn = self.turn(how).await;
+        self.check_point(|segment| segment.bits, how).await?;
+        let samples = self.samples(how).await?;
+        let (require, generations) = {
+            let state = self.state.borrow();
+            (state.map.dirty() > 0, state.segments.generations())
+        };
+        let require = require && !self.canary.is("require cleared early");
+        let change = |disk: &mut page::Super| {
+            (disk.clean, disk.require, disk.generations, disk.samples) =
+                (true, require, generations, samples);
+        };
+        // A page that could not be written may be on disk all the same: the next change begins a new session.
+        self.state.borrow_mut().session = Session::Untouched;
+        self.write_super(change, how).await
+    }
+
+    /// Some pages of home and their checksums: who writes home without this layer will be found out.
+    async fn samples(&self, how: &Hints) -> Result<Vec<(u64, u32)>, IoError> {
+        let pages: Vec<u64> = {
+            let state = self.state.borrow();
+            let every = state.map.mapped().div_ceil(SAMPLES).max(1);
+            state.map.iter().step_by(every).map(|(_, page, _)| page).collect()
+        };
+        let mut samples = Vec::new();
+        for page in pages {
+            samples.push((page, self.home_sum(page, how).await?));
+        }
+        Ok(samples)
+    }
+
+    /// The checksum of a page of home.
+    pub(super) async fn home_sum(&self, page: u64, how: &Hints) -> Result<u32, IoError> {
+        let at = Extent::of_pages(page, 1);
+        let end = self.home.geometry().sectors;
+        let at = Extent { sectors: PAGE_SECTORS.min(end - at.start.0), ..at };
+        let read = self.home.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
+        Ok(read.look(crc32c::crc32c))
+    }
+
+    /// Takes the BOPT's marks away: it is blank then.
+    pub(super) async fn erase(&self, how: &Hints) -> Result<(), IoError> {
+        let _turn = self.turn(how).await;
+        if self.state.borrow().disk.generation == 0 {
+            return Ok(());
+        }
+        let both = Extent::of_pages(0, 2);
+        self.bopt.write(both, Buffer::zeroed(both.bytes()), how.clone()).await?;
+        self.flush_bopt(how).await
+    }
+}

@@ -1,0 +1,77 @@
+//! Destaging: pages are copied from one device to another in strands, all sorted by where they go.
+//!
+//! All reads are asked for together, then all writes, so that the scheduler of each device can order them; neighbours
+//! go in one request. BORG's movers and its write buffer share this.
+//!
+//! Faults: the first error ends it; what was written before stays written.
+
+use futures_util::future::join_all;
+use rustc_hash::FxHashMap;
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, PAGE_SECTORS};
+
+/// Pages in the longest request, 4 MiB: a request in the foreground may have to wait for it.
+pub const LONGEST: u64 = if cfg!(test) { 3 } else { 1_024 };
+
+/// The strands that pages form: extents in ascending order, none longer than [`LONGEST`].
+pub fn strands(pages: impl Iterator<Item = u64>) -> Vec<Extent> {
+    let mut sorted: Vec<u64> = pages.collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut strands: Vec<Extent> = Vec::new();
+    for page in sorted {
+        match strands.last_mut() {
+            Some(last) if last.end().page() == page && last.sectors / PAGE_SECTORS < LONGEST => {
+                last.sectors += PAGE_SECTORS;
+            }
+            _ => strands.push(Extent::of_pages(page, 1)),
+        }
+    }
+    strands
+}
+
+/// The part of an extent that a device has: its last page may be cut short.
+fn within(device: &dyn BlockDevice, at: Extent) -> Extent {
+    Extent { sectors: at.sectors.min(device.geometry().sectors - at.start.0), ..at }
+}
+
+/// Reads pages, each into a buffer of its own; a page that the device has only in part is filled up with nothing.
+pub async fn read(
+    from: &dyn BlockDevice,
+    pages: impl Iterator<Item = u64>,
+    buffer: impl Fn(Extent) -> Buffer,
+    how: &Hints,
+) -> Result<FxHashMap<u64, Buffer>, IoError> {
+    let strands = strands(pages);
+    let reads = strands.iter().map(async |&strand| {
+        let whole = buffer(strand);
+        let part = within(from, strand);
+        from.read(part, whole.cut_sectors(0, part.sectors), how.clone()).await.map(|_| whole)
+    });
+    let read: Vec<Buffer> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
+    let cut = |(strand, whole): (&Extent, Buffer)| {
+        let pages = strand.pages().zip((0..).step_by(PAGE_SECTORS as usize));
+        pages.map(move |(page, first)| (page, whole.cut_sectors(first, PAGE_SECTORS))).collect::<Vec<_>>()
+    };
+    Ok(strands.iter().zip(read).flat_map(cut).collect())
+}
+
+/// Writes pages, by where they go.
+pub async fn write(to: &dyn BlockDevice, pages: &FxHashMap<u64, Buffer>, how: &Hints) -> Result<(), IoError> {
+    let writes = strands(pages.keys().copied()).into_iter().map(async |strand| {
+        let data = Buffer::join(strand.pages().map(|page| pages[&page].clone()));
+        let part = within(to, strand);
+        to.write(part, data.cut_sectors(0, part.sectors), how.clone()).await
+    });
+    join_all(writes).await.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_form_strands() {
+        let strands = strands([7, 3, 4, 5, 6, 9].into_iter());
+        assert_eq!(strands, [(3, 3), (6, 2), (9, 1)].map(|(first, pages)| Extent::of_pages(first, pages)));
+    }
+}

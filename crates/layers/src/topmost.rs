@@ -1,0 +1,318 @@
+//! The topmost layer of a volume: told what to do, taken out from under its clients, and put in again.
+//!
+//! Invariants: no command reaches a layer that is out, and none is still at work in one that goes. A layer goes out
+//! when all that it holds is home. Fault model: what fails leaves the volume as it was, and in use.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use seekless_core::device::unknown_command;
+use seekless_core::{BlockDevice, Gate, Hints, IoError, Layer, Switch};
+
+use crate::registry::{Building, Built, Entry, LAYERS};
+
+/// The commands that any topmost layer has, and those of one that is transparent.
+const COMMANDS: [&str; 3] = ["stop", "remove", "insert"];
+
+/// The topmost layer, in or out.
+pub struct Topmost {
+    entry: &'static Entry,
+    switch: Rc<Switch>,
+    over: Rc<dyn BlockDevice>,
+    build: Box<dyn Fn() -> Building>,
+    /// Not here while it is out.
+    layer: RefCell<Option<Rc<dyn Layer>>>,
+    /// Commands pass; who puts the layer in or out is alone.
+    gate: Gate,
+}
+
+impl Topmost {
+    /// Builds the layer over `over`, and a switch over it. `build` is called again whenever it is put in.
+    pub async fn new(
+        entry: &'static Entry,
+        over: Rc<dyn BlockDevice>,
+        build: impl Fn() -> Building + 'static,
+    ) -> Result<Topmost, IoError> {
+        let Built { device, layer } = build().await?;
+        let (switch, layer) = (Rc::new(Switch::new(device)), RefCell::new(Some(layer)));
+        Ok(Topmost { entry, switch, over, build: Box::new(build), layer, gate: Gate::default() })
+    }
+
+    /// The switch above it.
+    pub fn switch(&self) -> Rc<Switch> {
+        self.switch.clone()
+    }
+
+    /// The layer, if it is in.
+    pub fn layer(&self) -> Option<Rc<dyn Layer>> {
+        self.layer.borrow().clone()
+    }
+
+    /// Carries out a command by name: `stop`, after which all that was acknowledged is durable; `remove` and `insert`,
+    /// if the layer is transparent; or one of its own. Those of a layer that is out do nothing, nor do those to put
+    /// it where it is.
+    ///
+    /// # Errors
+    /// `Unsupported` if there is no such command, else what the layer says.
+    pub async fn command(&self, name: &str, how: Hints) -> Result<(), IoError> {
+        if !commands(self.entry).contains(&name) {
+            return Err(unknown_command(self.entry.name, name, &commands(self.entry)));
+        }
+        match name {
+            "remove" => self.remove().await,
+            "insert" => self.insert().await,
+            _ => {
+                let _inside = self.gate.pass().await;
+                match (self.layer(), name) {
+                    (Some(layer), "stop") => layer.stop().await,
+                    (Some(layer), _) => layer.command(name, how).await,
+                    (None, "stop") => self.switch.flush(how).await,
+                    (None, _) => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Takes the layer out: most of what it holds goes home while clients go on, the rest while they are held.
+    pub async fn remove(&self) -> Result<(), IoError> {
+        {
+            let _inside = self.gate.pass().await;
+            let Some(layer) = self.layer() else { return Ok(()) };
+            // Clients that write as fast as it empties itself may keep it from its end; it is tried again without them.
+            let _ = layer.detach().await;
+        }
+        let _alone = self.gate.close().await;
+        let Some(layer) = self.layer() else { return Ok(()) };
+        let detached = async {
+            layer.detach().await?;
+            Ok(self.over.clone())
+        };
+        self.switch.swap(detached).await?;
+        self.layer.replace(None);
+        Ok(())
+    }
+
+    /// Puts the layer in. Its opening sees what it lies over hold still.
+    pub async fn insert(&self) -> Result<(), IoError> {
+        let _alone = self.gate.close().await;
+        if self.layer.borrow().is_some() {
+            return Ok(());
+        }
+        let mut layer = None;
+        let built = async {
+            let built = (self.build)().await?;
+            layer = Some(built.layer);
+            Ok(built.device)
+        };
+        self.switch.swap(built).await?;
+        self.layer.replace(layer);
+        Ok(())
+    }
+}
+
+/// What a topmost layer of this kind can be told to do.
+pub fn commands(entry: &Entry) -> Vec<&'static str> {
+    let general = if entry.transparent { &COMMANDS[..] } else { &COMMANDS[..1] };
+    entry.commands.iter().chain(general).copied().collect()
+}
+
+/// A command of any layer by its name, as it is listed.
+pub fn command(name: &str) -> Option<&'static str> {
+    let all = LAYERS.iter().flat_map(|entry| entry.commands).chain(&COMMANDS);
+    all.copied().find(|command| *command == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use seekless_core::runtime::{Runtime, now, sleep, spawn};
+    use seekless_core::{Buffer, Counters, ErrorKind, Extent, Geometry, IoFuture, Nanos, device::io};
+    use seekless_drive::{Disk, QueueOptions, spec};
+
+    use super::*;
+    use crate::registry;
+
+    /// A layer that holds nothing, notes what it is told, and takes a while for it.
+    struct Told {
+        over: Rc<dyn BlockDevice>,
+        told: Rc<RefCell<Vec<(&'static str, Nanos)>>>,
+        stays: Rc<Cell<bool>>,
+    }
+
+    impl Told {
+        async fn note(&self, what: &'static str) -> Result<(), IoError> {
+            self.told.borrow_mut().push((what, now()));
+            sleep(Nanos::from_millis(50)).await;
+            self.told.borrow_mut().push(("done", now()));
+            Ok(())
+        }
+    }
+
+    impl BlockDevice for Told {
+        fn geometry(&self) -> Geometry {
+            self.over.geometry()
+        }
+
+        fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+            self.over.read(at, into, how)
+        }
+
+        fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+            self.over.write(at, from, how)
+        }
+
+        fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+            self.over.flush(how)
+        }
+
+        fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+            self.over.discard(at, how)
+        }
+    }
+
+    impl Layer for Told {
+        fn counters(&self) -> Counters {
+            Counters::default()
+        }
+
+        fn command(&self, _: &str, _: Hints) -> IoFuture<'_, ()> {
+            io(self.note("command"))
+        }
+
+        fn stop(&self) -> IoFuture<'_, ()> {
+            io(self.note("stop"))
+        }
+
+        fn detach(&self) -> IoFuture<'_, ()> {
+            io(async {
+                self.note("detach").await?;
+                let stays = || IoError::new(ErrorKind::Medium, "told", None, "it cannot be written home");
+                if self.stays.get() { Err(stays()) } else { Ok(()) }
+            })
+        }
+    }
+
+    struct Volume {
+        topmost: Rc<Topmost>,
+        told: Rc<RefCell<Vec<(&'static str, Nanos)>>>,
+        /// Whether the layer refuses to go, and whether it opens no more.
+        stays: Rc<Cell<bool>>,
+        closed: Rc<Cell<bool>>,
+    }
+
+    impl Volume {
+        async fn new() -> Volume {
+            let over: Rc<dyn BlockDevice> =
+                Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+            let (told, stays, closed): (Rc<RefCell<_>>, Rc<Cell<bool>>, Rc<Cell<bool>>) = Default::default();
+            let build = {
+                let (over, told, stays, closed) = (over.clone(), told.clone(), stays.clone(), closed.clone());
+                move || {
+                    let (over, told, stays) = (over.clone(), told.clone(), stays.clone());
+                    let error = IoError::new(ErrorKind::Corrupt, "told", None, "it is no layer");
+                    let built = Ok(Built::new(Rc::new(Told { over, told, stays })));
+                    let opened = if closed.get() { Err(error) } else { built };
+                    Box::pin(std::future::ready(opened)) as Building
+                }
+            };
+            let topmost = Topmost::new(registry::find("borg").unwrap(), over, build).await.unwrap();
+            Volume { topmost: Rc::new(topmost), told, stays, closed }
+        }
+
+        async fn command(&self, name: &str) -> Result<(), IoError> {
+            self.topmost.command(name, Hints::default()).await
+        }
+
+        /// What the layer was told since this was asked last.
+        fn told(&self) -> Vec<&'static str> {
+            self.told.take().into_iter().map(|(what, _)| what).collect()
+        }
+
+        async fn write(&self) -> Result<(), IoError> {
+            let at = Extent::new(0, 8);
+            self.topmost.switch().write(at, Buffer::zeroed(at.bytes()), Hints::default()).await
+        }
+    }
+
+    fn run(test: impl AsyncFnOnce(Volume)) {
+        Runtime::new(1).run(async { test(Volume::new().await).await }).expect("nobody waits for ever");
+    }
+
+    #[test]
+    fn a_layer_that_is_out_is_told_nothing() {
+        run(async |volume| {
+            volume.command("insert").await.unwrap();
+            volume.command("drain").await.unwrap();
+            volume.command("stop").await.unwrap();
+            assert_eq!(volume.told(), ["command", "done", "stop", "done"]);
+            volume.command("remove").await.unwrap();
+            assert_eq!(volume.told(), ["detach", "done", "detach", "done"], "under load, and again without");
+            for command in ["remove", "drain", "reconfigure", "stop"] {
+                volume.command(command).await.unwrap();
+            }
+            volume.write().await.unwrap();
+            assert!(volume.told().is_empty() && volume.topmost.layer().is_none());
+            volume.command("insert").await.unwrap();
+            volume.command("reconfigure").await.unwrap();
+            assert_eq!(volume.told(), ["command", "done"]);
+        });
+    }
+
+    #[test]
+    fn a_layer_goes_when_its_commands_have_ended_and_later_ones_find_it_gone() {
+        run(async |volume| {
+            let tell = |name| {
+                let topmost = volume.topmost.clone();
+                spawn(async move { topmost.command(name, Hints::default()).await })
+            };
+            let (remove, first) = (tell("remove"), tell("drain"));
+            sleep(Nanos::from_millis(30)).await;
+            let second = tell("reconfigure");
+            sleep(Nanos::from_millis(30)).await;
+            let late = tell("drain");
+            for task in [first, second, remove, late] {
+                task.await.unwrap();
+            }
+            let told = volume.told();
+            assert_eq!(told, ["detach", "command", "command", "done", "done", "done", "detach", "done"]);
+        });
+    }
+
+    #[test]
+    fn a_layer_that_cannot_go_stays_in_use_and_one_that_does_not_open_stays_out() {
+        run(async |volume| {
+            volume.stays.set(true);
+            assert_eq!(volume.command("remove").await.unwrap_err().kind(), ErrorKind::Medium);
+            volume.write().await.unwrap();
+            volume.told();
+            volume.command("drain").await.unwrap();
+            assert_eq!(volume.told(), ["command", "done"]);
+            volume.stays.set(false);
+            volume.closed.set(true);
+            volume.command("remove").await.unwrap();
+            assert_eq!(volume.command("insert").await.unwrap_err().kind(), ErrorKind::Corrupt);
+            assert!(volume.topmost.layer().is_none());
+            volume.write().await.unwrap();
+            volume.closed.set(false);
+            volume.command("insert").await.unwrap();
+            assert!(volume.topmost.layer().is_some());
+        });
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused_with_those_that_are() {
+        run(async |volume| {
+            let error = volume.command("dance").await.unwrap_err();
+            let text = "found the command 'dance', expected reconfigure or drain or stop or remove or insert";
+            assert!(error.to_string().contains(text), "{error}");
+        });
+        assert_eq!(
+            commands(registry::find("mapper").unwrap()),
+            ["stop"],
+            "it owns the order of what is below"
+        );
+        assert_eq!(command("drain"), Some("drain"));
+        assert_eq!(command("dance"), None);
+    }
+}
