@@ -25,6 +25,7 @@ mod planner;
 mod profiler;
 mod reconfigurator;
 mod segments;
+mod sides;
 mod table;
 
 use std::cell::RefCell;
@@ -49,6 +50,8 @@ pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
 use segments::Segments;
+use sides::{Counted, Ledger};
+pub use sides::{Sides, Traffic};
 use table::Session;
 
 use crate::canary::Canary;
