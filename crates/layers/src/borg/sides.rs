@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use seekless_core::device::{ExtentState, Place, View};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Lba, Nanos, PAGE_SECTORS,
+    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS,
     SECTOR_BYTES, Zeroes,
 };
 
