@@ -42,6 +42,12 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     workload(&mut page, stats);
     page.section("The drive");
     the_drive(&mut page, comparison);
+    for variant in &comparison.variants {
+        if let Some(sides) = &variant.sides {
+            page.section("Both sides of the layer");
+            page.tables(&sections::sides(variant, sides));
+        }
+    }
     page.section("All figures");
     page.table(&sections::variants(comparison));
     for variant in comparison.variants.iter().filter(|variant| !variant.phases.is_empty()) {

@@ -202,7 +202,7 @@ impl Borg {
 
     /// What was counted for an account.
     pub fn sides(&self, account: Account) -> Sides {
-        self.ledger.borrow().get(account)
+        self.ledger.borrow_mut().get(account)
     }
 
     /// Memory of the map, in bytes.
@@ -308,7 +308,7 @@ impl BlockDevice for Borg {
 
 impl Layer for Borg {
     fn counters(&self) -> Counters {
-        let (state, counted) = (self.state.borrow(), self.ledger.borrow().all());
+        let (state, counted) = (self.state.borrow(), self.ledger.borrow_mut().all());
         vec![
             ("pages_mapped", state.map.mapped() as u64),
             ("pages_dirty", state.map.dirty() as u64),

@@ -1,9 +1,10 @@
 //! The two sides of the indirector (sections 6 and 7): what clients ask for above it, and what home and BOPT are asked
 //! for below. If requests are less sequential below than above, BORG does harm.
 //!
-//! A request that does not start where the last one of its side ended is a seek, as if there were only one head and no
-//! queue: it says what the layout is worth, not what the drive made of it. Distances are of addresses. Background work
-//! is counted apart, and has a last request of its own. Discards and flushes move no data and are not counted.
+//! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it says
+//! what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any queue
+//! has them. Distances are of addresses. Background work is counted apart, and has a last request of its own. Discards
+//! and flushes move no data and are not counted.
 //!
 //! Home and BOPT are slices of one component, or on several. Then going from one to the other is a seek that has no
 //! distance. Counting costs a request neither time nor memory; nothing here can fail.
@@ -14,7 +15,7 @@ use std::rc::Rc;
 use seekless_core::device::{ExtentState, Place, View};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS,
-    SECTOR_BYTES, Zeroes,
+    SECTOR_BYTES, Zeroes, runtime,
 };
 
 /// Requests one after the other on one side.
@@ -59,13 +60,31 @@ pub struct Sides {
 #[derive(Debug, Default)]
 pub struct Ledger {
     accounts: Vec<Sides>,
-    above: Last,
-    below: Last,
-    background: Last,
+    above: Stream,
+    below: Stream,
+    background: Stream,
+}
+
+/// Requests one after the other.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Where the last one ended.
+    last: Option<(Space, u64)>,
+    /// Those of the last instant there were any, not counted yet.
+    waiting: Vec<Request>,
+    now: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    space: Space,
+    at: Extent,
+    account: Account,
+    write: bool,
 }
 
 /// Where addresses are counted from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     /// The volume.
     Volume,
@@ -74,9 +93,6 @@ enum Space {
     /// A device of which nobody knows on which component it is.
     Device(u8),
 }
-
-/// Where the last request ended.
-type Last = Option<(Space, u64)>;
 
 /// A device below, with its requests counted.
 pub struct Counted {
@@ -87,24 +103,38 @@ pub struct Counted {
     ledger: Rc<RefCell<Ledger>>,
 }
 
-impl Traffic {
-    fn note(&mut self, last: &mut Last, space: Space, at: Extent, write: bool) {
-        self.requests += 1;
-        *(if write { &mut self.blocks_written } else { &mut self.blocks_read }) += at.sectors;
-        let here = (space, at.start.0);
-        match last.replace((space, at.end().0)) {
-            Some(last) if last != here => {
-                self.seeks += 1;
-                if last.0 == space {
-                    self.distance_blocks += last.1.abs_diff(here.1);
-                } else {
-                    self.crossings += 1;
-                }
-            }
-            _ => {}
+impl Stream {
+    /// A request at an instant not before the last one's.
+    fn note(&mut self, request: Request, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+        if runtime::now() != self.now {
+            self.count(accounts, of);
+            self.now = runtime::now();
         }
+        self.waiting.push(request);
     }
 
+    fn count(&mut self, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+        self.waiting.sort_by_key(|request| (request.space, request.at.start));
+        for Request { space, at, account, write } in self.waiting.drain(..) {
+            let traffic = of(entry(accounts, account));
+            traffic.requests += 1;
+            *(if write { &mut traffic.blocks_written } else { &mut traffic.blocks_read }) += at.sectors;
+            match self.last.replace((space, at.end().0)) {
+                Some(last) if last != (space, at.start.0) => {
+                    traffic.seeks += 1;
+                    if last.0 == space {
+                        traffic.distance_blocks += last.1.abs_diff(at.start.0);
+                    } else {
+                        traffic.crossings += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Traffic {
     /// Adds what was counted elsewhere.
     pub fn add(&mut self, other: &Traffic) {
         self.requests += other.requests;
@@ -137,22 +167,20 @@ impl Sides {
 }
 
 impl Ledger {
-    /// What was counted for an account, to be counted on.
+    /// What was counted for an account, but for requests, to be counted on.
     pub fn of(&mut self, account: Account) -> &mut Sides {
-        let account = usize::from(account.0);
-        if account >= self.accounts.len() {
-            self.accounts.resize(account + 1, Sides::default());
-        }
-        &mut self.accounts[account]
+        entry(&mut self.accounts, account)
     }
 
     /// What was counted for an account.
-    pub fn get(&self, account: Account) -> Sides {
+    pub fn get(&mut self, account: Account) -> Sides {
+        self.count_waiting();
         self.accounts.get(usize::from(account.0)).copied().unwrap_or_default()
     }
 
     /// What was counted for all.
-    pub fn all(&self) -> Sides {
+    pub fn all(&mut self) -> Sides {
+        self.count_waiting();
         let mut all = Sides::default();
         self.accounts.iter().for_each(|sides| all.add(sides));
         all
@@ -160,22 +188,33 @@ impl Ledger {
 
     /// A client asks.
     pub fn above(&mut self, at: Extent, how: &Hints, write: bool) {
-        let mut last = self.above;
-        self.of(how.account).above.note(&mut last, Space::Volume, at, write);
-        self.above = last;
+        let request = Request { space: Space::Volume, at, account: how.account, write };
+        self.above.note(request, &mut self.accounts, |sides| &mut sides.above);
     }
 
+    /// Home or BOPT is asked.
     fn below(&mut self, space: Space, at: Extent, how: &Hints, write: bool) {
+        let request = Request { space, at, account: how.account, write };
         if how.class <= Class::Foreground {
-            let mut last = self.below;
-            self.of(how.account).below.note(&mut last, space, at, write);
-            self.below = last;
+            self.below.note(request, &mut self.accounts, |sides| &mut sides.below);
         } else {
-            let mut last = self.background;
-            self.of(how.account).background.note(&mut last, space, at, write);
-            self.background = last;
+            self.background.note(request, &mut self.accounts, |sides| &mut sides.background);
         }
     }
+
+    fn count_waiting(&mut self) {
+        self.above.count(&mut self.accounts, |sides| &mut sides.above);
+        self.below.count(&mut self.accounts, |sides| &mut sides.below);
+        self.background.count(&mut self.accounts, |sides| &mut sides.background);
+    }
+}
+
+fn entry(accounts: &mut Vec<Sides>, account: Account) -> &mut Sides {
+    let account = usize::from(account.0);
+    if account >= accounts.len() {
+        accounts.resize(account + 1, Sides::default());
+    }
+    &mut accounts[account]
 }
 
 impl Counted {
@@ -283,7 +322,7 @@ mod tests {
             let (copy, how) = (Extent::new(8_000 - start, 1), of_class(Class::Background));
             device.write(copy, Buffer::hollow_sectors(1), how).await.unwrap();
         }
-        ledger.borrow().all()
+        ledger.borrow_mut().all()
     }
 
     #[test]
@@ -314,23 +353,30 @@ mod tests {
         assert_eq!(sides.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
     }
 
+    /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks between).
+    fn above(asked: Vec<(u64, u16, u64)>, accounts: u16) -> Vec<(u64, u64, u64)> {
+        let counted = async move {
+            let mut ledger = Ledger::default();
+            for (time, account, start) in asked {
+                runtime::sleep(Nanos(time).since(runtime::now())).await;
+                let how = Hints { account: Account(account), ..Hints::default() };
+                ledger.above(Extent::new(start, 8), &how, false);
+            }
+            let above = (0..accounts).map(|account| ledger.get(Account(account)).above);
+            above.map(|above| (above.requests, above.seeks, above.distance_blocks)).collect()
+        };
+        Runtime::new(1).run(counted).unwrap()
+    }
+
     #[test]
     fn accounts_share_the_head_but_not_the_bill() {
-        let mut ledger = Ledger::default();
-        for (account, start) in [(0, 0), (1, 8), (0, 24), (2, 0)] {
-            let how = Hints { account: Account(account), ..Hints::default() };
-            ledger.above(Extent::new(start, 8), &how, account == 2);
-        }
-        let counted = |account| {
-            let above = ledger.get(Account(account)).above;
-            (above.requests, above.seeks, above.distance_blocks)
-        };
-        assert_eq!(
-            [counted(0), counted(1), counted(2), counted(9)],
-            [(2, 1, 8), (1, 0, 0), (1, 1, 32), (0, 0, 0)]
-        );
-        let all = ledger.all().above;
-        assert_eq!((all.requests, all.blocks_read, all.blocks_written, all.seeks), (4, 24, 8, 2));
-        assert_eq!(all.mean_seek_bytes().to_bits(), (20.0 * 512.0_f64).to_bits());
+        let counted = above(vec![(0, 0, 0), (1, 1, 8), (2, 0, 24), (3, 2, 0)], 4);
+        assert_eq!(counted, [(2, 1, 8), (1, 0, 0), (1, 1, 32), (0, 0, 0)]);
+    }
+
+    #[test]
+    fn those_of_one_instant_count_in_ascending_order() {
+        assert_eq!(above(vec![(0, 0, 16), (0, 0, 0), (0, 0, 8), (5, 0, 24)], 1), [(4, 0, 0)]);
+        assert_eq!(above(vec![(0, 0, 16), (1, 0, 0), (2, 0, 8), (3, 0, 24)], 1), [(4, 2, 32)]);
     }
 }
