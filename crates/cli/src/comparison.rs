@@ -7,11 +7,11 @@ use seekless_lab::outcome::{Comparison, Reconfiguration, Settings, Side, Sides, 
 use crate::table::Table;
 use crate::text::{count, counted, factor, number, percent, seconds, size};
 
-/// A figure's name, how it is read from a variant, and what it is where the name does not say so.
-type Figure = (&'static str, fn(&Variant) -> String, &'static str);
+/// A figure's name, how it is read from what it is of, and what it is where the name does not say so.
+type Figure<T> = (&'static str, fn(&T) -> String, &'static str);
 
 /// The figures that are shown side by side.
-const FIGURES: [Figure; 16] = [
+const FIGURES: [Figure<Variant>; 16] = [
     ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
     ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
     ("  rotation", |one| seconds(one.work.head.rotation_s), "waiting for the sector"),
@@ -35,11 +35,11 @@ const FIGURES: [Figure; 16] = [
 ];
 
 /// The figures of both sides, and of the work in the background.
-const SIDE_FIGURES: [(&str, fn(&Side) -> String, &str); 6] = [
+const SIDE_FIGURES: [Figure<Side>; 6] = [
     ("requests", |side| count(side.requests), "reads and writes"),
     ("read", |side| size(side.blocks_read * 512), ""),
     ("written", |side| size(side.blocks_written * 512), ""),
-    ("seeks", |side| count(side.seeks), "requests that do not start where the last one ended"),
+    ("seeks", |side| count(side.seeks), "requests not where the last one ended"),
     ("mean seek", |side| size(side.mean_seek_bytes as u64), "how far they go, on one component"),
     ("non-sequential", |side| number(side.nonsequential_pct, 2) + " %", "seeks per 512-byte block read"),
 ];

@@ -44,7 +44,8 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     the_drive(&mut page, comparison);
     for variant in &comparison.variants {
         if let Some(sides) = &variant.sides {
-            page.section("Both sides of the layer");
+            page.section(&format!("Both sides of {}", sections::display_name(&variant.name)));
+            page.html(sections::BOTH_SIDES);
             page.tables(&sections::sides(variant, sides));
         }
     }

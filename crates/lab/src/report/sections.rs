@@ -192,13 +192,17 @@ pub fn variants(comparison: &Comparison) -> Table {
     table
 }
 
+/// What the figures of both sides are of.
+pub const BOTH_SIDES: &str = "<p>Above: as clients ask. Below: as home and BOPT are asked for them. Background: copies \
+     and draining. A seek is a request that does not start where the last one of its side ended.</p>";
+
 /// What a layer was asked above it, and what it asked of the devices below.
 pub fn sides(variant: &Variant, sides: &Sides) -> [Table; 2] {
     let figures: [Figure<Side>; 7] = [
         ("requests", |each| whole(each.requests)),
         ("read", |each| bytes(each.blocks_read * 512)),
         ("written", |each| bytes(each.blocks_written * 512)),
-        ("seeks: not where the last request ended", |each| whole(each.seeks)),
+        ("seeks", |each| whole(each.seeks)),
         ("of them to another component", |each| whole(each.crossings)),
         ("mean seek of the others", |each| bytes(each.mean_seek_bytes as u64)),
         ("seeks per block read", |each| percent(each.nonsequential_pct)),

@@ -254,7 +254,7 @@ impl BorgMap {
             let lane = if room > 0 { lane } else { (slot ^ step) % LANES };
             let evicted = self.entry(bucket, lane);
             let in_entry = (said & ((1 << self.shape.said_bits) - 1)) << self.shape.slot_bits;
-            self.buckets[bucket].put(lane, tag, slot + 1 | in_entry as u32);
+            self.buckets[bucket].put(lane, tag, (slot + 1) | in_entry as u32);
             self.set_backward(slot, bucket, said >> self.shape.said_bits);
             let Some(evicted) = evicted else { return };
             (slot, page) = evicted;
@@ -300,7 +300,7 @@ impl Bucket {
     #[inline]
     fn matches(&self, tag: u64) -> u64 {
         let tags = tag * ONES;
-        let differ = |word: u64| ((word ^ tags) & LOWS) + LOWS | word ^ tags;
+        let differ = |word: u64| (((word ^ tags) & LOWS) + LOWS) | word ^ tags;
         let [first, second] = self.tags;
         !differ(first) & HIGHS | (!differ(second) & HIGHS) >> 1
     }
@@ -376,7 +376,7 @@ impl Shape {
 
     #[inline]
     fn way(&self, hash: u64, which: u64) -> Way {
-        let bucket = (u128::from(hash) * u128::from(self.buckets) >> 64) as usize;
+        let bucket = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
         let rest = hash >> self.unused & self.rest_mask;
         Way { bucket, tag: rest & ((1 << TAG_BITS) - 1), said: rest >> TAG_BITS << 1 | which }
     }
@@ -387,7 +387,7 @@ impl Shape {
         let least = ((way.bucket as u128) << 64).div_ceil(u128::from(self.buckets)) as u64;
         let least = least.div_ceil(1 << self.unused);
         let rest = way.said >> 1 << TAG_BITS | way.tag;
-        let mut hash = least + (rest.wrapping_sub(least) & self.rest_mask) << self.unused;
+        let mut hash = (least + (rest.wrapping_sub(least) & self.rest_mask)) << self.unused;
         if way.said & 1 == 1 {
             hash = self.fold(hash.wrapping_mul(INVERSES[1]));
         }
