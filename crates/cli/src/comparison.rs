@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use seekless_lab::outcome::{Comparison, Reconfiguration, Settings, Variant};
+use seekless_lab::outcome::{Comparison, Reconfiguration, Settings, Side, Sides, Variant};
 
 use crate::table::Table;
 use crate::text::{count, counted, factor, number, percent, seconds, size};
 
-/// A figure's name, how it is read from a variant, and what it is where the name does not say so.
-type Figure = (&'static str, fn(&Variant) -> String, &'static str);
+/// A figure's name, how it is read from what it is of, and what it is where the name does not say so.
+type Figure<T> = (&'static str, fn(&T) -> String, &'static str);
 
 /// The figures that are shown side by side.
-const FIGURES: [Figure; 16] = [
+const FIGURES: [Figure<Variant>; 16] = [
     ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
     ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
     ("  rotation", |one| seconds(one.work.head.rotation_s), "waiting for the sector"),
@@ -34,6 +34,16 @@ const FIGURES: [Figure; 16] = [
     ),
 ];
 
+/// The figures of both sides, and of the work in the background.
+const SIDE_FIGURES: [Figure<Side>; 6] = [
+    ("requests", |side| count(side.requests), "reads and writes"),
+    ("read", |side| size(side.blocks_read * 512), ""),
+    ("written", |side| size(side.blocks_written * 512), ""),
+    ("seeks", |side| count(side.seeks), "requests not where the last one ended"),
+    ("mean seek", |side| size(side.mean_seek_bytes as u64), "how far they go, on one component"),
+    ("non-sequential", |side| number(side.nonsequential_pct, 2) + " %", "seeks per 512-byte block read"),
+];
+
 /// A whole comparison.
 pub fn text(comparison: &Comparison) -> String {
     let mut out = settings(&comparison.settings);
@@ -45,6 +55,7 @@ pub fn text(comparison: &Comparison) -> String {
         percent(comparison.reconfiguring_requests_pct)
     );
     for variant in comparison.variants.iter().skip(1) {
+        out.push_str(&sides(variant));
         out.push_str(&course(variant, true));
     }
     out.push_str(&notes(&comparison.notes));
@@ -53,7 +64,7 @@ pub fn text(comparison: &Comparison) -> String {
 
 /// One variant; `setup` says what it is.
 pub fn variant_text(setup: &str, variant: &Variant) -> String {
-    let figures = figures(std::slice::from_ref(variant));
+    let figures = figures(std::slice::from_ref(variant)) + &sides(variant);
     let course = if variant.reconfigurations.is_empty() { String::new() } else { course(variant, false) };
     format!("{setup}\n\n{figures}{course}\n  event log: hash {}\n", variant.event_hash)
 }
@@ -109,6 +120,33 @@ fn figures(variants: &[Variant]) -> String {
         table.row(std::iter::once(name.to_owned()).chain(values).chain([meaning.to_owned()]));
     }
     table.text()
+}
+
+/// What a layer was asked, and what it asked of the devices below; empty where nothing was counted.
+fn sides(variant: &Variant) -> String {
+    let Some(sides) = &variant.sides else { return String::new() };
+    let Sides { above, below, background, .. } = sides;
+    let mut table = Table::new(&["", ">above", ">below", ">background", ""]);
+    for (name, value, meaning) in SIDE_FIGURES {
+        table.row([name.to_owned(), value(above), value(below), value(background), meaning.to_owned()]);
+    }
+    let mut pages = Table::new(&["", ">", ""]);
+    let rows = [
+        ("pages asked for", sides.pages, "read or written"),
+        ("hits", sides.hits, "of them from or into the BOPT"),
+        ("absorbed", sides.absorbed_pages, "of the hits, written to the log instead of home"),
+        ("drained", sides.drained_pages, "dirty pages written home in the background"),
+        ("requests split", sides.splits, "over several places"),
+    ];
+    for (name, value, meaning) in rows {
+        pages.row([name, &count(value), meaning]);
+    }
+    format!(
+        "\n{}: above it as clients ask, below it as home and BOPT are asked for them, and in the background\n{}\n{}",
+        variant.name,
+        table.text(),
+        pages.text()
+    )
 }
 
 fn reductions(comparison: &Comparison) -> String {

@@ -73,6 +73,9 @@ pub struct Setup {
     /// The background's guaranteed share of the head's time, 1 to 99 per cent
     #[arg(long, value_name = "PCT", default_value_t = 20)]
     background_share: u8,
+    /// Any other option of the layer, as on its page: overwrite=logged, segment=512KiB; may be given several times
+    #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option)]
+    options: Vec<(String, toml::Value)>,
     /// While the layout is reconfigured, the trace goes on (run) or waits (stop)
     #[arg(long, value_name = "CLOCK", default_value = "run")]
     reconfigure_clock: ClockName,
@@ -121,6 +124,15 @@ pub fn whole_sectors(text: &str) -> Result<u64, String> {
     } else {
         Err(format!("found {} bytes, expected a multiple of {SECTOR_BYTES}", bytes.0))
     }
+}
+
+/// A key and its value: a number, or else a text.
+fn option(text: &str) -> Result<(String, toml::Value), String> {
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| format!("found '{text}', expected a key, '=' and a value"))?;
+    let whole = value.parse().map(toml::Value::Integer).ok();
+    let number = whole.or_else(|| value.parse().map(toml::Value::Float).ok());
+    Ok((key.trim().to_owned(), number.unwrap_or_else(|| value.trim().into())))
 }
 
 /// A sector: a plain number is one, a size says how far from the start.
@@ -206,12 +218,27 @@ impl Setup {
             training: self.training.into(),
             ..borg::Options::default()
         };
+        let options = self.with_others(options)?;
         Ok(Some(LayerSetup {
             name: self.layer.clone(),
             options,
             bopt_sectors: self.bopt,
             bopt_at_sector: self.bopt_at,
         }))
+    }
+
+    /// What has no flag of its own.
+    fn with_others(&self, options: borg::Options) -> anyhow::Result<borg::Options> {
+        if self.options.is_empty() {
+            return Ok(options);
+        }
+        let mut table = toml::Table::try_from(&options)?;
+        table.extend(self.options.iter().cloned());
+        let wrong = |why: String| Usage(format!("--option: {}", why.trim_end()));
+        let options: borg::Options =
+            toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        options.check().map_err(|refused| wrong(refused.to_string()))?;
+        Ok(options)
     }
 
     /// For a comparison there must be something to compare.

@@ -6,7 +6,7 @@ use seekless_core::runtime::{Event, Runtime};
 use seekless_core::units::thousands;
 use seekless_core::{Account, Nanos};
 use seekless_drive::Work;
-use seekless_layers::borg::{Reconfigured, Served};
+use seekless_layers::borg::{Reconfigured, Sides, Traffic};
 use seekless_trace::Trace;
 
 use crate::experiment::{Clock, Experiment, LabError, Pace, Places, Progress, sources};
@@ -25,7 +25,8 @@ const FINAL: &str = "final";
 struct Played {
     phases: Vec<Phase>,
     work: Vec<Work>,
-    served: Vec<Served>,
+    /// Nothing was counted without a layer that counts.
+    sides: Option<Vec<Sides>>,
     reconfigured: Vec<Reconfigured>,
     missed: u64,
     load: Load,
@@ -134,10 +135,9 @@ impl Played {
         missed: u64,
     ) -> Played {
         let accounts = || (0..phases.len()).map(|index| Account(index as u16));
-        let served = |account| volume.borg.as_ref().map_or_else(Served::default, |borg| borg.served(account));
         Played {
             work: accounts().map(|account| volume.account(account)).collect(),
-            served: accounts().map(served).collect(),
+            sides: volume.borg.as_ref().map(|borg| accounts().map(|account| borg.sides(account)).collect()),
             arms: volume.arms().max(1),
             map_bytes: volume.borg.as_ref().map_or(0, |borg| borg.map_bytes()),
             event_hash: 0,
@@ -170,14 +170,16 @@ impl Played {
             .filter(|&index| self.phases[index].name.starts_with('R'))
             .map(|index| self.requests_of(index, requests))
             .sum();
-        let (mut pages, mut from_bopt) = (0, 0);
-        for served in &self.served {
-            (pages, from_bopt) = (pages + served.pages, from_bopt + served.from_bopt);
-        }
+        let sides = self.sides.as_ref().map(|phases| {
+            let mut all = Sides::default();
+            phases.iter().for_each(|sides| all.add(sides));
+            sides_of(&all)
+        });
         Variant {
             name: name.to_owned(),
             work: drive_work(&all),
-            served_from_bopt_pct: percent(from_bopt, pages),
+            served_from_bopt_pct: sides.as_ref().map_or(0.0, hit_pct),
+            sides,
             reduction_pct: self.reduction(vanilla, &settled, busy),
             net_reduction_pct: self.reduction(vanilla, &whole, busy),
             foreground_reduction_pct: self.reduction(vanilla, &whole, |work| work.foreground),
@@ -214,6 +216,7 @@ impl Played {
 
     fn phase(&self, index: usize, vanilla: &Played, requests: u64) -> outcome::Phase {
         let (work, theirs) = (&self.work[index], &vanilla.work[index]);
+        let sides = self.sides.as_ref().map(|phases| sides_of(&phases[index]));
         outcome::Phase {
             name: self.phases[index].name.clone(),
             first_request: self.phases[index].first_request,
@@ -221,7 +224,8 @@ impl Played {
             work: drive_work(work),
             vanilla_busy_s: theirs.busy().seconds(),
             reduction_pct: saved(work.busy(), theirs.busy()),
-            served_from_bopt_pct: percent(self.served[index].from_bopt, self.served[index].pages),
+            served_from_bopt_pct: sides.as_ref().map_or(0.0, hit_pct),
+            sides,
         }
     }
 }
@@ -251,6 +255,35 @@ fn drive_work(work: &Work) -> DriveWork {
         blocks_read: work.blocks_read,
         blocks_written: work.blocks_written,
     }
+}
+
+fn sides_of(sides: &Sides) -> outcome::Sides {
+    outcome::Sides {
+        above: side(&sides.above),
+        below: side(&sides.below),
+        background: side(&sides.background),
+        pages: sides.pages,
+        hits: sides.hits,
+        splits: sides.splits,
+        absorbed_pages: sides.absorbed,
+        drained_pages: sides.drained,
+    }
+}
+
+fn side(traffic: &Traffic) -> outcome::Side {
+    outcome::Side {
+        requests: traffic.requests,
+        seeks: traffic.seeks,
+        crossings: traffic.crossings,
+        mean_seek_bytes: traffic.mean_seek_bytes().round(),
+        nonsequential_pct: percent(traffic.seeks, traffic.blocks_read),
+        blocks_read: traffic.blocks_read,
+        blocks_written: traffic.blocks_written,
+    }
+}
+
+fn hit_pct(sides: &outcome::Sides) -> f64 {
+    percent(sides.hits, sides.pages)
 }
 
 fn reconfiguration(done: &Reconfigured, number: u64) -> outcome::Reconfiguration {

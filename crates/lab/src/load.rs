@@ -8,7 +8,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Runtime};
 use seekless_core::{Account, BlockDevice, Names, Nanos, Record, Size};
 use seekless_drive::Work;
-use seekless_layers::borg::Served;
+use seekless_layers::borg::Sides;
 use serde::Serialize;
 
 use crate::compare::EventSink;
@@ -137,15 +137,14 @@ pub fn run_workload(
         });
         let seen = carry_out(load, volume.top.clone(), limit(load, run), run.keep).await?;
         drop(mover);
-        let served =
-            volume.borg.as_ref().map_or_else(Served::default, |borg| borg.served(Account::default()));
-        Ok((seen, volume.all(), served, reconfigured.get(), volume.joules(), volume.arms()))
+        let sides = volume.borg.as_ref().map_or_else(Sides::default, |borg| borg.sides(Account::default()));
+        Ok((seen, volume.all(), sides, reconfigured.get(), volume.joules(), volume.arms()))
     })?;
-    let (seen, work, served, reconfigurations, energy_j, arms) = result?;
+    let (seen, work, sides, reconfigurations, energy_j, arms) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
-        served_from_bopt_pct: 100.0 * served.from_bopt as f64 / (served.pages as f64).max(1.0),
+        served_from_bopt_pct: 100.0 * sides.hits as f64 / (sides.pages as f64).max(1.0),
         reconfigurations,
         energy_j,
         idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),

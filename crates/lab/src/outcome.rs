@@ -72,6 +72,49 @@ pub struct Phase {
     pub reduction_pct: f64,
     /// Pages asked for that were served from the BOPT, in per cent.
     pub served_from_bopt_pct: f64,
+    /// Above and below the layer; `null` without one.
+    pub sides: Option<Sides>,
+}
+
+/// What clients asked of BORG, and what it asked of home and BOPT for them. A seek is a request that does not start where
+/// the last one of its side ended, whatever a queue and a drive made of it later.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Sides {
+    /// As clients asked, at addresses of the volume.
+    pub above: Side,
+    /// For clients, at addresses of the components.
+    pub below: Side,
+    /// Copies, draining and their map pages, at addresses of the components.
+    pub background: Side,
+    /// Pages asked for, read or written.
+    pub pages: u64,
+    /// Of them those that were served from the BOPT.
+    pub hits: u64,
+    /// Requests that were split over several places.
+    pub splits: u64,
+    /// Pages that went into the write buffer instead of home.
+    pub absorbed_pages: u64,
+    /// Dirty pages that went home.
+    pub drained_pages: u64,
+}
+
+/// One side's requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Side {
+    /// Reads and writes.
+    pub requests: u64,
+    /// Requests that did not start where the one before ended.
+    pub seeks: u64,
+    /// Of the seeks, those to another component, which have no distance.
+    pub crossings: u64,
+    /// How far the others went on average.
+    pub mean_seek_bytes: f64,
+    /// The BORG paper's ratio (section 6): seeks per 512-byte block read, in per cent. Zero if nothing was read.
+    pub nonsequential_pct: f64,
+    /// 512-byte blocks.
+    pub blocks_read: u64,
+    /// 512-byte blocks.
+    pub blocks_written: u64,
 }
 
 /// What one reconfiguration took.
@@ -112,6 +155,8 @@ pub struct Variant {
     pub work: DriveWork,
     /// Pages asked for that were served from the BOPT, in per cent.
     pub served_from_bopt_pct: f64,
+    /// Above and below the layer; `null` without one.
+    pub sides: Option<Sides>,
     /// Disk busy time saved against vanilla in the N phases after the first reconfiguration (the paper's figure).
     pub reduction_pct: f64,
     /// The same from the first reconfiguration's start to the end, every copy and the final write-back included.

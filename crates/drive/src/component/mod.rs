@@ -13,7 +13,9 @@ use std::rc::Rc;
 use futures_util::future::try_join_all;
 use seekless_core::{
     Account, BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Op,
-    Zeroes, device::io, runtime,
+    Zeroes,
+    device::{Place, io},
+    runtime,
 };
 
 use crate::disk::Drive;
@@ -54,6 +56,8 @@ pub struct Component<M> {
     arms: Vec<Rc<Station<M>>>,
     /// Sectors of each arm.
     each: u64,
+    /// The first arm's, in the event log.
+    number: u32,
 }
 
 impl<M: Machine + 'static> Component<M> {
@@ -66,7 +70,7 @@ impl<M: Machine + 'static> Component<M> {
         let arms: Vec<_> =
             arms.map(|(machine, arm)| Station::new(device | arm << 16, machine, options)).collect();
         let each = arms.first().map_or(0, |arm| arm.machine.borrow().geometry().sectors);
-        Component { arms, each }
+        Component { arms, each, number: device }
     }
 
     fn sum(&self, of: impl Fn(&Station<M>) -> Work) -> Work {
@@ -181,6 +185,10 @@ impl<M: Machine + 'static> BlockDevice for Component<M> {
             not_only_if_fast(at, zeroes)?;
             self.ask(Op::WriteZeroes, at, Buffer::default(), how).await.map(drop)
         })
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        each(at, Place::On { component: self.number, at: at.start });
     }
 
     fn estimate(&self, at: Extent, _how: &Hints) -> Option<Nanos> {

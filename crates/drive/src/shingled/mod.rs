@@ -17,7 +17,8 @@ use futures_util::future::try_join_all;
 use seekless_core::lock::{Mode, RangeLocks};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Op, Zeroes,
-    device::io, runtime,
+    device::{Place, io},
+    runtime,
 };
 
 use crate::component::{Content, Disk, Simulated};
@@ -267,6 +268,11 @@ impl BlockDevice for Shingled {
     /// What cannot be discarded stays as it is, at no cost.
     fn discard(&self, _at: Extent, _how: Hints) -> IoFuture<'_, ()> {
         io(std::future::ready(Ok(())))
+    }
+
+    /// Addresses as clients know them: where the bands have them is the drive's secret.
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        self.0.disk.places(at, each);
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {

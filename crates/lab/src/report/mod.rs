@@ -42,6 +42,13 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     workload(&mut page, stats);
     page.section("The drive");
     the_drive(&mut page, comparison);
+    for variant in &comparison.variants {
+        if let Some(sides) = &variant.sides {
+            page.section(&format!("Both sides of {}", sections::display_name(&variant.name)));
+            page.html(sections::BOTH_SIDES);
+            page.tables(&sections::sides(variant, sides));
+        }
+    }
     page.section("All figures");
     page.table(&sections::variants(comparison));
     for variant in comparison.variants.iter().filter(|variant| !variant.phases.is_empty()) {

@@ -6,7 +6,7 @@ use seekless_trace::Stats;
 
 use super::table::Table;
 use super::text::{bytes, escape, number, percent, seconds, whole};
-use crate::outcome::{Comparison, Phase, Variant};
+use crate::outcome::{Comparison, Phase, Side, Sides, Variant};
 
 /// A figure's name, and how it is read from what it is of.
 type Figure<T> = (&'static str, fn(&T) -> String);
@@ -190,6 +190,42 @@ pub fn variants(comparison: &Comparison) -> Table {
         table.row(std::iter::once(name.to_owned()).chain(comparison.variants.iter().map(value)));
     }
     table
+}
+
+/// What the figures of both sides are of.
+pub const BOTH_SIDES: &str = "<p>Above: as clients ask. Below: as home and BOPT are asked for them. Background: copies \
+     and draining. A seek is a request that does not start where the last one of its side ended.</p>";
+
+/// What a layer was asked above it, and what it asked of the devices below.
+pub fn sides(variant: &Variant, sides: &Sides) -> [Table; 2] {
+    let figures: [Figure<Side>; 7] = [
+        ("requests", |each| whole(each.requests)),
+        ("read", |each| bytes(each.blocks_read * 512)),
+        ("written", |each| bytes(each.blocks_written * 512)),
+        ("seeks", |each| whole(each.seeks)),
+        ("of them to another component", |each| whole(each.crossings)),
+        ("mean seek of the others", |each| bytes(each.mean_seek_bytes as u64)),
+        ("seeks per block read", |each| percent(each.nonsequential_pct)),
+    ];
+    let layer = display_name(&variant.name);
+    let head = ["figure", "above", "below", "background"];
+    let mut table = Table::new(
+        &format!(
+            "Above {layer}, as clients ask; below it, as home and BOPT are asked; and in the background"
+        ),
+        &head,
+    );
+    for (name, value) in figures {
+        let values = [&sides.above, &sides.below, &sides.background].map(value);
+        table.row(std::iter::once(name.to_owned()).chain(values));
+    }
+    let mut pages = Table::new(&format!("What {layer} did between"), &["figure", "value"]);
+    pages.pair("pages asked for", whole(sides.pages));
+    pages.pair("of them hits: from or into the BOPT", whole(sides.hits));
+    pages.pair("pages absorbed into the write buffer", whole(sides.absorbed_pages));
+    pages.pair("dirty pages drained home", whole(sides.drained_pages));
+    pages.pair("requests split over several places", whole(sides.splits));
+    [table, pages]
 }
 
 /// Every figure of every phase.

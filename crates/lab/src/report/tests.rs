@@ -5,7 +5,9 @@ use seekless_trace::Stats;
 use seekless_trace::stats::{HeatMap, ProcessUse, RankPoint, SizeBucket, WorkingSet};
 
 use super::html;
-use crate::outcome::{Comparison, DriveWork, HeadTime, Phase, Reconfiguration, Settings, Stage, Variant};
+use crate::outcome::{
+    Comparison, DriveWork, HeadTime, Phase, Reconfiguration, Settings, Side, Sides, Stage, Variant,
+};
 
 pub(super) const HOSTILE: &str = "</script><script>alert(\"1\")</script><img src=x onerror='a'>&\u{1}";
 
@@ -126,8 +128,34 @@ fn phases() -> Vec<Phase> {
             vanilla_busy_s: vanilla[at],
             reduction_pct: if vanilla[at] > 0.0 { 100.0 - 100.0 * busy[at] / vanilla[at] } else { 0.0 },
             served_from_bopt_pct: 61.0,
+            sides: None,
         })
         .collect()
+}
+
+fn side(seeks: u64, mean_seek_bytes: f64) -> Side {
+    Side {
+        requests: 44_812,
+        seeks,
+        crossings: 0,
+        mean_seek_bytes,
+        nonsequential_pct: 6.01,
+        blocks_read: 240_599,
+        blocks_written: 295_834,
+    }
+}
+
+fn sides() -> Sides {
+    Sides {
+        above: side(14_450, 3_780_000_000.0),
+        below: side(9_321, 353_700_000.0),
+        background: side(12_666, 16_100_000.0),
+        pages: 67_056,
+        hits: 55_313,
+        splits: 569,
+        absorbed_pages: 35_983,
+        drained_pages: 36_013,
+    }
 }
 
 fn reconfiguration(number: u64) -> Reconfiguration {
@@ -169,6 +197,7 @@ fn comparison() -> Comparison {
         name: "borg".to_owned(),
         work: work(1_096.9),
         served_from_bopt_pct: 58.3,
+        sides: Some(sides()),
         reduction_pct: 46.1,
         net_reduction_pct: 31.4,
         foreground_reduction_pct: 43.9,
@@ -409,6 +438,22 @@ fn the_charts_numbers_are_in_their_tables() {
     let part = page.split("id=\"busy-by-phase\"").nth(1).and_then(|rest| rest.split("</figure>").next());
     let row = "<tr><th scope=row>R1</th><td>24</td><td>61.2</td></tr>";
     assert!(part.is_some_and(|part| part.contains(row)));
+}
+
+#[test]
+fn both_sides_stand_beside_each_other() {
+    let page = example();
+    let rows = [
+        "<tr><th scope=row>seeks</th><td>14,450</td><td>9,321</td><td>12,666</td></tr>",
+        "<tr><th scope=row>mean seek of the others</th><td>3.52\u{a0}GiB</td><td>337\u{a0}MiB</td><td>15.4\u{a0}MiB</td></tr>",
+        "<tr><th scope=row>of them hits: from or into the BOPT</th><td>55,313</td></tr>",
+    ];
+    for row in rows {
+        assert!(page.contains(row), "{row}");
+    }
+    let mut vanilla = comparison();
+    vanilla.variants.truncate(1);
+    assert!(!html(&stats(), &vanilla, "").contains("Both sides"));
 }
 
 #[test]

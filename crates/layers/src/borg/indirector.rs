@@ -86,6 +86,7 @@ impl Borg {
     /// Reads from where the copies are: all of them, or only the dirty ones.
     async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
         let parts = self.split(at, |map, slot| all || map.is_dirty(slot));
+        self.tally(&how, |sides| sides.splits += u64::from(parts.len() > 1));
         let reads = parts.iter().map(|part| {
             let here = Extent { start: at.start + part.from, sectors: part.at.sectors };
             did("read in part", here, part.at.start.0);
@@ -116,6 +117,12 @@ impl Borg {
         let bopt = pieces.iter().filter(|piece| piece.side == Side::Bopt);
         let from_bopt = bopt.map(|piece| piece.at.sectors.div_ceil(PAGE_SECTORS)).sum();
         self.count(&how, at.pages().end - at.pages().start, from_bopt);
+        let logged = pieces.iter().filter(|piece| piece.run.is_some());
+        let logged: u64 = logged.map(|piece| piece.at.sectors / PAGE_SECTORS).sum();
+        self.tally(&how, |sides| {
+            (sides.splits, sides.absorbed) =
+                (sides.splits + u64::from(pieces.len() > 1), sides.absorbed + logged);
+        });
         // With a cache below, what is durable on its own does not make the runs before it so.
         let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
         let how = Hints { fua: how.fua && !flushes, ..how };

@@ -1,67 +1,180 @@
 //! `borg_map` (section 4.6): where the copy of a page is, which page a slot holds, and whether the
 //! copy is newer than home.
 //!
-//! Forward a radix tree of two levels, backward an array, and a bit a slot: 4 bytes each way and a
-//! bit, 0.2 % of the BOPT when it is full. Invariants: `slot_of` and `page_at` are inverses; a slot
-//! without a page is clean. Pages are numbered in 32 bits: volumes up to 16 TiB.
+//! Instead of the paper's radix tree, whose leaves are mostly empty when pages are scattered, a hash
+//! table of buckets of a cache line, 92 % full at the most, for any distribution of pages and any
+//! size of volume. A page has two buckets that it may be in, as in cuckoo hashing; a lookup looks
+//! into both. The hashes are bijections of the page number, so what the bucket's number says of a
+//! page need not be stored in it (quotienting), and what is found is certain: nothing else has to be
+//! asked. Backward, each slot names the bucket that its page is in.
+//!
+//! Memory: 8.16 bytes a slot for 8 GiB of BOPT on volumes below 256 TiB: 0.2 % of the BOPT. After
+//! [`BorgMap::new`] nothing is allocated, but for pages that find no place near either bucket; those
+//! go to an ordered map, and only numbers made to collide do.
+//!
+//! Invariants: `slot_of` and `page_at` are inverses; a slot without a page is clean; `mapped` and
+//! `dirty` are kept, not counted. It is in memory only and is rebuilt after a crash.
+
+use std::collections::BTreeMap;
 
 /// A page's place in the BOPT, counted over read cache and write buffer.
 pub type Slot = u32;
 
-/// Pages of a leaf: 2 KiB of slots.
-const LEAF: usize = 512;
-/// No slot, or no page.
-const NONE: u32 = u32::MAX;
+/// Bits of a tag: the part of a page that a lookup compares first, with all tags of a word at once.
+const TAG_BITS: u32 = 10;
+/// Tags of a word.
+const WORD_TAGS: u32 = 64 / TAG_BITS;
+/// Entries of a bucket.
+const LANES: u32 = 2 * WORD_TAGS;
+/// How full the table is when all slots are mapped.
+const FULL: f64 = 0.92;
+/// Entries that an insertion may move out of each other's way.
+const MOVES: u32 = 256;
+
+/// A one in each tag of a word; the highest bit of each, and all the others.
+const ONES: u64 = (1 << (TAG_BITS * WORD_TAGS)) / ((1 << TAG_BITS) - 1);
+const HIGHS: u64 = ONES << (TAG_BITS - 1);
+const LOWS: u64 = HIGHS - ONES;
+
+/// Odd, so that multiplication modulo a power of two can be undone; the bits are the golden ratio's
+/// and a square root's.
+const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0x6A09_E667_F3BC_C909];
+const INVERSES: [u64; 2] = [inverse(FACTORS[0]), inverse(FACTORS[1])];
+
+/// The number that undoes a multiplication by `odd` modulo 2^64 (Newton's iteration).
+const fn inverse(odd: u64) -> u64 {
+    let mut x = odd;
+    let mut step = 0;
+    while step < 5 {
+        x = x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x)));
+        step += 1;
+    }
+    x
+}
 
 /// The indirection map.
 pub struct BorgMap {
-    forward: Vec<Option<Box<[Slot; LEAF]>>>,
-    backward: Vec<u32>,
-    dirty: Vec<u64>,
+    pages: u64,
+    slots: u32,
+    shape: Shape,
+    buckets: Vec<Bucket>,
+    /// For each slot the bucket that its page is in, or one of two marks; a word unused in front.
+    backward: Vec<u64>,
+    dirty_bits: Vec<u64>,
+    /// Pages that found no place in the table.
+    homeless: BTreeMap<u64, Slot>,
     mapped: usize,
+    dirty: usize,
+}
+
+/// A cache line. An entry is the slot plus one, and above it what the page says besides bucket and
+/// tag, as far as there is room; an empty one is 0.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Bucket {
+    tags: [u64; 2],
+    entries: [u32; LANES as usize],
+}
+
+/// How many bits each thing has; follows from the sizes of volume and BOPT.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Page numbers and their hashes are the upper bits of a word; so many below are 0.
+    unused: u32,
+    /// Half of the bits of a page number, rounded up.
+    half: u32,
+    buckets: u64,
+    /// Hashes of one bucket differ in these bits, counted from the lowest that is used.
+    rest_mask: u64,
+    slot_bits: u32,
+    /// Of what a page says, bits that are in its entry. What has no room there is beside the
+    /// bucket's number in `backward`.
+    said_bits: u32,
+    bucket_bits: u32,
+    backward_bits: u32,
+}
+
+/// Where a page may be.
+#[derive(Clone, Copy)]
+struct Way {
+    bucket: usize,
+    tag: u64,
+    /// Which of a page's two ways it is, and above that what of its hash neither bucket nor tag say.
+    said: u64,
 }
 
 impl BorgMap {
     /// An empty map of a volume of `pages` pages over `slots` slots.
-    ///
-    /// # Panics
-    /// When either does not fit 32 bits; [`super::Borg::new`] has refused such volumes.
     pub fn new(pages: u64, slots: u32) -> BorgMap {
-        assert!(
-            pages < u64::from(NONE) && slots < NONE,
-            "{pages} pages and {slots} slots do not fit 32 bits"
-        );
-        BorgMap {
-            forward: vec![None; (pages as usize).div_ceil(LEAF)],
-            backward: vec![NONE; slots as usize],
-            dirty: vec![0; (slots as usize).div_ceil(64)],
+        let shape = Shape::new(pages, slots);
+        let words = |bits: u64| vec![0; bits.div_ceil(64) as usize];
+        let mut map = BorgMap {
+            pages,
+            slots,
+            shape,
+            buckets: vec![Bucket { tags: [0; 2], entries: [0; LANES as usize] }; shape.buckets as usize],
+            backward: words(64 + u64::from(slots) * u64::from(shape.backward_bits)),
+            dirty_bits: words(u64::from(slots)),
+            homeless: BTreeMap::new(),
             mapped: 0,
+            dirty: 0,
+        };
+        for slot in 0..slots {
+            map.set_backward(slot, shape.unmapped(), 0);
         }
+        map
     }
 
     /// Where the copy of a page is.
+    ///
+    /// Looks into both of its buckets, without a branch between: which one it is in cannot be
+    /// foretold, and a wrong guess costs more than the other line.
+    #[inline]
     pub fn slot_of(&self, page: u64) -> Option<Slot> {
-        let leaf = self.forward.get(page as usize / LEAF)?.as_ref()?;
-        let slot = leaf[page as usize % LEAF];
-        (slot != NONE).then_some(slot)
+        if page >= self.pages {
+            return None;
+        }
+        let [first, second] = self.shape.ways(page);
+        let mut matches = self.buckets[first.bucket].matches(first.tag)
+            | self.buckets[second.bucket].matches(second.tag) >> 2;
+        while matches != 0 {
+            let bit = matches.trailing_zeros();
+            let word = TAG_BITS - 1 - bit % TAG_BITS;
+            let lane = word % 2 * WORD_TAGS + bit / TAG_BITS;
+            let other = u64::from(word / 2).wrapping_neg();
+            let bucket = first.bucket ^ (first.bucket ^ second.bucket) & other as usize;
+            let said = first.said ^ (first.said ^ second.said) & other;
+            if let Some(slot) = self.slot_in(bucket, lane, said) {
+                return Some(slot);
+            }
+            matches &= matches - 1;
+        }
+        if self.homeless.is_empty() { None } else { self.homeless.get(&page).copied() }
     }
 
     /// Which page a slot holds.
     pub fn page_at(&self, slot: Slot) -> Option<u64> {
-        let page = self.backward[slot as usize];
-        (page != NONE).then_some(u64::from(page))
+        let (bucket, _) = self.backward(slot);
+        if bucket == self.shape.unmapped() {
+            return None;
+        }
+        if bucket == self.shape.homeless() {
+            return self.homeless.iter().find(|(_, there)| **there == slot).map(|(page, _)| *page);
+        }
+        let lane = self.lane_of(bucket, slot)?;
+        self.entry(bucket, lane).map(|(_, page)| page)
     }
 
     /// Whether the copy in a slot is newer than home.
     pub fn is_dirty(&self, slot: Slot) -> bool {
-        self.dirty[slot as usize / 64] >> (slot % 64) & 1 == 1
+        self.dirty_bits[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
 
     /// Says whether the copy in a slot is newer than home.
     pub fn set_dirty(&mut self, slot: Slot, dirty: bool) {
-        let bit = 1 << (slot % 64);
-        let word = &mut self.dirty[slot as usize / 64];
-        *word = if dirty { *word | bit } else { *word & !bit };
+        let was = self.is_dirty(slot);
+        self.dirty_bits[slot as usize / 64] ^= u64::from(was != dirty) << (slot % 64);
+        self.dirty = self.dirty + usize::from(dirty) - usize::from(was);
     }
 
     /// Maps a page to a slot.
@@ -69,11 +182,10 @@ impl BorgMap {
     /// # Panics
     /// When the slot holds another page: a page would be lost.
     pub fn insert(&mut self, page: u64, slot: Slot, dirty: bool) {
-        assert_eq!(self.page_at(slot), None, "slot {slot} is taken");
+        assert!(page < self.pages, "found page {page}, expected one below {}", self.pages);
+        assert!(self.backward(slot).0 == self.shape.unmapped(), "slot {slot} is taken");
         self.remove(page);
-        let leaf = self.forward[page as usize / LEAF].get_or_insert_with(|| Box::new([NONE; LEAF]));
-        leaf[page as usize % LEAF] = slot;
-        self.backward[slot as usize] = page as u32;
+        self.place(page, slot);
         self.set_dirty(slot, dirty);
         self.mapped += 1;
     }
@@ -81,10 +193,13 @@ impl BorgMap {
     /// Forgets the copy of a page, and says where it was.
     pub fn remove(&mut self, page: u64) -> Option<Slot> {
         let slot = self.slot_of(page)?;
-        if let Some(leaf) = self.forward[page as usize / LEAF].as_mut() {
-            leaf[page as usize % LEAF] = NONE;
+        let (bucket, _) = self.backward(slot);
+        if bucket == self.shape.homeless() {
+            self.homeless.remove(&page);
+        } else if let Some(lane) = self.lane_of(bucket, slot) {
+            self.buckets[bucket].put(lane, 0, 0);
         }
-        self.backward[slot as usize] = NONE;
+        self.set_backward(slot, self.shape.unmapped(), 0);
         self.set_dirty(slot, false);
         self.mapped -= 1;
         Some(slot)
@@ -97,51 +212,211 @@ impl BorgMap {
 
     /// How many copies are newer than home.
     pub fn dirty(&self) -> usize {
-        self.dirty.iter().map(|word| word.count_ones() as usize).sum()
+        self.dirty
     }
 
     /// All copies as (slot, page, dirty), in order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, u64, bool)> {
-        (0..)
-            .zip(&self.backward)
-            .filter(|(_, page)| **page != NONE)
-            .map(|(slot, page)| (slot, u64::from(*page), self.is_dirty(slot)))
+        (0..self.slots).filter_map(|slot| Some((slot, self.page_at(slot)?, self.is_dirty(slot))))
     }
 
     /// Memory in use, in bytes.
     pub fn bytes(&self) -> u64 {
-        let leaves = self.forward.iter().flatten().count() * size_of::<[Slot; LEAF]>();
-        let tables = self.forward.len() * size_of::<usize>() + self.backward.len() * 4 + self.dirty.len() * 8;
-        (leaves + tables) as u64
+        let words = self.backward.len() + self.dirty_bits.len();
+        let homeless = self.homeless.len() * size_of::<(u64, Slot)>();
+        (size_of_val(&*self.buckets) + words * size_of::<u64>() + homeless) as u64
     }
+
+    /// The slot in a lane whose tag is right, if what else it says is right too.
+    #[inline]
+    fn slot_in(&self, bucket: usize, lane: u32, said: u64) -> Option<Slot> {
+        let entry = self.buckets[bucket].entries[lane as usize];
+        let slot = self.shape.slot(entry)?;
+        let in_entry = u64::from(entry) >> self.shape.slot_bits == said & ((1 << self.shape.said_bits) - 1);
+        let beside = said >> self.shape.said_bits;
+        let spills = self.shape.backward_bits > self.shape.bucket_bits;
+        (in_entry && (!spills || self.backward(slot).1 == beside)).then_some(slot)
+    }
+
+    /// Puts a page where there is room. Without any, it takes another's place, which is put into its
+    /// own other bucket, and so on.
+    fn place(&mut self, mut page: u64, mut slot: Slot) {
+        let mut left = usize::MAX;
+        for step in 0..MOVES {
+            let ways = self.shape.ways(page);
+            let [first, second] = ways.map(|way| self.buckets[way.bucket].empty());
+            let choice = match (first, second) {
+                ((0, _), (0, _)) => usize::from(ways[0].bucket == left),
+                ((first, _), (second, _)) => usize::from(second > first),
+            };
+            let (room, lane) = [first, second][choice];
+            let Way { bucket, tag, said } = ways[choice];
+            let lane = if room > 0 { lane } else { (slot ^ step) % LANES };
+            let evicted = self.entry(bucket, lane);
+            let in_entry = (said & ((1 << self.shape.said_bits) - 1)) << self.shape.slot_bits;
+            self.buckets[bucket].put(lane, tag, (slot + 1) | in_entry as u32);
+            self.set_backward(slot, bucket, said >> self.shape.said_bits);
+            let Some(evicted) = evicted else { return };
+            (slot, page) = evicted;
+            left = bucket;
+        }
+        self.set_backward(slot, self.shape.homeless(), 0);
+        self.homeless.insert(page, slot);
+    }
+
+    /// The lane of a slot in its bucket.
+    fn lane_of(&self, bucket: usize, slot: Slot) -> Option<u32> {
+        let entries = self.buckets[bucket].entries;
+        (0..LANES).find(|&lane| self.shape.slot(entries[lane as usize]) == Some(slot))
+    }
+
+    /// The slot and page of an entry, unless it is empty.
+    fn entry(&self, bucket: usize, lane: u32) -> Option<(Slot, u64)> {
+        let entry = self.buckets[bucket].entries[lane as usize];
+        let slot = self.shape.slot(entry)?;
+        let beside = self.backward(slot).1 << self.shape.said_bits;
+        let said = u64::from(entry) >> self.shape.slot_bits | beside;
+        let tag = self.buckets[bucket].tag(lane);
+        Some((slot, self.shape.page(Way { bucket, tag, said })))
+    }
+
+    /// The bucket of a slot, or a mark, and what of its page had no room in the entry.
+    fn backward(&self, slot: Slot) -> (usize, u64) {
+        let bits = self.shape.backward_bits;
+        let both = read_bits(&self.backward, 64 + u64::from(slot) * u64::from(bits), bits);
+        ((both & ((1 << self.shape.bucket_bits) - 1)) as usize, both >> self.shape.bucket_bits)
+    }
+
+    fn set_backward(&mut self, slot: Slot, bucket: usize, beside: u64) {
+        let bits = self.shape.backward_bits;
+        let both = bucket as u64 | beside << self.shape.bucket_bits;
+        write_bits(&mut self.backward, 64 + u64::from(slot) * u64::from(bits), bits, both);
+    }
+}
+
+impl Bucket {
+    /// The lanes whose tag is `tag`: the highest bit of each tag, shifted right by one for the second
+    /// word. Empty lanes may be among them.
+    #[inline]
+    fn matches(&self, tag: u64) -> u64 {
+        let tags = tag * ONES;
+        let differ = |word: u64| (((word ^ tags) & LOWS) + LOWS) | word ^ tags;
+        let [first, second] = self.tags;
+        !differ(first) & HIGHS | (!differ(second) & HIGHS) >> 1
+    }
+
+    fn tag(&self, lane: u32) -> u64 {
+        self.tags[(lane / WORD_TAGS) as usize] >> (lane % WORD_TAGS * TAG_BITS) & ((1 << TAG_BITS) - 1)
+    }
+
+    fn put(&mut self, lane: u32, tag: u64, entry: u32) {
+        let bit = lane % WORD_TAGS * TAG_BITS;
+        let word = &mut self.tags[(lane / WORD_TAGS) as usize];
+        *word = *word & !(((1 << TAG_BITS) - 1) << bit) | tag << bit;
+        self.entries[lane as usize] = entry;
+    }
+
+    /// How many lanes are empty, and one of them.
+    fn empty(&self) -> (u32, u32) {
+        let empty = (0..LANES).filter(|&lane| self.entries[lane as usize] == 0);
+        empty.fold((0, 0), |(count, _), lane| (count + 1, lane))
+    }
+}
+
+impl Shape {
+    fn new(pages: u64, slots: u32) -> Shape {
+        let page_bits = bits_of(pages.saturating_sub(1)).max(1);
+        let slot_bits = bits_of(u64::from(slots));
+        let buckets = (f64::from(slots) / (f64::from(LANES) * FULL)).ceil().max(1.0) as u64;
+        let rest_bits = bits_of((1_u64 << page_bits).div_ceil(buckets) - 1);
+        let says = 1 + rest_bits.saturating_sub(TAG_BITS);
+        let said_bits = says.min(Slot::BITS - slot_bits);
+        let bucket_bits = bits_of(buckets + 1);
+        Shape {
+            unused: u64::BITS - page_bits,
+            half: page_bits.div_ceil(2),
+            buckets,
+            rest_mask: (1 << rest_bits) - 1,
+            slot_bits,
+            said_bits,
+            bucket_bits,
+            backward_bits: bucket_bits + says - said_bits,
+        }
+    }
+
+    /// The mark of a slot that holds no page.
+    fn unmapped(&self) -> usize {
+        self.buckets as usize
+    }
+
+    /// The mark of a slot whose page found no place in the table.
+    fn homeless(&self) -> usize {
+        self.buckets as usize + 1
+    }
+
+    /// The slot of an entry, unless it is empty.
+    #[inline]
+    fn slot(&self, entry: u32) -> Option<Slot> {
+        ((u64::from(entry) & ((1 << self.slot_bits) - 1)) as Slot).checked_sub(1)
+    }
+
+    /// The two places that a page may be in.
+    #[inline]
+    fn ways(&self, page: u64) -> [Way; 2] {
+        let first = (page << self.unused).wrapping_mul(FACTORS[0]);
+        let second = self.fold(first).wrapping_mul(FACTORS[1]);
+        [self.way(first, 0), self.way(second, 1)]
+    }
+
+    /// Brings the upper half of a hash into the lower. Twice is never.
+    #[inline]
+    fn fold(&self, hash: u64) -> u64 {
+        hash ^ hash >> self.half & u64::MAX << self.unused
+    }
+
+    #[inline]
+    fn way(&self, hash: u64, which: u64) -> Way {
+        let bucket = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
+        let rest = hash >> self.unused & self.rest_mask;
+        Way { bucket, tag: rest & ((1 << TAG_BITS) - 1), said: rest >> TAG_BITS << 1 | which }
+    }
+
+    /// Undoes [`Shape::ways`].
+    fn page(&self, way: Way) -> u64 {
+        // The hashes of a bucket are neighbours, and fewer than the rest can tell apart.
+        let least = ((way.bucket as u128) << 64).div_ceil(u128::from(self.buckets)) as u64;
+        let least = least.div_ceil(1 << self.unused);
+        let rest = way.said >> 1 << TAG_BITS | way.tag;
+        let mut hash = (least + (rest.wrapping_sub(least) & self.rest_mask)) << self.unused;
+        if way.said & 1 == 1 {
+            hash = self.fold(hash.wrapping_mul(INVERSES[1]));
+        }
+        hash.wrapping_mul(INVERSES[0]) >> self.unused
+    }
+}
+
+/// Bits that a number needs.
+fn bits_of(number: u64) -> u32 {
+    64 - number.leading_zeros()
+}
+
+/// Reads `width` bits, fewer than 64, from bit `at` on; there is a word before the last of them.
+#[inline]
+fn read_bits(words: &[u64], at: u64, width: u32) -> u64 {
+    // Always two words, so that no branch asks whether all are in one.
+    let word = (at as usize + width as usize - 1) / 64 - 1;
+    let both = u128::from(words[word]) | u128::from(words[word + 1]) << 64;
+    (both >> (at - word as u64 * 64)) as u64 & ((1 << width) - 1)
+}
+
+/// Writes `width` bits, fewer than 64, from bit `at` on; there is a word before the last of them.
+fn write_bits(words: &mut [u64], at: u64, width: u32, bits: u64) {
+    let word = (at as usize + width as usize - 1) / 64 - 1;
+    let shift = at - word as u64 * 64;
+    let both = u128::from(words[word]) | u128::from(words[word + 1]) << 64;
+    let both = both & !(((1 << width) - 1) << shift) | u128::from(bits) << shift;
+    (words[word], words[word + 1]) = (both as u64, (both >> 64) as u64);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    proptest! {
-        #[test]
-        fn it_is_a_map_and_its_inverse(steps in prop::collection::vec((0..2_000_u64, 0..300_u32, any::<bool>()), 1..200)) {
-            let mut map = BorgMap::new(2_000, 300);
-            let mut model: BTreeMap<u64, (u32, bool)> = BTreeMap::new();
-            for (page, slot, dirty) in steps {
-                if map.page_at(slot).is_some() {
-                    prop_assert_eq!(map.remove(page), model.remove(&page).map(|(slot, _)| slot));
-                } else {
-                    map.insert(page, slot, dirty);
-                    model.insert(page, (slot, dirty));
-                }
-                prop_assert_eq!(map.mapped(), model.len());
-                let mut all: Vec<_> = model.iter().map(|(page, (slot, dirty))| (*slot, *page, *dirty)).collect();
-                all.sort_unstable();
-                prop_assert_eq!(map.iter().collect::<Vec<_>>(), all);
-                for (page, (slot, _)) in &model {
-                    prop_assert_eq!((map.slot_of(*page), map.page_at(*slot)), (Some(*slot), Some(*page)));
-                }
-            }
-        }
-    }
-}
+mod tests;

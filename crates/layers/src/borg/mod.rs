@@ -25,6 +25,7 @@ mod planner;
 mod profiler;
 mod reconfigurator;
 mod segments;
+mod sides;
 mod table;
 
 use std::cell::RefCell;
@@ -42,13 +43,15 @@ use seekless_core::{
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use layout::Layout;
 use log::Log;
-use map::BorgMap;
+pub use map::{BorgMap, Slot};
 pub use options::{CANARIES, EDGES, Options, Overwrite, Placement, Training};
 use page::Super;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
 use segments::Segments;
+use sides::{Counted, Ledger};
+pub use sides::{Sides, Traffic};
 use table::Session;
 
 use crate::canary::Canary;
@@ -71,6 +74,8 @@ pub struct Borg {
     timing_only: bool,
     canary: Canary,
     state: RefCell<State>,
+    /// What went through it.
+    ledger: Rc<RefCell<Ledger>>,
     /// Itself, for what it does in the background.
     me: Weak<Borg>,
 }
@@ -100,18 +105,7 @@ struct State {
     plans: u32,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
-    served: Vec<Served>,
     map_pages: u64,
-    drained: u64,
-}
-
-/// Pages asked for, and of them those served from the BOPT.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
-    /// Asked for, reads and writes.
-    pub pages: u64,
-    /// From or into the BOPT.
-    pub from_bopt: u64,
 }
 
 impl Borg {
@@ -151,15 +145,15 @@ impl Borg {
             last_plan: Plan::default(),
             plans: 0,
             watched: FxHashMap::default(),
-            served: Vec::new(),
             map_pages: 0,
-            drained: 0,
         };
         let canary = options.canary();
         let (locks, movers, saying) = (RangeLocks::new(), RangeLocks::new(), RangeLocks::new());
+        let ledger = Rc::<RefCell<Ledger>>::default();
         let borg = Rc::new_cyclic(|me| Borg {
-            home,
-            bopt,
+            home: Counted::new(home, 0, &ledger),
+            bopt: Counted::new(bopt, 1, &ledger),
+            ledger,
             options,
             layout,
             locks,
@@ -171,6 +165,7 @@ impl Borg {
             me: me.clone(),
         });
         borg.compare_with_home().await?;
+        borg.ledger.take();
         Ok(borg)
     }
 
@@ -205,9 +200,9 @@ impl Borg {
         if self.timing_only { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) }
     }
 
-    /// What was served for an account.
-    pub fn served(&self, account: Account) -> Served {
-        self.state.borrow().served.get(usize::from(account.0)).copied().unwrap_or_default()
+    /// What was counted for an account.
+    pub fn sides(&self, account: Account) -> Sides {
+        self.ledger.borrow_mut().get(account)
     }
 
     /// Memory of the map, in bytes.
@@ -215,8 +210,12 @@ impl Borg {
         self.state.borrow().map.bytes()
     }
 
-    /// The profiler sees a request.
+    /// The profiler and the ledger see a request. Of what lies beyond 16 TiB it could not tell the pages apart.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
+        self.ledger.borrow_mut().above(at, how, write);
+        if at.pages().end > u64::from(u32::MAX) {
+            return;
+        }
         let State { profiler, analyzer, .. } = &mut *self.state.borrow_mut();
         profiler.note(&Access::new(runtime::now(), how.origin, at, write));
         if let Some(analyzer) = analyzer {
@@ -227,14 +226,13 @@ impl Borg {
         }
     }
 
-    fn count(&self, how: &Hints, pages: u64, from_bopt: u64) {
-        let mut state = self.state.borrow_mut();
-        let account = usize::from(how.account.0);
-        if account >= state.served.len() {
-            state.served.resize_with(account + 1, Served::default);
-        }
-        state.served[account].pages += pages;
-        state.served[account].from_bopt += from_bopt;
+    fn count(&self, how: &Hints, pages: u64, hits: u64) {
+        self.tally(how, |sides| (sides.pages, sides.hits) = (sides.pages + pages, sides.hits + hits));
+    }
+
+    /// Counts something for who asks.
+    fn tally(&self, how: &Hints, change: impl FnOnce(&mut Sides)) {
+        change(self.ledger.borrow_mut().of(how.account));
     }
 
     /// A write ended, still under its lock: copies of its pages that are under way are stale.
@@ -310,13 +308,17 @@ impl BlockDevice for Borg {
 
 impl Layer for Borg {
     fn counters(&self) -> Counters {
-        let state = self.state.borrow();
+        let (state, counted) = (self.state.borrow(), self.ledger.borrow_mut().all());
         vec![
             ("pages_mapped", state.map.mapped() as u64),
             ("pages_dirty", state.map.dirty() as u64),
             ("write_buffer_free", state.log.room()),
             ("map_pages_written", state.map_pages),
-            ("pages_drained", state.drained),
+            ("pages_absorbed", counted.absorbed),
+            ("pages_drained", counted.drained),
+            ("pages_asked_for", counted.pages),
+            ("pages_hit", counted.hits),
+            ("requests_split", counted.splits),
             ("requests_profiled", state.profiler.requests()),
             ("profile_bytes", state.profiler.bytes()),
             ("map_bytes", state.map.bytes()),

@@ -157,7 +157,7 @@ impl<'a> Mover<'a> {
             let mut state = borg.state.borrow_mut();
             leaving.iter().for_each(|&(page, slot, dirty)| state.map_in(page, slot, dirty));
         }
-        borg.state.borrow_mut().drained += if said.is_ok() { dirty.len() as u64 } else { 0 };
+        borg.tally(&self.how, |sides| sides.drained += if said.is_ok() { dirty.len() as u64 } else { 0 });
         said.map(|()| leaving.len() as u64)
     }
 

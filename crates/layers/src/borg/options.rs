@@ -81,9 +81,9 @@ pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
 #[serde(rename_all = "kebab-case")]
 pub enum Overwrite {
     /// Over that copy, as in the paper (section 4.5).
-    #[default]
     InPlace,
     /// Into the write buffer like any other, as far as there is room.
+    #[default]
     Logged,
 }
 
@@ -149,7 +149,7 @@ impl Default for Options {
         Options {
             write_buffer: 0.4,
             segment: Bytes(1 << 20),
-            overwrite: Overwrite::InPlace,
+            overwrite: Overwrite::Logged,
             drain_below: 0.25,
             placement: Placement::Kept,
             threshold: 1,

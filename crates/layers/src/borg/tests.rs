@@ -1,6 +1,8 @@
 //! BORG over a simulated disk with real bytes.
 
 mod model;
+mod restarts;
+mod rules;
 
 use std::collections::BTreeMap;
 
@@ -57,6 +59,34 @@ fn a_full_write_buffer_sends_writes_home() {
 }
 
 #[test]
+fn pages_beyond_16_tib_are_absorbed_and_found() {
+    run(1, async {
+        let drive = spec::find("seagate-exos-x20-20tb").unwrap();
+        let disk = Rc::new(Disk::new(0, &drive, QueueOptions::default()));
+        let sectors = disk.geometry().sectors;
+        let home = Slice::new(disk.clone(), Extent::new(0, sectors - 8_000)).unwrap();
+        let bopt = Slice::new(disk.clone(), Extent::new(sectors - 8_000, 8_000)).unwrap();
+        let borg = Borg::open(Rc::new(home), Rc::new(bopt), Options::default(), false).await.unwrap();
+        // Of each pair the lower 32 bits of the page are the same.
+        let pages = [5, (1 << 32) + 5, 77_000_000, (1 << 32) + 77_000_000, sectors / 8 - 1_001];
+        for (page, version) in pages.into_iter().zip(1..) {
+            let at = Extent::of_pages(page, 1);
+            borg.write(at, stamped(at, version), Hints::default()).await.unwrap();
+        }
+        assert_eq!(borg.state.borrow().map.mapped(), pages.len());
+        for round in 0..2 {
+            for (page, version) in pages.into_iter().zip(1..) {
+                let at = Extent::of_pages(page, 1);
+                let read = borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+                assert_eq!(read.to_vec(), stamped(at, version).to_vec(), "page {page}, round {round}");
+            }
+            borg.write_home(Account(0)).await.unwrap();
+            assert_eq!(borg.state.borrow().map.dirty(), 0);
+        }
+    });
+}
+
+#[test]
 fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
@@ -74,13 +104,42 @@ fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
         let expected = [("analyse", 50), ("plan", 50), ("outgoing", 0), ("relocate", 0), ("incoming", 50)];
         assert_eq!(stages, expected);
         play(2).await;
-        assert_eq!(borg.served(Account(0)), Served { pages: 50, from_bopt: 0 });
-        assert_eq!(borg.served(Account(2)), Served { pages: 50, from_bopt: 50 });
+        let hits = |account| (borg.sides(Account(account)).pages, borg.sides(Account(account)).hits);
+        assert_eq!((hits(0), hits(2)), ((50, 0), (50, 50)));
         let (before, after) = (disk.account(Account(0)).busy(), disk.account(Account(2)).busy());
         assert!(after.0 * 5 < before.0, "{after} against {before}");
         let both =
             futures_util::future::join(borg.reconfigure(Account(1)), borg.reconfigure(Account(1))).await;
         assert!(both.0.is_ok() && both.1.is_ok(), "the second waits for the first");
+    });
+}
+
+#[test]
+fn both_sides_of_the_indirector_are_counted() {
+    run(1, async {
+        let World { borg, .. } = world(Options { drain_below: 0.0, ..Options::default() }, 1_000).await;
+        let write = async |page| {
+            let at = Extent::of_pages(page, 1);
+            borg.write(at, stamped(at, 1), Hints::default()).await.unwrap();
+        };
+        for page in 0..20 {
+            write(1_900 - page * 90).await;
+        }
+        let sides = borg.sides(Account(0));
+        assert_eq!((sides.above.requests, sides.above.seeks, sides.above.blocks_written), (20, 19, 160));
+        assert_eq!(sides.above.distance_blocks, 19 * 91 * PAGE_SECTORS);
+        assert_eq!((sides.pages, sides.hits, sides.absorbed, sides.splits), (20, 20, 20, 0));
+        assert!(sides.below.distance_blocks * 2 < sides.above.distance_blocks, "{:?}", sides.below);
+        let at = Extent::of_pages(1_899, 3);
+        borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+        let sides = borg.sides(Account(0));
+        assert_eq!((sides.splits, sides.pages, sides.hits, sides.below.blocks_read), (1, 23, 21, 24));
+        assert_eq!(sides.background, Traffic::default());
+        borg.write_home(Account(1)).await.unwrap();
+        let (foreground, mover) = (borg.sides(Account(0)), borg.sides(Account(1)));
+        assert_eq!((mover.drained, mover.above, mover.below), (20, Traffic::default(), Traffic::default()));
+        assert_eq!((mover.background.blocks_read, foreground.drained), (160, 0));
+        assert!(mover.background.blocks_written >= 160);
     });
 }
 

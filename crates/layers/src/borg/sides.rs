@@ -1,0 +1,382 @@
+//! The two sides of the indirector (sections 6 and 7): what clients ask for above it, and what home and BOPT are asked
+//! for below. If requests are less sequential below than above, BORG does harm.
+//!
+//! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it says
+//! what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any queue
+//! has them. Distances are of addresses. Background work is counted apart, and has a last request of its own. Discards
+//! and flushes move no data and are not counted.
+//!
+//! Home and BOPT are slices of one component, or on several. Then going from one to the other is a seek that has no
+//! distance. Counting costs a request neither time nor memory; nothing here can fail.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use seekless_core::device::{ExtentState, Place, View};
+use seekless_core::{
+    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS,
+    SECTOR_BYTES, Zeroes, runtime,
+};
+
+/// Requests one after the other on one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Reads and writes.
+    pub requests: u64,
+    /// 512-byte blocks.
+    pub blocks_read: u64,
+    /// 512-byte blocks.
+    pub blocks_written: u64,
+    /// Requests that did not start where the one before ended.
+    pub seeks: u64,
+    /// Of the seeks, those to another component.
+    pub crossings: u64,
+    /// How far all others went, in 512-byte blocks.
+    pub distance_blocks: u64,
+}
+
+/// Both sides, and what the indirector did between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sides {
+    /// What clients asked for.
+    pub above: Traffic,
+    /// What home and BOPT were asked for in turn, runs' own pages and map pages included.
+    pub below: Traffic,
+    /// Copies, draining and their map pages.
+    pub background: Traffic,
+    /// Pages asked for, reads and writes.
+    pub pages: u64,
+    /// Of them those from or into the BOPT.
+    pub hits: u64,
+    /// Requests that became several.
+    pub splits: u64,
+    /// Pages that went into the write buffer instead of home.
+    pub absorbed: u64,
+    /// Dirty pages that went home.
+    pub drained: u64,
+}
+
+/// What was counted for each account.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    accounts: Vec<Sides>,
+    above: Stream,
+    below: Stream,
+    background: Stream,
+}
+
+/// Requests one after the other.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Where the last one ended.
+    last: Option<(Space, u64)>,
+    /// Those of the last instant there were any, not counted yet.
+    waiting: Vec<Request>,
+    now: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    space: Space,
+    at: Extent,
+    account: Account,
+    write: bool,
+}
+
+/// Where addresses are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    /// The volume.
+    Volume,
+    /// A component, by its number.
+    Component(u32),
+    /// A device of which nobody knows on which component it is.
+    Device(u8),
+}
+
+/// A device below, with its requests counted.
+pub struct Counted {
+    device: Rc<dyn BlockDevice>,
+    space: Space,
+    /// Where the device begins in its space.
+    from: u64,
+    ledger: Rc<RefCell<Ledger>>,
+}
+
+impl Stream {
+    /// A request at an instant not before the last one's.
+    fn note(&mut self, request: Request, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+        if runtime::now() != self.now {
+            self.count(accounts, of);
+            self.now = runtime::now();
+        }
+        self.waiting.push(request);
+    }
+
+    fn count(&mut self, accounts: &mut Vec<Sides>, of: fn(&mut Sides) -> &mut Traffic) {
+        self.waiting.sort_by_key(|request| (request.space, request.at.start));
+        for Request { space, at, account, write } in self.waiting.drain(..) {
+            let traffic = of(entry(accounts, account));
+            traffic.requests += 1;
+            *(if write { &mut traffic.blocks_written } else { &mut traffic.blocks_read }) += at.sectors;
+            match self.last.replace((space, at.end().0)) {
+                Some(last) if last != (space, at.start.0) => {
+                    traffic.seeks += 1;
+                    if last.0 == space {
+                        traffic.distance_blocks += last.1.abs_diff(at.start.0);
+                    } else {
+                        traffic.crossings += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Traffic {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Traffic) {
+        self.requests += other.requests;
+        self.blocks_read += other.blocks_read;
+        self.blocks_written += other.blocks_written;
+        self.seeks += other.seeks;
+        self.crossings += other.crossings;
+        self.distance_blocks += other.distance_blocks;
+    }
+
+    /// How far a seek went on average, in bytes, of those that have a distance.
+    pub fn mean_seek_bytes(&self) -> f64 {
+        let seeks = (self.seeks - self.crossings).max(1);
+        self.distance_blocks as f64 / seeks as f64 * SECTOR_BYTES as f64
+    }
+}
+
+impl Sides {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Sides) {
+        self.above.add(&other.above);
+        self.below.add(&other.below);
+        self.background.add(&other.background);
+        self.pages += other.pages;
+        self.hits += other.hits;
+        self.splits += other.splits;
+        self.absorbed += other.absorbed;
+        self.drained += other.drained;
+    }
+}
+
+impl Ledger {
+    /// What was counted for an account, but for requests, to be counted on.
+    pub fn of(&mut self, account: Account) -> &mut Sides {
+        entry(&mut self.accounts, account)
+    }
+
+    /// What was counted for an account.
+    pub fn get(&mut self, account: Account) -> Sides {
+        self.count_waiting();
+        self.accounts.get(usize::from(account.0)).copied().unwrap_or_default()
+    }
+
+    /// What was counted for all.
+    pub fn all(&mut self) -> Sides {
+        self.count_waiting();
+        let mut all = Sides::default();
+        self.accounts.iter().for_each(|sides| all.add(sides));
+        all
+    }
+
+    /// A client asks.
+    pub fn above(&mut self, at: Extent, how: &Hints, write: bool) {
+        let request = Request { space: Space::Volume, at, account: how.account, write };
+        self.above.note(request, &mut self.accounts, |sides| &mut sides.above);
+    }
+
+    /// Home or BOPT is asked.
+    fn below(&mut self, space: Space, at: Extent, how: &Hints, write: bool) {
+        let request = Request { space, at, account: how.account, write };
+        if how.class <= Class::Foreground {
+            self.below.note(request, &mut self.accounts, |sides| &mut sides.below);
+        } else {
+            self.background.note(request, &mut self.accounts, |sides| &mut sides.background);
+        }
+    }
+
+    fn count_waiting(&mut self) {
+        self.above.count(&mut self.accounts, |sides| &mut sides.above);
+        self.below.count(&mut self.accounts, |sides| &mut sides.below);
+        self.background.count(&mut self.accounts, |sides| &mut sides.background);
+    }
+}
+
+fn entry(accounts: &mut Vec<Sides>, account: Account) -> &mut Sides {
+    let account = usize::from(account.0);
+    if account >= accounts.len() {
+        accounts.resize(account + 1, Sides::default());
+    }
+    &mut accounts[account]
+}
+
+impl Counted {
+    /// `device`, the first or second of the layer's.
+    pub fn new(device: Rc<dyn BlockDevice>, number: u8, ledger: &Rc<RefCell<Ledger>>) -> Rc<Counted> {
+        let (space, from) = place(&*device).unwrap_or((Space::Device(number), 0));
+        Rc::new(Counted { device, space, from, ledger: ledger.clone() })
+    }
+
+    fn note(&self, at: Extent, how: &Hints, write: bool) {
+        let at = Extent { start: at.start + self.from, ..at };
+        self.ledger.borrow_mut().below(self.space, at, how, write);
+    }
+}
+
+/// On which component a device is, in one piece, and where it begins there: if its two ends are as far apart there.
+fn place(device: &dyn BlockDevice) -> Option<(Space, u64)> {
+    let pages = device.geometry().sectors / PAGE_SECTORS;
+    let last = pages.checked_sub(1)?;
+    let on = |page| {
+        let mut found = None;
+        device.places(Extent::of_pages(page, 1), &mut |_, place| {
+            if let (Place::On { component, at }, None) = (place, found) {
+                found = Some((component, at));
+            }
+        });
+        found
+    };
+    let ((component, from), (same, end)) = (on(0)?, on(last)?);
+    let whole = component == same && end.0.checked_sub(from.0) == Some(last * PAGE_SECTORS);
+    whole.then_some((Space::Component(component), from.0))
+}
+
+impl BlockDevice for Counted {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        self.note(at, &how, false);
+        self.device.read(at, into, how)
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        self.note(at, &how, true);
+        self.device.write(at, from, how)
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.device.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.device.discard(at, how)
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.note(at, &how, true);
+        self.device.write_zeroes(at, how, zeroes)
+    }
+
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        self.device.extents(at)
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        self.device.places(at, each);
+    }
+
+    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.device.prefetch(at, how)
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.device.estimate(at, how)
+    }
+
+    fn views(&self) -> Vec<View> {
+        self.device.views()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_core::Slice;
+    use seekless_core::runtime::Runtime;
+    use seekless_drive::{Disk, QueueOptions, spec};
+
+    fn disk(number: u32) -> Rc<Disk> {
+        Rc::new(Disk::new(number, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
+    }
+
+    fn of_class(class: Class) -> Hints {
+        Hints { class, ..Hints::default() }
+    }
+
+    /// Two devices that are asked in turn.
+    async fn ask(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Sides {
+        let ledger = Rc::new(RefCell::new(Ledger::default()));
+        let (home, bopt) = (Counted::new(home, 0, &ledger), Counted::new(bopt, 1, &ledger));
+        let foreground = || of_class(Class::Foreground);
+        for (device, start) in [(&home, 100), (&home, 108), (&bopt, 0), (&bopt, 8), (&home, 84)] {
+            device.read(Extent::new(start, 8), Buffer::hollow_sectors(8), foreground()).await.unwrap();
+            let (copy, how) = (Extent::new(8_000 - start, 1), of_class(Class::Background));
+            device.write(copy, Buffer::hollow_sectors(1), how).await.unwrap();
+        }
+        ledger.borrow_mut().all()
+    }
+
+    #[test]
+    fn slices_of_a_component_are_as_far_apart_as_they_are_on_it() {
+        let both = async {
+            let disk = disk(3);
+            let slice = |start| Rc::new(Slice::new(disk.clone(), Extent::new(start, 10_000)).unwrap());
+            ask(slice(0), slice(10_000)).await
+        };
+        let sides = Runtime::new(1).run(both).unwrap();
+        let below = Traffic {
+            requests: 5,
+            blocks_read: 40,
+            blocks_written: 0,
+            seeks: 2,
+            crossings: 0,
+            distance_blocks: (10_000 - 116) + (10_016 - 84),
+        };
+        assert_eq!(sides.below, below);
+        assert_eq!((sides.background.requests, sides.background.blocks_written), (5, 5));
+        assert_eq!((sides.background.seeks, sides.above), (4, Traffic::default()));
+    }
+
+    #[test]
+    fn from_one_component_to_another_there_is_no_distance() {
+        let sides = Runtime::new(1).run(async { ask(disk(0), disk(1)).await }).unwrap();
+        assert_eq!((sides.below.seeks, sides.below.crossings, sides.below.distance_blocks), (2, 2, 0));
+        assert_eq!(sides.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
+    }
+
+    /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks between).
+    fn above(asked: Vec<(u64, u16, u64)>, accounts: u16) -> Vec<(u64, u64, u64)> {
+        let counted = async move {
+            let mut ledger = Ledger::default();
+            for (time, account, start) in asked {
+                runtime::sleep(Nanos(time).since(runtime::now())).await;
+                let how = Hints { account: Account(account), ..Hints::default() };
+                ledger.above(Extent::new(start, 8), &how, false);
+            }
+            let above = (0..accounts).map(|account| ledger.get(Account(account)).above);
+            above.map(|above| (above.requests, above.seeks, above.distance_blocks)).collect()
+        };
+        Runtime::new(1).run(counted).unwrap()
+    }
+
+    #[test]
+    fn accounts_share_the_head_but_not_the_bill() {
+        let counted = above(vec![(0, 0, 0), (1, 1, 8), (2, 0, 24), (3, 2, 0)], 4);
+        assert_eq!(counted, [(2, 1, 8), (1, 0, 0), (1, 1, 32), (0, 0, 0)]);
+    }
+
+    #[test]
+    fn those_of_one_instant_count_in_ascending_order() {
+        assert_eq!(above(vec![(0, 0, 16), (0, 0, 0), (0, 0, 8), (5, 0, 24)], 1), [(4, 0, 0)]);
+        assert_eq!(above(vec![(0, 0, 16), (1, 0, 0), (2, 0, 8), (3, 0, 24)], 1), [(4, 2, 32)]);
+    }
+}

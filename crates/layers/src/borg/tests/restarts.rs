@@ -1,0 +1,176 @@
+//! A BOPT that is opened again: after a clean stop, after none, by another volume, with damage.
+
+use super::*;
+
+/// As in the paper; a BOPT knows nothing of it.
+fn in_place() -> Options {
+    Options { overwrite: Overwrite::InPlace, ..Options::default() }
+}
+
+fn slices(disk: &Rc<Disk>, bopt_pages: u64) -> (Rc<Slice>, Rc<Slice>) {
+    let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
+    (slice(0, HOME), slice(HOME, bopt_pages * 8))
+}
+
+async fn reopen(disk: &Rc<Disk>, options: Options) -> Result<Rc<Borg>, IoError> {
+    let (home, bopt) = slices(disk, 400);
+    Borg::open(home, bopt, options, false).await
+}
+
+async fn write(borg: &Borg, page: u64, version: u64) {
+    let at = Extent::of_pages(page, 1);
+    borg.write(at, stamped(at, version), Hints::default()).await.unwrap();
+}
+
+async fn holds(borg: &Borg, page: u64, version: u64) {
+    let at = Extent::of_pages(page, 1);
+    let read = borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+    assert_eq!(read.to_vec(), stamped(at, version).to_vec(), "page {page}");
+}
+
+/// Page 3 is in the read cache and clean, page 5 in the write buffer, page 7 in the read cache and dirty.
+async fn used() -> World {
+    let world = world(in_place(), 400).await;
+    for page in [3, 5, 7] {
+        let at = Extent::of_pages(page, 1);
+        world.disk.write(at, stamped(at, 1), Hints::default()).await.unwrap();
+        if page != 5 {
+            holds(&world.borg, page, 1).await;
+        }
+    }
+    world.borg.reconfigure(Account(1)).await.unwrap();
+    write(&world.borg, 5, 2).await;
+    write(&world.borg, 7, 2).await;
+    world
+}
+
+#[test]
+fn after_a_clean_stop_it_is_as_it_was() {
+    run(1, async {
+        let World { borg, disk } = used().await;
+        borg.stop().await.unwrap();
+        let before: Vec<_> = borg.state.borrow().map.iter().collect();
+        assert_eq!(before.iter().map(|(_, page, dirty)| (*page, *dirty)).collect::<Vec<_>>(), [(3, false), (7, true), (5, true)]);
+        let commands = disk.all().blocks_written;
+        let again = reopen(&disk, Options::default()).await.unwrap();
+        assert_eq!(again.state.borrow().map.iter().collect::<Vec<_>>(), before);
+        assert_eq!(disk.all().blocks_written, commands, "opening writes nothing");
+        for (page, version) in [(3, 1), (5, 2), (7, 2)] {
+            holds(&again, page, version).await;
+        }
+        // A second stop and start, with the log going on.
+        write(&again, 9, 4).await;
+        again.stop().await.unwrap();
+        let third = reopen(&disk, Options::default()).await.unwrap();
+        holds(&third, 9, 4).await;
+        holds(&third, 5, 2).await;
+    });
+}
+
+#[test]
+fn without_a_clean_stop_every_copy_passes_for_dirty() {
+    run(1, async {
+        let World { disk, .. } = used().await;
+        let again = reopen(&disk, Options::default()).await.unwrap();
+        let found: Vec<_> = again.state.borrow().map.iter().map(|(_, page, dirty)| (page, dirty)).collect();
+        assert_eq!(found, [(3, true), (7, true), (5, true)]);
+        holds(&again, 5, 2).await;
+        // These dirty bits are on disk after the next clean stop.
+        write(&again, 11, 1).await;
+        again.stop().await.unwrap();
+        let third = reopen(&disk, Options::default()).await.unwrap();
+        assert_eq!(third.state.borrow().map.dirty(), 4);
+    });
+}
+
+#[test]
+fn copies_that_were_never_newer_than_home_are_clean_after_a_crash() {
+    run(1, async {
+        let World { borg, disk } = world(Options::default(), 400).await;
+        borg.read(Extent::of_pages(3, 1), Buffer::zeroed(4096), Hints::default()).await.unwrap();
+        borg.reconfigure(Account(1)).await.unwrap();
+        drop(borg);
+        let again = reopen(&disk, Options::default()).await.unwrap();
+        let state = again.state.borrow();
+        assert_eq!((state.map.mapped(), state.map.dirty(), state.disk.require), (1, 0, false));
+    });
+}
+
+#[test]
+fn a_home_that_was_written_without_it_is_found_out() {
+    run(1, async {
+        let World { borg, disk } = used().await;
+        borg.stop().await.unwrap();
+        let other = Extent::of_pages(7, 1);
+        disk.write(other, stamped(other, 50), Hints::default()).await.unwrap();
+        let error = reopen(&disk, Options::default()).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("home was written without it"), "{error}");
+    });
+}
+
+#[test]
+fn copies_of_a_home_that_was_written_without_it_are_dropped_if_none_is_newer() {
+    run(1, async {
+        let World { borg, disk } = used().await;
+        borg.write_home(Account(1)).await.unwrap();
+        borg.stop().await.unwrap();
+        let other = Extent::of_pages(3, 1);
+        disk.write(other, stamped(other, 50), Hints::default()).await.unwrap();
+        let again = reopen(&disk, Options::default()).await.unwrap();
+        holds(&again, 3, 50).await;
+        // Also for good: what is on disk of the old copies does not come back.
+        write(&again, 9, 4).await;
+        drop(again);
+        let third = reopen(&disk, Options::default()).await.unwrap();
+        holds(&third, 3, 50).await;
+        holds(&third, 9, 4).await;
+    });
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused() {
+    run(1, async {
+        let World { borg, disk } = used().await;
+        borg.stop().await.unwrap();
+        let options = Options { write_buffer: 0.5, ..Options::default() };
+        let error = reopen(&disk, options).await.err().unwrap().to_string();
+        assert!(error.contains("expected") && error.contains("as the options say"), "{error}");
+        let (_, bopt) = slices(&disk, 400);
+        let smaller = Rc::new(Slice::new(disk.clone(), Extent::new(0, HOME - 8)).unwrap());
+        let error = Borg::open(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
+        assert!(error.contains("it belongs to another volume"), "{error}");
+        // A file system begins with zeroes, and its signature is behind them.
+        let other = Extent::of_pages(5_000, 1);
+        let data = Buffer::zeroed(4096);
+        data.put(1024, b"\x53\xef");
+        disk.write(other, data, Hints::default()).await.unwrap();
+        let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
+        let opened = Borg::open(slice(0, HOME), slice(40_000, 8_000), Options::default(), false).await;
+        let error = opened.err().unwrap().to_string();
+        assert!(error.contains("found data that is no BOPT"), "{error}");
+    });
+}
+
+#[test]
+fn damage_without_a_second_copy_is_named() {
+    run(1, async {
+        let World { borg, disk } = used().await;
+        borg.stop().await.unwrap();
+        let at = |page| Extent::of_pages(HOME / 8 + page, 1);
+        for home in 0..2 {
+            let page = at(borg.layout.map_page(0, home));
+            let bytes = disk.read(page, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+            bytes.put(600, &[0x55]);
+            disk.write(page, bytes, Hints::default()).await.unwrap();
+        }
+        let error = reopen(&disk, Options::default()).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("no whole map page of segment 0"), "{error}");
+        for page in 0..2 {
+            disk.write(Extent { sectors: 1, ..at(page) }, Buffer::from_vec(vec![7; 512]), Hints::default()).await.unwrap();
+        }
+        let error = reopen(&disk, Options::default()).await.err().unwrap().to_string();
+        assert!(error.contains("found data that is no BOPT"), "{error}");
+    });
+}

@@ -1,0 +1,236 @@
+//! Each rule of the indirector (sections 4.5 and 5.3). Where a request went is told by what home and BOPT hold: what
+//! is read from home says 99, as somebody wrote there behind the layer's back.
+
+use super::*;
+
+const MAPPED: [u64; 4] = [10, 11, 12, 40];
+const HOME_SAYS: u64 = 99;
+
+/// As in the paper.
+fn in_place() -> Options {
+    Options { overwrite: Overwrite::InPlace, ..Options::default() }
+}
+
+/// Pages 10 to 12 and 40 have clean copies that say 1; all of home says 99.
+async fn mapped(options: Options) -> World {
+    let world = world(options, 400).await;
+    for page in MAPPED {
+        let at = Extent::of_pages(page, 1);
+        world.disk.write(at, stamped(at, 1), Hints::default()).await.unwrap();
+        read(&world.borg, at).await;
+    }
+    world.borg.reconfigure(Account(1)).await.unwrap();
+    let all = Extent::of_pages(0, 100);
+    world.disk.write(all, stamped(all, HOME_SAYS), Hints::default()).await.unwrap();
+    world
+}
+
+async fn read(borg: &Borg, at: Extent) -> Vec<u8> {
+    borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec()
+}
+
+async fn write(borg: &Borg, at: Extent, version: u64) {
+    borg.write(at, stamped(at, version), Hints::default()).await.unwrap();
+}
+
+/// The version of each page that a read returns.
+async fn versions(device: &dyn BlockDevice, at: Extent) -> Vec<u64> {
+    let bytes = device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec();
+    let version = |page: &[u8]| u64::from_le_bytes(page[8..16].try_into().unwrap());
+    bytes.chunks(4096).map(version).collect()
+}
+
+#[test]
+fn a_read_of_which_all_pages_are_mapped_goes_to_the_bopt() {
+    run(1, async {
+        let World { borg, .. } = mapped(in_place()).await;
+        assert_eq!(versions(&*borg, Extent::of_pages(10, 3)).await, [1, 1, 1]);
+    });
+}
+
+#[test]
+fn a_read_of_which_no_page_is_mapped_goes_home_unchanged() {
+    run(1, async {
+        let World { borg, disk } = mapped(in_place()).await;
+        let commands = disk.all().commands;
+        assert_eq!(versions(&*borg, Extent::of_pages(20, 5)).await, [HOME_SAYS; 5]);
+        assert_eq!(disk.all().commands, commands + 1, "in one command");
+    });
+}
+
+#[test]
+fn a_write_of_which_no_page_is_mapped_is_absorbed() {
+    run(1, async {
+        let World { borg, disk } = mapped(in_place()).await;
+        let at = Extent::of_pages(20, 5);
+        write(&borg, at, 7).await;
+        assert_eq!(versions(&*disk, at).await, [HOME_SAYS; 5]);
+        assert_eq!(versions(&*borg, at).await, [7; 5]);
+    });
+}
+
+#[test]
+fn a_read_that_is_partly_mapped_and_clean_goes_home() {
+    run(1, async {
+        let World { borg, .. } = mapped(in_place()).await;
+        assert_eq!(versions(&*borg, Extent::of_pages(9, 3)).await, [HOME_SAYS; 3]);
+    });
+}
+
+#[test]
+fn a_read_that_is_partly_mapped_and_dirty_is_joined() {
+    run(1, async {
+        let World { borg, .. } = mapped(in_place()).await;
+        write(&borg, Extent::of_pages(11, 1), 7).await;
+        // Page 10 is mapped and clean, 13 is not mapped: both may come from home.
+        assert_eq!(versions(&*borg, Extent::of_pages(10, 4)).await, [HOME_SAYS, 7, HOME_SAYS, HOME_SAYS]);
+    });
+}
+
+#[test]
+fn a_write_that_is_partly_mapped_goes_in_place_and_is_absorbed() {
+    run(1, async {
+        let World { borg, disk } = mapped(in_place()).await;
+        let at = Extent::of_pages(12, 2);
+        let (slot, room) = (borg.state.borrow().map.slot_of(12), borg.state.borrow().log.room());
+        write(&borg, at, 7).await;
+        assert_eq!(borg.state.borrow().map.slot_of(12), slot, "in place");
+        assert_eq!(borg.state.borrow().log.room(), room - 2, "a page and its run's");
+        assert_eq!((versions(&*disk, at).await, versions(&*borg, at).await), (vec![HOME_SAYS; 2], vec![7; 2]));
+    });
+}
+
+#[test]
+fn a_write_to_a_mapped_page_is_logged_if_the_options_say_so() {
+    run(1, async {
+        let options = Options { overwrite: Overwrite::Logged, ..in_place() };
+        let World { borg, .. } = mapped(options).await;
+        write(&borg, Extent::of_pages(12, 1), 7).await;
+        let slot = borg.state.borrow().map.slot_of(12).unwrap();
+        assert!(borg.layout.is_logged(slot));
+        assert_eq!(versions(&*borg, Extent::of_pages(12, 1)).await, [7]);
+    });
+}
+
+#[test]
+fn without_a_free_page_a_write_goes_home_but_for_what_is_mapped() {
+    run(1, async {
+        for options in [
+            Options { write_buffer: 0.0, ..in_place() },
+            Options { drain_below: 0.0, ..in_place() },
+        ] {
+            let full = options.write_buffer > 0.0;
+            let World { borg, disk } = mapped(options).await;
+            if full {
+                write(&borg, Extent::of_pages(100, 400), 3).await;
+            }
+            let at = Extent::of_pages(12, 2);
+            write(&borg, at, 7).await;
+            assert_eq!(versions(&*disk, at).await, [HOME_SAYS, 7]);
+            assert_eq!(versions(&*borg, at).await, [7, 7]);
+        }
+    });
+}
+
+#[test]
+fn parts_of_pages_go_where_the_page_is() {
+    run(1, async {
+        let World { borg, disk } = mapped(in_place()).await;
+        // The end of page 9, which is not mapped, and the beginning of page 10, which is.
+        let at = Extent::new(9 * 8 + 5, 6);
+        write(&borg, at, 7).await;
+        let home = read_of(&*disk, Extent::of_pages(9, 2)).await;
+        let seen = read_of(&*borg, Extent::of_pages(9, 2)).await;
+        let version = |sector: &[u8]| u64::from_le_bytes(sector[8..16].try_into().unwrap());
+        let versions = |bytes: &[u8]| bytes.chunks(512).map(version).collect::<Vec<_>>();
+        let expected = |last: u64| [vec![HOME_SAYS; 5], vec![7; 3], vec![last; 8]].concat();
+        assert_eq!(versions(&home), expected(HOME_SAYS));
+        let mut seen_expected = expected(1);
+        seen_expected[8..11].fill(7);
+        assert_eq!(versions(&seen), seen_expected);
+    });
+}
+
+#[test]
+fn part_of_a_page_that_was_absorbed_a_moment_ago_is_joined_with_the_rest() {
+    run(1, async {
+        let World { borg, .. } = mapped(in_place()).await;
+        let page = Extent::of_pages(20, 1);
+        write(&borg, page, 7).await;
+        let slot = borg.state.borrow().map.slot_of(20);
+        write(&borg, Extent::new(20 * 8 + 2, 1), 8).await;
+        assert_ne!(borg.state.borrow().map.slot_of(20), slot, "its checksum stands in the log");
+        let seen = read_of(&*borg, page).await;
+        let versions: Vec<u64> =
+            seen.chunks(512).map(|sector| u64::from_le_bytes(sector[8..16].try_into().unwrap())).collect();
+        assert_eq!(versions, [7, 7, 8, 7, 7, 7, 7, 7]);
+    });
+}
+
+async fn read_of(device: &dyn BlockDevice, at: Extent) -> Vec<u8> {
+    device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec()
+}
+
+/// A device that remembers the hints of writes.
+struct Spy {
+    below: Rc<dyn BlockDevice>,
+    seen: RefCell<Vec<Hints>>,
+    flushed: std::cell::Cell<u64>,
+    volatile_cache: bool,
+}
+
+impl BlockDevice for Spy {
+    fn geometry(&self) -> Geometry {
+        Geometry { volatile_cache: self.volatile_cache, ..self.below.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        self.seen.borrow_mut().push(how.clone());
+        self.below.read(at, into, how)
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        self.seen.borrow_mut().push(how.clone());
+        self.below.write(at, from, how)
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.flushed.set(self.flushed.get() + 1);
+        self.below.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below.discard(at, how)
+    }
+}
+
+#[test]
+fn fua_and_classes_are_honoured() {
+    run(1, async {
+        for volatile_cache in [false, true] {
+            let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), Queuein_place()));
+            let spy = |start, sectors| {
+                let below = Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
+                Rc::new(Spy { below, seen: RefCell::default(), flushed: Default::default(), volatile_cache })
+            };
+            let (home, bopt) = (spy(0, HOME), spy(HOME, 400 * 8));
+            let borg = Borg::open(home.clone(), bopt.clone(), in_place(), false).await.unwrap();
+            write(&borg, Extent::of_pages(3, 1), 1).await;
+            bopt.seen.take();
+            let flushed = bopt.flushed.get();
+            let how = Hints { fua: true, class: seekless_core::Class::Urgent, ..Hints::default() };
+            let at = Extent::of_pages(5, 1);
+            borg.write(at, stamped(at, 1), how.clone()).await.unwrap();
+            let seen = bopt.seen.take();
+            assert_eq!(seen.len(), 2, "the page and its run's");
+            assert!(seen.iter().all(|hints| hints.class == seekless_core::Class::Urgent));
+            // With a cache below, a flush makes the runs before durable too.
+            assert!(seen.iter().all(|hints| hints.fua != volatile_cache));
+            assert_eq!(bopt.flushed.get() > flushed, volatile_cache);
+            let part = Extent::new(8 * 50, 1);
+            borg.write(part, stamped(part, 1), how).await.unwrap();
+            assert!(home.seen.borrow().iter().all(|hints| hints.fua && hints.class == seekless_core::Class::Urgent));
+            assert_eq!(home.seen.borrow().len(), 1);
+        }
+    });
+}
