@@ -291,18 +291,7 @@ impl BlockDevice for Borg {
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        for part in at.split(PAGE_SECTORS) {
-            let slot = self.state.borrow().map.slot_of(part.start.page());
-            let Some(slot) = slot else {
-                self.home.places(part, each);
-                continue;
-            };
-            let there = Lba(self.layout.page(slot) * PAGE_SECTORS + part.start.0 % PAGE_SECTORS);
-            let here = |found: Extent| part.start + (found.start.0 - there.0);
-            self.bopt.places(Extent { start: there, ..part }, &mut |found, on| {
-                each(Extent { start: here(found), ..found }, on);
-            });
-        }
+        self.places_indirected(at, each);
     }
 }
 
