@@ -157,6 +157,7 @@ impl<'a> Mover<'a> {
             let mut state = borg.state.borrow_mut();
             leaving.iter().for_each(|&(page, slot, dirty)| state.map_in(page, slot, dirty));
         }
+        borg.state.borrow_mut().moving = false;
         borg.tally(&self.how, |sides| sides.drained += if said.is_ok() { dirty.len() as u64 } else { 0 });
         said.map(|()| leaving.len() as u64)
     }
@@ -210,8 +211,9 @@ impl<'a> Mover<'a> {
                 }
             }
         }
-        borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await?;
-        Ok(came.len() as u64)
+        let said = borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await;
+        borg.state.borrow_mut().moving = false;
+        said.map(|()| came.len() as u64)
     }
 
     /// From now on, writes to these pages are noticed.
@@ -222,6 +224,7 @@ impl<'a> Mover<'a> {
     /// Locks watched pages.
     async fn lock_untouched(&self, pages: &[u64]) -> Locked {
         let ticket = Ticket::new();
+        self.borg.state.borrow_mut().moving = true;
         let lock = |run| self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
         let guards = lock_all(destage::strands(pages.iter().copied()).into_iter().map(lock)).await;
         let watched = &self.borg.state.borrow().watched;

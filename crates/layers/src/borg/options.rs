@@ -67,6 +67,7 @@ pub const EDGES: &[&str] = &[
     "an eviction is taken back",
     "a copy was overwritten: its move is abandoned",
     "the write buffer is drained in the background",
+    "the map tells what the log does, in the background",
     "home was written without it: all copies are dropped",
 ];
 

@@ -284,13 +284,15 @@ impl Borg {
 
     /// The super page with the log's beginning is durable.
     fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
-        let State { log, segments, anchor_owed, .. } = &mut *self.state.borrow_mut();
+        let State { log, segments, anchor_owed, anchored_at, .. } = &mut *self.state.borrow_mut();
         // A run may have failed meanwhile.
         *anchor_owed = anchor_owed.filter(|failed| *failed >= anchor.sequence);
         if let Some(segment) = opens {
             edge("the log opens");
             log.reopen(segments, segment);
         }
+        let taken = (anchor.segment != NONE).then(|| segments.of(anchor.segment).taken);
+        *anchored_at = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
     }
 
     /// The map tells all that runs did that are settled, and the log begins behind them; segments that hold nothing
