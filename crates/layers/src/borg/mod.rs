@@ -37,8 +37,8 @@ use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::Event;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
-    Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
+    Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
@@ -110,9 +110,9 @@ struct State {
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
     map_pages: u64,
-    /// A mover holds pages.
-    moving: bool,
-    /// The longest that a request waited for its pages while one did.
+    /// What a mover holds, or waits for, in ascending order.
+    moving: Vec<Extent>,
+    /// The longest that a request waited for its pages when a mover held some of them.
     longest_wait: Nanos,
 }
 
@@ -155,7 +155,7 @@ impl Borg {
             plans: 0,
             watched: FxHashMap::default(),
             map_pages: 0,
-            moving: false,
+            moving: Vec::new(),
             longest_wait: Nanos::ZERO,
         };
         let canary = options.canary();
@@ -206,16 +206,21 @@ impl Borg {
         Ok(())
     }
 
-    /// The longest that a request waited for its pages while a mover held some.
+    /// The longest that a request waited for its pages when a mover held some of them.
     pub fn longest_wait(&self) -> Nanos {
         self.state.borrow().longest_wait
     }
 
-    /// The pages of a request, when it is its turn.
+    /// The pages of a request, when it is its turn. What a mover does under their locks is little, and goes first.
     async fn hold(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
         let began = runtime::now();
-        let met = self.state.borrow().moving;
-        let guard = self.locks.lock(at.whole_pages(), mode, how.class, None).await;
+        let met = {
+            let moving = &self.state.borrow().moving;
+            let behind = moving.partition_point(|held| held.end() <= at.start);
+            moving.get(behind).is_some_and(|held| held.overlaps(at))
+        };
+        let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
+        let guard = self.locks.lock(at.whole_pages(), mode, class, None).await;
         if met {
             let waited = runtime::now().since(began);
             let state = &mut *self.state.borrow_mut();

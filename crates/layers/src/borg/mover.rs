@@ -34,7 +34,7 @@ type Held = FxHashMap<u64, Buffer>;
 /// device's queue is carried out all the same.
 pub(super) struct Mover<'a> {
     borg: &'a Borg,
-    pub how: Hints,
+    how: Hints,
     _alone: Guard,
 }
 
@@ -56,6 +56,11 @@ impl<'a> Mover<'a> {
         }
         borg.begin(Session::Mapped, &how).await?;
         Ok(Some(Mover { borg, how, _alone: alone }))
+    }
+
+    /// How metadata is written: whoever waits for that raises it.
+    pub fn raisable(&self) -> Hints {
+        Hints { ticket: Some(Ticket::new()), ..self.how.clone() }
     }
 
     /// Takes pages out of the BOPT, and returns how many went.
@@ -131,7 +136,7 @@ impl<'a> Mover<'a> {
             borg.flush_home(&self.how).await?;
         }
         // Older claims on these pages would count again when the newest is gone.
-        borg.say(|segment| segment.stale, &self.how).await?;
+        borg.say(|segment| segment.stale, &self.raisable()).await?;
         let locked = self.lock_untouched(pages).await;
         let leaving: Vec<(u64, Slot, bool)> = {
             let mut state = borg.state.borrow_mut();
@@ -157,7 +162,7 @@ impl<'a> Mover<'a> {
             let mut state = borg.state.borrow_mut();
             leaving.iter().for_each(|&(page, slot, dirty)| state.map_in(page, slot, dirty));
         }
-        borg.state.borrow_mut().moving = false;
+        borg.state.borrow_mut().moving.clear();
         borg.tally(&self.how, |sides| sides.drained += if said.is_ok() { dirty.len() as u64 } else { 0 });
         said.map(|()| leaving.len() as u64)
     }
@@ -212,7 +217,7 @@ impl<'a> Mover<'a> {
             }
         }
         let said = borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await;
-        borg.state.borrow_mut().moving = false;
+        borg.state.borrow_mut().moving.clear();
         said.map(|()| came.len() as u64)
     }
 
@@ -224,9 +229,10 @@ impl<'a> Mover<'a> {
     /// Locks watched pages.
     async fn lock_untouched(&self, pages: &[u64]) -> Locked {
         let ticket = Ticket::new();
-        self.borg.state.borrow_mut().moving = true;
         let lock = |run| self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
-        let guards = lock_all(destage::strands(pages.iter().copied()).into_iter().map(lock)).await;
+        let strands = destage::strands(pages.iter().copied());
+        self.borg.state.borrow_mut().moving.clone_from(&strands);
+        let guards = lock_all(strands.into_iter().map(lock)).await;
         let watched = &self.borg.state.borrow().watched;
         let untouched: Vec<u64> =
             pages.iter().copied().filter(|page| watched.get(page) == Some(&false)).collect();

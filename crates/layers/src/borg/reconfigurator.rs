@@ -65,7 +65,7 @@ impl Borg {
         report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
-        self.checkpoint(&mover.how).await?;
+        self.checkpoint(&mover.raisable()).await?;
         Ok(report)
     }
 
@@ -82,8 +82,8 @@ impl Borg {
         for _ in 0..TRIES {
             let left = self.pages_where(|_, dirty| wanted(dirty));
             if left.is_empty() {
-                self.checkpoint(&mover.how).await?;
-                return self.flush_home(&mover.how).await;
+                self.checkpoint(&mover.raisable()).await?;
+                return self.flush_home(&mover.raisable()).await;
             }
             mover.outgoing(&left).await?;
         }
@@ -196,7 +196,7 @@ impl Borg {
             let before = self.state.borrow().log.room();
             let pages = self.best_to_drain(goal, BATCH, |_| true);
             mover.outgoing(&pages).await?;
-            self.checkpoint(&mover.how).await?;
+            self.checkpoint(&mover.raisable()).await?;
             let now = self.state.borrow().log.room();
             if now >= goal || now <= before {
                 return Ok(());
