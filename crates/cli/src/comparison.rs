@@ -11,7 +11,7 @@ use crate::text::{count, counted, factor, number, percent, seconds, size};
 type Figure<T> = (&'static str, fn(&T) -> String, &'static str);
 
 /// The figures that are shown side by side.
-const FIGURES: [Figure<Variant>; 16] = [
+const FIGURES: [Figure<Variant>; 17] = [
     ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
     ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
     ("  rotation", |one| seconds(one.work.head.rotation_s), "waiting for the sector"),
@@ -31,6 +31,11 @@ const FIGURES: [Figure<Variant>; 16] = [
         "map memory",
         |one| if one.map_bytes == 0 { "none".to_owned() } else { size(one.map_bytes) },
         "to know where copies are",
+    ),
+    (
+        "wait for moves",
+        |one| seconds(one.longest_mover_wait_ms / 1e3),
+        "the longest of a request for pages that were being moved",
     ),
 ];
 

@@ -235,8 +235,9 @@ impl Setup {
         let mut table = toml::Table::try_from(&options)?;
         table.extend(self.options.iter().cloned());
         let wrong = |why: String| Usage(format!("--option: {}", why.trim_end()));
-        let options: borg::Options =
-            toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        let options: borg::Options = toml::Value::Table(table)
+            .try_into()
+            .map_err(|error: toml::de::Error| wrong(error.to_string()))?;
         options.check().map_err(|refused| wrong(refused.to_string()))?;
         Ok(options)
     }

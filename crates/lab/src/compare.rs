@@ -33,6 +33,7 @@ struct Played {
     /// Of the drive.
     arms: usize,
     map_bytes: u64,
+    longest_mover_wait: Nanos,
     event_hash: u64,
 }
 
@@ -140,6 +141,7 @@ impl Played {
             sides: volume.borg.as_ref().map(|borg| accounts().map(|account| borg.sides(account)).collect()),
             arms: volume.arms().max(1),
             map_bytes: volume.borg.as_ref().map_or(0, |borg| borg.map_bytes()),
+            longest_mover_wait: volume.borg.as_ref().map_or(Nanos::ZERO, |borg| borg.longest_wait()),
             event_hash: 0,
             phases,
             reconfigured,
@@ -190,6 +192,7 @@ impl Played {
             idle_s: (self.load.end.seconds() - self.occupied_until_the_end().seconds() / self.arms as f64)
                 .max(0.0),
             map_bytes: self.map_bytes,
+            longest_mover_wait_ms: round(self.longest_mover_wait.seconds() * 1e3),
             phases: (0..self.phases.len()).map(|index| self.phase(index, vanilla, requests)).collect(),
             reconfigurations: self
                 .reconfigured

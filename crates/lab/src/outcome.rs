@@ -175,6 +175,8 @@ pub struct Variant {
     pub idle_s: f64,
     /// Memory of the indirection map in bytes; 0 without one.
     pub map_bytes: u64,
+    /// The longest that a request waited for its pages while a layer moved some, in milliseconds.
+    pub longest_mover_wait_ms: f64,
     /// In order of the trace.
     pub phases: Vec<Phase>,
     /// In order of time.

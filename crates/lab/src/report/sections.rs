@@ -159,7 +159,7 @@ pub fn processes(stats: &Stats) -> Table {
 
 /// Every figure of every variant, side by side.
 pub fn variants(comparison: &Comparison) -> Table {
-    let figures: [Figure<Variant>; 23] = [
+    let figures: [Figure<Variant>; 24] = [
         ("busy", |each| seconds(each.work.head.busy_s)),
         ("seeking", |each| seconds(each.work.head.seek_s)),
         ("waiting for the sector", |each| seconds(each.work.head.rotation_s)),
@@ -182,6 +182,7 @@ pub fn variants(comparison: &Comparison) -> Table {
         ("requests per media access", |each| number(each.merge_ratio)),
         ("elapsed", |each| seconds(each.elapsed_s)),
         ("memory of the map", |each| bytes(each.map_bytes)),
+        ("longest wait for pages on the move", |each| format!("{} ms", number(each.longest_mover_wait_ms))),
         ("hash of the event log", |each| each.event_hash.clone()),
     ];
     let mut table = Table::new("All figures, variant by variant", &["figure"]);

@@ -207,6 +207,7 @@ fn comparison() -> Comparison {
         elapsed_s: 86_399.0,
         idle_s: 85_302.1,
         map_bytes: 10_485_760,
+        longest_mover_wait_ms: 12.5,
         phases: phases(),
         reconfigurations: (1..=4).map(reconfiguration).collect(),
         seek_histogram: histogram(37),

@@ -70,7 +70,7 @@ impl Borg {
         into: Buffer,
         how: Hints,
     ) -> Result<Buffer, IoError> {
-        let _guard = self.locks.lock(at.whole_pages(), Mode::Shared, how.class, None).await;
+        let _guard = self.hold(at, Mode::Shared, &how).await;
         self.note(at, &how, false);
         let found = self.look_up(at);
         let pages = at.pages().end - at.pages().start;
@@ -107,7 +107,7 @@ impl Borg {
 
     /// Writes `at`: lock, absorb, split, write; what was absorbed is mapped when it is settled.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
-        let _guard = self.locks.lock(at.whole_pages(), Mode::Exclusive, how.class, None).await;
+        let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.note(at, &how, true);
         let changes = self.look_up(at).mapped > 0 || self.layout.write_buffer > 0;
         if changes && !self.state.borrow().left {
@@ -130,7 +130,7 @@ impl Borg {
         let written = join_all(pieces.iter().map(|piece| self.write_piece(piece, &how))).await;
         self.touch(at);
         if absorbed {
-            self.drain_if_full();
+            self.tend_the_log();
         }
         written.into_iter().collect::<Result<(), _>>()?;
         if flushes {
@@ -234,7 +234,7 @@ impl Borg {
 
     /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
     pub(super) async fn discard_indirected(&self, at: Extent, how: Hints) -> Result<(), IoError> {
-        let _guard = self.locks.lock(at.whole_pages(), Mode::Exclusive, how.class, None).await;
+        let _guard = self.hold(at, Mode::Exclusive, &how).await;
         let unmapped = self.split(at, |_, _| true).into_iter().filter(|part| part.side == Side::Home);
         let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
         self.touch(at);

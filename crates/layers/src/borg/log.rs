@@ -294,6 +294,11 @@ impl Log {
         }
     }
 
+    /// The number of the segment that is taken next.
+    pub fn next_to_take(&self) -> u64 {
+        self.taken + 1
+    }
+
     /// How many segments were taken since this one, itself included.
     pub fn taken_since(&self, taken: u64) -> u64 {
         self.taken + 1 - taken.min(self.taken + 1)

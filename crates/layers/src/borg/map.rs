@@ -8,7 +8,7 @@
 //! page need not be stored in it (quotienting), and what is found is certain: nothing else has to be
 //! asked. Backward, each slot names the bucket that its page is in.
 //!
-//! Memory: 8.16 bytes a slot for 8 GiB of BOPT on volumes below 256 TiB: 0.2 % of the BOPT. After
+//! Memory: 8.18 bytes a slot for 8 GiB of BOPT on volumes up to 256 TiB: 0.2 % of the BOPT. After
 //! [`BorgMap::new`] nothing is allocated, but for pages that find no place near either bucket; those
 //! go to an ordered map, and only numbers made to collide do.
 //!

@@ -34,10 +34,11 @@ use std::rc::{Rc, Weak};
 
 use rustc_hash::FxHashMap;
 use seekless_core::device::{Place, io, unknown_command};
+use seekless_core::lock::Guard;
 use seekless_core::runtime::Event;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer,
-    Lba, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
+    Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
@@ -96,7 +97,10 @@ struct State {
     failed: Option<IoError>,
     /// Taken away: it only hands on.
     left: bool,
-    draining: bool,
+    /// The log is tended in the background.
+    tending: bool,
+    /// When the segment was taken that the log begins in for who opens the BOPT.
+    anchored_at: u64,
     profiler: Profiler,
     /// What was seen before; not here while it is at work.
     analyzer: Option<Analyzer>,
@@ -106,6 +110,10 @@ struct State {
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
     map_pages: u64,
+    /// What a mover holds, or waits for, in ascending order.
+    moving: Vec<Extent>,
+    /// The longest that a request waited for its pages when a mover held some of them.
+    longest_wait: Nanos,
 }
 
 impl Borg {
@@ -139,13 +147,16 @@ impl Borg {
             anchor_owed: None,
             failed: None,
             left: false,
-            draining: false,
+            tending: false,
+            anchored_at: 0,
             profiler: Profiler::default(),
             analyzer: Some(Analyzer::default()),
             last_plan: Plan::default(),
             plans: 0,
             watched: FxHashMap::default(),
             map_pages: 0,
+            moving: Vec::new(),
+            longest_wait: Nanos::ZERO,
         };
         let canary = options.canary();
         let (locks, movers, saying) = (RangeLocks::new(), RangeLocks::new(), RangeLocks::new());
@@ -193,6 +204,29 @@ impl Borg {
             break;
         }
         Ok(())
+    }
+
+    /// The longest that a request waited for its pages when a mover held some of them.
+    pub fn longest_wait(&self) -> Nanos {
+        self.state.borrow().longest_wait
+    }
+
+    /// The pages of a request, when it is its turn. What a mover does under their locks is little, and goes first.
+    async fn hold(&self, at: Extent, mode: Mode, how: &Hints) -> Guard {
+        let began = runtime::now();
+        let met = {
+            let moving = &self.state.borrow().moving;
+            let behind = moving.partition_point(|held| held.end() <= at.start);
+            moving.get(behind).is_some_and(|held| held.overlaps(at))
+        };
+        let class = if how.class == Class::Foreground { Class::Urgent } else { how.class };
+        let guard = self.locks.lock(at.whole_pages(), mode, class, None).await;
+        if met {
+            let waited = runtime::now().since(began);
+            let state = &mut *self.state.borrow_mut();
+            state.longest_wait = state.longest_wait.max(waited);
+        }
+        guard
     }
 
     /// A buffer for a copy.
@@ -303,6 +337,7 @@ impl Layer for Borg {
             ("pages_dirty", state.map.dirty() as u64),
             ("write_buffer_free", state.log.room()),
             ("map_pages_written", state.map_pages),
+            ("longest_wait_for_a_mover_us", state.longest_wait.0 / 1_000),
             ("pages_absorbed", counted.absorbed),
             ("pages_drained", counted.drained),
             ("pages_asked_for", counted.pages),

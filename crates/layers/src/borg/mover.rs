@@ -5,11 +5,14 @@
 //! A slot that others are to move into is emptied before, home if it is dirty. Who waits for a lock raises what is
 //! done under it to its own class.
 //!
-//! Chains and cycles: the pages of a batch are all read first, then those whose slots others want are unmapped
-//! together, then all are written; so a cycle needs no case of its own, and nothing is read twice.
+//! Chains and cycles: of the pages of a batch those in the read cache, and those whose slots others want, are all read
+//! first, then unmapped together, home if they are dirty, then all are written; so a cycle needs no case of its own, and
+//! nothing is read twice. Nor could the map pages of two segments that exchange dirty pages be written in any order.
 //!
 //! Faults: a batch that fails ends the move with its error. What was moved stays moved, what was not stays where it
 //! was, and nothing is mapped to a slot that was not written.
+
+use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::lock::{Guard, lock_all};
@@ -34,7 +37,7 @@ type Held = FxHashMap<u64, Buffer>;
 /// device's queue is carried out all the same.
 pub(super) struct Mover<'a> {
     borg: &'a Borg,
-    pub how: Hints,
+    how: Hints,
     _alone: Guard,
 }
 
@@ -58,6 +61,11 @@ impl<'a> Mover<'a> {
         Ok(Some(Mover { borg, how, _alone: alone }))
     }
 
+    /// How metadata is written: whoever waits for that raises it.
+    pub fn raisable(&self) -> Hints {
+        Hints { ticket: Some(Ticket::new()), ..self.how.clone() }
+    }
+
     /// Takes pages out of the BOPT, and returns how many went.
     pub async fn outgoing(&self, pages: &[u64]) -> Result<u64, IoError> {
         let mut gone = 0;
@@ -78,19 +86,23 @@ impl<'a> Mover<'a> {
     }
 
     async fn place_batch(&self, batch: &[Move]) -> Result<u64, IoError> {
-        let displaced: Vec<u64> = {
+        let displaced: BTreeSet<u64> = {
             let state = self.borg.state.borrow();
             let occupant = |&(page, slot): &Move| state.map.page_at(slot).filter(|&there| there != page);
-            batch.iter().filter_map(occupant).collect()
+            let cached = |&(page, _): &Move| {
+                state.map.slot_of(page).filter(|&slot| !self.borg.layout.is_logged(slot)).map(|_| page)
+            };
+            batch.iter().filter_map(occupant).chain(batch.iter().filter_map(cached)).collect()
         };
         let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
-        self.watch(&[&displaced[..], &batch.iter().map(|(page, _)| *page).collect::<Vec<_>>()].concat());
+        let watched: Vec<u64> = displaced.iter().chain(&moving).copied().collect();
+        self.watch(&watched);
         // Of those that go and come again the copies are kept.
         let (both, away): (Vec<u64>, Vec<u64>) =
             displaced.into_iter().partition(|page| moving.contains(page));
         let held = self.read_copies(&both).await?;
         if !both.is_empty() {
-            edge("a chain of pages moves");
+            edge("pages move within the read cache");
         }
         let leaving = [both, away].concat();
         if !leaving.is_empty() {
@@ -131,7 +143,7 @@ impl<'a> Mover<'a> {
             borg.flush_home(&self.how).await?;
         }
         // Older claims on these pages would count again when the newest is gone.
-        borg.say(|segment| segment.stale, &self.how).await?;
+        borg.say(|segment| segment.stale, &self.raisable()).await?;
         let locked = self.lock_untouched(pages).await;
         let leaving: Vec<(u64, Slot, bool)> = {
             let mut state = borg.state.borrow_mut();
@@ -157,6 +169,7 @@ impl<'a> Mover<'a> {
             let mut state = borg.state.borrow_mut();
             leaving.iter().for_each(|&(page, slot, dirty)| state.map_in(page, slot, dirty));
         }
+        borg.state.borrow_mut().moving.clear();
         borg.tally(&self.how, |sides| sides.drained += if said.is_ok() { dirty.len() as u64 } else { 0 });
         said.map(|()| leaving.len() as u64)
     }
@@ -210,8 +223,9 @@ impl<'a> Mover<'a> {
                 }
             }
         }
-        borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await?;
-        Ok(came.len() as u64)
+        let said = borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await;
+        borg.state.borrow_mut().moving.clear();
+        said.map(|()| came.len() as u64)
     }
 
     /// From now on, writes to these pages are noticed.
@@ -223,7 +237,9 @@ impl<'a> Mover<'a> {
     async fn lock_untouched(&self, pages: &[u64]) -> Locked {
         let ticket = Ticket::new();
         let lock = |run| self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
-        let guards = lock_all(destage::strands(pages.iter().copied()).into_iter().map(lock)).await;
+        let strands = destage::strands(pages.iter().copied());
+        self.borg.state.borrow_mut().moving.clone_from(&strands);
+        let guards = lock_all(strands.into_iter().map(lock)).await;
         let watched = &self.borg.state.borrow().watched;
         let untouched: Vec<u64> =
             pages.iter().copied().filter(|page| watched.get(page) == Some(&false)).collect();

@@ -63,10 +63,11 @@ pub const EDGES: &[&str] = &[
     "part of a page is joined with a copy that must not be overwritten",
     "the write buffer is full of what must not be overwritten: it is told first",
     "the write buffer is full",
-    "a chain of pages moves",
+    "pages move within the read cache",
     "an eviction is taken back",
     "a copy was overwritten: its move is abandoned",
     "the write buffer is drained in the background",
+    "the map tells what the log does, in the background",
 ];
 
 /// The known bugs that it can have.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
-use seekless_core::{Account, ErrorKind, IoError, Nanos, runtime};
+use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, Ticket, runtime};
 
 use super::map::Slot;
 use super::mover::{BATCH, Move, Mover};
@@ -23,6 +23,9 @@ use super::{Analyzer, Borg, Training};
 const ANALYZE_NS: u64 = 2_000;
 /// What planning costs in virtual time, a vertex or edge.
 const PLAN_NS: u64 = 2_000;
+
+/// Pages of the log that are read at most when a BOPT is opened after a crash, about: 64 MiB.
+const LONGEST_UNTOLD: u64 = 16_384;
 
 /// A stage of a reconfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +65,7 @@ impl Borg {
         report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
-        self.checkpoint(&mover.how).await?;
+        self.checkpoint(&mover.raisable()).await?;
         Ok(report)
     }
 
@@ -79,8 +82,8 @@ impl Borg {
         for _ in 0..TRIES {
             let left = self.pages_where(|_, dirty| wanted(dirty));
             if left.is_empty() {
-                self.checkpoint(&mover.how).await?;
-                return self.flush_home(&mover.how).await;
+                self.checkpoint(&mover.raisable()).await?;
+                return self.flush_home(&mover.raisable()).await;
             }
             mover.outgoing(&left).await?;
         }
@@ -101,7 +104,7 @@ impl Borg {
             }
             state.left = true;
         }
-        self.erase(&Default::default()).await
+        self.erase(&Hints::default()).await
     }
 
     /// The pages in the BOPT that `wanted(page, dirty)` accepts, in order of slots.
@@ -156,21 +159,33 @@ impl Borg {
         pages
     }
 
-    /// Drains segments of the write buffer in the background, if few are free and nobody does.
-    pub(super) fn drain_if_full(&self) {
-        let slots = f64::from(self.layout.write_buffer * self.layout.segment);
-        let low = (slots * self.options.drain_below) as u64;
+    /// What is due in the background once a write was absorbed: to drain segments of the write buffer, if few are
+    /// free; or to have the map tell what the log does, if whoever opens the BOPT would have to read much of it.
+    pub(super) fn tend_the_log(&self) {
+        let slots = u64::from(self.layout.write_buffer * self.layout.segment);
+        let low = (slots as f64 * self.options.drain_below) as u64;
         let mut state = self.state.borrow_mut();
-        if state.draining || state.left || state.log.room() >= low {
+        if state.tending || state.left {
+            return;
+        }
+        let drains = state.log.room() < low;
+        let untold = state.log.taken_since(state.anchored_at) * u64::from(self.layout.segment);
+        if !drains && untold < LONGEST_UNTOLD.min(slots / 4) {
             return;
         }
         let Some(borg) = self.me.upgrade() else { return };
-        state.draining = true;
-        edge("the write buffer is drained in the background");
+        state.tending = true;
         drop(runtime::spawn(async move {
             // What fails is tried again with the next write.
-            drop(borg.drain(low.saturating_mul(3) / 2).await);
-            borg.state.borrow_mut().draining = false;
+            if drains {
+                edge("the write buffer is drained in the background");
+                drop(borg.drain(low.saturating_mul(3) / 2).await);
+            } else {
+                edge("the map tells what the log does, in the background");
+                let how = Hints { class: Class::Background, ticket: Some(Ticket::new()), ..Hints::default() };
+                drop(borg.checkpoint(&how).await);
+            }
+            borg.state.borrow_mut().tending = false;
         }));
     }
 
@@ -181,7 +196,7 @@ impl Borg {
             let before = self.state.borrow().log.room();
             let pages = self.best_to_drain(goal, BATCH, |_| true);
             mover.outgoing(&pages).await?;
-            self.checkpoint(&mover.how).await?;
+            self.checkpoint(&mover.raisable()).await?;
             let now = self.state.borrow().log.room();
             if now >= goal || now <= before {
                 return Ok(());

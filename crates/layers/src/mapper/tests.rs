@@ -481,7 +481,6 @@ fn pages_are_found_where_they_lie() {
         write(&*mapper, 8, 8, 1).await.unwrap();
         let mut places = Vec::new();
         mapper.places(Extent::new(6, 6), &mut |part, place| places.push((part, place)));
-        // The disk does not tell.
         assert_eq!(
             places,
             [

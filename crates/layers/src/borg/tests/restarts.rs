@@ -50,7 +50,10 @@ fn after_a_clean_stop_it_is_as_it_was() {
         let World { borg, disk } = used().await;
         borg.stop().await.unwrap();
         let before: Vec<_> = borg.state.borrow().map.iter().collect();
-        assert_eq!(before.iter().map(|(_, page, dirty)| (*page, *dirty)).collect::<Vec<_>>(), [(3, false), (7, true), (5, true)]);
+        assert_eq!(
+            before.iter().map(|(_, page, dirty)| (*page, *dirty)).collect::<Vec<_>>(),
+            [(3, false), (7, true), (5, true)]
+        );
         let commands = disk.all().blocks_written;
         let again = reopen(&disk, Options::default()).await.unwrap();
         assert_eq!(again.state.borrow().map.iter().collect::<Vec<_>>(), before);
@@ -168,7 +171,9 @@ fn damage_without_a_second_copy_is_named() {
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("no whole map page of segment 0"), "{error}");
         for page in 0..2 {
-            disk.write(Extent { sectors: 1, ..at(page) }, Buffer::from_vec(vec![7; 512]), Hints::default()).await.unwrap();
+            disk.write(Extent { sectors: 1, ..at(page) }, Buffer::from_vec(vec![7; 512]), Hints::default())
+                .await
+                .unwrap();
         }
         let error = reopen(&disk, Options::default()).await.err().unwrap().to_string();
         assert!(error.contains("found data that is no BOPT"), "{error}");

@@ -96,7 +96,10 @@ fn a_write_that_is_partly_mapped_goes_in_place_and_is_absorbed() {
         write(&borg, at, 7).await;
         assert_eq!(borg.state.borrow().map.slot_of(12), slot, "in place");
         assert_eq!(borg.state.borrow().log.room(), room - 2, "a page and its run's");
-        assert_eq!((versions(&*disk, at).await, versions(&*borg, at).await), (vec![HOME_SAYS; 2], vec![7; 2]));
+        assert_eq!(
+            (versions(&*disk, at).await, versions(&*borg, at).await),
+            (vec![HOME_SAYS; 2], vec![7; 2])
+        );
     });
 }
 
@@ -115,10 +118,9 @@ fn a_write_to_a_mapped_page_is_logged_if_the_options_say_so() {
 #[test]
 fn without_a_free_page_a_write_goes_home_but_for_what_is_mapped() {
     run(1, async {
-        for options in [
-            Options { write_buffer: 0.0, ..in_place() },
-            Options { drain_below: 0.0, ..in_place() },
-        ] {
+        for options in
+            [Options { write_buffer: 0.0, ..in_place() }, Options { drain_below: 0.0, ..in_place() }]
+        {
             let full = options.write_buffer > 0.0;
             let World { borg, disk } = mapped(options).await;
             if full {
@@ -208,7 +210,7 @@ impl BlockDevice for Spy {
 fn fua_and_classes_are_honoured() {
     run(1, async {
         for volatile_cache in [false, true] {
-            let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), Queuein_place()));
+            let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
             let spy = |start, sectors| {
                 let below = Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
                 Rc::new(Spy { below, seen: RefCell::default(), flushed: Default::default(), volatile_cache })
@@ -229,7 +231,12 @@ fn fua_and_classes_are_honoured() {
             assert_eq!(bopt.flushed.get() > flushed, volatile_cache);
             let part = Extent::new(8 * 50, 1);
             borg.write(part, stamped(part, 1), how).await.unwrap();
-            assert!(home.seen.borrow().iter().all(|hints| hints.fua && hints.class == seekless_core::Class::Urgent));
+            assert!(
+                home.seen
+                    .borrow()
+                    .iter()
+                    .all(|hints| hints.fua && hints.class == seekless_core::Class::Urgent)
+            );
             assert_eq!(home.seen.borrow().len(), 1);
         }
     });
