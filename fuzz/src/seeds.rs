@@ -1,5 +1,5 @@
 //! Writes what the fuzzer starts from: `seeds FOLDER` makes a folder a format in it, with the samples
-//! that the tests have, and prints the formats' names; `history` is the checker's.
+//! that the tests have, and prints the formats' names; `history` is the checker's, `bopt` BORG's.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -58,6 +58,12 @@ fn main() -> io::Result<()> {
     fs::create_dir_all(&history)?;
     fs::write(history.join("0"), HISTORY)?;
     formats.push("history");
+    // Changes of a BOPT: of none, and of a flag of each super page.
+    let bopt = Path::new(&folder).join("bopt");
+    fs::create_dir_all(&bopt)?;
+    fs::write(bopt.join("0"), [])?;
+    fs::write(bopt.join("1"), [0, 48, 0, 2, 1, 48, 0, 2])?;
+    formats.push("bopt");
     println!("{}", formats.join("\n"));
     Ok(())
 }

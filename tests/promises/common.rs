@@ -15,7 +15,7 @@ pub fn folder(name: &str) -> PathBuf {
 const COMMANDS: u64 = 40;
 
 /// The volumes that promises are tested on.
-pub const VOLUMES: [&str; 3] = ["mapper", "powercut", "stack"];
+pub const VOLUMES: [&str; 5] = ["borg", "borg-paper", "mapper", "powercut", "stack"];
 
 /// A volume of the folder beside this.
 ///

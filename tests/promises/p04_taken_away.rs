@@ -2,8 +2,8 @@
 //! component in the volume's own order.
 //!
 //! Fault model: none. Every layer that holds data and is transparent is written through, taken away, and what is
-//! below it is read; BORG also goes and comes back while clients read and write. (What it moves is not on disk yet,
-//! so that the power stays.)
+//! below it is read; BORG also goes and comes back while clients read and write. (That the power goes meanwhile is
+//! promise 5's.)
 
 use std::collections::BTreeMap;
 use std::ops::Range;

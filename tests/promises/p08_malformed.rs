@@ -5,13 +5,19 @@
 //! read: volume files, drive files, scripts of crashes, histories, workloads, traces. (The readers of traces are fuzzed
 //! besides; the peers of a live volume are not there yet.)
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::rc::Rc;
 
-use seekless_core::runtime::Rng;
-use seekless_drive::spec;
+use seekless_core::runtime::{Rng, Runtime};
+use seekless_core::{BlockDevice, Nanos};
+use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::history;
+use seekless_lab::explore::Options;
 use seekless_lab::explore::case::Case;
-use seekless_lab::{volume_file, workload};
+use seekless_lab::volume::{self, Bytes};
+use seekless_lab::workload::client::Limit;
+use seekless_lab::{Run, run_workload, volume_file, workload};
 use seekless_promises as common;
 
 /// Damaged copies of each file.
@@ -112,4 +118,62 @@ fn damaged_histories_and_traces_are_refused_with_reasons() {
     }
     std::fs::remove_dir_all(&scratch).unwrap();
     assert!(refusals > 5, "{refusals} traces");
+}
+
+/// The volume with BORG, with one line of its file changed.
+fn changed(line: &str, to: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(common::folder("volumes").join("borg.toml")).unwrap();
+    assert!(text.contains(line), "{text}");
+    let volume = volume_file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())?;
+    volume.check().map(drop).map_err(|error| error.to_string())?;
+    let opened = Runtime::new(1).run(async {
+        let disk: Rc<dyn BlockDevice> =
+            Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+        volume::over(&volume, BTreeMap::from([("disk".to_owned(), disk)]), Bytes::Real).await.map(drop)
+    });
+    opened.unwrap().map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_bopt_that_cannot_be_is_refused() {
+    let size = "size = \"4616KiB\"";
+    assert_eq!(changed(size, size), Ok(()));
+    for (line, to, words) in [
+        (size, "size = \"1TiB\"", "expected a part of disk"),
+        ("at = \"16MiB\"", "at = \"8MiB\"", "expected sectors that nothing else uses"),
+        ("bopt = \"bopt\"", "bopt = \"home\"", "expected sectors that nothing else uses"),
+        (size, "size = \"4KiB\"", "found a BOPT of 1 pages of 4 KiB, expected at least"),
+        ("write_buffer = 0.1", "write_buffer = -0.1", "expected 0 to 1"),
+        ("write_buffer = 0.1", "write_buffer = nan", "expected 0 to 1"),
+    ] {
+        let error = changed(line, to).unwrap_err();
+        assert!(error.contains(words), "{to}: {error}");
+    }
+}
+
+/// All of it is read cache, or none, or it is as small as may be.
+#[test]
+fn a_bopt_that_is_unusual_keeps_its_promises() {
+    for (line, to) in [
+        ("write_buffer = 0.1", "write_buffer = 0"),
+        ("write_buffer = 0.1", "write_buffer = 1"),
+        ("size = \"4616KiB\"", "size = \"32KiB\""),
+    ] {
+        let text = std::fs::read_to_string(common::folder("volumes").join("borg.toml")).unwrap();
+        let volume = volume_file::parse("borg.toml", &text.replace(line, to)).unwrap();
+        let options = Options { plain: 20, states: 3_000, each: 24, ..Options::default() };
+        let explored = common::explore(&volume, "churn", 20, options);
+        assert!(explored.finding.is_none(), "{to}: {}", explored.finding.unwrap().wrong);
+    }
+}
+
+/// There is nothing to learn, and nothing goes wrong.
+#[test]
+fn a_trace_without_repeats_is_served_from_home() {
+    let mut volume = common::volume("borg");
+    volume.layers.get_mut("borg").unwrap().reconfigure = Some(Nanos::from_millis(200));
+    let run = Run { limit: Limit { requests: Some(500), time: None }, ..Run::default() };
+    let load = workload::parse("seq:size=4KiB,reads=100%").unwrap();
+    let (outcome, _) = run_workload(&load, &volume, &run, None).unwrap();
+    assert_eq!((outcome.requests, outcome.errors), (500, 0), "{outcome:?}");
 }

@@ -10,24 +10,29 @@ use seekless_promises as common;
 
 #[test]
 fn an_exploration_tells_the_same_every_time() {
-    let told = |seed| {
-        let options = Options { plain: 10, states: 2_000, each: 16, goes_on: 60, seed, ..Options::default() };
-        let explored = common::sound("stack", "churn", 20, options);
-        format!("{:?} {:?}", explored.tally, explored.faults)
-    };
-    assert_eq!(told(1), told(1));
-    assert_ne!(told(1), told(2));
+    for name in ["stack", "borg-paper"] {
+        let told = |seed| {
+            let options =
+                Options { plain: 10, states: 2_000, each: 16, goes_on: 60, seed, ..Options::default() };
+            let explored = common::sound(name, "churn", 20, options);
+            format!("{:?} {:?}", explored.tally, explored.faults)
+        };
+        assert_eq!(told(1), told(1));
+        assert_ne!(told(1), told(2));
+    }
 }
 
 #[test]
 fn a_run_on_simulated_drives_tells_the_same_every_time() {
-    let volume = common::volume("stack");
-    let load = workload::parse("churn").unwrap();
-    let hash = |seed| {
-        let run = Run { limit: Limit { requests: Some(400), time: None }, seed, ..Run::default() };
-        let (outcome, _) = run_workload(&load, &volume, &run, None).unwrap();
-        (outcome.event_hash.clone(), outcome)
-    };
-    assert_eq!(hash(1), hash(1));
-    assert_ne!(hash(1).0, hash(2).0);
+    for name in ["stack", "borg"] {
+        let volume = common::volume(name);
+        let load = workload::parse("churn").unwrap();
+        let hash = |seed| {
+            let run = Run { limit: Limit { requests: Some(400), time: None }, seed, ..Run::default() };
+            let (outcome, _) = run_workload(&load, &volume, &run, None).unwrap();
+            (outcome.event_hash.clone(), outcome)
+        };
+        assert_eq!(hash(1), hash(1));
+        assert_ne!(hash(1).0, hash(2).0);
+    }
 }

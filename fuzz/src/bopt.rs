@@ -1,0 +1,88 @@
+//! Changes bytes of a BOPT, with checksums made right again, and opens it. Whatever they are, opening says what is wrong
+//! or opens, and what opens can be read, written and stopped; nothing panics.
+//!
+//! The input is changes, four bytes each: the page, the offset in it, what is there from now on.
+
+#![no_main]
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use libfuzzer_sys::fuzz_target;
+use seekless_core::runtime::Runtime;
+use seekless_core::{Account, BlockDevice, Buffer, Extent, Hints, Layer};
+use seekless_lab::explore::component::Component;
+use seekless_lab::explore::image::Image;
+use seekless_layers::borg::{Borg, Options};
+
+const HOME_PAGES: u64 = 64;
+/// Five segments of four pages: two super pages, ten map pages, and the data.
+const BOPT_PAGES: u64 = 32;
+const PAGE: usize = 4096;
+
+fn component(number: u32, pages: u64) -> Rc<Component> {
+    Rc::new(Component::instant(number, pages * 8, Image::new(pages * 8)))
+}
+
+async fn bytes(device: &dyn BlockDevice, pages: u64) -> Vec<u8> {
+    let all = Extent::of_pages(0, pages);
+    device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.expect("memory").to_vec()
+}
+
+/// A BOPT that was in use when the power went.
+async fn used() -> Vec<u8> {
+    let (home, bopt) = (component(0, HOME_PAGES), component(1, BOPT_PAGES));
+    let borg = Borg::open(home, bopt.clone(), Options::default(), false).await.expect("a blank one");
+    for page in 0..20 {
+        let at = Extent::of_pages(page * 7 % HOME_PAGES, 1);
+        if page % 3 == 0 {
+            borg.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.expect("memory");
+        } else {
+            borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.expect("memory");
+        }
+        if page % 8 == 7 {
+            borg.reconfigure(Account::default()).await.expect("memory");
+        }
+    }
+    bytes(&*bopt, BOPT_PAGES).await
+}
+
+/// The checksum in bytes 8 to 12, over the page with these zero.
+fn seal(page: &mut [u8]) {
+    if page.starts_with(b"SKLBORG") {
+        page[8..12].fill(0);
+        let sum = crc32c::crc32c(page);
+        page[8..12].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+async fn open(bopt: Vec<u8>) {
+    let (home, device) = (component(0, HOME_PAGES), component(1, BOPT_PAGES));
+    let all = Extent::of_pages(0, BOPT_PAGES);
+    device.write(all, Buffer::from_vec(bopt), Hints::default()).await.expect("memory");
+    match Borg::open(home, device, Options::default(), false).await {
+        Err(error) => assert!(error.to_string().contains("expected"), "{error}"),
+        Ok(borg) => {
+            bytes(&*borg, HOME_PAGES).await;
+            let at = Extent::of_pages(3, 9);
+            borg.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.expect("memory");
+            borg.reconfigure(Account::default()).await.expect("memory");
+            borg.stop().await.expect("memory");
+        }
+    }
+}
+
+thread_local! {
+    static USED: OnceCell<Vec<u8>> = const { OnceCell::new() };
+}
+
+fuzz_target!(|changes: &[u8]| {
+    let used = || Runtime::new(1).run(used()).expect("ends");
+    let mut bopt = USED.with(|known| known.get_or_init(used).clone());
+    for change in changes.chunks_exact(4) {
+        let (page, offset) = (change[0] as usize, usize::from(u16::from_le_bytes([change[1], change[2]])));
+        bopt[page % BOPT_PAGES as usize * PAGE + offset % PAGE] = change[3];
+    }
+    bopt.chunks_exact_mut(PAGE).for_each(seal);
+    Runtime::new(1).run(open(bopt)).expect("ends");
+});

@@ -1,0 +1,36 @@
+//! Promise 5. Moving data neither loses nor duplicates a page; movers end.
+//!
+//! Fault model: the power goes at any write or flush of any component while BORG absorbs, drains, reconfigures itself,
+//! goes or comes, with clients that write what is being moved; three times in a row. Then every page is read. A command
+//! ends within the bound of every request, and it does not fail, but that it may say that clients write faster than it
+//! moves.
+
+use seekless_core::Nanos;
+use seekless_lab::explore::Options;
+use seekless_lab::explore::campaign::Campaign;
+use seekless_lab::workload;
+use seekless_promises as common;
+
+#[test]
+fn what_moves_is_neither_lost_nor_doubled_and_movers_end() {
+    for (name, work) in [("borg", "churn:reads=40%"), ("borg-paper", "churn:reads=60%,size=8KiB,area=1MiB")] {
+        let (volume, load) = (common::volume(name), workload::parse(work).unwrap());
+        let bound = Nanos::from_millis(1_000);
+        let options = Options { plain: 30, states: 6_000, each: 24, goes_on: 60, bound, ..Options::default() };
+        let (requests, commands, fault_requests) = (150, 6, 0);
+        let campaign =
+            Campaign { description: &volume, load: &load, requests, commands, fault_requests, options };
+        let explored = campaign.explore(&|_| ()).unwrap();
+        if let Some(finding) = explored.reduced {
+            panic!("{name}: {}\n\n{}", finding.wrong, finding.case);
+        }
+        let (tally, moved) = (&explored.tally, "a copy was overwritten: its move is abandoned");
+        let abandoned = tally.edges.get(moved).copied().unwrap_or(0);
+        println!(
+            "{name}: {} states, {} commands, the longest took {}; {abandoned} times a page was written as it moved",
+            tally.states, tally.commands, tally.longest_command
+        );
+        assert!(tally.states >= 6_000 && tally.commands > 200 && abandoned > 0, "{tally:?}");
+        assert!(tally.longest_command <= bound);
+    }
+}
