@@ -65,7 +65,7 @@ pub const EDGES: &[&str] = &[
     "the write buffer is full",
     "a chain of pages moves",
     "an eviction is taken back",
-    "a copy was overwritten: its move is abandoned",
+    "a page is used while it is copied: its move is abandoned",
     "the write buffer is drained in the background",
     "the map tells what the log does, in the background",
     "home was written without it: all copies are dropped",
