@@ -119,9 +119,6 @@ impl Campaign<'_> {
             layers.flat_map(|(name, layer)| layer.entry.edges.iter().map(move |edge| (name.clone(), *edge)));
         let changes = self.commands > 0 && self.known_commands().contains(&"remove");
         let above = switch::EDGES.iter().filter(|_| changes).map(|edge| ("switch".to_owned(), *edge));
-        if let Some(finding) = &finding {
-            eprintln!("FOUND {}\n{}", finding.wrong, finding.case);
-        }
         let unreached = edges.chain(above).filter(|(_, edge)| !tally.edges.contains_key(edge)).collect();
         let reduced =
             finding.clone().map(|finding| Shrinker::new(self.description, progress).shrink(finding));

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
+use seekless_core::device::Place;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS};
 
@@ -238,6 +239,16 @@ impl Borg {
         let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
         self.touch(at);
         discarded.into_iter().collect()
+    }
+
+    /// Where a read of whole copies would go, each way in one part.
+    pub(super) fn places_indirected(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        for part in self.split(at, |_, _| true) {
+            let start = at.start + part.from;
+            self.device(part.side).places(part.at, &mut |found, on| {
+                each(Extent { start: start + (found.start.0 - part.at.start.0), ..found }, on);
+            });
+        }
     }
 
     fn look_up(&self, at: Extent) -> Found {

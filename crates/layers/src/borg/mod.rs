@@ -195,7 +195,7 @@ impl Borg {
             if require {
                 return Err(opening::changed_behind_our_back(page));
             }
-            runtime::edge("home was written without it: all copies are dropped");
+            did("copies of another home dropped", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             let mut state = self.state.borrow_mut();
             let all: Vec<u64> = state.map.iter().map(|(_, page, _)| page).collect();
             all.into_iter().for_each(|page| {
@@ -325,18 +325,7 @@ impl BlockDevice for Borg {
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        for part in at.split(PAGE_SECTORS) {
-            let slot = self.state.borrow().map.slot_of(part.start.page());
-            let Some(slot) = slot else {
-                self.home.places(part, each);
-                continue;
-            };
-            let there = Lba(self.layout.page(slot) * PAGE_SECTORS + part.start.0 % PAGE_SECTORS);
-            let here = |found: Extent| part.start + (found.start.0 - there.0);
-            self.bopt.places(Extent { start: there, ..part }, &mut |found, on| {
-                each(Extent { start: here(found), ..found }, on);
-            });
-        }
+        self.places_indirected(at, each);
     }
 }
 

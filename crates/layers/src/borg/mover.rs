@@ -5,11 +5,14 @@
 //! A slot that others are to move into is emptied before, home if it is dirty. Who waits for a lock raises what is
 //! done under it to its own class.
 //!
-//! Chains and cycles: the pages of a batch are all read first, then those whose slots others want are unmapped
-//! together, then all are written; so a cycle needs no case of its own, and nothing is read twice.
+//! Chains and cycles: of the pages of a batch those in the read cache, and those whose slots others want, are all read
+//! first, then unmapped together, home if they are dirty, then all are written; so a cycle needs no case of its own, and
+//! nothing is read twice. Nor could the map pages of two segments that exchange dirty pages be written in any order.
 //!
 //! Faults: a batch that fails ends the move with its error. What was moved stays moved, what was not stays where it
 //! was, and nothing is mapped to a slot that was not written.
+
+use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::lock::Guard;
@@ -86,19 +89,23 @@ impl<'a> Mover<'a> {
     }
 
     async fn place_batch(&self, batch: &[Move]) -> Result<u64, IoError> {
-        let displaced: Vec<u64> = {
+        let displaced: BTreeSet<u64> = {
             let state = self.borg.state.borrow();
             let occupant = |&(page, slot): &Move| state.map.page_at(slot).filter(|&there| there != page);
-            batch.iter().filter_map(occupant).collect()
+            let cached = |&(page, _): &Move| {
+                state.map.slot_of(page).filter(|&slot| !self.borg.layout.is_logged(slot)).map(|_| page)
+            };
+            batch.iter().filter_map(occupant).chain(batch.iter().filter_map(cached)).collect()
         };
         let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
-        self.watch(&[&displaced[..], &batch.iter().map(|(page, _)| *page).collect::<Vec<_>>()].concat());
+        let watched: Vec<u64> = displaced.iter().chain(&moving).copied().collect();
+        self.watch(&watched);
         // Of those that go and come again the copies are kept.
         let (both, away): (Vec<u64>, Vec<u64>) =
             displaced.into_iter().partition(|page| moving.contains(page));
         let held = self.read_copies(&both).await?;
         if !both.is_empty() {
-            edge("a chain of pages moves");
+            edge("pages move within the read cache");
         }
         let leaving = [both, away].concat();
         if !leaving.is_empty() {

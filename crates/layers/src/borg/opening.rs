@@ -34,12 +34,12 @@ fn error(kind: ErrorKind, at: Extent, why: String) -> IoError {
 }
 
 /// Reads `at`, in requests that the device takes.
-async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Vec<u8>, IoError> {
+async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
     let bytes = Buffer::zeroed(at.bytes());
     for (part, piece) in bytes.split(at, device.geometry().largest_sectors) {
         device.read(part, piece, Hints::default()).await?;
     }
-    Ok(bytes.to_vec())
+    Ok(bytes)
 }
 
 /// Opens what the BOPT holds for a home of so many pages; `blank` is what the super page of a new one would be.
@@ -56,7 +56,7 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     let mut segments = Segments::new(layout);
     read_map(bopt, &disk, &mut segments, &mut claims, &mut torn).await?;
     let last = follow(bopt, &disk, &mut segments, &mut claims).await?;
-    if disk.clean && segments.generations() != disk.generations {
+    if disk.clean && segments.generations() < disk.generations {
         let why = "found another map than the clean stop left, expected that one: a map page is damaged";
         return Err(error(ErrorKind::Corrupt, all_maps(layout), why.to_owned()));
     }
@@ -102,7 +102,7 @@ async fn read_super(
     torn: &mut Vec<u64>,
 ) -> Result<Option<Super>, IoError> {
     let both = Extent::of_pages(0, 2);
-    let bytes = read(bopt, both).await?;
+    let bytes = read(bopt, both).await?.to_vec();
     let mut found = Vec::new();
     for at in 0..2 {
         let page = &bytes[at as usize * PAGE..][..PAGE];
@@ -217,8 +217,18 @@ async fn read_map(
     claims: &mut Claims,
     torn: &mut Vec<u64>,
 ) -> Result<(), IoError> {
+    let bytes = read(bopt, all_maps(disk.layout)).await?;
+    bytes.look(|bytes| decode_map(bytes, disk, segments, claims, torn))
+}
+
+fn decode_map(
+    bytes: &[u8],
+    disk: &Super,
+    segments: &mut Segments,
+    claims: &mut Claims,
+    torn: &mut Vec<u64>,
+) -> Result<(), IoError> {
     let layout = disk.layout;
-    let bytes = read(bopt, all_maps(layout)).await?;
     for segment in 0..layout.segments() {
         let homes = [0, 1].map(|home| {
             let at = layout.map_page(segment, home);
@@ -265,6 +275,29 @@ struct FoundRun {
     sums: Vec<u32>,
 }
 
+/// Finds the runs of a segment from a place on; where the log goes on, and how far into this segment they reach.
+fn find_runs(
+    bytes: &[u8],
+    disk: &Super,
+    (segment, mut offset): (u32, u32),
+    runs: &mut Vec<FoundRun>,
+) -> (u32, u32) {
+    let (slots, mut next) = (disk.layout.slots_of(segment), NONE);
+    while offset + 2 <= disk.layout.segment {
+        let (at, sequence) = (slots.start + offset, disk.anchor.sequence + runs.len() as u64);
+        let head = Head { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
+        let page = RunPage::decode(&head, &bytes[offset as usize * PAGE..][..PAGE]);
+        let Some(page) = page.filter(|page| page.opening == disk.opening) else { break };
+        let from = (offset as usize + 1) * PAGE;
+        let Some(held) = bytes.get(from..from + page.entries.len() * PAGE) else { break };
+        let sums = held.chunks_exact(PAGE).map(crc32c::crc32c).collect();
+        offset += 1 + page.entries.len() as u32;
+        next = page.next;
+        runs.push(FoundRun { sequence, at, page, sums });
+    }
+    (next, offset)
+}
+
 /// Follows the log from its anchor, and returns the number of the last run that counts.
 async fn follow(
     bopt: &dyn BlockDevice,
@@ -278,22 +311,10 @@ async fn follow(
     let logged = layout.read_cache..layout.segments();
     let mut seen = BTreeSet::new();
     while logged.contains(&segment) && seen.insert(segment) {
-        let first = layout.page(layout.slots_of(segment).start);
-        let bytes = read(bopt, Extent::of_pages(first, u64::from(layout.segment))).await?;
-        let mut next = NONE;
-        while offset + 2 <= layout.segment {
-            let sequence = disk.anchor.sequence + runs.len() as u64;
-            let head = Head { at: first + u64::from(offset), generation: sequence, identity: disk.identity };
-            let page = RunPage::decode(&head, &bytes[offset as usize * PAGE..][..PAGE]);
-            let Some(page) = page.filter(|page| page.opening == disk.opening) else { break };
-            let from = (offset as usize + 1) * PAGE;
-            let Some(held) = bytes.get(from..from + page.entries.len() * PAGE) else { break };
-            let sums = held.chunks_exact(PAGE).map(crc32c::crc32c).collect();
-            let at = layout.slots_of(segment).start + offset;
-            offset += 1 + page.entries.len() as u32;
-            next = page.next;
-            runs.push(FoundRun { sequence, at, page, sums });
-        }
+        let whole = Extent::of_pages(layout.page(layout.slots_of(segment).start), u64::from(layout.segment));
+        let bytes = read(bopt, whole).await?;
+        let next;
+        (next, offset) = bytes.look(|bytes| find_runs(bytes, disk, (segment, offset), &mut runs));
         if offset + 2 <= layout.segment {
             break;
         }

@@ -63,12 +63,11 @@ pub const EDGES: &[&str] = &[
     "part of a page is joined with a copy that must not be overwritten",
     "the write buffer is full of what must not be overwritten: it is told first",
     "the write buffer is full",
-    "a chain of pages moves",
+    "pages move within the read cache",
     "an eviction is taken back",
     "a page is used while it is copied: its move is abandoned",
     "the write buffer is drained in the background",
     "the map tells what the log does, in the background",
-    "home was written without it: all copies are dropped",
 ];
 
 /// The known bugs that it can have.

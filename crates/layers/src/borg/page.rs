@@ -30,6 +30,8 @@ const MAP_ENTRY: usize = 7;
 const RUN_HEAD: usize = 96;
 const RUN_ENTRY: usize = 12;
 const SAMPLES_AT: usize = 160;
+/// No generation or run has this number or a higher one: a million a second would take 100,000 years to get there.
+const LAST: u64 = 1 << 62;
 const REQUIRE: u32 = 1;
 const CLEAN: u32 = 2;
 
@@ -151,9 +153,9 @@ fn sealed(magic: [u8; 8], head: &Head, mut bytes: Vec<u8>) -> Vec<u8> {
 /// The head of a page that is whole.
 fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<Head> {
     let identity = u128::from_le_bytes(bytes.get(32..48)?.try_into().ok()?);
-    let whole = bytes.len() == PAGE && bytes[..8] == magic && u64_at(bytes, 16) == at;
     let head = Head { at, generation: u64_at(bytes, 24), identity };
-    (whole && u32_at(bytes, SUM.start) == sum_of(bytes)).then_some(head)
+    let whole = bytes.len() == PAGE && bytes[..8] == magic && u64_at(bytes, 16) == at;
+    (whole && head.generation < LAST && u32_at(bytes, SUM.start) == sum_of(bytes)).then_some(head)
 }
 
 /// The sector that takes the first one's place where a page was torn.
@@ -235,8 +237,11 @@ impl Super {
         let samples = u32_at(bytes, 144) as usize;
         let sizes =
             (1..=LARGEST_SEGMENT).contains(&u64::from(word(4))) && (1..u64::from(u32::MAX)).contains(&slots);
-        if !sizes || layout.page(layout.slots()) > number(0) || samples > SAMPLES {
-            return Err(format!("{layout:?} in {} pages with {samples} samples", number(0)));
+        let anchor = Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) };
+        let follows = anchor.offset <= layout.segment && anchor.sequence < LAST && number(4) < LAST;
+        if !sizes || !follows || layout.page(layout.slots()) > number(0) || samples > SAMPLES {
+            let found = format!("{layout:?} in {} pages with {samples} samples and {anchor:?}", number(0));
+            return Err(found);
         }
         let sample = |index: usize| {
             let at = SAMPLES_AT + 12 * index;
@@ -251,7 +256,7 @@ impl Super {
             home_sectors: number(1),
             layout,
             opening: number(4),
-            anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
+            anchor,
             generations: number(6),
             samples: (0..samples).map(sample).collect(),
         }))

@@ -1,8 +1,9 @@
 //! What is known of each segment: how many of its slots hold a page, and what its map page on disk tells of that.
 //!
-//! A map page, or the page of a run, *claims* that a slot holds a page. The newest claim on a page counts. So two rules
-//! keep what is on disk true: a slot is used again only when no claim on disk names it; and the newest claim on a page
-//! is withdrawn only when all older ones are withdrawn durably.
+//! A map page, or the page of a run, *claims* that a slot holds a page. The newest claim on a page counts. So three
+//! rules keep what is on disk true: a slot is used again only when no claim on disk names it; the newest claim on a page
+//! is withdrawn only when all older ones are withdrawn durably; and an older one of a dirty page only when the newer one
+//! is durable.
 
 use std::collections::BTreeSet;
 

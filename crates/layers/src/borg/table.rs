@@ -138,15 +138,7 @@ impl Borg {
             let mut state = self.state.borrow_mut();
             segments.iter().map(|&segment| state.saying(self, segment)).collect()
         };
-        // Older claims are withdrawn: the newer ones have to be durable first.
-        let written = match self.flush_bopt(how).await {
-            Ok(()) => self.write_pages(&saying, how).await,
-            Err(error) => Err(error),
-        };
-        let done = match written {
-            Ok(()) => self.flush_bopt(how).await,
-            Err(error) => Err(error),
-        };
+        let done = self.write_in_order(&saying, how).await;
         let mut state = self.state.borrow_mut();
         for said in &saying {
             if done.is_ok() {
@@ -159,6 +151,19 @@ impl Borg {
         }
         state.map_pages += saying.len() as u64;
         done
+    }
+
+    /// Older claims are withdrawn: the newer ones have to be durable first, those of runs, and those of the read cache
+    /// on what came from the log. (No other page changes its place without being home in between.)
+    async fn write_in_order(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
+        let (cached, logged) =
+            saying.split_at(saying.partition_point(|said| said.segment < self.layout.read_cache));
+        self.flush_bopt(how).await?;
+        for pages in [cached, logged].into_iter().filter(|pages| !pages.is_empty()) {
+            self.write_pages(pages, how).await?;
+            self.flush_bopt(how).await?;
+        }
+        Ok(())
     }
 
     async fn write_pages(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
