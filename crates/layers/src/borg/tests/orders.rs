@@ -100,3 +100,47 @@ fn what_the_map_tells_may_be_overwritten_without_an_end_of_the_log() {
         assert_eq!((version(&borg, 5).await, version(&borg, 6).await, version(&borg, 9).await), (4, 2, 3));
     });
 }
+
+#[test]
+fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
+    run(1, async {
+        let Two { borg, disk, bopt } = new().await;
+        // Page 5 is in the read cache, dirty and durable.
+        version(&borg, 5).await;
+        borg.reconfigure(Account(1)).await.unwrap();
+        let part = Extent::new(5 * 8, 1);
+        borg.write(part, stamped(part, 1), Hints::default()).await.unwrap();
+        borg.flush(Hints::default()).await.unwrap();
+        assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
+        let page = borg.layout.page(borg.layout.cached_slots());
+        bopt.fails_at.set(Some(page));
+        write(&borg, 7, 2).await.unwrap_err();
+        // The next segment knows nothing of the failure.
+        let rest = Extent::of_pages(100, u64::from(borg.layout.segment) - 3);
+        borg.write(rest, stamped(rest, 2), Hints::default()).await.unwrap();
+        write(&borg, 5, 3).await.unwrap();
+        withdraw(&borg).await.unwrap();
+        drop(borg);
+        let Two { borg, .. } = open(&disk).await;
+        assert!(version(&borg, 5).await > 0);
+    });
+}
+
+#[test]
+fn a_claim_that_is_owed_is_made_before_older_ones_go() {
+    run(1, async {
+        let Two { borg, disk, bopt } = new().await;
+        write(&borg, 5, 1).await.unwrap();
+        version(&borg, 5).await;
+        borg.flush(Hints::default()).await.unwrap();
+        // It is relocated, but the map page that would tell so cannot be written.
+        bopt.fails_at.set(Some(borg.layout.map_page(0, 1)));
+        borg.reconfigure(Account(1)).await.unwrap_err();
+        assert_eq!(bopt.fails_at.get(), None);
+        assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
+        withdraw(&borg).await.unwrap();
+        drop(borg);
+        let Two { borg, .. } = open(&disk).await;
+        assert_eq!(version(&borg, 5).await, 1);
+    });
+}
