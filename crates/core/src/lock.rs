@@ -132,6 +132,14 @@ impl RangeLocks {
         Locking(Some(Guard { table: self.0.clone(), key }))
     }
 
+    /// The same now or not at all: if nobody that conflicts holds `at`, or waits for it.
+    pub fn try_lock(&self, at: Extent, mode: Mode, class: Class, ticket: Option<Ticket>) -> Option<Guard> {
+        let mut table = self.0.borrow_mut();
+        let conflicts =
+            table.overlapping(at.start.0, at.end().0).any(|(_, other)| conflict(mode, other.mode));
+        (!conflicts).then(|| Guard { key: table.enter(at, mode, class, ticket), table: self.0.clone() })
+    }
+
     /// The same to share `at`, for a request with these hints.
     pub fn shared(&self, at: Extent, how: &Hints) -> Locking {
         self.lock(at, Mode::Shared, how.class, how.ticket.clone())
@@ -318,6 +326,18 @@ mod tests {
                 drop(over.await);
             })
             .unwrap();
+    }
+
+    #[test]
+    fn who_tries_does_not_wait() {
+        let locks = RangeLocks::new();
+        let take = |start, mode| locks.try_lock(Extent::new(start, 8), mode, Class::Background, None);
+        let reader = take(0, Mode::Shared).unwrap();
+        assert!(take(4, Mode::Exclusive).is_none() && take(4, Mode::Shared).is_some());
+        let waits = locks.lock(Extent::new(4, 8), Mode::Exclusive, Class::Foreground, None);
+        assert!(take(8, Mode::Shared).is_none(), "somebody waits for it");
+        drop((reader, waits));
+        assert!(take(8, Mode::Exclusive).is_some() && locks.is_empty());
     }
 
     #[test]

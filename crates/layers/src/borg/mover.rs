@@ -15,18 +15,21 @@
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use seekless_core::lock::{Guard, lock_all};
+use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
 use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
 
 use super::map::Slot;
 use super::table::Session;
-use super::{Borg, did};
+use super::{Borg, State, did};
 use crate::destage;
 
 /// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer together on the
 /// disk is what a batch reads. Tests cross many batches.
 pub(super) const BATCH: usize = if cfg!(test) { 7 } else { 16_384 };
+
+/// Segments whose map pages are written together while their pages are locked.
+const SEGMENTS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 16 };
 
 /// A page and where it is to go.
 pub(super) type Move = (u64, Slot);
@@ -144,7 +147,24 @@ impl<'a> Mover<'a> {
         }
         // Older claims on these pages would count again when the newest is gone.
         borg.say(|segment| segment.stale, &self.raisable()).await?;
-        let locked = self.lock_untouched(pages).await;
+        let there: Vec<Move> = {
+            let state = borg.state.borrow();
+            let mut there: Vec<Move> =
+                pages.iter().filter_map(|&page| Some((page, state.map.slot_of(page)?))).collect();
+            there.sort_unstable_by_key(|(_, slot)| *slot);
+            there
+        };
+        let mut gone = 0;
+        for group in self.groups(&there) {
+            gone += self.withdraw(group).await?;
+        }
+        Ok(gone)
+    }
+
+    /// Unmaps pages whose home is as new, as far as they were not written since they were watched.
+    async fn withdraw(&self, group: &[Move]) -> Result<u64, IoError> {
+        let borg = self.borg;
+        let locked = self.lock_untouched(group.iter().map(|(page, _)| *page));
         let leaving: Vec<(u64, Slot, bool)> = {
             let mut state = borg.state.borrow_mut();
             let leaving = locked.untouched.iter().filter_map(|&page| {
@@ -163,15 +183,25 @@ impl<'a> Mover<'a> {
         } else {
             borg.say_segments_of(leaving.iter().map(|(_, slot, _)| *slot), &locked.how).await
         };
+        borg.state.borrow_mut().moving.clear();
         if said.is_err() {
             // Whether they are still claimed nobody knows; they are still right.
             edge("an eviction is taken back");
             let mut state = borg.state.borrow_mut();
             leaving.iter().for_each(|&(page, slot, dirty)| state.map_in(page, slot, dirty));
+        } else {
+            let drained = leaving.iter().filter(|(_, _, dirty)| *dirty).count() as u64;
+            borg.tally(&self.how, |sides| sides.drained += drained);
         }
-        borg.state.borrow_mut().moving.clear();
-        borg.tally(&self.how, |sides| sides.drained += if said.is_ok() { dirty.len() as u64 } else { 0 });
         said.map(|()| leaving.len() as u64)
+    }
+
+    /// Parts of what is in order of slots, each in few segments: so their map pages are soon written, for which a
+    /// request may have to wait.
+    fn groups<'b>(&self, moves: &'b [Move]) -> impl Iterator<Item = &'b [Move]> + use<'b> {
+        let layout = self.borg.layout;
+        let group = move |&(_, slot): &Move| layout.segment_of(slot).0 / SEGMENTS_AT_ONCE;
+        moves.chunk_by(move |one, other| group(one) == group(other))
     }
 
     /// Copies pages to empty slots, from the BOPT or from home, and maps those that were not written since they were
@@ -203,13 +233,19 @@ impl<'a> Mover<'a> {
         data.extend(within.iter().chain(&incoming).filter_map(read));
         destage::write(&*borg.bopt, &data, &self.how).await?;
         borg.flush_bopt(&self.how).await?;
-        self.commit(&moves).await
+        let mut came = 0;
+        let mut moves = moves;
+        moves.sort_unstable_by_key(|(_, slot)| *slot);
+        for group in self.groups(&moves) {
+            came += self.commit(group).await?;
+        }
+        Ok(came)
     }
 
     /// Maps the copies that are still good.
     async fn commit(&self, moves: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
-        let locked = self.lock_untouched(&moves.iter().map(|(page, _)| *page).collect::<Vec<_>>()).await;
+        let locked = self.lock_untouched(moves.iter().map(|(page, _)| *page));
         let good: FxHashSet<u64> = locked.untouched.iter().copied().collect();
         let came: Vec<Move> = moves.iter().copied().filter(|(page, _)| good.contains(page)).collect();
         {
@@ -233,18 +269,27 @@ impl<'a> Mover<'a> {
         self.borg.state.borrow_mut().watched = pages.iter().map(|page| (*page, false)).collect();
     }
 
-    /// Locks watched pages.
-    async fn lock_untouched(&self, pages: &[u64]) -> Locked {
+    /// Locks watched pages, but for those that a request is at: nobody waits for who waits.
+    fn lock_untouched(&self, pages: impl Iterator<Item = u64> + Clone) -> Locked {
         let ticket = Ticket::new();
-        let lock = |run| self.borg.locks.lock(run, Mode::Exclusive, self.how.class, Some(ticket.clone()));
-        let strands = destage::strands(pages.iter().copied());
-        self.borg.state.borrow_mut().moving.clone_from(&strands);
-        let guards = lock_all(strands.into_iter().map(lock)).await;
-        let watched = &self.borg.state.borrow().watched;
-        let untouched: Vec<u64> =
-            pages.iter().copied().filter(|page| watched.get(page) == Some(&false)).collect();
-        if untouched.len() < pages.len() {
-            edge("a copy was overwritten: its move is abandoned");
+        let lock = |at| self.borg.locks.try_lock(at, Mode::Exclusive, self.how.class, Some(ticket.clone()));
+        let mut state = self.borg.state.borrow_mut();
+        let State { watched, moving, .. } = &mut *state;
+        let free = pages.clone().filter(|page| watched.get(page) == Some(&false));
+        let (mut guards, mut untouched) = (Vec::new(), Vec::new());
+        for strand in destage::strands(free) {
+            let whole = lock(strand).map(|guard| (strand, guard));
+            let parts = if whole.is_none() { strand.pages() } else { 0..0 };
+            let parts =
+                parts.map(|page| Extent::of_pages(page, 1)).filter_map(|page| Some((page, lock(page)?)));
+            for (held, guard) in whole.into_iter().chain(parts) {
+                guards.push(guard);
+                moving.push(held);
+                untouched.extend(held.pages());
+            }
+        }
+        if untouched.len() < pages.count() {
+            edge("a page is used while it is copied: its move is abandoned");
         }
         let how = Hints { ticket: Some(ticket), ..self.how.clone() };
         Locked { untouched, how, _guards: guards }

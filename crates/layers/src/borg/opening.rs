@@ -322,9 +322,10 @@ async fn follow(
     }
     let before = disk.anchor.sequence.saturating_sub(1);
     let confirmed = runs.iter().map(|run| run.page.confirmed).max().unwrap_or(0);
-    // What is confirmed may have been overwritten in place since.
+    // What is confirmed, or told by its segment's map page, may have been overwritten in place since.
     let whole = |run: &FoundRun| {
         run.sequence <= confirmed
+            || run.sequence <= segments.of(layout.segment_of(run.at).0).covered
             || run.page.entries.iter().zip(&run.sums).all(|((_, told), sum)| told == sum)
     };
     let count = runs.iter().take_while(|run| whole(run)).count();

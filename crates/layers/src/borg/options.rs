@@ -65,7 +65,7 @@ pub const EDGES: &[&str] = &[
     "the write buffer is full",
     "pages move within the read cache",
     "an eviction is taken back",
-    "a copy was overwritten: its move is abandoned",
+    "a page is used while it is copied: its move is abandoned",
     "the write buffer is drained in the background",
     "the map tells what the log does, in the background",
 ];

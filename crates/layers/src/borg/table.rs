@@ -9,6 +9,7 @@
 //! Faults: a map page that cannot be written is owed, and the map stays as if it had been: the next flush writes it,
 //! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
@@ -129,11 +130,33 @@ impl Borg {
         self.say_these(&segments.into_iter().collect::<Vec<_>>(), how).await
     }
 
-    /// The same for these segments, for who holds the turn.
+    /// The same for these segments, for who holds the turn. First those with claims that do not count on disk yet:
+    /// what they take the place of may be withdrawn by any other.
     async fn say_these(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
         if segments.is_empty() {
             return Ok(());
         }
+        for first in self.to_be_told_first() {
+            self.say_together(&first, how).await?;
+        }
+        self.say_together(segments, how).await
+    }
+
+    /// Segments with claims that no page on disk makes good, in the order in which they may be told: of the read cache
+    /// what could not be written; of the log, behind a run that failed, the newest first, since a segment withdraws
+    /// what newer ones hold.
+    fn to_be_told_first(&self) -> Vec<Vec<u32>> {
+        let State { segments, anchor_owed, .. } = &*self.state.borrow();
+        let owed = segments.which(|segment| segment.owed && segment.taken == 0);
+        let mut log = segments.which(|segment| segment.taken > 0 && segment.covered < segment.last_run);
+        log.retain(|_| anchor_owed.is_some());
+        log.sort_unstable_by_key(|&segment| Reverse(segments.of(segment).taken));
+        let owed = if owed.is_empty() { None } else { Some(owed) };
+        owed.into_iter().chain(log.into_iter().map(|segment| vec![segment])).collect()
+    }
+
+    /// Writes the map pages of these segments together, and makes them durable.
+    async fn say_together(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
         let saying: Vec<Saying> = {
             let mut state = self.state.borrow_mut();
             segments.iter().map(|&segment| state.saying(self, segment)).collect()

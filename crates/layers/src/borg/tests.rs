@@ -1,6 +1,7 @@
 //! BORG over a simulated disk with real bytes.
 
 mod model;
+mod orders;
 mod restarts;
 mod rules;
 

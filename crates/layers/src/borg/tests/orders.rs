@@ -1,0 +1,146 @@
+//! Orders of events in which something was lost once: overwriting what the map tells and the log does not,
+//! withdrawing claims before those that take their place count.
+
+use std::cell::Cell;
+
+use seekless_core::Slice;
+
+use super::*;
+
+/// Pages of a BOPT with a log of three segments of 64 pages, and five of read cache.
+const BOPT: u64 = 2 + 8 * 66;
+
+/// A device of which a write to one place, or some place, fails once.
+struct Once {
+    below: Rc<dyn BlockDevice>,
+    fails_at: Cell<Option<u64>>,
+}
+
+impl BlockDevice for Once {
+    fn geometry(&self) -> Geometry {
+        Geometry { volatile_cache: true, ..self.below.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        self.below.read(at, into, how)
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        if self.fails_at.get().is_some_and(|page| at.pages().contains(&page)) {
+            self.fails_at.set(None);
+            let error = IoError::new(ErrorKind::Medium, "test", Some(at), "made to fail");
+            return io(std::future::ready(Err(error)));
+        }
+        self.below.write(at, from, how)
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.below.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below.discard(at, how)
+    }
+}
+
+struct Two {
+    borg: Rc<Borg>,
+    disk: Rc<Disk>,
+    bopt: Rc<Once>,
+}
+
+fn options() -> Options {
+    let segment = crate::units::Bytes(64 << 12);
+    Options { segment, drain_below: 0.0, placement: Placement::Planned, ..Options::default() }
+}
+
+async fn open(disk: &Rc<Disk>) -> Two {
+    let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
+    let bopt = Rc::new(Once { below: slice(HOME, BOPT * 8), fails_at: Cell::new(None) });
+    let borg = Borg::open(slice(0, HOME), bopt.clone(), options(), false).await.unwrap();
+    Two { borg, disk: disk.clone(), bopt }
+}
+
+async fn new() -> Two {
+    open(&Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))).await
+}
+
+async fn write(borg: &Borg, page: u64, version: u64) -> Result<(), IoError> {
+    let at = Extent::of_pages(page, 1);
+    borg.write(at, stamped(at, version), Hints::default()).await
+}
+
+async fn version(borg: &Borg, page: u64) -> u64 {
+    let at = Extent::of_pages(page, 1);
+    let read = borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec();
+    u64::from_le_bytes(read[8..16].try_into().unwrap())
+}
+
+/// What a mover does on its way: it withdraws older claims, and moves no anchor.
+async fn withdraw(borg: &Borg) -> Result<(), IoError> {
+    borg.say(|segment| segment.stale, &Hints::default()).await
+}
+
+#[test]
+fn what_the_map_tells_may_be_overwritten_without_an_end_of_the_log() {
+    run(1, async {
+        let Two { borg, disk, .. } = new().await;
+        write(&borg, 5, 1).await.unwrap();
+        write(&borg, 6, 1).await.unwrap();
+        write(&borg, 6, 2).await.unwrap();
+        withdraw(&borg).await.unwrap();
+        write(&borg, 9, 3).await.unwrap();
+        let slot = borg.state.borrow().map.slot_of(5);
+        let part = Extent::new(5 * 8, 1);
+        borg.write(part, stamped(part, 4), Hints::default()).await.unwrap();
+        assert_eq!(borg.state.borrow().map.slot_of(5), slot, "in place");
+        borg.flush(Hints::default()).await.unwrap();
+        drop(borg);
+        let Two { borg, .. } = open(&disk).await;
+        assert_eq!((version(&borg, 5).await, version(&borg, 6).await, version(&borg, 9).await), (4, 2, 3));
+    });
+}
+
+#[test]
+fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
+    run(1, async {
+        let Two { borg, disk, bopt } = new().await;
+        // Page 5 is in the read cache, dirty and durable.
+        version(&borg, 5).await;
+        borg.reconfigure(Account(1)).await.unwrap();
+        let part = Extent::new(5 * 8, 1);
+        borg.write(part, stamped(part, 1), Hints::default()).await.unwrap();
+        borg.flush(Hints::default()).await.unwrap();
+        assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
+        let page = borg.layout.page(borg.layout.cached_slots());
+        bopt.fails_at.set(Some(page));
+        write(&borg, 7, 2).await.unwrap_err();
+        // The next segment knows nothing of the failure.
+        let rest = Extent::of_pages(100, u64::from(borg.layout.segment) - 3);
+        borg.write(rest, stamped(rest, 2), Hints::default()).await.unwrap();
+        write(&borg, 5, 3).await.unwrap();
+        withdraw(&borg).await.unwrap();
+        drop(borg);
+        let Two { borg, .. } = open(&disk).await;
+        assert!(version(&borg, 5).await > 0);
+    });
+}
+
+#[test]
+fn a_claim_that_is_owed_is_made_before_older_ones_go() {
+    run(1, async {
+        let Two { borg, disk, bopt } = new().await;
+        write(&borg, 5, 1).await.unwrap();
+        version(&borg, 5).await;
+        borg.flush(Hints::default()).await.unwrap();
+        // It is relocated, but the map page that would tell so cannot be written.
+        bopt.fails_at.set(Some(borg.layout.map_page(0, 1)));
+        borg.reconfigure(Account(1)).await.unwrap_err();
+        assert_eq!(bopt.fails_at.get(), None);
+        assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
+        withdraw(&borg).await.unwrap();
+        drop(borg);
+        let Two { borg, .. } = open(&disk).await;
+        assert_eq!(version(&borg, 5).await, 1);
+    });
+}
