@@ -124,7 +124,8 @@ fn damaged_histories_and_traces_are_refused_with_reasons() {
 fn changed(line: &str, to: &str) -> Result<(), String> {
     let text = std::fs::read_to_string(common::folder("volumes").join("borg.toml")).unwrap();
     assert!(text.contains(line), "{text}");
-    let volume = volume_file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())?;
+    let volume =
+        volume_file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())?;
     volume.check().map(drop).map_err(|error| error.to_string())?;
     let opened = Runtime::new(1).run(async {
         let disk: Rc<dyn BlockDevice> =

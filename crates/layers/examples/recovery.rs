@@ -31,7 +31,7 @@ async fn measure(spec: &seekless_drive::Spec) {
         (borg, runtime::now().since(began))
     };
     let (borg, _) = open().await;
-    fill(&*borg).await;
+    fill(&borg).await;
     told("in use", &borg, Nanos::ZERO);
     drop(borg);
     let (borg, took) = open().await;

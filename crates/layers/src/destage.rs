@@ -34,13 +34,16 @@ fn within(device: &dyn BlockDevice, at: Extent) -> Extent {
     Extent { sectors: at.sectors.min(device.geometry().sectors - at.start.0), ..at }
 }
 
+/// Pages by their numbers, and what they hold.
+pub type Pages = FxHashMap<u64, Buffer>;
+
 /// Reads pages, each into a buffer of its own; a page that the device has only in part is filled up with nothing.
 pub async fn read(
     from: &dyn BlockDevice,
     pages: impl Iterator<Item = u64>,
     buffer: impl Fn(Extent) -> Buffer,
     how: &Hints,
-) -> Result<FxHashMap<u64, Buffer>, IoError> {
+) -> Result<Pages, IoError> {
     let strands = strands(pages);
     let reads = strands.iter().map(async |&strand| {
         let whole = buffer(strand);
@@ -56,7 +59,8 @@ pub async fn read(
 }
 
 /// Writes pages, by where they go.
-pub async fn write(to: &dyn BlockDevice, pages: &FxHashMap<u64, Buffer>, how: &Hints) -> Result<(), IoError> {
+#[allow(clippy::implicit_hasher)]
+pub async fn write(to: &dyn BlockDevice, pages: &Pages, how: &Hints) -> Result<(), IoError> {
     let writes = strands(pages.keys().copied()).into_iter().map(async |strand| {
         let data = Buffer::join(strand.pages().map(|page| pages[&page].clone()));
         let part = within(to, strand);

@@ -198,9 +198,9 @@ impl Borg {
             did("copies of another home dropped", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             let mut state = self.state.borrow_mut();
             let all: Vec<u64> = state.map.iter().map(|(_, page, _)| page).collect();
-            all.into_iter().for_each(|page| {
+            for page in all {
                 state.map_out(page);
-            });
+            }
             break;
         }
         Ok(())

@@ -188,7 +188,9 @@ impl<'a> Mover<'a> {
             // Whether they are still claimed nobody knows; they are still right.
             edge("an eviction is taken back");
             let mut state = borg.state.borrow_mut();
-            leaving.iter().for_each(|&(page, slot, dirty)| state.map_in(page, slot, dirty));
+            for &(page, slot, dirty) in &leaving {
+                state.map_in(page, slot, dirty);
+            }
         } else {
             let drained = leaving.iter().filter(|(_, _, dirty)| *dirty).count() as u64;
             borg.tally(&self.how, |sides| sides.drained += drained);

@@ -70,7 +70,7 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     let mut held: Vec<(Slot, u64, bool)> =
         claims.newest.iter().map(|(page, claim)| (claim.slot, *page, claim.dirty)).collect();
     held.sort_unstable();
-    for pair in held.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+    if let Some(pair) = held.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         let why = format!("found copies of pages {} and {}, expected one of them", pair[0].1, pair[1].1);
         return Err(error(ErrorKind::Corrupt, Extent::of_pages(layout.page(pair[0].0), 1), why));
     }

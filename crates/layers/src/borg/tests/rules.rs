@@ -213,7 +213,12 @@ fn fua_and_classes_are_honoured() {
             let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
             let spy = |start, sectors| {
                 let below = Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
-                Rc::new(Spy { below, seen: RefCell::default(), flushed: Default::default(), volatile_cache })
+                Rc::new(Spy {
+                    below,
+                    seen: RefCell::default(),
+                    flushed: std::cell::Cell::default(),
+                    volatile_cache,
+                })
             };
             let (home, bopt) = (spy(0, HOME), spy(HOME, 400 * 8));
             let borg = Borg::open(home.clone(), bopt.clone(), in_place(), false).await.unwrap();
