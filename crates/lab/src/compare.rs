@@ -174,7 +174,9 @@ impl Played {
             .sum();
         let sides = self.sides.as_ref().map(|phases| {
             let mut all = Sides::default();
-            phases.iter().for_each(|sides| all.add(sides));
+            for sides in phases {
+                all.add(sides);
+            }
             sides_of(&all)
         });
         Variant {
