@@ -136,18 +136,22 @@ impl Borg {
         if segments.is_empty() {
             return Ok(());
         }
-        for first in self.to_be_told_first() {
-            self.say_together(&first, how).await?;
-        }
-        self.say_together(segments, how).await
+        let mut order = self.to_be_told_first();
+        let first: BTreeSet<u32> = order.concat().into_iter().collect();
+        let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
+        let (cached, logged): (Vec<u32>, Vec<u32>) = rest.partition(|segment| *segment < self.layout.read_cache);
+        order.extend([cached, logged]);
+        self.say_in_order(&order, how).await
     }
 
     /// Segments with claims that no page on disk makes good, in the order in which they may be told: of the read cache
-    /// what could not be written; of the log, behind a run that failed, the newest first, since a segment withdraws
+    /// what could not be written, or only claims; of the log, behind a run that failed, the newest first, since a segment withdraws
     /// what newer ones hold.
     fn to_be_told_first(&self) -> Vec<Vec<u32>> {
         let State { segments, anchor_owed, .. } = &*self.state.borrow();
-        let owed = segments.which(|segment| segment.owed && segment.taken == 0);
+        let owed = segments.which(|segment| {
+            segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
+        });
         let mut log = segments.which(|segment| segment.taken > 0 && segment.covered < segment.last_run);
         log.retain(|_| anchor_owed.is_some());
         log.sort_unstable_by_key(|&segment| Reverse(segments.of(segment).taken));
@@ -155,22 +159,23 @@ impl Borg {
         owed.into_iter().chain(log.into_iter().map(|segment| vec![segment])).collect()
     }
 
-    /// Writes the map pages of these segments together, and makes them durable. Older claims are withdrawn: the newer
-    /// ones have to be durable first, those of runs, and those of the read cache on what came from the log. (No other
-    /// page changes its place without being home in between.)
-    async fn say_together(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
-        let saying: Vec<Saying> = {
+    /// Writes the map pages of these segments, some together, and makes them durable before the next. What they withdraw
+    /// has newer claims, which have to be durable first: those of runs, those of the read cache on what came from the
+    /// log. (No other page changes its place without being home in between.) So all are made of the map as it is at one
+    /// moment.
+    async fn say_in_order(&self, order: &[Vec<u32>], how: &Hints) -> Result<(), IoError> {
+        let saying: Vec<Vec<Saying>> = {
             let mut state = self.state.borrow_mut();
-            segments.iter().map(|&segment| state.saying(self, segment)).collect()
+            let mut together =
+                |segments: &Vec<u32>| segments.iter().map(|&segment| state.saying(self, segment)).collect();
+            order.iter().map(&mut together).collect()
         };
-        let (cached, logged): (Vec<_>, Vec<_>) =
-            saying.into_iter().partition(|said| said.segment < self.layout.read_cache);
         let mut done = self.flush_bopt(how).await;
-        for pages in [cached, logged].into_iter().filter(|pages| !pages.is_empty()) {
+        for pages in saying.iter().filter(|pages| !pages.is_empty()) {
             if done.is_ok() {
-                done = self.write_pages(&pages, how).await;
+                done = self.write_pages(pages, how).await;
             }
-            self.told(&pages, done.is_ok());
+            self.told(pages, done.is_ok());
         }
         done
     }
