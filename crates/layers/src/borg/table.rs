@@ -155,16 +155,31 @@ impl Borg {
         owed.into_iter().chain(log.into_iter().map(|segment| vec![segment])).collect()
     }
 
-    /// Writes the map pages of these segments together, and makes them durable.
+    /// Writes the map pages of these segments together, and makes them durable. Older claims are withdrawn: the newer
+    /// ones have to be durable first, those of runs, and those of the read cache on what came from the log. (No other
+    /// page changes its place without being home in between.)
     async fn say_together(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
         let saying: Vec<Saying> = {
             let mut state = self.state.borrow_mut();
             segments.iter().map(|&segment| state.saying(self, segment)).collect()
         };
-        let done = self.write_in_order(&saying, how).await;
-        let mut state = self.state.borrow_mut();
-        for said in &saying {
+        let (cached, logged): (Vec<_>, Vec<_>) =
+            saying.into_iter().partition(|said| said.segment < self.layout.read_cache);
+        let mut done = self.flush_bopt(how).await;
+        for pages in [cached, logged].into_iter().filter(|pages| !pages.is_empty()) {
             if done.is_ok() {
+                done = self.write_pages(&pages, how).await;
+            }
+            self.told(&pages, done.is_ok());
+        }
+        done
+    }
+
+    /// These map pages are durable, or nobody knows.
+    fn told(&self, pages: &[Saying], durable: bool) {
+        let mut state = self.state.borrow_mut();
+        for said in pages {
+            if durable {
                 state.said(said);
             } else {
                 edge("a map page could not be written: it is owed");
@@ -172,21 +187,7 @@ impl Borg {
                 (segment.owed, segment.bits) = (true, true);
             }
         }
-        state.map_pages += saying.len() as u64;
-        done
-    }
-
-    /// Older claims are withdrawn: the newer ones have to be durable first, those of runs, and those of the read cache
-    /// on what came from the log. (No other page changes its place without being home in between.)
-    async fn write_in_order(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
-        let (cached, logged) =
-            saying.split_at(saying.partition_point(|said| said.segment < self.layout.read_cache));
-        self.flush_bopt(how).await?;
-        for pages in [cached, logged].into_iter().filter(|pages| !pages.is_empty()) {
-            self.write_pages(pages, how).await?;
-            self.flush_bopt(how).await?;
-        }
-        Ok(())
+        state.map_pages += pages.len() as u64;
     }
 
     async fn write_pages(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
@@ -195,7 +196,8 @@ impl Borg {
             did("map page", place, place.start.0);
             self.bopt.write(place, Buffer::from_vec(said.bytes.clone()), how.clone())
         });
-        join_all(writes).await.into_iter().collect()
+        join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+        self.flush_bopt(how).await
     }
 
     /// Writes the super page with a change, over the older one, and makes it durable.
