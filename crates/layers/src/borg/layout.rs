@@ -33,8 +33,8 @@ impl Layout {
         let room = pages.checked_sub(SUPERS)?;
         let segments = |segment: u64| (room / (segment + 2)).min(u64::from(u32::MAX - 1) / segment);
         let mut segment = segment;
-        while segment / 2 >= SMALLEST_SEGMENT && segments(segment) < FEW_SEGMENTS {
-            segment /= 2;
+        while segment > SMALLEST_SEGMENT && segments(segment) < FEW_SEGMENTS {
+            segment = (segment / 2).max(SMALLEST_SEGMENT);
         }
         let all = segments(segment) as u32;
         let part = (f64::from(all) * write_buffer.clamp(0.0, 1.0)).round() as u32;
@@ -112,6 +112,7 @@ mod tests {
         assert_eq!((layout(0.0).write_buffer, layout(1.0).read_cache), (0, 0));
         assert_eq!((layout(0.4).read_cache, layout(0.4).write_buffer), (91, 60));
         assert_eq!(Layout::new(1, 64, 0.4), None);
+        assert_eq!(Layout::new(8, 40, 0.0).map(|layout| layout.segment), Some(4), "halves of 40 miss it");
         assert_eq!(Layout::new(8, 64, 0.4), Some(Layout { segment: 4, read_cache: 1, write_buffer: 0 }));
     }
 }

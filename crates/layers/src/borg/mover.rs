@@ -234,6 +234,10 @@ impl<'a> Mover<'a> {
         let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_home.get(page))?.clone()));
         data.extend(within.iter().chain(&incoming).filter_map(read));
         destage::write(&*borg.bopt, &data, &self.how).await?;
+        if !incoming.is_empty() {
+            // A clean copy must not outlive what was read, which may be in the cache of another component only.
+            borg.flush_home(&self.how).await?;
+        }
         borg.flush_bopt(&self.how).await?;
         let mut came = 0;
         let mut moves = moves;

@@ -14,6 +14,8 @@ const BOPT: u64 = 2 + 8 * 66;
 struct Once {
     below: Rc<dyn BlockDevice>,
     fails_at: Cell<Option<u64>>,
+    /// What was written since the last flush.
+    unflushed: Cell<u64>,
 }
 
 impl BlockDevice for Once {
@@ -31,10 +33,12 @@ impl BlockDevice for Once {
             let error = IoError::new(ErrorKind::Medium, "test", Some(at), "made to fail");
             return io(std::future::ready(Err(error)));
         }
+        self.unflushed.set(self.unflushed.get() + at.sectors);
         self.below.write(at, from, how)
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.unflushed.set(0);
         self.below.flush(how)
     }
 
@@ -46,6 +50,7 @@ impl BlockDevice for Once {
 struct Two {
     borg: Rc<Borg>,
     disk: Rc<Disk>,
+    home: Rc<Once>,
     bopt: Rc<Once>,
 }
 
@@ -54,15 +59,22 @@ fn options() -> Options {
     Options { segment, drain_below: 0.0, placement: Placement::Planned, ..Options::default() }
 }
 
-async fn open(disk: &Rc<Disk>) -> Two {
-    let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
-    let bopt = Rc::new(Once { below: slice(HOME, BOPT * 8), fails_at: Cell::new(None) });
-    let borg = Borg::open(slice(0, HOME), bopt.clone(), options(), false).await.unwrap();
-    Two { borg, disk: disk.clone(), bopt }
+async fn open(disk: &Rc<Disk>, options: Options) -> Two {
+    let once = |start, sectors| {
+        let below = Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
+        Rc::new(Once { below, fails_at: Cell::new(None), unflushed: Cell::new(0) })
+    };
+    let (home, bopt) = (once(0, HOME), once(HOME, BOPT * 8));
+    let borg = Borg::open(home.clone(), bopt.clone(), options, false).await.unwrap();
+    Two { borg, disk: disk.clone(), home, bopt }
+}
+
+fn disk() -> Rc<Disk> {
+    Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
 }
 
 async fn new() -> Two {
-    open(&Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))).await
+    open(&disk(), options()).await
 }
 
 async fn write(borg: &Borg, page: u64, version: u64) -> Result<(), IoError> {
@@ -96,7 +108,7 @@ fn what_the_map_tells_may_be_overwritten_without_an_end_of_the_log() {
         assert_eq!(borg.state.borrow().map.slot_of(5), slot, "in place");
         borg.flush(Hints::default()).await.unwrap();
         drop(borg);
-        let Two { borg, .. } = open(&disk).await;
+        let Two { borg, .. } = open(&disk, options()).await;
         assert_eq!((version(&borg, 5).await, version(&borg, 6).await, version(&borg, 9).await), (4, 2, 3));
     });
 }
@@ -104,7 +116,7 @@ fn what_the_map_tells_may_be_overwritten_without_an_end_of_the_log() {
 #[test]
 fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
     run(1, async {
-        let Two { borg, disk, bopt } = new().await;
+        let Two { borg, disk, bopt, .. } = new().await;
         // Page 5 is in the read cache, dirty and durable.
         version(&borg, 5).await;
         borg.reconfigure(Account(1)).await.unwrap();
@@ -121,7 +133,7 @@ fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
         write(&borg, 5, 3).await.unwrap();
         withdraw(&borg).await.unwrap();
         drop(borg);
-        let Two { borg, .. } = open(&disk).await;
+        let Two { borg, .. } = open(&disk, options()).await;
         assert!(version(&borg, 5).await > 0);
     });
 }
@@ -129,7 +141,7 @@ fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
 #[test]
 fn a_claim_that_is_owed_is_made_before_older_ones_go() {
     run(1, async {
-        let Two { borg, disk, bopt } = new().await;
+        let Two { borg, disk, bopt, .. } = new().await;
         write(&borg, 5, 1).await.unwrap();
         version(&borg, 5).await;
         borg.flush(Hints::default()).await.unwrap();
@@ -140,7 +152,26 @@ fn a_claim_that_is_owed_is_made_before_older_ones_go() {
         assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
         withdraw(&borg).await.unwrap();
         drop(borg);
-        let Two { borg, .. } = open(&disk).await;
+        let Two { borg, .. } = open(&disk, options()).await;
         assert_eq!(version(&borg, 5).await, 1);
+    });
+}
+
+#[test]
+fn a_clean_copy_is_made_of_what_is_durable_at_home() {
+    run(1, async {
+        let Two { borg, home, .. } = open(&disk(), Options { write_buffer: 0.0, ..options() }).await;
+        version(&borg, 5).await;
+        borg.reconfigure(Account(1)).await.unwrap();
+        write(&borg, 9, 1).await.unwrap();
+        assert_eq!(home.unflushed.get(), 8);
+        version(&borg, 9).await;
+        borg.reconfigure(Account(1)).await.unwrap();
+        assert!(borg.state.borrow().map.slot_of(9).is_some());
+        assert_eq!(
+            home.unflushed.get(),
+            0,
+            "or the copy is newer than home after a crash, and passes for clean"
+        );
     });
 }
