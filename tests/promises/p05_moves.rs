@@ -25,10 +25,10 @@ fn what_moves_is_neither_lost_nor_doubled_and_movers_end() {
         if let Some(finding) = explored.reduced {
             panic!("{name}: {}\n\n{}", finding.wrong, finding.case);
         }
-        let (tally, moved) = (&explored.tally, "a copy was overwritten: its move is abandoned");
+        let (tally, moved) = (&explored.tally, "a page is used while it is copied: its move is abandoned");
         let abandoned = tally.edges.get(moved).copied().unwrap_or(0);
         println!(
-            "{name}: {} states, {} commands, the longest took {}; {abandoned} times a page was written as it moved",
+            "{name}: {} states, {} commands, the longest took {}; {abandoned} times a page was used as it moved",
             tally.states, tally.commands, tally.longest_command
         );
         assert!(tally.states >= 6_000 && tally.commands > 200 && abandoned > 0, "{tally:?}");

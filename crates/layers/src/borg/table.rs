@@ -139,7 +139,8 @@ impl Borg {
         let mut order = self.to_be_told_first();
         let first: BTreeSet<u32> = order.concat().into_iter().collect();
         let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
-        let (cached, logged): (Vec<u32>, Vec<u32>) = rest.partition(|segment| *segment < self.layout.read_cache);
+        let (cached, logged): (Vec<u32>, Vec<u32>) =
+            rest.partition(|segment| *segment < self.layout.read_cache);
         order.extend([cached, logged]);
         self.say_in_order(&order, how).await
     }
@@ -149,9 +150,8 @@ impl Borg {
     /// what newer ones hold.
     fn to_be_told_first(&self) -> Vec<Vec<u32>> {
         let State { segments, anchor_owed, .. } = &*self.state.borrow();
-        let owed = segments.which(|segment| {
-            segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
-        });
+        let owed = segments
+            .which(|segment| segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale)));
         let mut log = segments.which(|segment| segment.taken > 0 && segment.covered < segment.last_run);
         log.retain(|_| anchor_owed.is_some());
         log.sort_unstable_by_key(|&segment| Reverse(segments.of(segment).taken));
