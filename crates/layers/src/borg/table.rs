@@ -342,24 +342,31 @@ impl Borg {
         if self.state.borrow().left {
             return Ok(());
         }
-        // What is settled while this goes on is not told: it lies behind this place.
-        let (segments, anchor) = {
-            let state = self.state.borrow();
-            let untold = |segment: &Segment| {
-                segment.changes > 0 || segment.covered < segment.last_run || segment.owed || also(segment)
+        loop {
+            // What is settled while this goes on is not told: it lies behind this place.
+            let (segments, anchor) = {
+                let state = self.state.borrow();
+                let untold = |segment: &Segment| {
+                    segment.changes > 0 || segment.covered < segment.last_run || segment.owed || also(segment)
+                };
+                (state.segments.which(untold), state.log.anchor())
             };
-            (state.segments.which(untold), state.log.anchor())
-        };
-        self.say_these(&segments, how).await?;
-        self.write_super(|disk| disk.anchor = anchor, how).await?;
-        self.anchored(anchor, None);
-        self.free_segments(anchor);
-        let (anchor, opens) = self.where_to_go_on();
-        if opens.is_some() {
+            self.say_these(&segments, how).await?;
             self.write_super(|disk| disk.anchor = anchor, how).await?;
-            self.anchored(anchor, opens);
+            self.anchored(anchor, None);
+            self.free_segments(anchor);
+            let (behind, opens) = self.where_to_go_on();
+            if opens.is_none() {
+                return Ok(());
+            }
+            // A log that goes on elsewhere leaves its runs behind: the map has to tell all of them before. It is closed,
+            // so that there are no more.
+            if behind.sequence == anchor.sequence {
+                self.write_super(|disk| disk.anchor = behind, how).await?;
+                self.anchored(behind, opens);
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Segments that hold nothing, as the map on disk says, and lie before the log's beginning, are free.
