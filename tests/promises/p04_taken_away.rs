@@ -13,6 +13,7 @@ use seekless_core::runtime::{self, Runtime};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, Nanos, switch};
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::{self, Found};
+use seekless_lab::description::Description;
 use seekless_lab::explore::Options;
 use seekless_lab::explore::campaign::Campaign;
 use seekless_lab::volume::{self, Bytes, Tree};
@@ -120,9 +121,13 @@ const PAGES: u64 = 4_096;
 
 /// BORG over simulated disks, and the disk that it lies on.
 async fn borg() -> (Tree, Rc<dyn BlockDevice>) {
+    borg_with(&common::volume("borg")).await
+}
+
+async fn borg_with(volume: &Description) -> (Tree, Rc<dyn BlockDevice>) {
     let disk = disk();
     let components = BTreeMap::from([("disk".to_owned(), disk.clone())]);
-    (volume::over(&common::volume("borg"), components, Bytes::Real).await.unwrap(), disk)
+    (volume::over(volume, components, Bytes::Real).await.unwrap(), disk)
 }
 
 /// Does as it is told, or cannot as long as clients write that fast.
@@ -181,7 +186,11 @@ fn borg_goes_and_comes_back_under_load_and_then_the_disk_is_the_volume() {
 fn borg_goes_in_the_time_that_its_dirty_pages_take() {
     let took = |pages: u64| {
         let removal = Runtime::new(1).run(async {
-            let (tree, _) = borg().await;
+            // Room for all of them, each with its run's page.
+            let mut volume = common::volume("borg");
+            let options = &mut volume.layers.get_mut("borg").unwrap().options;
+            options.extend([("write_buffer".to_owned(), 0.9.into()), ("drain_below".to_owned(), 0.0.into())]);
+            let (tree, _) = borg_with(&volume).await;
             let topmost = tree.topmost.clone().unwrap();
             for number in 0..pages {
                 let at = Extent::of_pages(number * 1_021 % PAGES, 1);

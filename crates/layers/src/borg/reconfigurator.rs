@@ -175,7 +175,7 @@ impl Borg {
         }
         let Some(borg) = self.me.upgrade() else { return };
         state.tending = true;
-        drop(runtime::spawn(async move {
+        let work = async move {
             // What fails is tried again with the next write.
             if drains {
                 edge("the write buffer is drained in the background");
@@ -186,7 +186,8 @@ impl Borg {
                 drop(borg.checkpoint(&how).await);
             }
             borg.state.borrow_mut().tending = false;
-        }));
+        };
+        runtime::spawn(work).detach();
     }
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
