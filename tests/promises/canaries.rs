@@ -8,6 +8,10 @@ use seekless_promises as common;
 
 /// States in which a bug has to be found.
 const BUDGET: u64 = 100_000;
+/// One step in so many is a command: what moves pages has most of BORG's.
+const COMMANDS: u64 = 6;
+/// Steps that may be left of what takes one crash: a bug of BORG's needs its write buffer full.
+const LEFT: usize = 80;
 
 #[test]
 fn every_known_bug_is_found() {
@@ -28,7 +32,7 @@ fn every_known_bug_is_found() {
             });
             let mut explored = tries.map(|(name, work, fill)| {
                 let options = Options { plain: 100, states: BUDGET, fill, ..Options::default() };
-                common::explore(&volume(name), work, 20, options)
+                common::explore(&volume(name), work, COMMANDS, 20, options)
             });
             let explored = explored.find(|explored| explored.finding.is_some());
             let Some(explored) = explored else {
@@ -44,7 +48,7 @@ fn every_known_bug_is_found() {
             println!("reduced: {}\n{}", reduced.wrong, reduced.case);
             let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
             // What takes several crashes does not always become shorter.
-            assert!(requests <= 40 || reduced.case.0.len() > 1, "{requests} requests are left of it");
+            assert!(requests <= LEFT || reduced.case.0.len() > 1, "{requests} requests are left of it");
             found += 1;
         }
     }

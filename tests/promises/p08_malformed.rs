@@ -163,7 +163,7 @@ fn a_bopt_that_is_unusual_keeps_its_promises() {
         let text = std::fs::read_to_string(common::folder("volumes").join("borg.toml")).unwrap();
         let volume = volume_file::parse("borg.toml", &text.replace(line, to)).unwrap();
         let options = Options { plain: 20, states: 3_000, each: 24, ..Options::default() };
-        let explored = common::explore(&volume, "churn", 20, options);
+        let explored = common::explore(&volume, "churn", common::COMMANDS, 20, options);
         assert!(explored.finding.is_none(), "{to}: {}", explored.finding.unwrap().wrong);
     }
 }

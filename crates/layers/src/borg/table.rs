@@ -27,6 +27,8 @@ use super::{Borg, State, did};
 pub(super) enum Session {
     /// Nothing.
     Untouched,
+    /// Nothing, but whether the mark of a clean stop is on disk nobody knows: it could not be written.
+    Ending,
     /// The map.
     Mapped,
     /// Pages may be newer than home.
@@ -231,7 +233,7 @@ impl Borg {
         if was >= session {
             return Ok(());
         }
-        if was == Session::Untouched {
+        if was < Session::Mapped {
             // Whoever wrote what was read may have ended before a flush.
             let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
             home.and(bopt)?;
@@ -244,7 +246,7 @@ impl Borg {
         }
         let (anchor, opens) = self.where_to_go_on();
         let require = session == Session::Dirty;
-        let opening = self.state.borrow().disk.opening + u64::from(was == Session::Untouched);
+        let opening = self.state.borrow().disk.opening + u64::from(was < Session::Mapped);
         let change = |disk: &mut page::Super| {
             (disk.clean, disk.anchor, disk.opening) = (false, anchor, opening);
             disk.require |= require;
@@ -417,9 +419,10 @@ impl Borg {
             (disk.clean, disk.require, disk.generations, disk.samples) =
                 (true, require, generations, samples);
         };
-        // A page that could not be written may be on disk all the same: the next change begins a new session.
+        self.state.borrow_mut().session = Session::Ending;
+        self.write_super(change, how).await?;
         self.state.borrow_mut().session = Session::Untouched;
-        self.write_super(change, how).await
+        Ok(())
     }
 
     /// Some pages of home and their checksums: who writes home without this layer will be found out.

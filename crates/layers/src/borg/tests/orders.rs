@@ -175,3 +175,28 @@ fn a_clean_copy_is_made_of_what_is_durable_at_home() {
         );
     });
 }
+
+#[test]
+fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the_next_change() {
+    run(1, async {
+        for changes in [false, true] {
+            let Two { borg, disk, bopt, .. } = new().await;
+            write(&borg, 5, 1).await.unwrap();
+            // Its checkpoint writes the first super page, the mark of the clean stop the other one.
+            let mark = borg.state.borrow().disk.generation % 2;
+            bopt.fails_at.set(Some(mark));
+            borg.stop().await.unwrap_err();
+            assert_eq!(bopt.fails_at.get(), None);
+            if changes {
+                write(&borg, 5, 2).await.unwrap();
+                borg.flush(Hints::default()).await.unwrap();
+            } else {
+                borg.stop().await.unwrap();
+            }
+            drop(borg);
+            let Two { borg, .. } = open(&disk, options()).await;
+            assert_eq!(borg.state.borrow().disk.clean, !changes);
+            assert_eq!(version(&borg, 5).await, 1 + u64::from(changes));
+        }
+    });
+}
