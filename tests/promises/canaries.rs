@@ -10,8 +10,6 @@ use seekless_promises as common;
 const BUDGET: u64 = 100_000;
 /// One step in so many is a command: what moves pages has most of BORG's.
 const COMMANDS: u64 = 6;
-/// Steps that may be left of what takes one crash: a bug of BORG's needs its write buffer full.
-const LEFT: usize = 80;
 
 #[test]
 fn every_known_bug_is_found() {
@@ -27,7 +25,7 @@ fn every_known_bug_is_found() {
             let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(entry.name)).rev();
             // In a small part of the volume requests meet; on a full one slots are soon used again.
             let tries = names.flat_map(|name| {
-                [("churn:area=512KiB,reads=40%", false), ("churn", true)]
+                [("churn:area=512KiB", false), ("churn", true)]
                     .map(|(work, fill)| (name, work, fill))
             });
             let mut explored = tries.map(|(name, work, fill)| {
@@ -48,9 +46,9 @@ fn every_known_bug_is_found() {
             println!("reduced: {}\n{}", reduced.wrong, reduced.case);
             let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
             // What takes several crashes does not always become shorter.
-            assert!(requests <= LEFT || reduced.case.0.len() > 1, "{requests} requests are left of it");
+            assert!(requests <= 40 || reduced.case.0.len() > 1, "{requests} requests are left of it");
             found += 1;
         }
     }
-    assert!(found >= 9, "{found} canaries");
+    assert!(found >= 10, "{found} canaries");
 }
