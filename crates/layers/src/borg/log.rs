@@ -251,11 +251,21 @@ impl Log {
         }
     }
 
-    /// The first run that is not settled, if all of it is written.
-    pub fn written_first(&mut self) -> Option<Rc<Run>> {
+    /// The first run that is not settled, if all of it is written, or failed.
+    pub fn written_first(&mut self, only_failed: bool) -> Option<Rc<Run>> {
         let first = self.under_way.front().filter(|run| run.writes.get() == 0)?;
+        if only_failed && first.failed.borrow().is_none() {
+            return None;
+        }
         self.settled = first.sequence;
         self.under_way.pop_front()
+    }
+
+    /// All runs fail that are not settled.
+    pub fn fail(&self, error: &IoError) {
+        for run in &self.under_way {
+            run.failed.borrow_mut().get_or_insert_with(|| error.clone());
+        }
     }
 
     /// A run was settled, without failing.

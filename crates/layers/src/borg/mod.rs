@@ -93,6 +93,8 @@ struct State {
     torn: Vec<u64>,
     /// A super page has to say that the log begins behind this run, which failed.
     anchor_owed: Option<u64>,
+    /// That is being written.
+    mending: bool,
     /// Why every later flush fails.
     failed: Option<IoError>,
     /// Taken away: it only hands on.
@@ -145,6 +147,7 @@ impl Borg {
             session: Session::Untouched,
             torn,
             anchor_owed: None,
+            mending: false,
             failed: None,
             left: false,
             tending: false,

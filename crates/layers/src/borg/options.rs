@@ -58,6 +58,8 @@ pub const EDGES: &[&str] = &[
     "the log opens",
     "a flush writes what was owed",
     "a run failed",
+    "runs wait behind one that failed",
+    "the log cannot go on behind a run that failed: those behind it fail",
     "a clean copy cannot be read: home can",
     "a write that is to be durable was absorbed",
     "part of a page is joined with a copy that must not be overwritten",

@@ -9,7 +9,6 @@
 //! Faults: a map page that cannot be written is owed, and the map stays as if it had been: the next flush writes it,
 //! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
@@ -138,28 +137,15 @@ impl Borg {
         if segments.is_empty() {
             return Ok(());
         }
-        let mut order = self.to_be_told_first();
-        let first: BTreeSet<u32> = order.concat().into_iter().collect();
+        // What could not be written, or only claims.
+        let first = self.state.borrow().segments.which(|segment| {
+            segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
+        });
         let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
-        let (cached, logged): (Vec<u32>, Vec<u32>) =
-            rest.partition(|segment| *segment < self.layout.read_cache);
-        order.extend([cached, logged]);
-        self.say_in_order(&order, how).await
+        let (cached, logged) = rest.partition(|segment| *segment < self.layout.read_cache);
+        self.say_in_order(&[first, cached, logged], how).await
     }
 
-    /// Segments with claims that no page on disk makes good, in the order in which they may be told: of the read cache
-    /// what could not be written, or only claims; of the log, behind a run that failed, the newest first, since a segment withdraws
-    /// what newer ones hold.
-    fn to_be_told_first(&self) -> Vec<Vec<u32>> {
-        let State { segments, anchor_owed, .. } = &*self.state.borrow();
-        let owed = segments
-            .which(|segment| segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale)));
-        let mut log = segments.which(|segment| segment.taken > 0 && segment.covered < segment.last_run);
-        log.retain(|_| anchor_owed.is_some());
-        log.sort_unstable_by_key(|&segment| Reverse(segments.of(segment).taken));
-        let owed = if owed.is_empty() { None } else { Some(owed) };
-        owed.into_iter().chain(log.into_iter().map(|segment| vec![segment])).collect()
-    }
 
     /// Writes the map pages of these segments, some together, and makes them durable before the next. What they withdraw
     /// has newer claims, which have to be durable first: those of runs, those of the read cache on what came from the
@@ -321,7 +307,8 @@ impl Borg {
 
     /// The super page with the log's beginning is durable.
     fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
-        let State { log, segments, anchor_owed, anchored_at, .. } = &mut *self.state.borrow_mut();
+        let mut state = self.state.borrow_mut();
+        let State { log, segments, anchor_owed, anchored_at, .. } = &mut *state;
         // A run may have failed meanwhile.
         *anchor_owed = anchor_owed.filter(|failed| *failed >= anchor.sequence);
         if let Some(segment) = opens {
@@ -330,6 +317,8 @@ impl Borg {
         }
         let taken = (anchor.segment != NONE).then(|| segments.of(anchor.segment).taken);
         *anchored_at = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
+        // Those behind what failed waited for this.
+        state.settle(!self.bopt.geometry().volatile_cache);
     }
 
     /// The map tells all that runs did that are settled, and the log begins behind them; segments that hold nothing
