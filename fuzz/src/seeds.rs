@@ -63,7 +63,7 @@ fn main() -> io::Result<()> {
     fs::create_dir_all(&bopt)?;
     fs::write(bopt.join("0"), [])?;
     fs::write(bopt.join("1"), [0, 48, 0, 2, 1, 48, 0, 2])?;
-    let sample = |home| [home, 48, 0, 2, home, 144, 0, 1, home, 160, 0, 9];
+    let sample = |home: u8| [home, 48, 0, 2, home, 144, 0, 1, home, 160, 0, 9];
     fs::write(bopt.join("2"), [sample(0), sample(1)].concat())?;
     formats.push("bopt");
     println!("{}", formats.join("\n"));
