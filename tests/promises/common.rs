@@ -53,9 +53,16 @@ pub fn explore(
 /// # Panics
 /// When it does find something.
 pub fn sound(name: &str, work: &str, fault_requests: u64, options: Options) -> Explored {
-    let explored = explore(&volume(name), work, COMMANDS, fault_requests, options);
+    found_nothing(&format!("{name}, {work}"), explore(&volume(name), work, COMMANDS, fault_requests, options))
+}
+
+/// What was explored, of which nothing is wrong.
+///
+/// # Panics
+/// When something is.
+pub fn found_nothing(what: &str, explored: Explored) -> Explored {
     if let Some(finding) = explored.reduced.as_ref().or(explored.finding.as_ref()) {
-        panic!("{name}, {work}: {}\n\n{}", finding.wrong, finding.case);
+        panic!("{what}: {}\n\n{}", finding.wrong, finding.case);
     }
     explored
 }

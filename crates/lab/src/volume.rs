@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::limit::Top;
-use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Layer, Slice};
+use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Slice};
 use seekless_drive::{Simulated, Work, simulated};
 use seekless_layers::registry::{self, Below, Building, Built};
 use seekless_layers::{Borg, Topmost};
@@ -19,7 +19,7 @@ pub struct Volume {
     pub top: Rc<dyn BlockDevice>,
     /// The drives below, by the names of their components.
     pub drives: BTreeMap<String, Rc<dyn Simulated>>,
-    /// The topmost layer if that is BORG.
+    /// The topmost layer that is BORG, if there is one.
     pub borg: Option<Rc<Borg>>,
 }
 
@@ -81,9 +81,7 @@ pub struct Tree {
     pub top: Rc<dyn BlockDevice>,
     /// The topmost layer with the switch over it, if any layer is there.
     pub topmost: Option<Rc<Topmost>>,
-    /// The layers as they were built, by name.
-    pub layers: BTreeMap<String, Rc<dyn Layer>>,
-    /// The topmost layer if that is BORG and bytes are hollow.
+    /// The topmost layer that is BORG, as it was built, if bytes are hollow.
     pub borg: Option<Rc<Borg>>,
 }
 
@@ -93,18 +91,16 @@ pub async fn over(
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
 ) -> Result<Tree, IoError> {
-    let mut builder =
-        Builder { description, components, bytes, layers: BTreeMap::new(), borg: Rc::default() };
+    let builder = Builder { description, components, bytes, borg: Rc::default() };
     let (top, topmost) = builder.top().await?;
-    let borg = builder.borg.borrow().clone();
-    Ok(Tree { top: Rc::new(top), topmost, layers: builder.layers, borg })
+    let borg = builder.borg.take();
+    Ok(Tree { top: Rc::new(top), topmost, borg })
 }
 
 struct Builder<'a> {
     description: &'a Description,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
-    layers: BTreeMap<String, Rc<dyn Layer>>,
     /// The BORG built last, with hollow bytes.
     borg: Rc<RefCell<Option<Rc<Borg>>>>,
 }
@@ -115,7 +111,7 @@ fn refused(name: &str, why: impl Into<Cow<'static, str>>) -> IoError {
 
 impl Builder<'_> {
     /// The top, and the layer below it if there is one.
-    async fn top(&mut self) -> Result<(Top, Option<Rc<Topmost>>), IoError> {
+    async fn top(&self) -> Result<(Top, Option<Rc<Topmost>>), IoError> {
         let name = &self.description.top;
         let Some(layer) = self.description.layers.get(name) else {
             return Ok((Top::new(self.device(name).await?), None));
@@ -123,12 +119,11 @@ impl Builder<'_> {
         let below = self.below(layer).await?;
         let (over, build) = (below.over.clone(), self.layer(name, layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
-        self.layers.extend(topmost.layer().map(|layer| (name.clone(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
     }
 
     /// The device called `name`. What is described wrongly was refused before; here it is an error still.
-    async fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
+    async fn device(&self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
         if let Some(component) = self.components.get(name) {
             return Ok(component.clone());
         }
@@ -141,12 +136,10 @@ impl Builder<'_> {
         let layer = self.description.layers.get(name);
         let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
         let below = self.below(layer).await?;
-        let built = self.layer(name, layer, below)().await?;
-        self.layers.insert(name.to_owned(), built.layer);
-        Ok(built.device)
+        Ok(self.layer(name, layer, below)().await?.device)
     }
 
-    async fn below(&mut self, layer: &description::Layer) -> Result<Below, IoError> {
+    async fn below(&self, layer: &description::Layer) -> Result<Below, IoError> {
         let over = Box::pin(self.device(&layer.over)).await?;
         let mut devices = BTreeMap::new();
         for (key, device) in &layer.devices {

@@ -2,7 +2,7 @@
 
 pub mod borg;
 mod canary;
-pub mod destage;
+mod destage;
 pub mod fault;
 pub mod mapper;
 mod refused;

@@ -24,8 +24,9 @@ use super::{Borg, State, did};
 impl State {
     /// A page's copy is in this slot from now on, and in no other.
     pub(super) fn map_in(&mut self, page: u64, slot: Slot, dirty: bool) {
-        self.map_out(page);
-        self.map.insert(page, slot, dirty);
+        if let Some(was) = self.map.insert(page, slot, dirty) {
+            self.segments.emptied(was);
+        }
         self.segments.filled(slot);
     }
 

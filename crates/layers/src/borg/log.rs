@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use seekless_core::IoError;
+use seekless_core::runtime::edge;
 
 use super::layout::Layout;
 use super::map::Slot;
 use super::page::{Anchor, NONE, RUN_ENTRIES};
-use super::segments::Segments;
+use super::segments::{Segment, Segments};
 
 /// Pages that were absorbed in one instant, with the page that describes them.
 pub struct Run {
@@ -138,12 +139,9 @@ impl Log {
     /// These segments are free.
     pub fn give_back(&mut self, segments: &mut Segments, which: &[u32]) {
         for &segment in which {
-            *segments.get(segment) = super::segments::Segment {
-                generation: segments.of(segment).generation,
-                home: segments.of(segment).home,
-                covered: segments.of(segment).covered,
-                ..Default::default()
-            };
+            let entry = segments.get(segment);
+            let Segment { generation, home, covered, .. } = *entry;
+            *entry = Segment { generation, home, covered, ..Segment::default() };
             self.free.insert(segment);
         }
         if !self.closed && self.next.is_none() {
@@ -207,7 +205,7 @@ impl Log {
             Some(open) if !self.is_full(open.1) => open,
             _ => {
                 let Some(next) = self.open_next(segments) else {
-                    seekless_core::runtime::edge("the write buffer is full");
+                    edge("the write buffer is full");
                     self.closed = true;
                     return None;
                 };
@@ -311,6 +309,6 @@ impl Log {
 
     /// How many segments were taken since this one, itself included.
     pub fn taken_since(&self, taken: u64) -> u64 {
-        self.taken + 1 - taken.min(self.taken + 1)
+        (self.taken + 1).saturating_sub(taken)
     }
 }

@@ -2,7 +2,7 @@
 //! partition, the BOPT, and writes are absorbed there (Bhadkamkar et al., FAST 2009).
 //!
 //! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
-//! `indirector` on the path of every request; `bopt` is what lies where, `map` is `borg_map`.
+//! `indirector` on the path of every request; `layout` is what lies where, `map` is `borg_map`.
 //!
 //! Invariants: a page has at most one copy that counts; a copy that is not dirty equals home; a slot is used again only
 //! after what said that it was in use is durably gone.
@@ -111,6 +111,7 @@ struct State {
     plans: u32,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
+    /// Pages of metadata written, but for super pages.
     map_pages: u64,
     /// What a mover holds, or waits for, in ascending order.
     moving: Vec<Extent>,
@@ -134,7 +135,7 @@ impl Borg {
         let bopt_pages = bopt.geometry().sectors / PAGE_SECTORS;
         let segment = options.segment.0 / PAGE_BYTES;
         let layout = Layout::new(bopt_pages, segment, options.write_buffer).ok_or_else(|| {
-            let least = 4 + layout::SMALLEST_SEGMENT;
+            let least = layout::FEWEST_PAGES;
             invalid(format!("found a BOPT of {bopt_pages} pages of 4 KiB, expected at least {least}"))
         })?;
         let blank = Super::blank(layout, bopt_pages, home_sectors);
@@ -261,10 +262,6 @@ impl Borg {
                 analyzer.add(spilled.iter());
             }
         }
-    }
-
-    fn count(&self, how: &Hints, pages: u64, hits: u64) {
-        self.tally(how, |sides| (sides.pages, sides.hits) = (sides.pages + pages, sides.hits + hits));
     }
 
     /// Counts something for who asks.
