@@ -20,6 +20,7 @@ mod map;
 mod mover;
 mod opening;
 mod options;
+mod pace;
 mod page;
 mod planner;
 mod profiler;
@@ -99,6 +100,10 @@ struct State {
     failed: Option<IoError>,
     /// Taken away: it only hands on.
     left: bool,
+    /// When a client asked last.
+    asked: Nanos,
+    /// How many wait for movers to end.
+    awaited: u32,
     /// The log is tended in the background.
     tending: bool,
     /// When the segment was taken that the log begins in for who opens the BOPT.
@@ -151,6 +156,8 @@ impl Borg {
             mending: false,
             failed: None,
             left: false,
+            asked: Nanos::ZERO,
+            awaited: 0,
             tending: false,
             anchored_at: 0,
             profiler: Profiler::default(),
@@ -251,6 +258,7 @@ impl Borg {
     /// The profiler and the ledger see a request. Of what lies beyond 16 TiB it could not tell the pages apart.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         self.ledger.borrow_mut().above(at, how, write);
+        self.state.borrow_mut().asked = runtime::now();
         if at.pages().end > u64::from(u32::MAX) {
             return;
         }
@@ -353,7 +361,10 @@ impl Layer for Borg {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             let how = Hints::default();
-            let _alone = self.movers.exclusive(Extent::new(0, 1), &how).await;
+            let _alone = {
+                let _awaited = self.await_movers();
+                self.movers.exclusive(Extent::new(0, 1), &how).await
+            };
             let all = Extent { start: Lba(0), sectors: self.home.geometry().sectors };
             let _held = self.locks.exclusive(all, &how).await;
             self.flush_indirected(how.clone()).await?;

@@ -57,7 +57,7 @@ impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
     /// Waits for the one that runs, if any.
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
-        let mover = Mover::start(self, account).await?;
+        let mover = Mover::start(self, account, true).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover else { return Ok(report) };
         let plan = self.make_plan(&mut report).await;
@@ -78,7 +78,7 @@ impl Borg {
     /// write, what they dirty meanwhile is tried again; hold them back to be sure of an end.
     async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
-        let Some(mover) = Mover::start(self, account).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, account, false).await? else { return Ok(()) };
         for _ in 0..TRIES {
             let left = self.pages_where(&wanted);
             if left.is_empty() {
@@ -188,7 +188,7 @@ impl Borg {
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        let Some(mover) = Mover::start(self, Account::default()).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, Account::default(), true).await? else { return Ok(()) };
         loop {
             let before = self.state.borrow().log.room();
             let pages = self.best_to_drain(goal, BATCH, |_| true);

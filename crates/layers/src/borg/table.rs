@@ -78,7 +78,7 @@ impl State {
 
 impl Borg {
     /// The turn to write metadata.
-    async fn turn(&self, how: &Hints) -> Guard {
+    pub(super) async fn turn(&self, how: &Hints) -> Guard {
         self.saying.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone()).await
     }
 
@@ -120,14 +120,13 @@ impl Borg {
         self.say_these(&segments, how).await
     }
 
-    /// The same of the segments that these slots are in.
+    /// The same of the segments that these slots are in, for who holds the turn.
     pub(super) async fn say_segments_of(
         &self,
         slots: impl Iterator<Item = Slot>,
         how: &Hints,
     ) -> Result<(), IoError> {
         let segments: BTreeSet<u32> = slots.map(|slot| self.layout.segment_of(slot).0).collect();
-        let _turn = self.turn(how).await;
         self.say_these(&segments.into_iter().collect::<Vec<_>>(), how).await
     }
 

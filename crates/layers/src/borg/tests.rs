@@ -2,6 +2,7 @@
 
 mod model;
 mod orders;
+mod pace;
 mod restarts;
 mod rules;
 
