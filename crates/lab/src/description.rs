@@ -51,8 +51,8 @@ pub struct Layer {
     pub entry: &'static Entry,
     /// What it lies over.
     pub over: String,
-    /// Its other devices, by their keys.
-    pub devices: BTreeMap<String, String>,
+    /// Its other devices, by their keys; several are one behind the other.
+    pub devices: BTreeMap<String, Vec<String>>,
     /// BORG: how often the layout is reconfigured while a workload runs; never if `None`.
     pub reconfigure: Option<Nanos>,
     /// Its options.
@@ -154,8 +154,10 @@ impl Description {
         }
         above.push(name.to_owned());
         let sectors = self.claim(&layer.over, &format!("layer.{name}.over"), above, claims)?;
-        for (key, device) in &layer.devices {
-            self.claim(device, &format!("layer.{name}.{key}"), above, claims)?;
+        for (key, pieces) in &layer.devices {
+            for device in pieces {
+                self.claim(device, &format!("layer.{name}.{key}"), above, claims)?;
+            }
         }
         above.pop();
         layer.entry.sectors(&layer.options, sectors).map_err(|refused| {
@@ -174,8 +176,10 @@ impl Description {
         let mut parts = Vec::new();
         let mut name = &self.top;
         while let Some(layer) = self.layers.get(name).filter(|_| parts.len() <= self.layers.len()) {
-            let bopt = layer.devices.get("bopt").and_then(|bopt| self.slices.get(bopt));
-            let bopt = bopt.map(|window| format!(" with a BOPT of {}", told(window.extent.sectors)));
+            let pieces = layer.devices.get("bopt").map(Vec::as_slice).unwrap_or_default();
+            let sizes = pieces.iter().map(|piece| Some(self.slices.get(piece)?.extent.sectors));
+            let bopt = sizes.sum::<Option<u64>>().filter(|sectors| *sectors > 0);
+            let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", told(sectors)));
             let every = layer.reconfigure.map(|time| format!(", reconfigured every {time}"));
             let words = [bopt, every].map(Option::unwrap_or_default).concat();
             parts.push(format!("{}{words}", layer.entry.name));

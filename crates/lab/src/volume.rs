@@ -9,7 +9,7 @@ use seekless_core::limit::Top;
 use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Slice};
 use seekless_drive::{Simulated, Work, simulated};
 use seekless_layers::registry::{self, Below, Building, Built};
-use seekless_layers::{Borg, Topmost};
+use seekless_layers::{Borg, Joined, Topmost};
 
 use crate::description::{self, Description};
 
@@ -142,8 +142,16 @@ impl Builder<'_> {
     async fn below(&self, layer: &description::Layer) -> Result<Below, IoError> {
         let over = Box::pin(self.device(&layer.over)).await?;
         let mut devices = BTreeMap::new();
-        for (key, device) in &layer.devices {
-            devices.insert(key.clone(), Box::pin(self.device(device)).await?);
+        for (key, pieces) in &layer.devices {
+            let mut parts = Vec::new();
+            for device in pieces {
+                parts.push(Box::pin(self.device(device)).await?);
+            }
+            let whole: Rc<dyn BlockDevice> = match <[_; 1]>::try_from(parts) {
+                Ok([device]) => device,
+                Err(parts) => Rc::new(Joined::new(parts).ok_or_else(|| refused(key, "there is no device"))?),
+            };
+            devices.insert(key.clone(), whole);
         }
         Ok(Below { over, devices })
     }

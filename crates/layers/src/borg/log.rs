@@ -136,8 +136,9 @@ impl Log {
         self.free.first().copied()
     }
 
-    /// These segments are free.
+    /// These segments are free. What is confirmed of their runs says nothing of those that come after them.
     pub fn give_back(&mut self, segments: &mut Segments, which: &[u32]) {
+        self.unconfirmed.retain(|run| !which.contains(&run.segment));
         for &segment in which {
             let entry = segments.get(segment);
             let Segment { generation, home, covered, .. } = *entry;
