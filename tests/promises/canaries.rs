@@ -25,8 +25,7 @@ fn every_known_bug_is_found() {
             let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(entry.name)).rev();
             // In a small part of the volume requests meet; on a full one slots are soon used again.
             let tries = names.flat_map(|name| {
-                [("churn:area=512KiB", false), ("churn", true)]
-                    .map(|(work, fill)| (name, work, fill))
+                [("churn:area=512KiB", false), ("churn", true)].map(|(work, fill)| (name, work, fill))
             });
             let mut explored = tries.map(|(name, work, fill)| {
                 let options = Options { plain: 100, states: BUDGET, fill, ..Options::default() };

@@ -37,14 +37,8 @@ pub fn explore(
     options: Options,
 ) -> Explored {
     let load = workload::parse(work).expect(work);
-    let campaign = Campaign {
-        description: volume,
-        load: &load,
-        requests: 150,
-        commands,
-        fault_requests,
-        options,
-    };
+    let campaign =
+        Campaign { description: volume, load: &load, requests: 150, commands, fault_requests, options };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }
 

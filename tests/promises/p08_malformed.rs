@@ -147,6 +147,9 @@ fn a_bopt_that_cannot_be_is_refused() {
         (size, "size = \"1TiB\"", "expected a part of disk"),
         ("at = \"16MiB\"", "at = \"8MiB\"", "expected sectors that nothing else uses"),
         ("bopt = \"bopt\"", "bopt = \"home\"", "expected sectors that nothing else uses"),
+        ("bopt = \"bopt\"", "bopt = [\"bopt\", \"bopt\"]", "expected sectors that nothing else uses"),
+        ("bopt = \"bopt\"", "bopt = []", "layer.borg.bopt: found [], expected the name of a component"),
+        ("bopt = \"bopt\"", "bopt = [\"bopt\", 3]", "expected the name of a component"),
         (size, "size = \"4KiB\"", "found a BOPT of 1 pages of 4 KiB, expected at least"),
         ("write_buffer = 0.1", "write_buffer = -0.1", "expected 0 to 1"),
         ("write_buffer = 0.1", "write_buffer = nan", "expected 0 to 1"),
@@ -156,13 +159,31 @@ fn a_bopt_that_cannot_be_is_refused() {
     }
 }
 
-/// All of it is read cache, or none, or it is as small as may be.
+/// A BOPT in three pieces, the last of them in front.
+const IN_PIECES: &str = r#"
+[slice.middle]
+of = "disk"
+at = "24MiB"
+size = "6MiB"
+
+[slice.end]
+of = "disk"
+at = "32MiB"
+size = "20KiB"
+
+[layer.borg]
+over = "home"
+bopt = ["end", "middle", "bopt"]
+"#;
+
+/// All of it is read cache, or none, or it is as small as may be; or it is in pieces.
 #[test]
 fn a_bopt_that_is_unusual_keeps_its_promises() {
     for (line, to) in [
         ("write_buffer = 0.1", "write_buffer = 0"),
         ("write_buffer = 0.1", "write_buffer = 1"),
         ("size = \"4616KiB\"", "size = \"32KiB\""),
+        ("[layer.borg]\nover = \"home\"\nbopt = \"bopt\"", IN_PIECES),
     ] {
         let volume = changed(line, to).unwrap();
         let options = Options { plain: 20, states: 3_000, each: 24, ..Options::default() };

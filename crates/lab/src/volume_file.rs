@@ -184,7 +184,8 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
             toml::Value::Array(all) => all,
             one => vec![one],
         });
-        let names = names.and_then(|all| all.into_iter().map(toml::Value::try_into).collect::<Result<_, _>>().ok());
+        let names =
+            names.and_then(|all| all.into_iter().map(toml::Value::try_into).collect::<Result<_, _>>().ok());
         let expected = "the name of a component, slice or layer, or several: [\"one\", \"two\"]";
         names.filter(|all: &Vec<String>| !all.is_empty()).ok_or_else(|| no_device(key, found, expected))
     };

@@ -7,9 +7,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use seekless_core::device::{ExtentState, Place, io};
-use seekless_core::{
-    BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Zeroes,
-};
+use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, Zeroes};
 
 /// The devices, at least one.
 pub struct Joined {
@@ -110,7 +108,9 @@ impl BlockDevice for Joined {
                 let start = at.start + from;
                 let here = |found: Extent| Extent { start: start + (found.start.0 - there.start.0), ..found };
                 let found = device.extents(there).await?;
-                all.extend(found.into_iter().map(|state| ExtentState { extent: here(state.extent), ..state }));
+                all.extend(
+                    found.into_iter().map(|state| ExtentState { extent: here(state.extent), ..state }),
+                );
             }
             Ok(all)
         })
@@ -156,14 +156,17 @@ mod tests {
             let joined = Joined::new(vec![piece(1_000, 16), piece(500, 24), piece(2_000, 8)]).unwrap();
             assert_eq!(joined.geometry(), Geometry { sectors: 48, ..disk.geometry() });
             let numbered = |at: Extent| {
-                Buffer::from_vec((0..at.bytes()).map(|byte| (at.start.0 + byte / SECTOR_BYTES) as u8).collect())
+                Buffer::from_vec(
+                    (0..at.bytes()).map(|byte| (at.start.0 + byte / SECTOR_BYTES) as u8).collect(),
+                )
             };
             for at in [Extent::new(0, 48), Extent::new(10, 33), Extent::new(15, 1), Extent::new(40, 8)] {
                 joined.write(at, numbered(at), Hints::default()).await.unwrap();
                 let read = joined.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
                 assert_eq!(read.to_vec(), numbered(at).to_vec(), "{at}");
             }
-            for (sector, number) in [(1_000, 0), (1_015, 15), (500, 16), (523, 39), (2_000, 40), (2_007, 47)] {
+            for (sector, number) in [(1_000, 0), (1_015, 15), (500, 16), (523, 39), (2_000, 40), (2_007, 47)]
+            {
                 let one = Extent::new(sector, 1);
                 let read = disk.read(one, Buffer::zeroed(512), Hints::default()).await.unwrap();
                 assert_eq!(read.to_vec(), [number; 512], "sector {sector} of the disk");

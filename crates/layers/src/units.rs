@@ -33,6 +33,7 @@ pub fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
 }
 
 /// A time in nanoseconds, so that nothing is rounded.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 pub fn time_in_ns<S: Serializer>(time: &Nanos, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{}ns", time.0))
 }

@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use seekless_core::device::Place;
-use seekless_core::runtime::edge;
+use seekless_core::runtime::{self, edge};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS};
 
 use super::log::Run;
@@ -144,13 +144,15 @@ impl Borg {
     }
 
     async fn write_piece(&self, piece: &Piece, how: &Hints) -> Result<(), IoError> {
-        let write = self.device(piece.side).write(piece.at, piece.data.clone(), how.clone());
-        let Some(run) = &piece.run else { return write.await };
+        let write = || self.device(piece.side).write(piece.at, piece.data.clone(), how.clone());
+        let Some(run) = &piece.run else { return write().await };
         let data = async {
-            let written = write.await;
+            // With its run's page, which lies in front of it: a drive that is idle would begin with what comes first.
+            runtime::quiet().await;
+            let written = write().await;
             self.written(run, &written);
         };
-        join(data, self.lead(run, how)).await;
+        join(self.lead(run, how), data).await;
         self.settled(run).await
     }
 

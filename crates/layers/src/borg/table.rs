@@ -137,14 +137,14 @@ impl Borg {
             return Ok(());
         }
         // What could not be written, or only claims.
-        let first = self.state.borrow().segments.which(|segment| {
-            segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
-        });
+        let first =
+            self.state.borrow().segments.which(|segment| {
+                segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
+            });
         let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
         let (cached, logged) = rest.partition(|segment| *segment < self.layout.read_cache);
         self.say_in_order(&[first, cached, logged], how).await
     }
-
 
     /// Writes the map pages of these segments, some together, and makes them durable before the next. What they withdraw
     /// has newer claims, which have to be durable first: those of runs, those of the read cache on what came from the
