@@ -77,6 +77,8 @@ pub enum Bytes {
 
 /// The tree that a description describes, without its components.
 pub struct Tree {
+    /// The name of the device that clients use.
+    pub name: String,
     /// What clients use.
     pub top: Rc<dyn BlockDevice>,
     /// The topmost layer with the switch over it, if any layer is there.
@@ -88,20 +90,30 @@ pub struct Tree {
 }
 
 /// The tree that a checked description describes, over these components.
-pub async fn over(
-    description: &Description,
+pub async fn over<C>(
+    description: &Description<C>,
+    components: BTreeMap<String, Rc<dyn BlockDevice>>,
+    bytes: Bytes,
+) -> Result<Tree, IoError> {
+    under(description, &description.top, components, bytes).await
+}
+
+/// The same for one of several that clients see: the device `name` and what is below it.
+pub async fn under<C>(
+    description: &Description<C>,
+    name: &str,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
 ) -> Result<Tree, IoError> {
     let mut builder =
         Builder { description, components, bytes, layers: BTreeMap::new(), borg: Rc::default() };
-    let (top, topmost) = builder.top().await?;
+    let (top, topmost) = builder.top(name).await?;
     let borg = builder.borg.borrow().clone();
-    Ok(Tree { top: Rc::new(top), topmost, layers: builder.layers, borg })
+    Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers, borg })
 }
 
-struct Builder<'a> {
-    description: &'a Description,
+struct Builder<'a, C> {
+    description: &'a Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
     layers: BTreeMap<String, Rc<dyn Layer>>,
@@ -113,17 +125,16 @@ fn refused(name: &str, why: impl Into<Cow<'static, str>>) -> IoError {
     IoError::new(ErrorKind::Invalid, name.to_owned(), None, why)
 }
 
-impl Builder<'_> {
+impl<C> Builder<'_, C> {
     /// The top, and the layer below it if there is one.
-    async fn top(&mut self) -> Result<(Top, Option<Rc<Topmost>>), IoError> {
-        let name = &self.description.top;
+    async fn top(&mut self, name: &str) -> Result<(Top, Option<Rc<Topmost>>), IoError> {
         let Some(layer) = self.description.layers.get(name) else {
             return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
         let (over, build) = (below.over.clone(), self.layer(name, layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
-        self.layers.extend(topmost.layer().map(|layer| (name.clone(), layer)));
+        self.layers.extend(topmost.layer().map(|layer| (name.to_owned(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
     }
 
@@ -161,7 +172,7 @@ impl Builder<'_> {
         name: &str,
         layer: &description::Layer,
         below: Below,
-    ) -> impl Fn() -> Building + 'static + use<> {
+    ) -> impl Fn() -> Building + 'static + use<C> {
         let (name, entry, options) = (name.to_owned(), layer.entry, layer.options.clone());
         let hollow = self.bytes == Bytes::Hollow && entry.name == "borg";
         let keep = self.borg.clone();

@@ -1,0 +1,21 @@
+//! `seekless volume`: volumes that programs use, live.
+
+mod component;
+mod serve;
+
+use clap::Subcommand;
+
+/// What can be done with a volume.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Serves the exports of a volume file, until it is told to stop (SIGTERM, Ctrl-C)
+    #[command(after_help = serve::HELP)]
+    Serve(serve::Arguments),
+}
+
+/// Runs a command.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(arguments) => serve::run(&arguments),
+    }
+}
