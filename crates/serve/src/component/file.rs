@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -28,6 +29,9 @@ use crate::reactor::{Job, Memory, Reactor, What};
 const KEPT_BYTES: usize = 128 << 10;
 /// So many of them.
 const KEPT: usize = 64;
+/// How often a lock is tried again, and how long after each other.
+const LOCK_TRIES: u32 = 75;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Zeroes are written in parts of this many bytes where the system has nothing better.
 const ZEROES: u64 = 1 << 20;
 
@@ -77,7 +81,7 @@ impl Opened {
             },
         };
         let lock = if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-        flock(&file, lock).map_err(|_| in_use())?;
+        locked(&file, lock).map_err(|_| in_use())?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         let logical_bytes = if direct { smallest_direct(&file) } else { SECTOR_BYTES };
         if bytes < logical_bytes || bytes % logical_bytes != 0 {
@@ -85,6 +89,19 @@ impl Opened {
         }
         let sectors = bytes / SECTOR_BYTES;
         Ok(Opened { file, path: path.to_owned(), sectors, logical_bytes, direct, read_only })
+    }
+}
+
+/// Locks a file. A server that was killed holds its lock until the kernel has ended what io_uring was doing for it.
+fn locked(file: &File, lock: FlockOperation) -> Result<(), Errno> {
+    let mut tries = 0;
+    loop {
+        match flock(file, lock) {
+            Err(Errno::WOULDBLOCK) if tries < LOCK_TRIES => tries += 1,
+            done => return done,
+        }
+        #[allow(clippy::disallowed_methods)] // nothing is served yet
+        std::thread::sleep(LOCK_PAUSE);
     }
 }
 
