@@ -49,7 +49,13 @@ impl Server {
             return None;
         }
         assert!(first.starts_with(&format!("io: {kind}")), "{first}");
-        while !server.line().starts_with("try: ") {}
+        loop {
+            let line = server.line();
+            assert!(!line.starts_with("error: "), "{line}");
+            if line.starts_with("try: ") {
+                break;
+            }
+        }
         Some(server)
     }
 

@@ -13,6 +13,8 @@ pub mod component;
 mod direct;
 pub mod nbd;
 #[cfg(target_os = "linux")]
+mod patience;
+#[cfg(target_os = "linux")]
 pub mod reactor;
 #[cfg(target_os = "linux")]
 pub mod server;

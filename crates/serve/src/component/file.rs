@@ -13,7 +13,6 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -23,15 +22,13 @@ use seekless_core::{
 };
 
 use super::error::{OpenError, kind_of};
+use crate::patience::patiently;
 use crate::reactor::{Job, Memory, Reactor, What};
 
 /// Memory that is kept for the next requests, in pieces of this size at most.
 const KEPT_BYTES: usize = 128 << 10;
 /// So many of them.
 const KEPT: usize = 64;
-/// How often a lock is tried again, and how long after each other.
-const LOCK_TRIES: u32 = 75;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Zeroes are written in parts of this many bytes where the system has nothing better.
 const ZEROES: u64 = 1 << 20;
 
@@ -67,7 +64,8 @@ impl Opened {
         let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
         let open = |direct: OFlags| {
             let flags = i32::try_from((direct | exclusive).bits()).unwrap_or_default();
-            OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path)
+            let open = || OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
+            patiently(open, |error| Errno::from_io_error(error) == Some(Errno::BUSY))
         };
         let in_use = || refuse("it in use by another".to_owned(), "a component that no volume has, nor a mount");
         let asked = if cached { OFlags::empty() } else { OFlags::DIRECT };
@@ -81,7 +79,7 @@ impl Opened {
             },
         };
         let lock = if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-        locked(&file, lock).map_err(|_| in_use())?;
+        patiently(|| flock(&file, lock), |error| *error == Errno::WOULDBLOCK).map_err(|_| in_use())?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         let logical_bytes = if direct { smallest_direct(&file) } else { SECTOR_BYTES };
         if bytes < logical_bytes || bytes % logical_bytes != 0 {
@@ -89,19 +87,6 @@ impl Opened {
         }
         let sectors = bytes / SECTOR_BYTES;
         Ok(Opened { file, path: path.to_owned(), sectors, logical_bytes, direct, read_only })
-    }
-}
-
-/// Locks a file. A server that was killed holds its lock until the kernel has ended what io_uring was doing for it.
-fn locked(file: &File, lock: FlockOperation) -> Result<(), Errno> {
-    let mut tries = 0;
-    loop {
-        match flock(file, lock) {
-            Err(Errno::WOULDBLOCK) if tries < LOCK_TRIES => tries += 1,
-            done => return done,
-        }
-        #[allow(clippy::disallowed_methods)] // nothing is served yet
-        std::thread::sleep(LOCK_PAUSE);
     }
 }
 

@@ -3,11 +3,12 @@
 //! Fault model: another server listens there already, or one did and was killed: then its socket is in the way, and
 //! nobody answers.
 
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::Mode;
@@ -15,6 +16,7 @@ use rustix::net::sockopt;
 use rustix::process::umask;
 
 use super::address::Address;
+use crate::patience::patiently;
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -38,35 +40,18 @@ pub struct Listener {
 impl Listener {
     /// Listens at `address`.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
-        let refused = |why: String| ListenError { address: address.clone(), why };
-        let io = |error: std::io::Error| refused(error.to_string());
-        let (socket, path): (OwnedFd, _) = match address {
-            Address::Tcp(at) => {
-                let listener = TcpListener::bind(at).map_err(io)?;
-                listener.set_nonblocking(true).map_err(io)?;
-                (listener.into(), None)
-            }
-            Address::Unix(path) => {
-                let is_socket = std::fs::symlink_metadata(path).map(|found| found.file_type().is_socket());
-                match is_socket {
-                    Ok(true) if UnixStream::connect(path).is_ok() => {
-                        return Err(refused("found a server that listens there, expected none".to_owned()));
-                    }
-                    // Left behind by one that was killed.
-                    Ok(true) => std::fs::remove_file(path).map_err(io)?,
-                    Ok(false) => {
-                        return Err(refused("found a file, expected nothing or an old socket".to_owned()));
-                    }
-                    Err(_) => {}
-                }
-                let before = umask(Mode::RWXG | Mode::RWXO);
-                let listener = UnixListener::bind(path);
-                umask(before);
-                let listener = listener.map_err(io)?;
-                listener.set_nonblocking(true).map_err(io)?;
-                (listener.into(), Some(path.clone()))
-            }
+        let bound = match address {
+            Address::Tcp(at) => patiently(|| TcpListener::bind(at), is_taken).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((listener.into(), None))
+            }),
+            Address::Unix(path) => patiently(|| in_file_system(path), is_taken).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((listener.into(), Some(path.clone())))
+            }),
         };
+        let why = |error: io::Error| ListenError { address: address.clone(), why: error.to_string() };
+        let (socket, path): (OwnedFd, _) = bound.map_err(why)?;
         Ok(Listener { socket: Arc::new(socket), tcp: path.is_none(), path })
     }
 
@@ -82,6 +67,28 @@ impl Listener {
         }
         socket
     }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+/// A socket at `path` that only its owner may connect to.
+fn in_file_system(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::symlink_metadata(path).map(|found| found.file_type().is_socket()) {
+        Ok(true) if UnixStream::connect(path).is_ok() => {
+            let why = "found a server that listens there, expected none";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+        }
+        // Left behind by one that was killed.
+        Ok(true) => std::fs::remove_file(path)?,
+        Ok(false) => return Err(io::Error::other("found a file, expected nothing or an old socket")),
+        Err(_) => {}
+    }
+    let before = umask(Mode::RWXG | Mode::RWXO);
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
 }
 
 impl Drop for Listener {
