@@ -4,6 +4,7 @@ mod killed;
 mod misbehaving;
 mod raw;
 mod server;
+mod status;
 
 use std::path::Path;
 

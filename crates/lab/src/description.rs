@@ -6,6 +6,7 @@
 //! volume is refused with the file, the key, what was found and what was expected.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use seekless_core::{Extent, Nanos, Size};
 use seekless_drive::{Model, QueueOptions};
@@ -50,6 +51,8 @@ pub struct Description<C = Component> {
     pub top: String,
     /// Where clients see it; empty if nobody is to.
     pub exports: Vec<Export>,
+    /// The socket at which a server of it is asked how it is, if it is told.
+    pub control: Option<PathBuf>,
 }
 
 impl<C> Default for Description<C> {
@@ -61,6 +64,7 @@ impl<C> Default for Description<C> {
             layers: BTreeMap::new(),
             top: String::new(),
             exports: Vec::new(),
+            control: None,
         }
     }
 }
@@ -264,10 +268,20 @@ impl<C: Leaf> Description<C> {
         self.line_of(&self.top)
     }
 
-    /// The device `name` in a line, from there down.
-    pub fn line_of(&self, name: &str) -> String {
+    /// The components below `name`.
+    fn leaves(&self, name: &str) -> BTreeSet<String> {
+        if let Some(layer) = self.layers.get(name) {
+            let below = std::iter::once(&layer.over).chain(layer.devices.values());
+            return below.flat_map(|name| self.leaves(name)).collect();
+        }
+        let of = self.slices.get(name).map_or(name, |window| &window.of);
+        BTreeSet::from([of.to_owned()])
+    }
+
+    /// The device `top` in a line, from there down.
+    pub fn line_of(&self, top: &str) -> String {
         let mut parts = Vec::new();
-        let mut name = name;
+        let mut name = top;
         while let Some(layer) = self.layers.get(name).filter(|_| parts.len() <= self.layers.len()) {
             let bopt = layer.devices.get("bopt").and_then(|bopt| self.slices.get(bopt));
             let bopt = bopt.map(|window| format!(" with a BOPT of {}", told(window.extent.sectors)));
@@ -279,7 +293,7 @@ impl<C: Leaf> Description<C> {
         if parts.is_empty() {
             parts.push("no layer".to_owned());
         }
-        let drives = self.components.values().map(Leaf::line);
+        let drives = self.leaves(top).into_iter().filter_map(|leaf| self.components.get(&leaf)).map(Leaf::line);
         format!("{}, {}", drives.collect::<Vec<_>>().join("; "), parts.join(" over "))
     }
 }

@@ -5,7 +5,7 @@
 //! names its key.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::{Model, Policy, QueueOptions};
@@ -24,6 +24,7 @@ struct File<K> {
     #[serde(default)]
     layer: BTreeMap<String, toml::Table>,
     export: Vec<ExportKeys>,
+    control: Option<PathBuf>,
 }
 
 /// The keys of a simulated drive.
@@ -108,7 +109,7 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
-    let mut volume = Description { file: file_name, top, exports, ..Description::default() };
+    let mut volume = Description { file: file_name, top, exports, control: read.control, ..Description::default() };
     for (name, keys) in read.component {
         let component = C::read(file, &name, keys)?;
         volume.components.insert(name, component);

@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use seekless_core::runtime::{Runtime, spawn};
-use seekless_core::{Hints, SECTOR_BYTES, Size};
+use seekless_core::runtime::{Runtime, sleep, spawn};
+use seekless_core::{Class, Hints, SECTOR_BYTES, Size};
 use seekless_lab::description::Description;
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Export, Listener, Server};
+use seekless_serve::server::{Address, Export, Listener, Server, control};
 use seekless_serve::signals;
 
 use super::component::Live;
+use super::status::{self, Told};
 use crate::output;
 
 /// Examples.
@@ -70,7 +71,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
     output::complain(&format!("io: {}{why}", reactor.kind()));
     let runtime = Runtime::new(1);
-    runtime.run_live(serve(&reactor, &description, places), &*reactor)?
+    runtime.run_live(serve(arguments, &reactor, &description, places), &*reactor)?
 }
 
 /// The addresses to listen at, each with the numbers of its exports.
@@ -96,13 +97,21 @@ fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<BTreeM
 }
 
 async fn serve(
+    arguments: &Arguments,
     reactor: &Rc<Reactor>,
     description: &Description<Live>,
     places: BTreeMap<Address, Vec<usize>>,
 ) -> anyhow::Result<()> {
     let signals = signals::listen().context("signals")?;
     let trees = trees(reactor, description).await?;
+    let trees = Rc::new(trees);
+    for tree in trees.values() {
+        reconfigure_in_time(description, tree);
+    }
     let server = Server::new(reactor, |line| output::complain(line));
+    let place = status::socket(&arguments.volume, description.control.as_deref());
+    let told = Told::new(reactor, description, &server, &trees);
+    control(reactor, Listener::bind(&Address::Unix(place))?, move |line| told.answer(&line));
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
@@ -155,6 +164,25 @@ async fn trees(
         }
     }
     Ok(trees)
+}
+
+/// Layers that are to be reconfigured every so often are.
+fn reconfigure_in_time(description: &Description<Live>, tree: &Tree) {
+    for (name, layer) in &tree.layers {
+        let every = description.layers.get(name).and_then(|layer| layer.reconfigure);
+        let Some(every) = every else { continue };
+        let (name, layer) = (name.clone(), layer.clone());
+        spawn(async move {
+            loop {
+                sleep(every).await;
+                let how = Hints { class: Class::Background, ..Hints::default() };
+                if let Err(error) = layer.command("reconfigure", how).await {
+                    output::complain(&format!("layer.{name}: not reconfigured: {error}"));
+                }
+            }
+        })
+        .detach();
+    }
 }
 
 /// Everything acknowledged is durable, layer by layer from the top down.

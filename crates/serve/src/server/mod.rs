@@ -6,6 +6,7 @@
 
 mod address;
 mod client;
+mod control;
 mod export;
 mod input;
 mod listener;
@@ -25,6 +26,7 @@ use seekless_core::runtime::{now, sleep, spawn};
 use crate::reactor::{Job, Reactor, What};
 
 pub use address::{Address, AddressError};
+pub use control::{Answering, control};
 pub use export::Export;
 pub use listener::{ListenError, Listener};
 
