@@ -60,14 +60,15 @@ promises: build ## the same million, and PROMISES.md with its figures
 	scripts/explore tests/promises/figures
 	cargo run --quiet --locked -p seekless-promises
 
-fuzz: toolchain-check ## bytes made up against every reader of traces and histories, FOR=5 seconds each
+fuzz: toolchain-check ## bytes made up against every reader of traces and histories, and a BOPT, FOR=5 seconds each
 	scripts/fuzz $(or $(FOR),5)
 
 bench: toolchain ## measure speed
-	cargo build --release --locked -p seekless-lab --example bench --example check_bench --example plan_bench -p seekless-layers --example mapper_bench --example map_bench -p seekless-trace --features seekless-trace/parquet --example trace_bench
+	cargo build --release --locked -p seekless-lab --example bench --example check_bench --example plan_bench -p seekless-layers --example mapper_bench --example map_bench --example recovery -p seekless-trace --features seekless-trace/parquet --example trace_bench
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/mapper_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/map_bench"
+	"$(CARGO_TARGET_DIR)/release/examples/recovery"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/check_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/plan_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"

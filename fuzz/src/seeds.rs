@@ -58,11 +58,13 @@ fn main() -> io::Result<()> {
     fs::create_dir_all(&history)?;
     fs::write(history.join("0"), HISTORY)?;
     formats.push("history");
-    // Changes of a BOPT: of none, and of a flag of each super page.
+    // Changes of a BOPT: of none, of a flag of each super page, and a sample of home in each of a clean one.
     let bopt = Path::new(&folder).join("bopt");
     fs::create_dir_all(&bopt)?;
     fs::write(bopt.join("0"), [])?;
     fs::write(bopt.join("1"), [0, 48, 0, 2, 1, 48, 0, 2])?;
+    let sample = |home: u8| [home, 48, 0, 2, home, 144, 0, 1, home, 160, 0, 9];
+    fs::write(bopt.join("2"), [sample(0), sample(1)].concat())?;
     formats.push("bopt");
     println!("{}", formats.join("\n"));
     Ok(())

@@ -63,7 +63,10 @@ fn look(server: &Server, export: &str, known: &mut Known) {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         let found = number(8);
         let (least, most) = known[page as usize];
-        assert!(least <= found && found <= most, "{export}: page {page} has {found:#x}, expected {least:#x} to {most:#x}");
+        assert!(
+            least <= found && found <= most,
+            "{export}: page {page} has {found:#x}, expected {least:#x} to {most:#x}"
+        );
         if found > 0 {
             // A page is eight sectors, each the last durable one or a later one.
             assert_eq!(number(0), page, "{export}: another page's data");

@@ -1,5 +1,8 @@
 //! Real clients of a live volume: every program that speaks NBD and is installed. Those that are not are told.
 
+// Programs from outside: they take their time, and threads.
+#![allow(clippy::disallowed_methods)]
+
 mod killed;
 mod misbehaving;
 mod raw;
@@ -72,7 +75,13 @@ fn on_all(test: impl Fn(&Server, &str)) {
 fn nbdinfo_finds_every_export_and_what_it_can() {
     on_all(|_, uri| {
         let Some(said) = succeeds("nbdinfo", &[uri]) else { return };
-        for line in ["can_fua: true", "can_multi_conn: true", "can_zero: true", "block_size_minimum: 512", "base:allocation"] {
+        for line in [
+            "can_fua: true",
+            "can_multi_conn: true",
+            "can_zero: true",
+            "block_size_minimum: 512",
+            "base:allocation",
+        ] {
             assert!(said.contains(line), "{uri}: no '{line}' in\n{said}");
         }
         let Some(said) = succeeds("nbdinfo", &["--list", uri]) else { return };
@@ -154,8 +163,17 @@ fn fio_verifies_what_it_wrote() {
     on_all(|server, uri| {
         let uri = format!("--uri={uri}");
         let arguments = [
-            "--name=v", "--ioengine=nbd", &uri, "--rw=randrw", "--rwmixread=30", "--bsrange=4k-64k", "--size=32M",
-            "--iodepth=32", "--verify=crc32c", "--verify_fatal=1", "--randseed=3",
+            "--name=v",
+            "--ioengine=nbd",
+            &uri,
+            "--rw=randrw",
+            "--rwmixread=30",
+            "--bsrange=4k-64k",
+            "--size=32M",
+            "--iodepth=32",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--randseed=3",
         ];
         // It leaves a file behind where it runs.
         let state = format!("--aux-path={}", server.folder.display());
@@ -195,9 +213,15 @@ fn what_is_wrong_is_told_with_its_place() {
     let export = "[[export]]\ntop = \"disk\"\nnbd = \"unix:socket\"\n";
     let disk = "[component.disk]\nfile = \"disk.img\"\n";
     let cases = [
-        (format!("[component.disk]\nfile = \"none.img\"\n{export}"), ["component.disk.file", "none.img: No such file"]),
+        (
+            format!("[component.disk]\nfile = \"none.img\"\n{export}"),
+            ["component.disk.file", "none.img: No such file"],
+        ),
         (format!("[component.disk]\nfile = \"odd.img\"\n{export}"), ["component.disk.file", "1000 bytes"]),
-        (format!("[component.disk]\nfile = \".\"\n{export}"), ["component.disk.file", "neither a file nor a block device"]),
+        (
+            format!("[component.disk]\nfile = \".\"\n{export}"),
+            ["component.disk.file", "neither a file nor a block device"],
+        ),
         (format!("[component.disk]\n{export}"), ["component.disk", "neither file nor ram"]),
         (format!("[component.disk]\nram = \"1001\"\n{export}"), ["component.disk.ram", "'1001'"]),
         (format!("[component.disk]\nfiel = \"disk.img\"\n{export}"), ["unknown field `fiel`", "`file`"]),
@@ -206,8 +230,17 @@ fn what_is_wrong_is_told_with_its_place() {
         (format!("{disk}[[export]]\ntop = \"other\"\n"), ["export.top", "'other'"]),
         (format!("{disk}{export}{export}"), ["export.disk", "two exports of this name"]),
         (format!("{disk}[[export]]\ntop = \"disk\"\nnbd = \"here\"\n"), ["export.disk.nbd", "'here'"]),
-        (format!("{disk}[[export]]\ntop = \"disk\"\nnbd = \"tcp:0.0.0.0:0\"\n"), ["0.0.0.0", "--allow-plain-tcp"]),
-        (format!("{disk}[layer.mapper]\nover = \"disk\"\nsize = \"2MiB\"\n{}", export.replace("disk", "mapper")), ["layer.mapper", "2"]),
+        (
+            format!("{disk}[[export]]\ntop = \"disk\"\nnbd = \"tcp:0.0.0.0:0\"\n"),
+            ["0.0.0.0", "--allow-plain-tcp"],
+        ),
+        (
+            format!(
+                "{disk}[layer.mapper]\nover = \"disk\"\nsize = \"2MiB\"\n{}",
+                export.replace("disk", "mapper")
+            ),
+            ["layer.mapper", "2"],
+        ),
     ];
     for (text, words) in cases {
         std::fs::write(folder.join("volume.toml"), &text).unwrap();
@@ -232,6 +265,7 @@ fn one_component_is_in_one_volume() {
     assert!(!output.status.success() && said.contains("in use"), "{said}");
     assert!(folder.join("socket").exists(), "the first one's socket stays");
     server.kill();
-    let server = Server::start(folder, "threads").expect("a dead server's lock and socket are in nobody's way");
+    let server =
+        Server::start(folder, "threads").expect("a dead server's lock and socket are in nobody's way");
     server.stop();
 }

@@ -19,7 +19,11 @@ fn beside_a_good_one(test: impl Fn(&Server)) {
         test(&server);
         let began = Instant::now();
         assert_eq!(good.read(63 << 20, 4096).unwrap(), [9; 4096]);
-        assert!(began.elapsed() < Duration::from_secs(2), "{kind}: the good client waited {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(2),
+            "{kind}: the good client waited {:?}",
+            began.elapsed()
+        );
         drop(good);
         server.stop();
     }
@@ -78,7 +82,8 @@ fn options_that_make_no_sense_are_refused_and_step_is_kept() {
         raw.send(&3_u32.to_be_bytes()).unwrap();
         let (unsupported, policy, invalid, unknown, too_big) =
             (1_u32 << 31 | 1, 1 << 31 | 2, 1 << 31 | 3, 1 << 31 | 6, 1 << 31 | 9);
-        let name = |name: &str, rest: &[u8]| [&(name.len() as u32).to_be_bytes(), name.as_bytes(), rest].concat();
+        let name =
+            |name: &str, rest: &[u8]| [&(name.len() as u32).to_be_bytes(), name.as_bytes(), rest].concat();
         for (option, data, kind) in [
             (99, vec![1, 2, 3], unsupported),
             (5, vec![], policy),
@@ -137,7 +142,7 @@ fn a_client_that_takes_no_replies_is_not_read_from_for_ever() {
         let grown = memory_of(server).saturating_sub(before);
         assert!(grown < 300 << 10, "it holds {grown} KiB");
         let mut other = Raw::open(&server.folder, "memory");
-        assert_eq!(other.write(0, 0, &[3; 65536]).unwrap(), 0);
+        assert_eq!(other.write(0, 0, &vec![3; 65536]).unwrap(), 0);
         // When it takes them after all, it gets them.
         for _ in 0..20 {
             assert_eq!(raw.reply().unwrap().1, 0);
@@ -158,9 +163,9 @@ fn a_client_that_sends_half_a_write_holds_nobody_up() {
             })
             .collect();
         let mut other = Raw::open(&server.folder, "memory");
-        assert_eq!(other.write(FUA, 8 << 20, &[3; 65536]).unwrap(), 0);
+        assert_eq!(other.write(FUA, 8 << 20, &vec![3; 65536]).unwrap(), 0);
         drop(halves);
-        assert_eq!(other.read(8 << 20, 65536).unwrap(), [3; 65536]);
+        assert_eq!(other.read(8 << 20, 65536).unwrap(), vec![3; 65536]);
     });
 }
 

@@ -20,8 +20,10 @@ pub struct Server {
 /// The volume file of tests: `exports` are added to it.
 pub fn volume(folder: &Path, components: &str, exports: &[(&str, &str)]) {
     let mut text = components.to_owned();
+    let socket = folder.join("socket");
     for (top, more) in exports {
-        text += &format!("[[export]]\ntop = \"{top}\"\nnbd = \"unix:{}\"\n{more}\n", folder.join("socket").display());
+        let export = format!("[[export]]\ntop = \"{top}\"\nnbd = \"unix:{}\"\n{more}\n", socket.display());
+        text.push_str(&export);
     }
     std::fs::write(folder.join("volume.toml"), text).unwrap();
 }
@@ -36,7 +38,7 @@ pub fn serve(folder: &Path, kind: &str) -> Command {
 
 impl Server {
     /// Starts one on the volume file of a folder, and waits until it serves; `None`, with a word, where there is no
-    /// io_uring.
+    /// `io_uring`.
     pub fn start(folder: &Path, kind: &str) -> Option<Server> {
         let mut child = serve(folder, kind).spawn().unwrap();
         let (send, lines) = channel();

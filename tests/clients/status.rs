@@ -19,19 +19,34 @@ fn a_server_says_how_it_is() {
         raw.write(0, 0, &[1; 4096]).unwrap();
         let status = |more: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
-            let output = command.args(["volume", "status"]).arg(folder.join("volume.toml")).args(more).output().unwrap();
+            let output = command
+                .args(["volume", "status"])
+                .arg(folder.join("volume.toml"))
+                .args(more)
+                .output()
+                .unwrap();
             (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
         };
         let (_, told) = status(&[]);
         assert!(told.contains("1 now, 1 so far") && told.contains("4 KiB"), "{told}");
         let (_, told) = status(&["--json"]);
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-        assert_eq!((&told["requests"], &told["io"], &told["process"]), (&1.into(), &kind.into(), &server.id().into()));
-        assert!(told["layers"][0]["counters"].as_object().is_some_and(|counters| !counters.is_empty()), "{told}");
+        assert_eq!(
+            (&told["requests"], &told["io"], &told["process"]),
+            (&1.into(), &kind.into(), &server.id().into())
+        );
+        assert!(
+            told["layers"][0]["counters"].as_object().is_some_and(|counters| !counters.is_empty()),
+            "{told}"
+        );
 
         let place = folder.join("volume.control");
         for socket in [&place, &folder.join("socket")] {
-            assert_eq!(std::fs::metadata(socket).unwrap().permissions().mode() & 0o077, 0, "its owner's alone");
+            assert_eq!(
+                std::fs::metadata(socket).unwrap().permissions().mode() & 0o077,
+                0,
+                "its owner's alone"
+            );
         }
         let mut other = UnixStream::connect(&place).unwrap();
         other.write_all(b"{\"dance\": 1}\n\xff\xff\n").unwrap();

@@ -8,6 +8,8 @@ use seekless_promises as common;
 
 /// States in which a bug has to be found.
 const BUDGET: u64 = 100_000;
+/// One step in so many is a command: what moves pages has most of BORG's.
+const COMMANDS: u64 = 6;
 
 #[test]
 fn every_known_bug_is_found() {
@@ -23,12 +25,11 @@ fn every_known_bug_is_found() {
             let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(entry.name)).rev();
             // In a small part of the volume requests meet; on a full one slots are soon used again.
             let tries = names.flat_map(|name| {
-                [("churn:area=512KiB,reads=40%", false), ("churn", true)]
-                    .map(|(work, fill)| (name, work, fill))
+                [("churn:area=512KiB", false), ("churn", true)].map(|(work, fill)| (name, work, fill))
             });
             let mut explored = tries.map(|(name, work, fill)| {
                 let options = Options { plain: 100, states: BUDGET, fill, ..Options::default() };
-                common::explore(&volume(name), work, 20, options)
+                common::explore(&volume(name), work, COMMANDS, 20, options)
             });
             let explored = explored.find(|explored| explored.finding.is_some());
             let Some(explored) = explored else {
@@ -48,5 +49,5 @@ fn every_known_bug_is_found() {
             found += 1;
         }
     }
-    assert!(found >= 9, "{found} canaries");
+    assert!(found >= 10, "{found} canaries");
 }

@@ -12,7 +12,7 @@ pub fn folder(name: &str) -> PathBuf {
 }
 
 /// One step in so many is a command, as by the program.
-const COMMANDS: u64 = 40;
+pub const COMMANDS: u64 = 40;
 
 /// The volumes that promises are tested on.
 pub const VOLUMES: [&str; 5] = ["borg", "borg-paper", "mapper", "powercut", "stack"];
@@ -29,16 +29,16 @@ pub fn volume(name: &str) -> Description {
 ///
 /// # Panics
 /// When the workload is none, or needs a larger volume.
-pub fn explore(volume: &Description, work: &str, fault_requests: u64, options: Options) -> Explored {
+pub fn explore(
+    volume: &Description,
+    work: &str,
+    commands: u64,
+    fault_requests: u64,
+    options: Options,
+) -> Explored {
     let load = workload::parse(work).expect(work);
-    let campaign = Campaign {
-        description: volume,
-        load: &load,
-        requests: 150,
-        commands: COMMANDS,
-        fault_requests,
-        options,
-    };
+    let campaign =
+        Campaign { description: volume, load: &load, requests: 150, commands, fault_requests, options };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }
 
@@ -47,9 +47,16 @@ pub fn explore(volume: &Description, work: &str, fault_requests: u64, options: O
 /// # Panics
 /// When it does find something.
 pub fn sound(name: &str, work: &str, fault_requests: u64, options: Options) -> Explored {
-    let explored = explore(&volume(name), work, fault_requests, options);
+    found_nothing(&format!("{name}, {work}"), explore(&volume(name), work, COMMANDS, fault_requests, options))
+}
+
+/// What was explored, of which nothing is wrong.
+///
+/// # Panics
+/// When something is.
+pub fn found_nothing(what: &str, explored: Explored) -> Explored {
     if let Some(finding) = explored.reduced.as_ref().or(explored.finding.as_ref()) {
-        panic!("{name}, {work}: {}\n\n{}", finding.wrong, finding.case);
+        panic!("{what}: {}\n\n{}", finding.wrong, finding.case);
     }
     explored
 }

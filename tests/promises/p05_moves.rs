@@ -21,10 +21,7 @@ fn what_moves_is_neither_lost_nor_doubled_and_movers_end() {
         let (requests, commands, fault_requests) = (150, 6, 0);
         let campaign =
             Campaign { description: &volume, load: &load, requests, commands, fault_requests, options };
-        let explored = campaign.explore(&|_| ()).unwrap();
-        if let Some(finding) = explored.reduced {
-            panic!("{name}: {}\n\n{}", finding.wrong, finding.case);
-        }
+        let explored = common::found_nothing(name, campaign.explore(&|_| ()).unwrap());
         let (tally, moved) = (&explored.tally, "a page is used while it is copied: its move is abandoned");
         let abandoned = tally.edges.get(moved).copied().unwrap_or(0);
         println!(

@@ -17,7 +17,7 @@ use seekless_lab::explore::Options;
 use seekless_lab::explore::case::Case;
 use seekless_lab::volume::{self, Bytes};
 use seekless_lab::workload::client::Limit;
-use seekless_lab::{Run, run_workload, volume_file, workload};
+use seekless_lab::{Description, Run, run_workload, volume_file, workload};
 use seekless_promises as common;
 
 /// Damaged copies of each file.
@@ -121,11 +121,15 @@ fn damaged_histories_and_traces_are_refused_with_reasons() {
 }
 
 /// The volume with BORG, with one line of its file changed.
-fn changed(line: &str, to: &str) -> Result<(), String> {
+fn changed(line: &str, to: &str) -> Result<Description, String> {
     let text = std::fs::read_to_string(common::folder("volumes").join("borg.toml")).unwrap();
     assert!(text.contains(line), "{text}");
-    let volume =
-        volume_file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())?;
+    volume_file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())
+}
+
+/// Opens that.
+fn opened(line: &str, to: &str) -> Result<(), String> {
+    let volume = changed(line, to)?;
     volume.check().map(drop).map_err(|error| error.to_string())?;
     let opened = Runtime::new(1).run(async {
         let disk: Rc<dyn BlockDevice> =
@@ -138,33 +142,53 @@ fn changed(line: &str, to: &str) -> Result<(), String> {
 #[test]
 fn a_bopt_that_cannot_be_is_refused() {
     let size = "size = \"4616KiB\"";
-    assert_eq!(changed(size, size), Ok(()));
+    assert_eq!(opened(size, size), Ok(()));
     for (line, to, words) in [
         (size, "size = \"1TiB\"", "expected a part of disk"),
         ("at = \"16MiB\"", "at = \"8MiB\"", "expected sectors that nothing else uses"),
         ("bopt = \"bopt\"", "bopt = \"home\"", "expected sectors that nothing else uses"),
+        ("bopt = \"bopt\"", "bopt = [\"bopt\", \"bopt\"]", "expected sectors that nothing else uses"),
+        ("bopt = \"bopt\"", "bopt = []", "layer.borg.bopt: found [], expected the name of a component"),
+        ("bopt = \"bopt\"", "bopt = [\"bopt\", 3]", "expected the name of a component"),
         (size, "size = \"4KiB\"", "found a BOPT of 1 pages of 4 KiB, expected at least"),
         ("write_buffer = 0.1", "write_buffer = -0.1", "expected 0 to 1"),
         ("write_buffer = 0.1", "write_buffer = nan", "expected 0 to 1"),
     ] {
-        let error = changed(line, to).unwrap_err();
+        let error = opened(line, to).unwrap_err();
         assert!(error.contains(words), "{to}: {error}");
     }
 }
 
-/// All of it is read cache, or none, or it is as small as may be.
+/// A BOPT in three pieces, the last of them in front.
+const IN_PIECES: &str = r#"
+[slice.middle]
+of = "disk"
+at = "24MiB"
+size = "6MiB"
+
+[slice.end]
+of = "disk"
+at = "32MiB"
+size = "20KiB"
+
+[layer.borg]
+over = "home"
+bopt = ["end", "middle", "bopt"]
+"#;
+
+/// All of it is read cache, or none, or it is as small as may be; or it is in pieces.
 #[test]
 fn a_bopt_that_is_unusual_keeps_its_promises() {
     for (line, to) in [
         ("write_buffer = 0.1", "write_buffer = 0"),
         ("write_buffer = 0.1", "write_buffer = 1"),
         ("size = \"4616KiB\"", "size = \"32KiB\""),
+        ("[layer.borg]\nover = \"home\"\nbopt = \"bopt\"", IN_PIECES),
     ] {
-        let text = std::fs::read_to_string(common::folder("volumes").join("borg.toml")).unwrap();
-        let volume = volume_file::parse("borg.toml", &text.replace(line, to)).unwrap();
+        let volume = changed(line, to).unwrap();
         let options = Options { plain: 20, states: 3_000, each: 24, ..Options::default() };
-        let explored = common::explore(&volume, "churn", 20, options);
-        assert!(explored.finding.is_none(), "{to}: {}", explored.finding.unwrap().wrong);
+        let explored = common::explore(&volume, "churn", common::COMMANDS, 20, options);
+        common::found_nothing(to, explored);
     }
 }
 

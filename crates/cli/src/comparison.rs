@@ -34,7 +34,7 @@ const FIGURES: [Figure<Variant>; 17] = [
     ),
     (
         "wait for moves",
-        |one| seconds(one.longest_mover_wait_ms / 1e3),
+        |one| number(one.longest_mover_wait_ms, 1) + " ms",
         "the longest of a request for pages that were being moved",
     ),
 ];

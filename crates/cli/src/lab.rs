@@ -92,11 +92,12 @@ pub struct Load {
 const OF_A_TRACE: [&str; 4] = ["trace", "speed", "reconfigure", "reconfigure_clock"];
 
 /// The options that a volume file says instead, or that are for traces.
-const SAID_BY_A_FILE: [&str; 15] = [
+const SAID_BY_A_FILE: [&str; 16] = [
     "drive",
     "layer",
     "bopt",
     "write_buffer",
+    "options",
     "threshold",
     "training",
     "over",

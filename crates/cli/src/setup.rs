@@ -73,9 +73,9 @@ pub struct Setup {
     /// The background's guaranteed share of the head's time, 1 to 99 per cent
     #[arg(long, value_name = "PCT", default_value_t = 20)]
     background_share: u8,
-    /// Any other option of the layer, as on its page: overwrite=logged, segment=512KiB; may be given several times
+    /// Any other option of the layer, as on its page: overwrite=in-place, segment=512KiB; may be given several times
     #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option)]
-    options: Vec<(String, toml::Value)>,
+    options: Vec<(String, String)>,
     /// While the layout is reconfigured, the trace goes on (run) or waits (stop)
     #[arg(long, value_name = "CLOCK", default_value = "run")]
     reconfigure_clock: ClockName,
@@ -126,13 +126,18 @@ pub fn whole_sectors(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A key and its value: a number, or else a text.
-fn option(text: &str) -> Result<(String, toml::Value), String> {
+/// A key and its value.
+fn option(text: &str) -> Result<(String, String), String> {
     let (key, value) =
         text.split_once('=').ok_or_else(|| format!("found '{text}', expected a key, '=' and a value"))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// A number, if it is one.
+fn number_or_text(value: &str) -> toml::Value {
     let whole = value.parse().map(toml::Value::Integer).ok();
     let number = whole.or_else(|| value.parse().map(toml::Value::Float).ok());
-    Ok((key.trim().to_owned(), number.unwrap_or_else(|| value.trim().into())))
+    number.unwrap_or_else(|| value.into())
 }
 
 /// A sector: a plain number is one, a size says how far from the start.
@@ -202,6 +207,9 @@ impl Setup {
 
     fn layer(&self) -> anyhow::Result<Option<LayerSetup>> {
         if self.layer == "none" {
+            if let Some((key, _)) = self.options.first() {
+                return Err(Usage(format!("--option: found {key}, expected none without a layer")).into());
+            }
             return Ok(None);
         }
         // The other layers have no options here: a volume file has.
@@ -233,8 +241,12 @@ impl Setup {
             return Ok(options);
         }
         let mut table = toml::Table::try_from(&options)?;
-        table.extend(self.options.iter().cloned());
-        let wrong = |why: String| Usage(format!("--option: {}", why.trim_end()));
+        for (key, value) in &self.options {
+            // A size may be a plain number, and is a text all the same.
+            let is_text = table.get(key).is_some_and(toml::Value::is_str);
+            table.insert(key.clone(), if is_text { value.as_str().into() } else { number_or_text(value) });
+        }
+        let wrong = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
         let options: borg::Options = toml::Value::Table(table)
             .try_into()
             .map_err(|error: toml::de::Error| wrong(error.to_string()))?;

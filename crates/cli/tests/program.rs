@@ -129,10 +129,15 @@ fn what_does_not_fit_is_told_with_what_would() {
     wrong(2, &["--starvation-limit", "1"], &["--starvation-limit", "30s"]);
     wrong(2, &["--layer", "flash"], &["--layer", "flash", "borg"]);
     wrong(2, &["--layer", "none"], &["--layer", "found none"]);
+    wrong(2, &["--option", "overwrite"], &["--option", "found 'overwrite'", "a key, '=' and a value"]);
+    wrong(2, &["--option", "overwrite=never"], &["--option", "never", "in-place", "in `overwrite`"]);
+    wrong(2, &["--option", "segment=3KiB"], &["--option: segment: found 3072 bytes", "16KiB to 2MiB"]);
     wrong(1, &["--report", "/nonexistent/a.html"], &["/nonexistent/a.html", "expected one"]);
     refused(&["lab", "compare"], 2, &["--trace"]);
     refused(&["lab", "run"], 2, &["--workload", "--trace"]);
     refused(&["lab", "run", "--workload", "random", "--trace", SMALL], 2, &["cannot be used with"]);
+    let bare = ["lab", "run", "--trace", SMALL, "--layer", "none", "--option", "segment=1MiB"];
+    refused(&bare, 2, &["--option: found segment", "without a layer"]);
     let picture = ["drive", "show", "samsung-870-evo-1tb", "--svg", "/nonexistent/flash.svg"];
     refused(&picture, 1, &["--svg: found samsung-870-evo-1tb", "one that turns"]);
     refused(&["lab", "run", "--workload", "random", "--size", "1GiB"], 1, &["size: found", "32 MiB"]);

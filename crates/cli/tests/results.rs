@@ -183,6 +183,19 @@ fn a_place_is_a_sector_or_a_size() {
 }
 
 #[test]
+fn an_option_of_the_layer_is_a_number_a_size_or_a_word() {
+    let hash = |options: &[&str]| {
+        let run = ["lab", "run", "--trace", SMALL, "--bopt", "64MiB"];
+        json(&[&run[..], options].concat())["event_hash"].clone()
+    };
+    let plain = hash(&[]);
+    assert_eq!(hash(&["--option", "segment=1048576", "--option", "drain_below=0.25"]), plain, "the defaults");
+    for other in ["segment=64KiB", "overwrite=in-place", "write_buffer=0.1"] {
+        assert_ne!(hash(&["--option", other]), plain, "{other}");
+    }
+}
+
+#[test]
 fn one_variant_runs_and_tells_its_events() {
     let events = folder().join("events");
     let run = ["lab", "run", "--trace", SMALL, "--events", events.to_str().unwrap()];

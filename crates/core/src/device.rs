@@ -37,6 +37,21 @@ pub struct Geometry {
     pub largest_sectors: u64,
 }
 
+impl Geometry {
+    /// That of memory: sectors that are blocks of their own, durable at once, each as far away as any other.
+    pub fn of_memory(sectors: u64) -> Geometry {
+        Geometry {
+            sectors,
+            logical_sectors: 1,
+            physical_sectors: 1,
+            volatile_cache: false,
+            rotational: false,
+            discard_sectors: 0,
+            largest_sectors: LARGEST_REQUEST_SECTORS,
+        }
+    }
+}
+
 /// The largest request anywhere: 32 MiB.
 pub const LARGEST_REQUEST_SECTORS: u64 = (32 << 20) / crate::units::SECTOR_BYTES;
 
@@ -133,24 +148,33 @@ pub trait BlockDevice {
         self.write(at, Buffer::zeroed(at.bytes()), how)
     }
 
+    /// The device that answers the next four where this one has no answer of its own: below it, in the same order.
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        None
+    }
+
     /// What the sectors hold, in order, covering `at`.
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        Box::pin(ready(Ok(vec![ExtentState { extent: at, content: Content::Unknown }])))
+        let unknown = || vec![ExtentState { extent: at, content: Content::Unknown }];
+        self.below().map_or_else(|| io(ready(Ok(unknown()))), |below| below.extents(at))
     }
 
     /// Calls `each` with parts of `at`, in order and all of it, and where a read of them goes now.
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        each(at, Place::Unknown);
+        match self.below() {
+            Some(below) => below.places(at, each),
+            None => each(at, Place::Unknown),
+        }
     }
 
     /// Says that the sectors will be wanted soon.
-    fn prefetch(&self, _at: Extent, _how: Hints) -> IoFuture<'_, ()> {
-        Box::pin(ready(Ok(())))
+    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below().map_or_else(|| io(ready(Ok(()))), |below| below.prefetch(at, how))
     }
 
     /// What it would cost now to reach the first sector, where that can be told.
-    fn estimate(&self, _at: Extent, _how: &Hints) -> Option<Nanos> {
-        None
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.below()?.estimate(at, how)
     }
 
     /// Named snapshots.
@@ -218,15 +242,7 @@ mod tests {
 
     #[test]
     fn the_top_refuses_what_makes_no_sense() {
-        let geometry = Geometry {
-            sectors: 1 << 20,
-            logical_sectors: 1,
-            physical_sectors: 8,
-            volatile_cache: false,
-            rotational: true,
-            discard_sectors: 0,
-            largest_sectors: LARGEST_REQUEST_SECTORS,
-        };
+        let geometry = Geometry::of_memory(1 << 20);
         let kind =
             |start, sectors| check(&geometry, Extent::new(start, sectors), "top").map_err(|e| e.kind());
         assert_eq!(kind(0, 1), Ok(()));

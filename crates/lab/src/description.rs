@@ -107,8 +107,8 @@ pub struct Layer {
     pub entry: &'static Entry,
     /// What it lies over.
     pub over: String,
-    /// Its other devices, by their keys.
-    pub devices: BTreeMap<String, String>,
+    /// Its other devices, by their keys; several are one behind the other.
+    pub devices: BTreeMap<String, Vec<String>>,
     /// BORG: how often the layout is reconfigured while a workload runs; never if `None`.
     pub reconfigure: Option<Nanos>,
     /// Its options.
@@ -241,8 +241,10 @@ impl<C: Leaf> Description<C> {
         }
         above.push(name.to_owned());
         let sectors = self.claim(&layer.over, &format!("layer.{name}.over"), above, claims)?;
-        for (key, device) in &layer.devices {
-            self.claim(device, &format!("layer.{name}.{key}"), above, claims)?;
+        for (key, pieces) in &layer.devices {
+            for device in pieces {
+                self.claim(device, &format!("layer.{name}.{key}"), above, claims)?;
+            }
         }
         above.pop();
         layer.entry.sectors(&layer.options, sectors).map_err(|refused| {
@@ -259,7 +261,7 @@ impl<C: Leaf> Description<C> {
     /// The layers at and below `name`, each before those below it.
     pub fn downwards(&self, name: &str) -> Vec<String> {
         let Some(layer) = self.layers.get(name) else { return Vec::new() };
-        let below = std::iter::once(&layer.over).chain(layer.devices.values());
+        let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
         std::iter::once(name.to_owned()).chain(below.flat_map(|name| self.downwards(name))).collect()
     }
 
@@ -271,7 +273,7 @@ impl<C: Leaf> Description<C> {
     /// The components below `name`.
     fn leaves(&self, name: &str) -> BTreeSet<String> {
         if let Some(layer) = self.layers.get(name) {
-            let below = std::iter::once(&layer.over).chain(layer.devices.values());
+            let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
             return below.flat_map(|name| self.leaves(name)).collect();
         }
         let of = self.slices.get(name).map_or(name, |window| &window.of);
@@ -283,8 +285,10 @@ impl<C: Leaf> Description<C> {
         let mut parts = Vec::new();
         let mut name = top;
         while let Some(layer) = self.layers.get(name).filter(|_| parts.len() <= self.layers.len()) {
-            let bopt = layer.devices.get("bopt").and_then(|bopt| self.slices.get(bopt));
-            let bopt = bopt.map(|window| format!(" with a BOPT of {}", told(window.extent.sectors)));
+            let pieces = layer.devices.get("bopt").map(Vec::as_slice).unwrap_or_default();
+            let sizes = pieces.iter().map(|piece| Some(self.slices.get(piece)?.extent.sectors));
+            let bopt = sizes.sum::<Option<u64>>().filter(|sectors| *sectors > 0);
+            let bopt = bopt.map(|sectors| format!(" with a BOPT of {}", told(sectors)));
             let every = layer.reconfigure.map(|time| format!(", reconfigured every {time}"));
             let words = [bopt, every].map(Option::unwrap_or_default).concat();
             parts.push(format!("{}{words}", layer.entry.name));
@@ -293,7 +297,8 @@ impl<C: Leaf> Description<C> {
         if parts.is_empty() {
             parts.push("no layer".to_owned());
         }
-        let drives = self.leaves(top).into_iter().filter_map(|leaf| self.components.get(&leaf)).map(Leaf::line);
+        let drives =
+            self.leaves(top).into_iter().filter_map(|leaf| self.components.get(&leaf)).map(Leaf::line);
         format!("{}, {}", drives.collect::<Vec<_>>().join("; "), parts.join(" over "))
     }
 }

@@ -201,7 +201,7 @@ impl Experiment {
                 Layer {
                     entry: &registry::LAYERS[0],
                     over: "home".to_owned(),
-                    devices: BTreeMap::from([("bopt".to_owned(), "bopt".to_owned())]),
+                    devices: BTreeMap::from([("bopt".to_owned(), vec!["bopt".to_owned()])]),
                     reconfigure: None,
                     // Plain numbers, which TOML has.
                     options: toml::Table::try_from(&layer.options).unwrap_or_default(),

@@ -4,7 +4,7 @@
 
 use std::future::ready;
 
-use seekless_core::device::{LARGEST_REQUEST_SECTORS, io};
+use seekless_core::device::io;
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture};
 
 /// Answers at once.
@@ -15,15 +15,7 @@ pub struct Instant {
 
 impl BlockDevice for Instant {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            sectors: self.sectors,
-            logical_sectors: 1,
-            physical_sectors: 1,
-            volatile_cache: false,
-            rotational: false,
-            discard_sectors: 0,
-            largest_sectors: LARGEST_REQUEST_SECTORS,
-        }
+        Geometry::of_memory(self.sectors)
     }
 
     fn read(&self, _at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {

@@ -9,7 +9,7 @@ use seekless_core::limit::Top;
 use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Layer, Slice};
 use seekless_drive::{Simulated, Work, simulated};
 use seekless_layers::registry::{self, Below, Building, Built};
-use seekless_layers::{Borg, Topmost};
+use seekless_layers::{Borg, Joined, Topmost};
 
 use crate::description::{self, Description};
 
@@ -19,7 +19,7 @@ pub struct Volume {
     pub top: Rc<dyn BlockDevice>,
     /// The drives below, by the names of their components.
     pub drives: BTreeMap<String, Rc<dyn Simulated>>,
-    /// The topmost layer if that is BORG.
+    /// The topmost layer that is BORG, if there is one.
     pub borg: Option<Rc<Borg>>,
 }
 
@@ -85,7 +85,7 @@ pub struct Tree {
     pub topmost: Option<Rc<Topmost>>,
     /// The layers as they were built, by name.
     pub layers: BTreeMap<String, Rc<dyn Layer>>,
-    /// The topmost layer if that is BORG and bytes are hollow.
+    /// The topmost layer that is BORG, as it was built, if bytes are hollow.
     pub borg: Option<Rc<Borg>>,
 }
 
@@ -160,8 +160,16 @@ impl<C> Builder<'_, C> {
     async fn below(&mut self, layer: &description::Layer) -> Result<Below, IoError> {
         let over = Box::pin(self.device(&layer.over)).await?;
         let mut devices = BTreeMap::new();
-        for (key, device) in &layer.devices {
-            devices.insert(key.clone(), Box::pin(self.device(device)).await?);
+        for (key, pieces) in &layer.devices {
+            let mut parts = Vec::new();
+            for device in pieces {
+                parts.push(Box::pin(self.device(device)).await?);
+            }
+            let whole: Rc<dyn BlockDevice> = match <[_; 1]>::try_from(parts) {
+                Ok([device]) => device,
+                Err(parts) => Rc::new(Joined::new(parts).ok_or_else(|| refused(key, "there is no device"))?),
+            };
+            devices.insert(key.clone(), whole);
         }
         Ok(Below { over, devices })
     }

@@ -109,7 +109,8 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
-    let mut volume = Description { file: file_name, top, exports, control: read.control, ..Description::default() };
+    let mut volume =
+        Description { file: file_name, top, exports, control: read.control, ..Description::default() };
     for (name, keys) in read.component {
         let component = C::read(file, &name, keys)?;
         volume.components.insert(name, component);
@@ -133,7 +134,7 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
             }
         };
         let at = size("at", &keys.at)?.unwrap_or(0);
-        let whole = volume.components.get(&keys.of).map_or(0, |component| component.sectors());
+        let whole = volume.components.get(&keys.of).map_or(0, Leaf::sectors);
         let sectors = size("size", &keys.size)?.unwrap_or(whole.saturating_sub(at));
         volume.slices.insert(name, Window { of: keys.of, extent: Extent::new(at, sectors) });
     }
@@ -207,15 +208,26 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
         let known: Vec<&str> = registry::LAYERS.iter().map(|layer| layer.name).collect();
         return Err(wrong(key, format!("'{is}'"), format!("a layer: {}", known.join(", "))));
     };
-    let mut device = |key: &str| match keys.remove(key) {
-        Some(toml::Value::String(device)) => Ok(device),
-        other => {
-            let found = other.map_or("nothing".to_owned(), |value| value.to_string());
-            Err(wrong(&format!(".{key}"), found, "the name of a component, slice or layer".to_owned()))
-        }
+    let no_device = |key: &str, found: Option<toml::Value>, expected: &str| {
+        let found = found.map_or("nothing".to_owned(), |value| value.to_string());
+        wrong(&format!(".{key}"), found, expected.to_owned())
     };
-    let over = device("over")?;
-    let devices = entry.devices.iter().map(|key| Ok(((*key).to_owned(), device(key)?)));
+    let over = match keys.remove("over") {
+        Some(toml::Value::String(device)) => device,
+        other => return Err(no_device("over", other, "the name of a component, slice or layer")),
+    };
+    let mut pieces = |key: &str| {
+        let found = keys.remove(key);
+        let names = found.clone().map(|found| match found {
+            toml::Value::Array(all) => all,
+            one => vec![one],
+        });
+        let names =
+            names.and_then(|all| all.into_iter().map(toml::Value::try_into).collect::<Result<_, _>>().ok());
+        let expected = "the name of a component, slice or layer, or several: [\"one\", \"two\"]";
+        names.filter(|all: &Vec<String>| !all.is_empty()).ok_or_else(|| no_device(key, found, expected))
+    };
+    let devices = entry.devices.iter().map(|key| Ok(((*key).to_owned(), pieces(key)?)));
     let devices = devices.collect::<Result<BTreeMap<_, _>, VolumeError>>()?;
     let every = |value: &toml::Value| duration(value.as_str()?.strip_prefix("every ")?).ok();
     let reconfigures = entry.name == "borg";

@@ -26,15 +26,7 @@ fn done<'a, T: 'a>(value: T) -> IoFuture<'a, T> {
 
 impl BlockDevice for Memory {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            sectors: self.0.borrow().len() as u64 / SECTOR_BYTES,
-            logical_sectors: 1,
-            physical_sectors: 1,
-            volatile_cache: false,
-            rotational: false,
-            discard_sectors: 0,
-            largest_sectors: seekless_core::device::LARGEST_REQUEST_SECTORS,
-        }
+        Geometry::of_memory(self.0.borrow().len() as u64 / SECTOR_BYTES)
     }
 
     fn read(&self, at: Extent, into: Buffer, _: Hints) -> IoFuture<'_, Buffer> {

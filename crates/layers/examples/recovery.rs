@@ -32,7 +32,6 @@ async fn measure(spec: &seekless_drive::Spec) {
     };
     let (borg, _) = open().await;
     fill(&borg).await;
-    told("in use", &borg, Nanos::ZERO);
     drop(borg);
     let (borg, took) = open().await;
     told("without a clean stop", &borg, took);

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, PAGE_SECTORS};
 
 /// Pages in the longest request, 4 MiB: a request in the foreground may have to wait for it.
-pub const LONGEST: u64 = if cfg!(test) { 3 } else { 1_024 };
+const LONGEST: u64 = if cfg!(test) { 3 } else { 1_024 };
 
 /// The strands that pages form: extents in ascending order, none longer than [`LONGEST`].
 pub fn strands(pages: impl Iterator<Item = u64>) -> Vec<Extent> {
@@ -59,7 +59,6 @@ pub async fn read(
 }
 
 /// Writes pages, by where they go.
-#[allow(clippy::implicit_hasher)]
 pub async fn write(to: &dyn BlockDevice, pages: &Pages, how: &Hints) -> Result<(), IoError> {
     let writes = strands(pages.keys().copied()).into_iter().map(async |strand| {
         let data = Buffer::join(strand.pages().map(|page| pages[&page].clone()));

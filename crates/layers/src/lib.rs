@@ -2,8 +2,9 @@
 
 pub mod borg;
 mod canary;
-pub mod destage;
+mod destage;
 pub mod fault;
+mod joined;
 pub mod mapper;
 mod refused;
 pub mod registry;
@@ -12,6 +13,7 @@ pub mod topmost;
 mod units;
 
 pub use borg::Borg;
+pub use joined::Joined;
 pub use mapper::Mapper;
 pub use refused::Refused;
 pub use split::Split;

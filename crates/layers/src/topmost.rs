@@ -7,9 +7,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use seekless_core::device::unknown_command;
-use seekless_core::{BlockDevice, Gate, Hints, IoError, Layer, Switch};
+use seekless_core::{BlockDevice, Gate, Hints, IoError, Layer, SECTOR_BYTES, Switch};
 
 use crate::registry::{Building, Built, Entry, LAYERS};
+use crate::split::{self, Split};
+use crate::units::Bytes;
 
 /// The commands that any topmost layer has, and those of one that is transparent.
 const COMMANDS: [&str; 3] = ["stop", "remove", "insert"];
@@ -18,7 +20,8 @@ const COMMANDS: [&str; 3] = ["stop", "remove", "insert"];
 pub struct Topmost {
     entry: &'static Entry,
     switch: Rc<Switch>,
-    over: Rc<dyn BlockDevice>,
+    /// What it lies over, whole requests in the order in which they come: a component promises no order.
+    over: Rc<Split>,
     build: Box<dyn Fn() -> Building>,
     /// Not here while it is out.
     layer: RefCell<Option<Rc<dyn Layer>>>,
@@ -35,6 +38,8 @@ impl Topmost {
     ) -> Result<Topmost, IoError> {
         let Built { device, layer } = build().await?;
         let (switch, layer) = (Rc::new(Switch::new(device)), RefCell::new(Some(layer)));
+        let largest = Bytes(over.geometry().sectors * SECTOR_BYTES);
+        let over = Rc::new(Split::new(over, &split::Options { largest }));
         Ok(Topmost { entry, switch, over, build: Box::new(build), layer, gate: Gate::default() })
     }
 
@@ -85,7 +90,7 @@ impl Topmost {
         let Some(layer) = self.layer() else { return Ok(()) };
         let detached = async {
             layer.detach().await?;
-            Ok(self.over.clone())
+            Ok(self.over.clone() as Rc<dyn BlockDevice>)
         };
         self.switch.swap(detached).await?;
         self.layer.replace(None);

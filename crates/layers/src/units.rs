@@ -31,3 +31,9 @@ pub fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(|error| serde::de::Error::custom(format!("{error}")))
 }
+
+/// A time in nanoseconds, so that nothing is rounded.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+pub fn time_in_ns<S: Serializer>(time: &Nanos, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{}ns", time.0))
+}

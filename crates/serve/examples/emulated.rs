@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use seekless_core::device::{LARGEST_REQUEST_SECTORS, io};
+use seekless_core::device::io;
 use seekless_core::runtime::{Runtime, now, sleep};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Op};
 use seekless_drive::calibrate::{Comparison, Options, calibrate};
@@ -18,15 +18,7 @@ struct Emulated {
 
 impl BlockDevice for Emulated {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            sectors: self.drive.borrow().layout().sectors(),
-            logical_sectors: 1,
-            physical_sectors: 1,
-            volatile_cache: false,
-            rotational: true,
-            discard_sectors: 0,
-            largest_sectors: LARGEST_REQUEST_SECTORS,
-        }
+        Geometry { rotational: true, ..Geometry::of_memory(self.drive.borrow().layout().sectors()) }
     }
 
     fn read(&self, at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {

@@ -42,7 +42,8 @@ impl Drop for Contender {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let program = std::env::args().nth(1).map(PathBuf::from);
-    let beside = std::env::current_exe()?.parent().and_then(Path::parent).map(|folder| folder.join("seekless"));
+    let beside =
+        std::env::current_exe()?.parent().and_then(Path::parent).map(|folder| folder.join("seekless"));
     let program = program.or(beside).ok_or("where is the program?")?;
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let folder = folder.path();
@@ -77,11 +78,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn contender(name: &'static str, export: &'static str, socket: &Path, command: &mut Command) -> Result<Contender, Box<dyn Error>> {
+fn contender(
+    name: &'static str,
+    export: &'static str,
+    socket: &Path,
+    command: &mut Command,
+) -> Result<Contender, Box<dyn Error>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let seen = vec![Vec::new(); LOADS.len()];
     let contender = Contender { name, child, socket: socket.to_owned(), export, seen };
-    let began = Instant::now();
+    let began = now();
     while UnixStream::connect(socket).is_err() {
         if began.elapsed() > Duration::from_secs(10) {
             return Err(format!("{name} does not listen").into());
@@ -100,7 +106,11 @@ fn ours(program: &Path, folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>>
     let mut all = Vec::new();
     let component = [
         ("seekless, memory", "m", "[component.m]\nram = \"64MiB\"\n"),
-        ("seekless, mapper on memory", "mapper", "[component.m]\nram = \"80MiB\"\n[layer.mapper]\nover = \"m\"\nsize = \"64MiB\"\n"),
+        (
+            "seekless, mapper on memory",
+            "mapper",
+            "[component.m]\nram = \"80MiB\"\n[layer.mapper]\nover = \"m\"\nsize = \"64MiB\"\n",
+        ),
         ("seekless, file", "m", "[component.m]\nfile = \"ours.img\"\n"),
         ("seekless, file, cached", "m", "[component.m]\nfile = \"ours2.img\"\ncached = true\n"),
     ];
@@ -109,7 +119,10 @@ fn ours(program: &Path, folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>>
     }
     for (number, (name, top, text)) in component.into_iter().enumerate() {
         let (socket, file) = (folder.join(format!("{number}.sock")), folder.join(format!("{number}.toml")));
-        std::fs::write(&file, format!("{text}[[export]]\ntop = \"{top}\"\nnbd = \"unix:{}\"\n", socket.display()))?;
+        std::fs::write(
+            &file,
+            format!("{text}[[export]]\ntop = \"{top}\"\nnbd = \"unix:{}\"\n", socket.display()),
+        )?;
         all.push(contender(name, top, &socket, Command::new(program).args(["volume", "serve"]).arg(file))?);
     }
     Ok(all)
@@ -147,13 +160,22 @@ fn others(folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>> {
 }
 
 /// Seconds, and CPU seconds of the server, for a load.
-fn measure(contender: &Contender, load: &(&str, u16, u32, usize, usize)) -> Result<(f64, f64), Box<dyn Error>> {
+fn measure(
+    contender: &Contender,
+    load: &(&str, u16, u32, usize, usize),
+) -> Result<(f64, f64), Box<dyn Error>> {
     let (_, command, bytes, depth, requests) = *load;
     let mut socket = UnixStream::connect(&contender.socket)?;
     let mut greeting = [0; 18];
     socket.read_exact(&mut greeting)?;
     let name = contender.export.as_bytes();
-    let hello = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &(name.len() as u32).to_be_bytes(), name];
+    let hello = [
+        &3_u32.to_be_bytes()[..],
+        b"IHAVEOPT",
+        &1_u32.to_be_bytes(),
+        &(name.len() as u32).to_be_bytes(),
+        name,
+    ];
     socket.write_all(&hello.concat())?;
     socket.read_exact(&mut [0; 10])?;
     let (data, mut state) = (vec![7; bytes as usize], 1_u64);

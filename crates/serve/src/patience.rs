@@ -1,4 +1,4 @@
-//! A server that was killed holds its locks and sockets until the kernel has ended what io_uring did for it: whoever
+//! A server that was killed holds its locks and sockets until the kernel has ended what `io_uring` did for it: whoever
 //! comes after it waits that long, and no longer.
 
 use std::time::Duration;
@@ -8,7 +8,10 @@ const TRIES: u32 = 75;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Does `attempt` until it succeeds, fails for another reason than that something is `taken`, or was tried often enough.
-pub fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, E>, taken: impl Fn(&E) -> bool) -> Result<T, E> {
+pub fn patiently<T, E>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+    taken: impl Fn(&E) -> bool,
+) -> Result<T, E> {
     for _ in 0..TRIES {
         match attempt() {
             Err(error) if taken(&error) => {}

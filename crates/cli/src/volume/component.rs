@@ -55,7 +55,9 @@ impl Leaf for Live {
                 Err(wrong("", "ram with cached or read_only".to_owned(), "these with a file only"))
             }
             (None, Some(text)) => match text.parse::<Size>() {
-                Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => Ok(Live::Memory(bytes / SECTOR_BYTES)),
+                Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => {
+                    Ok(Live::Memory(bytes / SECTOR_BYTES))
+                }
                 _ => Err(wrong(".ram", format!("'{text}'"), "a size of whole sectors such as 64MiB")),
             },
             (Some(_), Some(_)) => Err(wrong("", "file and ram".to_owned(), "one of them")),
@@ -87,7 +89,8 @@ impl Live {
             }
             Live::Memory(sectors) => {
                 let memory = MemoryComponent::new(*sectors);
-                let memory = memory.with_context(|| format!("component.{name}.ram: there is not that much memory"))?;
+                let memory =
+                    memory.with_context(|| format!("component.{name}.ram: there is not that much memory"))?;
                 Ok(Rc::new(memory))
             }
         }

@@ -44,7 +44,7 @@ pub struct Arguments {
     /// The volume
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// How files and sockets are waited for; by default io_uring where the kernel allows it
+    /// How files and sockets are waited for; by default `io_uring` where the kernel allows it
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
     /// Lets TCP without encryption be reached from other machines
@@ -79,7 +79,9 @@ fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<BTreeM
     let mut places: BTreeMap<Address, Vec<usize>> = BTreeMap::new();
     for (number, export) in description.exports.iter().enumerate() {
         let key = format!("{}: export.{}", description.file, export.name);
-        let Some(text) = &export.nbd else { bail!("{key}: found no nbd, expected where to listen for clients") };
+        let Some(text) = &export.nbd else {
+            bail!("{key}: found no nbd, expected where to listen for clients")
+        };
         let address: Address = text.parse().with_context(|| format!("{key}.nbd"))?;
         if !address.is_local() && !plain {
             bail!(
@@ -89,7 +91,9 @@ fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<BTreeM
         }
         let here = places.entry(address).or_default();
         if here.iter().any(|other| description.exports[*other].name == export.name) {
-            bail!("{key}: found two exports of this name at {text}, expected a name = \"...\" of its own for each");
+            bail!(
+                "{key}: found two exports of this name at {text}, expected a name = \"...\" of its own for each"
+            );
         }
         here.push(number);
     }
@@ -108,7 +112,7 @@ async fn serve(
     for tree in trees.values() {
         reconfigure_in_time(description, tree);
     }
-    let server = Server::new(reactor, |line| output::complain(line));
+    let server = Server::new(reactor, output::complain);
     let place = status::socket(&arguments.volume, description.control.as_deref());
     let told = Told::new(reactor, description, &server, &trees);
     control(reactor, Listener::bind(&Address::Unix(place))?, move |line| told.answer(&line));
@@ -120,13 +124,18 @@ async fn serve(
             let device = trees[&export.top].top.clone();
             let bytes = Size(device.geometry().sectors * SECTOR_BYTES);
             exports.push(Export::new(&export.name, &line, device, export.read_only));
-            output::complain(&format!("serving {} ({bytes}, {line}) at {}", export.name, address.uri(&export.name)));
+            output::complain(&format!(
+                "serving {} ({bytes}, {line}) at {}",
+                export.name,
+                address.uri(&export.name)
+            ));
         }
         server.listen(Listener::bind(&address)?, exports);
     }
-    let uri = description.exports.first().and_then(|export| {
-        Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name))
-    });
+    let uri = description
+        .exports
+        .first()
+        .and_then(|export| Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name)));
     output::complain(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
     output::complain("stopping; a second signal ends it at once");

@@ -127,7 +127,9 @@ impl Told {
     pub fn answer(&self, line: &str) -> Answering {
         let answer = match serde_json::from_str(line) {
             Ok(Question::Status) => serde_json::json!({ "status": self.status() }),
-            Err(error) => serde_json::json!({ "error": format!("found {line}: {error}; expected \"status\"") }),
+            Err(error) => {
+                serde_json::json!({ "error": format!("found {line}: {error}; expected \"status\"") })
+            }
         };
         Box::pin(std::future::ready(answer.to_string()))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::buffer::Buffer;
-use crate::device::{ExtentState, IoFuture, LARGEST_REQUEST_SECTORS, Zeroes, io};
+use crate::device::{ExtentState, IoFuture, Zeroes, io};
 use crate::limit::Top;
 use crate::runtime::{Runtime, now, sleep, spawn};
 use crate::units::{Extent, Nanos};
@@ -45,15 +45,7 @@ const FLUSH: u64 = 999;
 
 impl BlockDevice for Child {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            sectors: self.sectors,
-            logical_sectors: 1,
-            physical_sectors: 1,
-            volatile_cache: true,
-            rotational: false,
-            discard_sectors: 0,
-            largest_sectors: LARGEST_REQUEST_SECTORS,
-        }
+        Geometry::of_memory(self.sectors)
     }
 
     fn read(&self, at: Extent, into: Buffer, _: Hints) -> IoFuture<'_, Buffer> {

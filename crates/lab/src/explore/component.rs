@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::future::ready;
 
-use seekless_core::device::{LARGEST_REQUEST_SECTORS, Place, io};
+use seekless_core::device::{Place, io};
 use seekless_core::runtime::{self, Rng};
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture, Nanos};
 
@@ -75,15 +75,7 @@ impl Component {
 
 impl BlockDevice for Component {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            sectors: self.sectors,
-            logical_sectors: 1,
-            physical_sectors: 1,
-            volatile_cache: true,
-            rotational: false,
-            discard_sectors: 1,
-            largest_sectors: LARGEST_REQUEST_SECTORS,
-        }
+        Geometry { volatile_cache: true, discard_sectors: 1, ..Geometry::of_memory(self.sectors) }
     }
 
     fn read(&self, at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {

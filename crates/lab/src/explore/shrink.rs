@@ -15,7 +15,7 @@ use crate::experiment::Progress;
 /// States that one attempt looks at, at most, after one crash and after several.
 const ATTEMPT: [u64; 2] = [3_000, 40_000];
 /// States that all attempts look at together, at most.
-const ALL: u64 = 1_500_000;
+const ALL: u64 = 400_000;
 
 /// Reduces findings of one volume.
 pub struct Shrinker<'a> {

@@ -5,8 +5,9 @@
 //! when its run and all runs before are written, so a flush finds nothing left to do but the device's own. Which part
 //! of a run reached the disk at a crash is told by the checksums in its page.
 //!
-//! Faults: if any part of a run fails, all of its writes do. Whether its page is on disk nobody knows; so the next
-//! flush writes a map page that overrules it, and a super page that has the log begin behind it.
+//! Faults: if any part of a run fails, all of its writes do. Whether its page is on disk nobody knows; so a map page is
+//! written that overrules it, and a super page that has the log begin behind it. Runs behind it are settled only then,
+//! since no start would find them before.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -23,8 +24,9 @@ use super::{Borg, State, did};
 impl State {
     /// A page's copy is in this slot from now on, and in no other.
     pub(super) fn map_in(&mut self, page: u64, slot: Slot, dirty: bool) {
-        self.map_out(page);
-        self.map.insert(page, slot, dirty);
+        if let Some(was) = self.map.insert(page, slot, dirty) {
+            self.segments.emptied(was);
+        }
         self.segments.filled(slot);
     }
 
@@ -43,9 +45,9 @@ impl State {
         }
     }
 
-    /// Settles all runs that are written, in order.
-    fn settle(&mut self, durable_at_once: bool) {
-        while let Some(run) = self.log.written_first() {
+    /// Settles all runs that are written, in order; behind one that failed, only what failed too.
+    pub(super) fn settle(&mut self, durable_at_once: bool) {
+        while let Some(run) = self.log.written_first(self.anchor_owed.is_some()) {
             if run.failed.borrow().is_some() {
                 edge("a run failed");
                 let segment = self.segments.get(run.segment);
@@ -79,7 +81,34 @@ impl Borg {
             run.failed.borrow_mut().get_or_insert_with(|| error.clone());
         }
         run.writes.set(run.writes.get() - 1);
-        self.state.borrow_mut().settle(!self.bopt.geometry().volatile_cache);
+        let waited_for = {
+            let state = &mut *self.state.borrow_mut();
+            state.settle(!self.bopt.geometry().volatile_cache);
+            let waited_for = state.anchor_owed.is_some() && !state.log.is_quiet() && !state.mending;
+            state.mending |= waited_for;
+            waited_for
+        };
+        if let Some(borg) = self.me.upgrade().filter(|_| waited_for) {
+            runtime::spawn(async move { borg.mend_the_log().await }).detach();
+        }
+    }
+
+    /// Has the log begin behind what failed, for those that wait behind it; they fail too if it cannot.
+    async fn mend_the_log(&self) {
+        edge("runs wait behind one that failed");
+        loop {
+            let mended = self.checkpoint(&Hints::default()).await;
+            let state = &mut *self.state.borrow_mut();
+            if let Err(error) = &mended {
+                edge("the log cannot go on behind a run that failed: those behind it fail");
+                state.log.fail(error);
+                state.settle(false);
+            }
+            if mended.is_err() || state.anchor_owed.is_none() || state.log.is_quiet() {
+                state.mending = false;
+                return;
+            }
+        }
     }
 
     /// Sees to it that a run's page is written: the first write of the run does it, when the instant's other writes

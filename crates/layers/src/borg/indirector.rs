@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use seekless_core::device::Place;
-use seekless_core::runtime::edge;
+use seekless_core::runtime::{self, edge};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS};
 
 use super::log::Run;
@@ -75,7 +75,8 @@ impl Borg {
         let found = self.look_up(at);
         let pages = at.pages().end - at.pages().start;
         let all = found.mapped == pages;
-        self.count(&how, pages, if all { pages } else { found.dirty });
+        let hits = if all { pages } else { found.dirty };
+        self.tally(&how, |sides| (sides.pages, sides.hits) = (sides.pages + pages, sides.hits + hits));
         if found.mapped == 0 || (!all && found.dirty == 0) {
             did("read at home", at, at.start.0);
             return self.home.read(at, into, how).await;
@@ -109,20 +110,20 @@ impl Borg {
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.note(at, &how, true);
-        let changes = self.look_up(at).mapped > 0 || self.layout.write_buffer > 0;
+        let changes = self.layout.write_buffer > 0 || self.look_up(at).mapped > 0;
         if changes && !self.state.borrow().left {
             self.begin(Session::Dirty, &how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;
         let (pieces, absorbed) = self.sort(at, &from, &joined);
-        let bopt = pieces.iter().filter(|piece| piece.side == Side::Bopt);
-        let from_bopt = bopt.map(|piece| piece.at.sectors.div_ceil(PAGE_SECTORS)).sum();
-        self.count(&how, at.pages().end - at.pages().start, from_bopt);
-        let logged = pieces.iter().filter(|piece| piece.run.is_some());
-        let logged: u64 = logged.map(|piece| piece.at.sectors / PAGE_SECTORS).sum();
         self.tally(&how, |sides| {
-            (sides.splits, sides.absorbed) =
-                (sides.splits + u64::from(pieces.len() > 1), sides.absorbed + logged);
+            sides.pages += at.pages().end - at.pages().start;
+            sides.splits += u64::from(pieces.len() > 1);
+            for piece in pieces.iter().filter(|piece| piece.side == Side::Bopt) {
+                let pages = piece.at.pages().end - piece.at.pages().start;
+                sides.hits += pages;
+                sides.absorbed += if piece.run.is_some() { pages } else { 0 };
+            }
         });
         // With a cache below, what is durable on its own does not make the runs before it so.
         let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
@@ -143,13 +144,15 @@ impl Borg {
     }
 
     async fn write_piece(&self, piece: &Piece, how: &Hints) -> Result<(), IoError> {
-        let write = self.device(piece.side).write(piece.at, piece.data.clone(), how.clone());
-        let Some(run) = &piece.run else { return write.await };
+        let write = || self.device(piece.side).write(piece.at, piece.data.clone(), how.clone());
+        let Some(run) = &piece.run else { return write().await };
         let data = async {
-            let written = write.await;
+            // With its run's page, which lies in front of it: a drive that is idle would begin with what comes first.
+            runtime::quiet().await;
+            let written = write().await;
             self.written(run, &written);
         };
-        join(data, self.lead(run, how)).await;
+        join(self.lead(run, how), data).await;
         self.settled(run).await
     }
 

@@ -15,6 +15,9 @@ const FEW_SEGMENTS: u64 = 16;
 /// The two homes of the super page.
 const SUPERS: u64 = 2;
 
+/// Pages of the smallest BOPT: of one segment, with its map page twice.
+pub const FEWEST_PAGES: u64 = SUPERS + 2 + SMALLEST_SEGMENT;
+
 /// Where things are in the BOPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -93,7 +96,7 @@ mod tests {
         #[test]
         fn no_two_things_share_a_page(pages in 2..5_000_u64, segment in 4..=512_u64, part in 0.0..1.0_f64) {
             let Some(layout) = Layout::new(pages, segment, part) else {
-                prop_assert!(pages < 8);
+                prop_assert!(pages < FEWEST_PAGES);
                 return Ok(());
             };
             let slots = (0..layout.slots()).map(|slot| layout.page(slot));

@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use seekless_core::IoError;
+use seekless_core::runtime::edge;
 
 use super::layout::Layout;
 use super::map::Slot;
 use super::page::{Anchor, NONE, RUN_ENTRIES};
-use super::segments::Segments;
+use super::segments::{Segment, Segments};
 
 /// Pages that were absorbed in one instant, with the page that describes them.
 pub struct Run {
@@ -135,15 +136,13 @@ impl Log {
         self.free.first().copied()
     }
 
-    /// These segments are free.
+    /// These segments are free. What is confirmed of their runs says nothing of those that come after them.
     pub fn give_back(&mut self, segments: &mut Segments, which: &[u32]) {
+        self.unconfirmed.retain(|run| !which.contains(&run.segment));
         for &segment in which {
-            *segments.get(segment) = super::segments::Segment {
-                generation: segments.of(segment).generation,
-                home: segments.of(segment).home,
-                covered: segments.of(segment).covered,
-                ..Default::default()
-            };
+            let entry = segments.get(segment);
+            let Segment { generation, home, covered, .. } = *entry;
+            *entry = Segment { generation, home, covered, ..Segment::default() };
             self.free.insert(segment);
         }
         if !self.closed && self.next.is_none() {
@@ -207,7 +206,7 @@ impl Log {
             Some(open) if !self.is_full(open.1) => open,
             _ => {
                 let Some(next) = self.open_next(segments) else {
-                    seekless_core::runtime::edge("the write buffer is full");
+                    edge("the write buffer is full");
                     self.closed = true;
                     return None;
                 };
@@ -251,11 +250,21 @@ impl Log {
         }
     }
 
-    /// The first run that is not settled, if all of it is written.
-    pub fn written_first(&mut self) -> Option<Rc<Run>> {
+    /// The first run that is not settled, if all of it is written, or failed.
+    pub fn written_first(&mut self, only_failed: bool) -> Option<Rc<Run>> {
         let first = self.under_way.front().filter(|run| run.writes.get() == 0)?;
+        if only_failed && first.failed.borrow().is_none() {
+            return None;
+        }
         self.settled = first.sequence;
         self.under_way.pop_front()
+    }
+
+    /// All runs fail that are not settled.
+    pub fn fail(&self, error: &IoError) {
+        for run in &self.under_way {
+            run.failed.borrow_mut().get_or_insert_with(|| error.clone());
+        }
     }
 
     /// A run was settled, without failing.
@@ -301,6 +310,6 @@ impl Log {
 
     /// How many segments were taken since this one, itself included.
     pub fn taken_since(&self, taken: u64) -> u64 {
-        self.taken + 1 - taken.min(self.taken + 1)
+        (self.taken + 1).saturating_sub(taken)
     }
 }

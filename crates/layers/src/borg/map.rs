@@ -177,17 +177,18 @@ impl BorgMap {
         self.dirty = self.dirty + usize::from(dirty) - usize::from(was);
     }
 
-    /// Maps a page to a slot.
+    /// Maps a page to a slot, and says where its copy was.
     ///
     /// # Panics
-    /// When the slot holds another page: a page would be lost.
-    pub fn insert(&mut self, page: u64, slot: Slot, dirty: bool) {
+    /// When the slot holds a page: a page would be lost.
+    pub fn insert(&mut self, page: u64, slot: Slot, dirty: bool) -> Option<Slot> {
         assert!(page < self.pages, "found page {page}, expected one below {}", self.pages);
         assert!(self.backward(slot).0 == self.shape.unmapped(), "slot {slot} is taken");
-        self.remove(page);
+        let was = self.remove(page);
         self.place(page, slot);
         self.set_dirty(slot, dirty);
         self.mapped += 1;
+        was
     }
 
     /// Forgets the copy of a page, and says where it was.

@@ -2,7 +2,7 @@
 //! partition, the BOPT, and writes are absorbed there (Bhadkamkar et al., FAST 2009).
 //!
 //! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
-//! `indirector` on the path of every request; `bopt` is what lies where, `map` is `borg_map`.
+//! `indirector` on the path of every request; `layout` is what lies where, `map` is `borg_map`.
 //!
 //! Invariants: a page has at most one copy that counts; a copy that is not dirty equals home; a slot is used again only
 //! after what said that it was in use is durably gone.
@@ -20,6 +20,7 @@ mod map;
 mod mover;
 mod opening;
 mod options;
+mod pace;
 mod page;
 mod planner;
 mod profiler;
@@ -93,10 +94,16 @@ struct State {
     torn: Vec<u64>,
     /// A super page has to say that the log begins behind this run, which failed.
     anchor_owed: Option<u64>,
+    /// That is being written.
+    mending: bool,
     /// Why every later flush fails.
     failed: Option<IoError>,
     /// Taken away: it only hands on.
     left: bool,
+    /// When a client asked last.
+    asked: Nanos,
+    /// How many wait for movers to end.
+    awaited: u32,
     /// The log is tended in the background.
     tending: bool,
     /// When the segment was taken that the log begins in for who opens the BOPT.
@@ -109,6 +116,7 @@ struct State {
     plans: u32,
     /// Pages that a copy under way was taken from, and whether they were written meanwhile.
     watched: FxHashMap<u64, bool>,
+    /// Pages of metadata written, but for super pages.
     map_pages: u64,
     /// What a mover holds, or waits for, in ascending order.
     moving: Vec<Extent>,
@@ -132,7 +140,7 @@ impl Borg {
         let bopt_pages = bopt.geometry().sectors / PAGE_SECTORS;
         let segment = options.segment.0 / PAGE_BYTES;
         let layout = Layout::new(bopt_pages, segment, options.write_buffer).ok_or_else(|| {
-            let least = 4 + layout::SMALLEST_SEGMENT;
+            let least = layout::FEWEST_PAGES;
             invalid(format!("found a BOPT of {bopt_pages} pages of 4 KiB, expected at least {least}"))
         })?;
         let blank = Super::blank(layout, bopt_pages, home_sectors);
@@ -145,8 +153,11 @@ impl Borg {
             session: Session::Untouched,
             torn,
             anchor_owed: None,
+            mending: false,
             failed: None,
             left: false,
+            asked: Nanos::ZERO,
+            awaited: 0,
             tending: false,
             anchored_at: 0,
             profiler: Profiler::default(),
@@ -247,6 +258,7 @@ impl Borg {
     /// The profiler and the ledger see a request. Of what lies beyond 16 TiB it could not tell the pages apart.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         self.ledger.borrow_mut().above(at, how, write);
+        self.state.borrow_mut().asked = runtime::now();
         if at.pages().end > u64::from(u32::MAX) {
             return;
         }
@@ -258,10 +270,6 @@ impl Borg {
                 analyzer.add(spilled.iter());
             }
         }
-    }
-
-    fn count(&self, how: &Hints, pages: u64, hits: u64) {
-        self.tally(how, |sides| (sides.pages, sides.hits) = (sides.pages + pages, sides.hits + hits));
     }
 
     /// Counts something for who asks.
@@ -353,7 +361,10 @@ impl Layer for Borg {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             let how = Hints::default();
-            let _alone = self.movers.exclusive(Extent::new(0, 1), &how).await;
+            let _alone = {
+                let _awaited = self.await_movers();
+                self.movers.exclusive(Extent::new(0, 1), &how).await
+            };
             let all = Extent { start: Lba(0), sectors: self.home.geometry().sectors };
             let _held = self.locks.exclusive(all, &how).await;
             self.flush_indirected(how.clone()).await?;

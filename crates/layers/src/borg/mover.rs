@@ -20,6 +20,7 @@ use seekless_core::runtime::edge;
 use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
 
 use super::map::Slot;
+use super::pace::Pace;
 use super::table::Session;
 use super::{Borg, State, did};
 use crate::destage;
@@ -29,7 +30,7 @@ use crate::destage;
 pub(super) const BATCH: usize = if cfg!(test) { 7 } else { 16_384 };
 
 /// Segments whose map pages are written together while their pages are locked.
-const SEGMENTS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 16 };
+const SEGMENTS_AT_ONCE: u32 = if cfg!(test) { 2 } else { 4 };
 
 /// A page and where it is to go.
 pub(super) type Move = (u64, Slot);
@@ -41,6 +42,7 @@ type Held = FxHashMap<u64, Buffer>;
 pub(super) struct Mover<'a> {
     borg: &'a Borg,
     how: Hints,
+    pace: Pace<'a>,
     _alone: Guard,
 }
 
@@ -53,15 +55,17 @@ struct Locked {
 }
 
 impl<'a> Mover<'a> {
-    /// When those before have ended; `None` if the layer was taken away, and has no pages.
-    pub async fn start(borg: &'a Borg, account: Account) -> Result<Option<Mover<'a>>, IoError> {
+    /// When those before have ended; `None` if the layer was taken away, and has no pages. A gentle one holds back as
+    /// the options ask, and ends early when the layer is to stop or to go.
+    pub async fn start(borg: &'a Borg, account: Account, gentle: bool) -> Result<Option<Mover<'a>>, IoError> {
+        let _awaited = (!gentle).then(|| borg.await_movers());
         let alone = borg.movers.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         let how = Hints { class: Class::Background, account, ..Hints::default() };
         if borg.state.borrow().left {
             return Ok(None);
         }
         borg.begin(Session::Mapped, &how).await?;
-        Ok(Some(Mover { borg, how, _alone: alone }))
+        Ok(Some(Mover { borg, how, pace: Pace::new(borg, gentle), _alone: alone }))
     }
 
     /// How metadata is written: whoever waits for that raises it.
@@ -72,7 +76,10 @@ impl<'a> Mover<'a> {
     /// Takes pages out of the BOPT, and returns how many went.
     pub async fn outgoing(&self, pages: &[u64]) -> Result<u64, IoError> {
         let mut gone = 0;
-        for batch in pages.chunks(BATCH) {
+        for batch in pages.chunks(self.pace.batch(BATCH)) {
+            if !self.pace.goes_on(batch.len()).await {
+                break;
+            }
             self.watch(batch);
             gone += self.evict(batch, &Held::default()).await?;
         }
@@ -82,7 +89,11 @@ impl<'a> Mover<'a> {
     /// Brings pages to slots, and returns how many came.
     pub async fn place(&self, moves: &[Move]) -> Result<u64, IoError> {
         let mut came = 0;
-        for batch in super::chains::batches(moves, BATCH, |slot| self.borg.state.borrow().map.page_at(slot)) {
+        let most = self.pace.batch(BATCH);
+        for batch in super::chains::batches(moves, most, |slot| self.borg.state.borrow().map.page_at(slot)) {
+            if !self.pace.goes_on(batch.len()).await {
+                break;
+            }
             came += self.place_batch(&batch).await?;
         }
         Ok(came)
@@ -164,6 +175,8 @@ impl<'a> Mover<'a> {
     /// Unmaps pages whose home is as new, as far as they were not written since they were watched.
     async fn withdraw(&self, group: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
+        // Before the pages are locked: who waits for those is not to wait for whoever has the turn.
+        let _turn = borg.turn(&self.how).await;
         let locked = self.lock_untouched(group.iter().map(|(page, _)| *page));
         let leaving: Vec<(u64, Slot, bool)> = {
             let mut state = borg.state.borrow_mut();
@@ -251,6 +264,8 @@ impl<'a> Mover<'a> {
     /// Maps the copies that are still good.
     async fn commit(&self, moves: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
+        // Before the pages are locked: who waits for those is not to wait for whoever has the turn.
+        let _turn = borg.turn(&self.how).await;
         let locked = self.lock_untouched(moves.iter().map(|(page, _)| *page));
         let good: FxHashSet<u64> = locked.untouched.iter().copied().collect();
         let came: Vec<Move> = moves.iter().copied().filter(|(page, _)| good.contains(page)).collect();

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError};
 
 use super::layout::Layout;
 use super::log::Log;
@@ -362,12 +362,9 @@ fn replay(
     Ok(())
 }
 
-/// Whether home is as a clean stop left it, by some of its pages.
+/// A page of home is not as a clean stop left it.
 pub(super) fn changed_behind_our_back(page: u64) -> IoError {
-    let at = Extent { sectors: PAGE_SECTORS, ..Extent::of_pages(page, 1) };
-    let why = format!(
-        "found {PAGE_BYTES} bytes of home that are not as the last clean stop left them, expected them to be: \
-         this BOPT holds newer pages of another volume, or home was written without it"
-    );
-    error(ErrorKind::Corrupt, at, why)
+    let why = "found a page of home that is not as the last clean stop left it, expected it to be: \
+               this BOPT holds newer pages of another volume, or home was written without it";
+    error(ErrorKind::Corrupt, Extent::of_pages(page, 1), why.to_owned())
 }

@@ -1,12 +1,12 @@
 //! What a user can set, with defaults.
 
-use seekless_core::PAGE_BYTES;
+use seekless_core::{Nanos, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{LARGEST_SEGMENT, SMALLEST_SEGMENT};
 use crate::Refused;
 use crate::canary::Canary;
-use crate::units::Bytes;
+use crate::units::{Bytes, time, time_in_ns};
 
 /// The options of the BORG layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,11 @@ pub struct Options {
     pub overwrite: Overwrite,
     /// Below this part of the write buffer being free, 0 to 1, segments of it are drained in the background.
     pub drain_below: f64,
+    /// Of a reconfiguration, and of what is drained in the background: bytes a second, at most; without a limit, if 0.
+    pub move_rate: Bytes,
+    /// The same goes on when no client has asked for so long, or after a hundred times as long.
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
+    pub move_idle: Nanos,
     /// Where a reconfiguration puts pages.
     pub placement: Placement,
     /// Edges of the access graph below this weight place nothing (section 4.3).
@@ -58,6 +63,8 @@ pub const EDGES: &[&str] = &[
     "the log opens",
     "a flush writes what was owed",
     "a run failed",
+    "runs wait behind one that failed",
+    "the log cannot go on behind a run that failed: those behind it fail",
     "a clean copy cannot be read: home can",
     "a write that is to be durable was absorbed",
     "part of a page is joined with a copy that must not be overwritten",
@@ -65,6 +72,7 @@ pub const EDGES: &[&str] = &[
     "the write buffer is full",
     "pages move within the read cache",
     "an eviction is taken back",
+    "a move ends early: the layer is to stop or to go",
     "a page is used while it is copied: its move is abandoned",
     "the write buffer is drained in the background",
     "the map tells what the log does, in the background",
@@ -149,9 +157,11 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             write_buffer: 0.4,
-            segment: Bytes(1 << 20),
+            segment: Bytes(2 << 20),
             overwrite: Overwrite::Logged,
             drain_below: 0.25,
+            move_rate: Bytes(0),
+            move_idle: Nanos::ZERO,
             placement: Placement::Kept,
             threshold: 1,
             training: Training::Cumulative,

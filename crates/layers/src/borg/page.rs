@@ -4,7 +4,7 @@
 //! Each has a header: magic, CRC-32C over the page with this field zero, its own address, its generation, and the
 //! identity of the BOPT. What is read is followed only if all of that is right, and its numbers make sense.
 
-use seekless_core::PAGE_BYTES;
+use seekless_core::{PAGE_BYTES, PAGE_SECTORS};
 
 use super::layout::{LARGEST_SEGMENT, Layout};
 
@@ -234,19 +234,26 @@ impl Super {
         }
         let layout = Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) };
         let slots = (u64::from(word(5)) + u64::from(word(6))).saturating_mul(u64::from(word(4)));
-        let samples = u32_at(bytes, 144) as usize;
-        let sizes =
-            (1..=LARGEST_SEGMENT).contains(&u64::from(word(4))) && (1..u64::from(u32::MAX)).contains(&slots);
-        let anchor = Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) };
-        let follows = anchor.offset <= layout.segment && anchor.sequence < LAST && number(4) < LAST;
-        if !sizes || !follows || layout.page(layout.slots()) > number(0) || samples > SAMPLES {
-            let found = format!("{layout:?} in {} pages with {samples} samples and {anchor:?}", number(0));
-            return Err(found);
-        }
         let sample = |index: usize| {
             let at = SAMPLES_AT + 12 * index;
             (u64_at(bytes, at), u32_at(bytes, at + 8))
         };
+        let count = u32_at(bytes, 144) as usize;
+        let samples: Vec<_> = (0..count.min(SAMPLES)).map(sample).collect();
+        let sampled =
+            count <= SAMPLES && samples.iter().all(|(page, _)| *page < number(1).div_ceil(PAGE_SECTORS));
+        let sizes =
+            (1..=LARGEST_SEGMENT).contains(&u64::from(word(4))) && (1..u64::from(u32::MAX)).contains(&slots);
+        let anchor = Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) };
+        let follows = anchor.offset <= layout.segment && anchor.sequence < LAST && number(4) < LAST;
+        if !sizes || !follows || layout.page(layout.slots()) > number(0) || !sampled {
+            let found = format!(
+                "{layout:?} in {} pages, {anchor:?}, {count} samples of {} sectors",
+                number(0),
+                number(1)
+            );
+            return Err(found);
+        }
         Ok(Found::Whole(Super {
             generation: head.generation,
             identity: head.identity,
@@ -258,7 +265,7 @@ impl Super {
             opening: number(4),
             anchor,
             generations: number(6),
-            samples: (0..samples).map(sample).collect(),
+            samples,
         }))
     }
 }
@@ -332,5 +339,28 @@ impl RunPage {
             next: u32_at(bytes, 64),
             entries: bytes[RUN_HEAD..].chunks_exact(RUN_ENTRY).take(count).map(entry).collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_super_page_that_is_whole_and_makes_no_sense_is_refused() {
+        let layout = Layout { segment: 64, read_cache: 3, write_buffer: 2 };
+        // The last page of home, 125, is cut short.
+        let sound = Super { samples: vec![(125, 7)], ..Super::blank(layout, 400, 1_001) };
+        assert_eq!(Super::decode(0, &sound.encode(0)), Ok(Found::Whole(sound.clone())));
+        let anchor = Anchor { offset: 65, ..sound.anchor };
+        for wrong in [
+            Super { samples: vec![(126, 7)], ..sound.clone() },
+            Super { pages: 300, ..sound.clone() },
+            Super { layout: Layout { segment: 0, ..layout }, ..sound.clone() },
+            Super { anchor, ..sound.clone() },
+        ] {
+            let told = Super::decode(0, &wrong.encode(0)).expect_err("it cannot be");
+            assert!(told.contains("pages"), "{told}");
+        }
     }
 }

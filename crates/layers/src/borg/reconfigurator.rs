@@ -57,7 +57,7 @@ impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
     /// Waits for the one that runs, if any.
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
-        let mover = Mover::start(self, account).await?;
+        let mover = Mover::start(self, account, true).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover else { return Ok(report) };
         let plan = self.make_plan(&mut report).await;
@@ -74,20 +74,20 @@ impl Borg {
         self.empty(account, |dirty| dirty).await
     }
 
-    /// Takes all pages out of the BOPT, home if they are dirty. While clients write, what they dirty
-    /// meanwhile is tried again; hold them back to be sure of an end.
+    /// Takes the pages out of the BOPT that `wanted` accepts by whether they are dirty, home if they are. While clients
+    /// write, what they dirty meanwhile is tried again; hold them back to be sure of an end.
     async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
-        let Some(mover) = Mover::start(self, account).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, account, false).await? else { return Ok(()) };
         for _ in 0..TRIES {
-            let left = self.pages_where(|_, dirty| wanted(dirty));
+            let left = self.pages_where(&wanted);
             if left.is_empty() {
                 self.checkpoint(&mover.raisable()).await?;
                 return self.flush_home(&mover.raisable()).await;
             }
             mover.outgoing(&left).await?;
         }
-        let left = self.pages_where(|_, dirty| wanted(dirty)).len();
+        let left = self.pages_where(&wanted).len();
         let why =
             format!("{left} pages are still written as fast as they are moved: hold the writers back first");
         Err(IoError::new(ErrorKind::Timeout, "borg", None, why))
@@ -107,26 +107,22 @@ impl Borg {
         self.erase(&Hints::default()).await
     }
 
-    /// The pages in the BOPT that `wanted(page, dirty)` accepts, in order of slots.
-    fn pages_where(&self, wanted: impl Fn(u64, bool) -> bool) -> Vec<u64> {
+    /// The pages in the BOPT that `wanted` accepts by whether they are dirty, in order of slots.
+    fn pages_where(&self, wanted: impl Fn(bool) -> bool) -> Vec<u64> {
         let state = self.state.borrow();
-        state.map.iter().filter(|(_, page, dirty)| wanted(*page, *dirty)).map(|(_, page, _)| page).collect()
+        state.map.iter().filter(|(_, _, dirty)| wanted(*dirty)).map(|(_, page, _)| page).collect()
     }
 
     /// The pages that are not in the plan: all of the read cache's, and of the write buffer's those of the segments
     /// that are the best to drain, until half of it is free. The rest may stay: it is written again where it is.
     fn leaving(&self, targets: &FxHashMap<u64, Slot>) -> Vec<u64> {
-        let cached = {
-            let state = self.state.borrow();
-            let cached = state
-                .map
-                .iter()
-                .filter(|(slot, page, _)| !self.layout.is_logged(*slot) && !targets.contains_key(page));
-            cached.map(|(_, page, _)| page).collect::<Vec<_>>()
-        };
+        let planned = |page: u64| targets.contains_key(&page);
         let half = u64::from(self.layout.write_buffer) * u64::from(self.layout.segment) / 2;
-        let logged = self.best_to_drain(half, usize::MAX, |page| !targets.contains_key(&page));
-        cached.into_iter().chain(logged).collect()
+        let logged = self.best_to_drain(half, usize::MAX, |page| !planned(page));
+        let state = self.state.borrow();
+        let cached =
+            state.map.iter().filter(|(slot, page, _)| !self.layout.is_logged(*slot) && !planned(*page));
+        cached.map(|(_, page, _)| page).chain(logged).collect()
     }
 
     /// Pages of the segments that are the best to drain, until so many slots are free: those whose emptying costs
@@ -138,7 +134,7 @@ impl Borg {
         let candidates = state.segments.which(|segment| segment.taken > 0 && segment.valid > 0);
         let mut candidates: Vec<(u64, u32)> = candidates
             .into_iter()
-            .filter(|&number| number != open && number >= self.layout.read_cache)
+            .filter(|&number| number != open)
             .map(|number| {
                 let segment = state.segments.of(number);
                 let valid = u64::from(segment.valid);
@@ -192,7 +188,7 @@ impl Borg {
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        let Some(mover) = Mover::start(self, Account::default()).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, Account::default(), true).await? else { return Ok(()) };
         loop {
             let before = self.state.borrow().log.room();
             let pages = self.best_to_drain(goal, BATCH, |_| true);

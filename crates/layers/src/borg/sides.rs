@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use seekless_core::device::{ExtentState, Place, View};
+use seekless_core::device::Place;
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS,
     SECTOR_BYTES, Zeroes, runtime,
@@ -276,24 +276,8 @@ impl BlockDevice for Counted {
         self.device.write_zeroes(at, how, zeroes)
     }
 
-    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        self.device.extents(at)
-    }
-
-    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        self.device.places(at, each);
-    }
-
-    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.device.prefetch(at, how)
-    }
-
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.device.estimate(at, how)
-    }
-
-    fn views(&self) -> Vec<View> {
-        self.device.views()
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.device)
     }
 }
 

@@ -9,7 +9,6 @@
 //! Faults: a map page that cannot be written is owed, and the map stays as if it had been: the next flush writes it,
 //! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
@@ -27,6 +26,8 @@ use super::{Borg, State, did};
 pub(super) enum Session {
     /// Nothing.
     Untouched,
+    /// Nothing, but whether the mark of a clean stop is on disk nobody knows: it could not be written.
+    Ending,
     /// The map.
     Mapped,
     /// Pages may be newer than home.
@@ -77,7 +78,7 @@ impl State {
 
 impl Borg {
     /// The turn to write metadata.
-    async fn turn(&self, how: &Hints) -> Guard {
+    pub(super) async fn turn(&self, how: &Hints) -> Guard {
         self.saying.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone()).await
     }
 
@@ -119,14 +120,13 @@ impl Borg {
         self.say_these(&segments, how).await
     }
 
-    /// The same of the segments that these slots are in.
+    /// The same of the segments that these slots are in, for who holds the turn.
     pub(super) async fn say_segments_of(
         &self,
         slots: impl Iterator<Item = Slot>,
         how: &Hints,
     ) -> Result<(), IoError> {
         let segments: BTreeSet<u32> = slots.map(|slot| self.layout.segment_of(slot).0).collect();
-        let _turn = self.turn(how).await;
         self.say_these(&segments.into_iter().collect::<Vec<_>>(), how).await
     }
 
@@ -136,27 +136,14 @@ impl Borg {
         if segments.is_empty() {
             return Ok(());
         }
-        let mut order = self.to_be_told_first();
-        let first: BTreeSet<u32> = order.concat().into_iter().collect();
+        // What could not be written, or only claims.
+        let first =
+            self.state.borrow().segments.which(|segment| {
+                segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
+            });
         let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
-        let (cached, logged): (Vec<u32>, Vec<u32>) =
-            rest.partition(|segment| *segment < self.layout.read_cache);
-        order.extend([cached, logged]);
-        self.say_in_order(&order, how).await
-    }
-
-    /// Segments with claims that no page on disk makes good, in the order in which they may be told: of the read cache
-    /// what could not be written, or only claims; of the log, behind a run that failed, the newest first, since a segment withdraws
-    /// what newer ones hold.
-    fn to_be_told_first(&self) -> Vec<Vec<u32>> {
-        let State { segments, anchor_owed, .. } = &*self.state.borrow();
-        let owed = segments
-            .which(|segment| segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale)));
-        let mut log = segments.which(|segment| segment.taken > 0 && segment.covered < segment.last_run);
-        log.retain(|_| anchor_owed.is_some());
-        log.sort_unstable_by_key(|&segment| Reverse(segments.of(segment).taken));
-        let owed = if owed.is_empty() { None } else { Some(owed) };
-        owed.into_iter().chain(log.into_iter().map(|segment| vec![segment])).collect()
+        let (cached, logged) = rest.partition(|segment| *segment < self.layout.read_cache);
+        self.say_in_order(&[first, cached, logged], how).await
     }
 
     /// Writes the map pages of these segments, some together, and makes them durable before the next. What they withdraw
@@ -231,7 +218,7 @@ impl Borg {
         if was >= session {
             return Ok(());
         }
-        if was == Session::Untouched {
+        if was < Session::Mapped {
             // Whoever wrote what was read may have ended before a flush.
             let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
             home.and(bopt)?;
@@ -244,7 +231,7 @@ impl Borg {
         }
         let (anchor, opens) = self.where_to_go_on();
         let require = session == Session::Dirty;
-        let opening = self.state.borrow().disk.opening + u64::from(was == Session::Untouched);
+        let opening = self.state.borrow().disk.opening + u64::from(was < Session::Mapped);
         let change = |disk: &mut page::Super| {
             (disk.clean, disk.anchor, disk.opening) = (false, anchor, opening);
             disk.require |= require;
@@ -319,7 +306,8 @@ impl Borg {
 
     /// The super page with the log's beginning is durable.
     fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
-        let State { log, segments, anchor_owed, anchored_at, .. } = &mut *self.state.borrow_mut();
+        let mut state = self.state.borrow_mut();
+        let State { log, segments, anchor_owed, anchored_at, .. } = &mut *state;
         // A run may have failed meanwhile.
         *anchor_owed = anchor_owed.filter(|failed| *failed >= anchor.sequence);
         if let Some(segment) = opens {
@@ -328,6 +316,8 @@ impl Borg {
         }
         let taken = (anchor.segment != NONE).then(|| segments.of(anchor.segment).taken);
         *anchored_at = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
+        // Those behind what failed waited for this.
+        state.settle(!self.bopt.geometry().volatile_cache);
     }
 
     /// The map tells all that runs did that are settled, and the log begins behind them; segments that hold nothing
@@ -417,9 +407,10 @@ impl Borg {
             (disk.clean, disk.require, disk.generations, disk.samples) =
                 (true, require, generations, samples);
         };
-        // A page that could not be written may be on disk all the same: the next change begins a new session.
+        self.state.borrow_mut().session = Session::Ending;
+        self.write_super(change, how).await?;
         self.state.borrow_mut().session = Session::Untouched;
-        self.write_super(change, how).await
+        Ok(())
     }
 
     /// Some pages of home and their checksums: who writes home without this layer will be found out.

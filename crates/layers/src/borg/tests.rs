@@ -2,16 +2,19 @@
 
 mod model;
 mod orders;
+mod pace;
 mod restarts;
 mod rules;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use seekless_core::Slice;
 use seekless_core::runtime::{Runtime, sleep, spawn};
+use seekless_core::{Op, Slice};
 use seekless_drive::{Disk, QueueOptions, Simulated, spec};
 
 use super::*;
+use crate::fault::{Act, Fault, Faulty};
 
 const HOME: u64 = 8 * 2_000;
 
@@ -20,11 +23,23 @@ struct World {
     disk: Rc<Disk>,
 }
 
+fn disk() -> Rc<Disk> {
+    Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
+}
+
+fn slice(disk: &Rc<Disk>, start: u64, sectors: u64) -> Rc<Slice> {
+    Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap())
+}
+
 async fn world(options: Options, bopt_pages: u64) -> World {
-    let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
-    let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
-    let borg = Borg::open(slice(0, HOME), slice(HOME, bopt_pages * 8), options, false).await.unwrap();
-    World { borg, disk }
+    let disk = disk();
+    let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, bopt_pages * 8));
+    World { borg: Borg::open(home, bopt, options, false).await.unwrap(), disk }
+}
+
+/// As in the paper.
+fn in_place() -> Options {
+    Options { overwrite: Overwrite::InPlace, ..Options::default() }
 }
 
 fn run<T>(seed: u64, work: impl Future<Output = T>) -> T {
@@ -43,14 +58,60 @@ fn stamped(at: Extent, version: u64) -> Buffer {
     Buffer::from_vec((at.start.0..at.end().0).flat_map(|sector| stamp(sector, version)).collect())
 }
 
+async fn write(device: &dyn BlockDevice, at: Extent, version: u64) {
+    device.write(at, stamped(at, version), Hints::default()).await.unwrap();
+}
+
+async fn read(device: &dyn BlockDevice, at: Extent) -> Vec<u8> {
+    device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec()
+}
+
+/// What a test does to a device, and sees of it.
+#[derive(Default)]
+struct Rig {
+    /// All writes fail.
+    fails: Cell<bool>,
+    /// The next write to this page fails.
+    fails_at: Cell<Option<u64>>,
+    /// Sectors written since the last flush.
+    unflushed: Cell<u64>,
+}
+
+impl Fault for Rc<Rig> {
+    fn meet(&self, op: Op, at: Extent, _: u64) -> Act {
+        match op {
+            Op::Flush => self.unflushed.set(0),
+            Op::Write => {
+                let here = self.fails_at.get().is_some_and(|page| at.pages().contains(&page));
+                if here || self.fails.get() {
+                    self.fails_at.set(None);
+                    return Act::Fail(IoError::new(ErrorKind::Medium, "test", Some(at), "made to fail"));
+                }
+                self.unflushed.set(self.unflushed.get() + at.sectors);
+            }
+            _ => {}
+        }
+        Act::Pass
+    }
+
+    fn geometry(&self, below: Geometry) -> Geometry {
+        Geometry { volatile_cache: true, ..below }
+    }
+}
+
+/// A device and what can be done to it.
+fn rigged(below: Rc<dyn BlockDevice>) -> (Rc<dyn BlockDevice>, Rc<Rig>) {
+    let rig = Rc::<Rig>::default();
+    (Rc::new(Faulty::new(below, rig.clone())), rig)
+}
+
 #[test]
 fn a_full_write_buffer_sends_writes_home() {
     run(1, async {
         let World { borg, .. } =
             world(Options { write_buffer: 1.0, drain_below: 0.0, ..Options::default() }, 20).await;
         for page in 0..40 {
-            let at = Extent::of_pages(page * 3, 1);
-            borg.write(at, stamped(at, 1), Hints::default()).await.unwrap();
+            write(&*borg, Extent::of_pages(page * 3, 1), 1).await;
             borg.flush(Hints::default()).await.unwrap();
         }
         let counters: BTreeMap<_, _> = borg.counters().into_iter().collect();
@@ -65,21 +126,22 @@ fn pages_beyond_16_tib_are_absorbed_and_found() {
         let drive = spec::find("seagate-exos-x20-20tb").unwrap();
         let disk = Rc::new(Disk::new(0, &drive, QueueOptions::default()));
         let sectors = disk.geometry().sectors;
-        let home = Slice::new(disk.clone(), Extent::new(0, sectors - 8_000)).unwrap();
-        let bopt = Slice::new(disk.clone(), Extent::new(sectors - 8_000, 8_000)).unwrap();
-        let borg = Borg::open(Rc::new(home), Rc::new(bopt), Options::default(), false).await.unwrap();
+        let (home, bopt) = (slice(&disk, 0, sectors - 8_000), slice(&disk, sectors - 8_000, 8_000));
+        let borg = Borg::open(home, bopt, Options::default(), false).await.unwrap();
         // Of each pair the lower 32 bits of the page are the same.
         let pages = [5, (1 << 32) + 5, 77_000_000, (1 << 32) + 77_000_000, sectors / 8 - 1_001];
         for (page, version) in pages.into_iter().zip(1..) {
-            let at = Extent::of_pages(page, 1);
-            borg.write(at, stamped(at, version), Hints::default()).await.unwrap();
+            write(&*borg, Extent::of_pages(page, 1), version).await;
         }
         assert_eq!(borg.state.borrow().map.mapped(), pages.len());
         for round in 0..2 {
             for (page, version) in pages.into_iter().zip(1..) {
                 let at = Extent::of_pages(page, 1);
-                let read = borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
-                assert_eq!(read.to_vec(), stamped(at, version).to_vec(), "page {page}, round {round}");
+                assert_eq!(
+                    read(&*borg, at).await,
+                    stamped(at, version).to_vec(),
+                    "page {page}, round {round}"
+                );
             }
             borg.write_home(Account(0)).await.unwrap();
             assert_eq!(borg.state.borrow().map.dirty(), 0);
@@ -119,20 +181,15 @@ fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
 fn both_sides_of_the_indirector_are_counted() {
     run(1, async {
         let World { borg, .. } = world(Options { drain_below: 0.0, ..Options::default() }, 1_000).await;
-        let write = async |page| {
-            let at = Extent::of_pages(page, 1);
-            borg.write(at, stamped(at, 1), Hints::default()).await.unwrap();
-        };
         for page in 0..20 {
-            write(1_900 - page * 90).await;
+            write(&*borg, Extent::of_pages(1_900 - page * 90, 1), 1).await;
         }
         let sides = borg.sides(Account(0));
         assert_eq!((sides.above.requests, sides.above.seeks, sides.above.blocks_written), (20, 19, 160));
         assert_eq!(sides.above.distance_blocks, 19 * 91 * PAGE_SECTORS);
         assert_eq!((sides.pages, sides.hits, sides.absorbed, sides.splits), (20, 20, 20, 0));
         assert!(sides.below.distance_blocks * 2 < sides.above.distance_blocks, "{:?}", sides.below);
-        let at = Extent::of_pages(1_899, 3);
-        borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+        read(&*borg, Extent::of_pages(1_899, 3)).await;
         let sides = borg.sides(Account(0));
         assert_eq!((sides.splits, sides.pages, sides.hits, sides.below.blocks_read), (1, 23, 21, 24));
         assert_eq!(sides.background, Traffic::default());
@@ -147,10 +204,10 @@ fn both_sides_of_the_indirector_are_counted() {
 #[test]
 fn volumes_and_options_that_make_no_sense_are_refused() {
     run(1, async {
-        let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
-        let slice = |sectors| Rc::new(Slice::new(disk.clone(), Extent::new(0, sectors)).unwrap());
+        let disk = disk();
         let refused = async |bopt_sectors, options| {
-            let opened = Borg::open(slice(HOME), slice(bopt_sectors), options, false).await;
+            let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, 0, bopt_sectors));
+            let opened = Borg::open(home, bopt, options, false).await;
             opened.err().map(|error| error.to_string()).unwrap_or_default()
         };
         let with = |write_buffer| Options { write_buffer, ..Options::default() };
@@ -170,18 +227,17 @@ fn a_training_window_holds_what_its_name_says() {
     let planned = |training| {
         run(1, async move {
             let World { borg, .. } = world(Options { training, ..Options::default() }, 1_000).await;
-            let read = async |pages: std::ops::Range<u64>| {
+            let read_all = async |pages: std::ops::Range<u64>| {
                 for page in pages {
-                    let at = Extent::of_pages(page * 3, 1);
-                    borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+                    read(&*borg, Extent::of_pages(page * 3, 1)).await;
                 }
             };
             for _ in 0..3 {
-                read(0..100).await;
+                read_all(0..100).await;
             }
-            read(100..110).await;
+            read_all(100..110).await;
             assert_eq!(borg.reconfigure(Account(1)).await.unwrap().planned_pages, 110);
-            read(200..201).await;
+            read_all(200..201).await;
             borg.reconfigure(Account(1)).await.unwrap().planned_pages
         })
     };
@@ -197,8 +253,7 @@ fn a_plan_that_is_extended_keeps_what_it_had() {
         let mut planned = Vec::new();
         for round in 0..4 {
             for page in [0, 3, 7, 5] {
-                let at = Extent::of_pages(round * 100 + page, 1);
-                borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+                read(&*borg, Extent::of_pages(round * 100 + page, 1)).await;
             }
             let report = borg.reconfigure(Account(1)).await.unwrap();
             planned.push((report.vertices, report.planned_pages));
@@ -214,8 +269,7 @@ fn a_profile_without_memory_plans_the_same() {
         run(1, async move {
             let World { borg, .. } = world(Options { profile_memory, ..Options::default() }, 1_000).await;
             for step in 0..600 {
-                let at = Extent::of_pages(step * step * 7 % 1_000, 1 + step % 3);
-                borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+                read(&*borg, Extent::of_pages(step * step * 7 % 1_000, 1 + step % 3)).await;
             }
             let report = borg.reconfigure(Account(1)).await.unwrap();
             let copies: Vec<_> = borg.state.borrow().map.iter().collect();
@@ -225,60 +279,26 @@ fn a_profile_without_memory_plans_the_same() {
     assert_eq!(planned(0), planned(64 << 20));
 }
 
-/// A device whose background writes can be made to fail.
-struct Failing {
-    below: Rc<dyn BlockDevice>,
-    fails: std::cell::Cell<bool>,
-}
-
-impl BlockDevice for Failing {
-    fn geometry(&self) -> Geometry {
-        self.below.geometry()
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        self.below.read(at, into, how)
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        if self.fails.get() && how.class == seekless_core::Class::Background {
-            let error = IoError::new(ErrorKind::Medium, "test", Some(at), "made to fail");
-            return io(std::future::ready(Err(error)));
-        }
-        self.below.write(at, from, how)
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.below.flush(how)
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.below.discard(at, how)
-    }
-}
-
 #[test]
 fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
     run(1, async {
-        let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
-        let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
-        let home = Rc::new(Failing { below: slice(0, HOME), fails: std::cell::Cell::new(false) });
+        let disk = disk();
+        let (home, rig) = rigged(slice(&disk, 0, HOME));
         let options = Options { write_buffer: 1.0, drain_below: 0.0, ..Options::default() };
-        let borg = Borg::open(home.clone(), slice(HOME, 42 * 8), options, false).await.unwrap();
+        let borg = Borg::open(home, slice(&disk, HOME, 42 * 8), options, false).await.unwrap();
         for round in 1..5 {
             let pages = || (0..15).map(|page| Extent::of_pages(page * 3, 1));
             for at in pages() {
-                borg.write(at, stamped(at, round), Hints::default()).await.unwrap();
+                write(&*borg, at, round).await;
             }
-            home.fails.set(true);
+            rig.fails.set(true);
             let error = borg.write_home(Account(1)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Medium);
             // Half of the log is to be emptied, which fails too, if half of it is not free.
             drop(borg.reconfigure(Account(1)).await);
-            home.fails.set(false);
+            rig.fails.set(false);
             for at in pages() {
-                let got = borg.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
-                assert_eq!(got.to_vec(), stamped(at, round).to_vec());
+                assert_eq!(read(&*borg, at).await, stamped(at, round).to_vec());
             }
             borg.write_home(Account(1)).await.unwrap();
             borg.reconfigure(Account(1)).await.unwrap();
@@ -293,11 +313,8 @@ fn detaching_leaves_nothing_in_the_bopt() {
     run(1, async {
         let World { borg, .. } = world(Options::default(), 500).await;
         for page in 0..50 {
-            let at = Extent::of_pages(page * 7, 1);
-            borg.write(at, stamped(at, 1), Hints::default()).await.unwrap();
-            borg.read(Extent::of_pages(page * 11 + 1, 1), Buffer::zeroed(4096), Hints::default())
-                .await
-                .unwrap();
+            write(&*borg, Extent::of_pages(page * 7, 1), 1).await;
+            read(&*borg, Extent::of_pages(page * 11 + 1, 1)).await;
         }
         let mover = spawn({
             let borg = borg.clone();

@@ -12,7 +12,7 @@ mod which;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use seekless_core::device::{ExtentState, Place, io};
+use seekless_core::device::io;
 use seekless_core::{
     BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, Op, Zeroes,
     runtime,
@@ -168,20 +168,8 @@ impl<F: Fault> BlockDevice for Faulty<F> {
         })
     }
 
-    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        self.below.extents(at)
-    }
-
-    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.below.prefetch(at, how)
-    }
-
-    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        self.below.places(at, each);
-    }
-
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.below.estimate(at, how)
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.below)
     }
 }
 

@@ -180,15 +180,7 @@ struct Eager(std::cell::Cell<u64>);
 
 impl BlockDevice for Eager {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            sectors: 1 << 20,
-            logical_sectors: 1,
-            physical_sectors: 1,
-            volatile_cache: false,
-            rotational: false,
-            discard_sectors: 0,
-            largest_sectors: 1 << 10,
-        }
+        Geometry::of_memory(1 << 20)
     }
 
     fn read(&self, _: Extent, into: Buffer, _: Hints) -> IoFuture<'_, Buffer> {

@@ -9,10 +9,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use seekless_core::device::{ExtentState, Place, io};
+use seekless_core::device::io;
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, RangeLocks,
+    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, RangeLocks,
     SECTOR_BYTES, Zeroes,
 };
 use serde::Deserialize;
@@ -73,7 +73,7 @@ impl Split {
     }
 }
 
-/// What has no bytes goes on as it is; each of these functions can be left out where its default will do.
+/// What has no bytes goes on as it is. What is asked of it besides is answered by [`BlockDevice::below`].
 impl BlockDevice for Split {
     fn geometry(&self) -> Geometry {
         self.below.geometry()
@@ -117,20 +117,8 @@ impl BlockDevice for Split {
         })
     }
 
-    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        self.below.extents(at)
-    }
-
-    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        self.below.places(at, each);
-    }
-
-    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.below.prefetch(at, how)
-    }
-
-    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        self.below.estimate(at, how)
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.below)
     }
 }
 

@@ -67,7 +67,8 @@ impl Opened {
             let open = || OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
             patiently(open, |error| Errno::from_io_error(error) == Some(Errno::BUSY))
         };
-        let in_use = || refuse("it in use by another".to_owned(), "a component that no volume has, nor a mount");
+        let in_use =
+            || refuse("it in use by another".to_owned(), "a component that no volume has, nor a mount");
         let asked = if cached { OFlags::empty() } else { OFlags::DIRECT };
         let (mut file, direct) = match open(asked) {
             Ok(file) => (file, !cached),
@@ -78,12 +79,19 @@ impl Opened {
                 _ => return Err(io(error)),
             },
         };
-        let lock = if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
         patiently(|| flock(&file, lock), |error| *error == Errno::WOULDBLOCK).map_err(|_| in_use())?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         let logical_bytes = if direct { smallest_direct(&file) } else { SECTOR_BYTES };
         if bytes < logical_bytes || bytes % logical_bytes != 0 {
-            return Err(refuse(format!("{bytes} bytes"), &format!("a multiple of {logical_bytes} bytes, and some")));
+            return Err(refuse(
+                format!("{bytes} bytes"),
+                &format!("a multiple of {logical_bytes} bytes, and some"),
+            ));
         }
         let sectors = bytes / SECTOR_BYTES;
         Ok(Opened { file, path: path.to_owned(), sectors, logical_bytes, direct, read_only })

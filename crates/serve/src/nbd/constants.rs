@@ -26,16 +26,18 @@ pub const OPT_LIST_META_CONTEXT: u32 = 9;
 pub const OPT_SET_META_CONTEXT: u32 = 10;
 pub const OPT_EXTENDED_HEADERS: u32 = 11;
 
+/// What makes a reply an error.
+const ERROR: u32 = 0x8000_0000;
 pub const REP_ACK: u32 = 1;
 pub const REP_SERVER: u32 = 2;
 pub const REP_INFO: u32 = 3;
 pub const REP_META_CONTEXT: u32 = 4;
-pub const REP_ERR_UNSUP: u32 = 1 << 31 | 1;
-pub const REP_ERR_POLICY: u32 = 1 << 31 | 2;
-pub const REP_ERR_INVALID: u32 = 1 << 31 | 3;
-pub const REP_ERR_UNKNOWN: u32 = 1 << 31 | 6;
-pub const REP_ERR_TOO_BIG: u32 = 1 << 31 | 9;
-pub const REP_ERR_EXT_HEADER_REQD: u32 = 1 << 31 | 10;
+pub const REP_ERR_UNSUP: u32 = ERROR | 0x1;
+pub const REP_ERR_POLICY: u32 = ERROR | 0x2;
+pub const REP_ERR_INVALID: u32 = ERROR | 0x3;
+pub const REP_ERR_UNKNOWN: u32 = ERROR | 0x6;
+pub const REP_ERR_TOO_BIG: u32 = ERROR | 0x9;
+pub const REP_ERR_EXT_HEADER_REQD: u32 = ERROR | 0xa;
 
 pub const INFO_EXPORT: u16 = 0;
 pub const INFO_NAME: u16 = 1;
@@ -76,7 +78,7 @@ pub const REPLY_TYPE_OFFSET_DATA: u16 = 1;
 pub const REPLY_TYPE_OFFSET_HOLE: u16 = 2;
 pub const REPLY_TYPE_BLOCK_STATUS: u16 = 5;
 pub const REPLY_TYPE_BLOCK_STATUS_EXT: u16 = 6;
-pub const REPLY_TYPE_ERROR: u16 = 1 << 15 | 1;
+pub const REPLY_TYPE_ERROR: u16 = 0x8001;
 
 pub const STATE_HOLE: u32 = 1;
 pub const STATE_ZERO: u32 = 1 << 1;

@@ -147,7 +147,12 @@ impl<'a> Handshake<'a> {
             if option == c::OPT_EXPORT_NAME {
                 return (OPTION_HEADER, Some(Step::End));
             }
-            refuse(out, option, c::REP_ERR_TOO_BIG, &format!("expected an option of at most {LONGEST_OPTION} bytes"));
+            refuse(
+                out,
+                option,
+                c::REP_ERR_TOO_BIG,
+                &format!("expected an option of at most {LONGEST_OPTION} bytes"),
+            );
             return (OPTION_HEADER, None);
         }
         let end = OPTION_HEADER + length as usize;
@@ -179,7 +184,12 @@ impl<'a> Handshake<'a> {
                 reply(out, option, c::REP_ACK, &[]);
             }
             c::OPT_STRUCTURED_REPLY if self.style == Style::Extended => {
-                refuse(out, option, c::REP_ERR_EXT_HEADER_REQD, "extended headers were agreed on, which are more");
+                refuse(
+                    out,
+                    option,
+                    c::REP_ERR_EXT_HEADER_REQD,
+                    "extended headers were agreed on, which are more",
+                );
             }
             c::OPT_STRUCTURED_REPLY => {
                 self.style = Style::Structured;
@@ -204,7 +214,9 @@ impl<'a> Handshake<'a> {
     /// The old way to begin, which has no way to say no.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
         // With extended headers a client has to say `GO`.
-        let Some(number) = self.find(name).filter(|_| self.style != Style::Extended) else { return Step::End };
+        let Some(number) = self.find(name).filter(|_| self.style != Style::Extended) else {
+            return Step::End;
+        };
         let export = &self.exports[number];
         out.extend(export.bytes.to_be_bytes());
         out.extend(export.flags.to_be_bytes());
@@ -239,9 +251,9 @@ impl<'a> Handshake<'a> {
                 c::INFO_NAME => told.extend(export.name.as_bytes()),
                 c::INFO_DESCRIPTION => told.extend(export.description.as_bytes()),
                 c::INFO_BLOCK_SIZE => {
-                    [export.smallest, export.preferred, export.largest]
-                        .iter()
-                        .for_each(|size| told.extend(size.to_be_bytes()));
+                    for size in [export.smallest, export.preferred, export.largest] {
+                        told.extend(size.to_be_bytes());
+                    }
                 }
                 _ => continue,
             }
@@ -263,7 +275,12 @@ impl<'a> Handshake<'a> {
             self.contexts = None;
         }
         if self.style == Style::Simple {
-            return refuse(out, option, c::REP_ERR_INVALID, "expected structured replies to be agreed on before");
+            return refuse(
+                out,
+                option,
+                c::REP_ERR_INVALID,
+                "expected structured replies to be agreed on before",
+            );
         }
         let Some((name, queries)) = context_request(data) else {
             return refuse(out, option, c::REP_ERR_INVALID, "expected a name and a list of queries");

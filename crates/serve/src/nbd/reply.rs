@@ -1,8 +1,9 @@
 //! The replies of the transmission phase, as bytes.
 
 use super::constants::{
-    EXTENDED_REPLY_MAGIC, REPLY_FLAG_DONE, REPLY_TYPE_BLOCK_STATUS, REPLY_TYPE_BLOCK_STATUS_EXT, REPLY_TYPE_ERROR,
-    REPLY_TYPE_NONE, REPLY_TYPE_OFFSET_DATA, REPLY_TYPE_OFFSET_HOLE, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
+    EXTENDED_REPLY_MAGIC, REPLY_FLAG_DONE, REPLY_TYPE_BLOCK_STATUS, REPLY_TYPE_BLOCK_STATUS_EXT,
+    REPLY_TYPE_ERROR, REPLY_TYPE_NONE, REPLY_TYPE_OFFSET_DATA, REPLY_TYPE_OFFSET_HOLE, SIMPLE_REPLY_MAGIC,
+    STRUCTURED_REPLY_MAGIC,
 };
 
 /// How replies look, as was agreed on.
@@ -90,7 +91,15 @@ impl Replies {
     }
 
     /// What is where, for one context: lengths and their flags. Not for simple replies.
-    pub fn status(self, out: &mut Vec<u8>, cookie: u64, offset: u64, id: u32, parts: &[(u64, u32)], last: bool) {
+    pub fn status(
+        self,
+        out: &mut Vec<u8>,
+        cookie: u64,
+        offset: u64,
+        id: u32,
+        parts: &[(u64, u32)],
+        last: bool,
+    ) {
         if self.0 == Style::Extended {
             let length = 8 + 16 * parts.len() as u64;
             self.chunk(out, REPLY_TYPE_BLOCK_STATUS_EXT, last, cookie, offset, length);

@@ -96,7 +96,7 @@ fn command(number: u16) -> (Command, u16) {
         CMD_CACHE => (Command::Cache, CMD_FLAG_FUA),
         CMD_WRITE_ZEROES => (Command::WriteZeroes, CMD_FLAG_FUA | CMD_FLAG_NO_HOLE | CMD_FLAG_FAST_ZERO),
         CMD_BLOCK_STATUS => (Command::BlockStatus, CMD_FLAG_FUA | CMD_FLAG_REQ_ONE),
-        unknown => (Command::Unknown(unknown), u16::MAX & !CMD_FLAG_PAYLOAD_LEN),
+        unknown => (Command::Unknown(unknown), !CMD_FLAG_PAYLOAD_LEN),
     }
 }
 
@@ -137,6 +137,9 @@ mod tests {
     #[test]
     fn other_bytes_are_no_request() {
         assert_eq!(request(b"GET / HTTP/1.1", false), Err(Wrong { magic: 0x4745_5420 }));
-        assert!(request(&compact(0, CMD_READ, 0, 512), true).is_err(), "compact where extended was agreed on");
+        assert!(
+            request(&compact(0, CMD_READ, 0, 512), true).is_err(),
+            "compact where extended was agreed on"
+        );
     }
 }

@@ -30,6 +30,9 @@ impl Memory {
     }
 
     /// Only this part of what there is, counted from the beginning of the part so far.
+    ///
+    /// # Panics
+    /// When it reaches past the end of the memory: the caller has mixed up two requests.
     pub fn cut(mut self, part: Range<usize>) -> Memory {
         let start = self.part.start;
         assert!(start + part.end <= self.bytes.len(), "a part past the end of its memory");

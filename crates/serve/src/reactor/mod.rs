@@ -2,10 +2,10 @@
 //!
 //! A [`Job`] is handed in and owns the memory that the kernel works on until it is answered; the future of its answer
 //! may be dropped, the memory stays. Jobs go to the kernel together, once a turn, and the same system call waits for
-//! what comes back: io_uring where the kernel lets us, else a few threads and `poll`.
+//! what comes back: `io_uring` where the kernel lets us, else a few threads and `poll`.
 //!
 //! Invariants: every job is answered once. Memory is in one job at a time. Time is read once a turn and never goes back.
-//! Fault model: the kernel may refuse io_uring (then there are threads), interrupt any wait, and answer any job with any
+//! Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
 //! error.
 
 mod job;
@@ -31,7 +31,7 @@ use uring::Uring;
 /// How jobs get to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// io_uring.
+    /// `io_uring`.
     Uring,
     /// Threads that wait in `pread` and `pwrite`, and `poll` for sockets.
     Threads,
@@ -80,7 +80,7 @@ struct Slot {
 
 impl Reactor {
     /// A reactor of this kind, or, if there is no wish, of the best that the kernel allows; the reason if that is not
-    /// io_uring.
+    /// `io_uring`.
     pub fn start(wish: Option<Kind>) -> io::Result<(Rc<Reactor>, Option<io::Error>)> {
         let (backend, refused) = match wish {
             Some(Kind::Uring) => (Backend::Uring(Box::new(RefCell::new(Uring::new()?))), None),

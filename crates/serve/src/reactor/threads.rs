@@ -1,12 +1,12 @@
-//! Jobs without io_uring: files by a few threads that wait in `pread`, `pwrite` and the like, sockets by `poll`. What the
+//! Jobs without `io_uring`: files by a few threads that wait in `pread`, `pwrite` and the like, sockets by `poll`. What the
 //! page cache has is read at once.
 //!
 //! Fault model: any call may be interrupted or do less than asked; it goes on where it stopped.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::fd::IntoRawFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -106,7 +106,10 @@ impl Threads {
         let mut watched: Vec<PollFd<'_>> =
             waiting.iter().map(|each| PollFd::new(&*each.socket, each.readiness)).collect();
         watched.push(PollFd::new(&self.shared.awake, PollFlags::IN));
-        let limit = wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
+        let limit = wait.map(|wait| Timespec {
+            tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: wait.subsec_nanos().into(),
+        });
         match poll(&mut watched, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => panic!("poll: {error}"),
@@ -167,7 +170,9 @@ pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
             let cached = &mut [IoSliceMut::new(job.memory.part_mut())];
             return rustix::io::preadv2(fd, cached, at, ReadWriteFlags::NOWAIT).ok().map(Ok);
         }
-        What::Receive => rustix::net::recv(fd, job.memory.part_mut(), RecvFlags::DONTWAIT).map(|(_, read)| read),
+        What::Receive => {
+            rustix::net::recv(fd, job.memory.part_mut(), RecvFlags::DONTWAIT).map(|(_, read)| read)
+        }
         What::Send => loop {
             let rest = &job.memory.part()[job.moved..];
             match rustix::net::send(fd, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -177,7 +182,9 @@ pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
                 Err(error) => break Err(error),
             }
         },
-        What::Accept => rustix::net::accept_with(fd, SocketFlags::CLOEXEC).map(|socket| socket.into_raw_fd() as usize),
+        What::Accept => {
+            rustix::net::accept_with(fd, SocketFlags::CLOEXEC).map(|socket| socket.into_raw_fd() as usize)
+        }
         _ => return None,
     };
     match result {
@@ -199,10 +206,12 @@ fn done(job: &mut Job) -> io::Result<usize> {
             }
             What::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
             What::Punch { at, len } => {
-                rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len).map(|()| 0)
+                rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
+                    .map(|()| 0)
             }
             What::Zero { at, len } => {
-                rustix::fs::fallocate(fd, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, len).map(|()| 0)
+                rustix::fs::fallocate(fd, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, len)
+                    .map(|()| 0)
             }
             What::Receive | What::Send | What::Accept => unreachable!("sockets are polled"),
         };

@@ -1,6 +1,6 @@
-//! Jobs by io_uring: those of a turn go to the kernel together, in the call that also waits.
+//! Jobs by `io_uring`: those of a turn go to the kernel together, in the call that also waits.
 //!
-//! Fault model: the kernel may not know io_uring, or not allow it (containers); then there is no ring.
+//! Fault model: the kernel may not know `io_uring`, or not allow it (containers); then there is no ring.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -73,12 +73,17 @@ impl Uring {
         match self.ring.submitter().submit_with_args(1, &arguments) {
             // In time, interrupted, or too many answers that have to be fetched first: what is there is fetched.
             Ok(_) => {}
-            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN)) => {}
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN)
+                ) => {}
             Err(error) => panic!("io_uring_enter: {error}"),
         }
         for entry in self.ring.completion() {
             let result = entry.result();
-            let result = if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) };
+            let result =
+                if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) };
             answered(entry.user_data() as usize, result);
         }
     }
@@ -92,27 +97,33 @@ fn entry(job: &mut Job) -> squeue::Entry {
     match job.what {
         What::Read(at) => opcode::Read::new(fd, start, len).offset(at).build(),
         What::Write(at) => opcode::Write::new(fd, start, len).offset(at).build(),
-        What::WriteThrough(at) => {
-            opcode::Write::new(fd, start, len).offset(at).rw_flags(ReadWriteFlags::DSYNC.bits() as _).build()
-        }
+        What::WriteThrough(at) => opcode::Write::new(fd, start, len)
+            .offset(at)
+            .rw_flags(flags(ReadWriteFlags::DSYNC.bits()))
+            .build(),
         What::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
         What::Punch { at, len } => {
             let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            opcode::Fallocate::new(fd, len).offset(at).mode(mode.bits() as i32).build()
+            opcode::Fallocate::new(fd, len).offset(at).mode(flags(mode.bits())).build()
         }
         What::Zero { at, len } => {
             let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-            opcode::Fallocate::new(fd, len).offset(at).mode(mode.bits() as i32).build()
+            opcode::Fallocate::new(fd, len).offset(at).mode(flags(mode.bits())).build()
         }
         What::Receive => opcode::Recv::new(fd, start, len).build(),
         What::Send => {
             // MSG_WAITALL: the kernel sends the rest of what a socket has no room for.
-            opcode::Send::new(fd, start, len).flags((SendFlags::NOSIGNAL.bits() | WAIT_ALL) as i32).build()
+            opcode::Send::new(fd, start, len).flags(flags(SendFlags::NOSIGNAL.bits() | WAIT_ALL)).build()
         }
         What::Accept => {
             opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(CLOSE_ON_EXEC).build()
         }
     }
+}
+
+/// Flags as the ring has them; none uses the highest bit.
+fn flags(bits: u32) -> i32 {
+    i32::try_from(bits).unwrap_or_default()
 }
 
 /// `MSG_WAITALL`, which is not among the flags for sending in libraries.

@@ -14,17 +14,17 @@ use rustix::net::{Shutdown, shutdown};
 use seekless_core::Nanos;
 use seekless_core::runtime::{sleep, spawn};
 
+use super::Server;
 use super::export::Export;
 use super::input::Input;
 use super::outbox::Outbox;
 use super::request::{Asked, Session};
-use super::Server;
-use crate::nbd::{Agreed, Command, GREETING, Handshake, Replies, Step, Style, request};
+use crate::nbd::{Agreed, Command, GREETING, Handshake, Replies, Request, Step, Style, request};
 use crate::reactor::{Job, Memory, What};
 
 /// A handshake is over within this.
 const PATIENCE: Nanos = Nanos::from_millis(30_000);
-/// The longest payload that is taken, and the longest that is passed over: more is no client's.
+/// The longest payload that is passed over: more is no client's.
 const LONGEST_PASSED_OVER: u64 = 1 << 32;
 
 /// Serves a client until it goes; why it was sent away, if it was.
@@ -42,11 +42,8 @@ pub async fn serve(
             let _ = shutdown(socket, Shutdown::Both);
         }
     });
-    let agreed = match shake_hands(server, &socket, &mut input, exports).await {
-        Ok(agreed) => agreed,
-        // Whoever only looks, or asks for the list, goes like this.
-        Err(_) => return Ok(()),
-    };
+    // Whoever only looks, or asks for the list, goes without a word.
+    let agreed = shake_hands(server, &socket, &mut input, exports).await.ok().flatten();
     drop(late);
     let Some(agreed) = agreed else { return Ok(()) };
     let outbox = Rc::new(Outbox::default());
@@ -79,16 +76,17 @@ async fn shake_hands(
     let mut out = GREETING.to_vec();
     loop {
         if !out.is_empty() {
-            server.reactor.ask(Job::new(What::Send, socket, Memory::of(std::mem::take(&mut out)))).await.result?;
+            server
+                .reactor
+                .ask(Job::new(What::Send, socket, Memory::of(std::mem::take(&mut out))))
+                .await
+                .result?;
         }
         let (took, step) = handshake.feed(input.rest(), &mut out);
         input.take(took);
         let ended = match step {
-            Step::More if took == 0 => match receive_more(input).await? {
-                true => continue,
-                false => return Ok(None),
-            },
-            Step::More => continue,
+            Step::More if took > 0 || receive_more(input).await? => continue,
+            Step::More => return Ok(None),
             Step::Serve(agreed) => Some(agreed),
             Step::End => None,
         };
@@ -124,17 +122,21 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
         }
         let asked = session.judge(&request);
         session.outbox.hold(asked.holds(&request)).await;
-        let mut payload = Vec::new();
-        if matches!(asked, Asked::Takes(_)) {
-            match input.exactly(request.payload as usize).await.map_err(gone)? {
-                Some(bytes) => payload = bytes,
-                None => return Ok(session.outbox.reply(asked.holds(&request), |_| {})),
-            }
-        } else if request.payload > LONGEST_PASSED_OVER || !input.pass_over(request.payload).await.map_err(gone)? {
-            return Ok(session.outbox.reply(asked.holds(&request), |_| {}));
-        }
+        let Some(payload) = payload(asked, &request, input).await.map_err(gone)? else {
+            session.outbox.reply(asked.holds(&request), |_| {});
+            return Ok(());
+        };
         begin(session.clone().answer(request, asked, payload)).await;
     }
+}
+
+/// The payload of a request, empty if it has none or makes no sense; `None` if it does not come.
+async fn payload(asked: Asked, request: &Request, input: &mut Input) -> io::Result<Option<Vec<u8>>> {
+    if matches!(asked, Asked::Takes(_)) {
+        return input.exactly(request.payload as usize).await;
+    }
+    let passed = request.payload <= LONGEST_PASSED_OVER && input.pass_over(request.payload).await?;
+    Ok(passed.then(Vec::new))
 }
 
 /// Carries a request as far as it gets at once; what then still waits goes on by itself.

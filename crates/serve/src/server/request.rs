@@ -3,9 +3,7 @@
 use std::rc::Rc;
 
 use seekless_core::device::{Content, ExtentState};
-use seekless_core::{
-    Buffer, ErrorKind, Extent, Hints, IoError, Lba, Origin, SECTOR_BYTES, StreamId, Zeroes,
-};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Lba, Origin, SECTOR_BYTES, StreamId, Zeroes};
 
 use super::Server;
 use super::export::Export;
@@ -86,7 +84,9 @@ impl Session {
         }
         let block = u64::from(told.smallest);
         // Where nothing is moved clients may be careless: what is asked for is widened.
-        if request.command != Command::BlockStatus && (request.offset % block != 0 || request.length % block != 0) {
+        if request.command != Command::BlockStatus
+            && (request.offset % block != 0 || request.length % block != 0)
+        {
             return invalid("it is not of whole blocks");
         }
         let first = request.offset / SECTOR_BYTES;
@@ -264,8 +264,10 @@ fn errno(error: &IoError) -> Errno {
         ErrorKind::ReadOnly => Errno::NotPermitted,
         ErrorKind::Invalid => Errno::Invalid,
         ErrorKind::Unsupported => Errno::NotSupported,
-        ErrorKind::Medium | ErrorKind::Corrupt | ErrorKind::Timeout | ErrorKind::Gone | ErrorKind::Aborted => {
-            Errno::Io
-        }
+        ErrorKind::Medium
+        | ErrorKind::Corrupt
+        | ErrorKind::Timeout
+        | ErrorKind::Gone
+        | ErrorKind::Aborted => Errno::Io,
     }
 }

@@ -18,8 +18,8 @@ fn behaves(
         if map.page_at(slot).is_some() {
             prop_assert_eq!(map.remove(page), model.remove(&page).map(|(slot, _)| slot));
         } else {
-            map.insert(page, slot, dirty);
-            model.insert(page, (slot, dirty));
+            let was = model.insert(page, (slot, dirty));
+            prop_assert_eq!(map.insert(page, slot, dirty), was.map(|(slot, _)| slot));
         }
         prop_assert_eq!(map.mapped(), model.len());
         prop_assert_eq!(map.dirty(), model.values().filter(|(_, dirty)| *dirty).count());

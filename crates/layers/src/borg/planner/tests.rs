@@ -82,10 +82,8 @@ proptest! {
 }
 
 fn graph_of(requests: &[(u32, u32, bool)]) -> Graph {
-    let mut analyzer = Analyzer::default();
     let access = |&(first, pages, write): &_| Access { first, pages, write, ..Access::default() };
-    analyzer.add(requests.iter().map(access));
-    analyzer.graph()
+    Analyzer::of(requests.iter().map(access)).graph()
 }
 
 fn pages_of(plan: &Plan) -> Vec<u32> {

@@ -132,12 +132,11 @@ proptest! {
             let policy = if fcfs { Policy::Fcfs } else { Policy::CLook };
             let queue = QueueOptions { policy, merge, background_share_pct, ..QueueOptions::default() };
             let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
-            let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
             let home = home_pages * 8;
             let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
             let placement = if planned { Placement::Planned } else { Placement::Kept };
             let options = Options { write_buffer, overwrite, placement, ..Options::default() };
-            let borg = Borg::open(slice(0, home), slice(home, bopt_pages * 8), options, false).await.unwrap();
+            let borg = Borg::open(slice(&disk, 0, home), slice(&disk, home, bopt_pages * 8), options, false).await.unwrap();
             let model = RefCell::new(Model { versions: vec![0; home as usize], last: 0 });
             let world = Rc::new(Clients { borg: borg.clone(), model, home });
             let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst))).collect();

@@ -2,45 +2,31 @@
 
 use super::*;
 
-/// As in the paper; a BOPT knows nothing of it.
-fn in_place() -> Options {
-    Options { overwrite: Overwrite::InPlace, ..Options::default() }
-}
-
-fn slices(disk: &Rc<Disk>, bopt_pages: u64) -> (Rc<Slice>, Rc<Slice>) {
-    let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
-    (slice(0, HOME), slice(HOME, bopt_pages * 8))
-}
-
 async fn reopen(disk: &Rc<Disk>, options: Options) -> Result<Rc<Borg>, IoError> {
-    let (home, bopt) = slices(disk, 400);
-    Borg::open(home, bopt, options, false).await
+    Borg::open(slice(disk, 0, HOME), slice(disk, HOME, 400 * 8), options, false).await
 }
 
-async fn write(borg: &Borg, page: u64, version: u64) {
-    let at = Extent::of_pages(page, 1);
-    borg.write(at, stamped(at, version), Hints::default()).await.unwrap();
+async fn write(device: &dyn BlockDevice, page: u64, version: u64) {
+    super::write(device, Extent::of_pages(page, 1), version).await;
 }
 
 async fn holds(borg: &Borg, page: u64, version: u64) {
     let at = Extent::of_pages(page, 1);
-    let read = borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
-    assert_eq!(read.to_vec(), stamped(at, version).to_vec(), "page {page}");
+    assert_eq!(read(borg, at).await, stamped(at, version).to_vec(), "page {page}");
 }
 
 /// Page 3 is in the read cache and clean, page 5 in the write buffer, page 7 in the read cache and dirty.
 async fn used() -> World {
     let world = world(in_place(), 400).await;
     for page in [3, 5, 7] {
-        let at = Extent::of_pages(page, 1);
-        world.disk.write(at, stamped(at, 1), Hints::default()).await.unwrap();
+        write(&*world.disk, page, 1).await;
         if page != 5 {
             holds(&world.borg, page, 1).await;
         }
     }
     world.borg.reconfigure(Account(1)).await.unwrap();
-    write(&world.borg, 5, 2).await;
-    write(&world.borg, 7, 2).await;
+    write(&*world.borg, 5, 2).await;
+    write(&*world.borg, 7, 2).await;
     world
 }
 
@@ -62,7 +48,7 @@ fn after_a_clean_stop_it_is_as_it_was() {
             holds(&again, page, version).await;
         }
         // A second stop and start, with the log going on.
-        write(&again, 9, 4).await;
+        write(&*again, 9, 4).await;
         again.stop().await.unwrap();
         let third = reopen(&disk, Options::default()).await.unwrap();
         holds(&third, 9, 4).await;
@@ -79,7 +65,7 @@ fn without_a_clean_stop_every_copy_passes_for_dirty() {
         assert_eq!(found, [(3, true), (7, true), (5, true)]);
         holds(&again, 5, 2).await;
         // These dirty bits are on disk after the next clean stop.
-        write(&again, 11, 1).await;
+        write(&*again, 11, 1).await;
         again.stop().await.unwrap();
         let third = reopen(&disk, Options::default()).await.unwrap();
         assert_eq!(third.state.borrow().map.dirty(), 4);
@@ -90,7 +76,7 @@ fn without_a_clean_stop_every_copy_passes_for_dirty() {
 fn copies_that_were_never_newer_than_home_are_clean_after_a_crash() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 400).await;
-        borg.read(Extent::of_pages(3, 1), Buffer::zeroed(4096), Hints::default()).await.unwrap();
+        read(&*borg, Extent::of_pages(3, 1)).await;
         borg.reconfigure(Account(1)).await.unwrap();
         drop(borg);
         let again = reopen(&disk, Options::default()).await.unwrap();
@@ -104,8 +90,7 @@ fn a_home_that_was_written_without_it_is_found_out() {
     run(1, async {
         let World { borg, disk } = used().await;
         borg.stop().await.unwrap();
-        let other = Extent::of_pages(7, 1);
-        disk.write(other, stamped(other, 50), Hints::default()).await.unwrap();
+        write(&*disk, 7, 50).await;
         let error = reopen(&disk, Options::default()).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("home was written without it"), "{error}");
@@ -118,12 +103,11 @@ fn copies_of_a_home_that_was_written_without_it_are_dropped_if_none_is_newer() {
         let World { borg, disk } = used().await;
         borg.write_home(Account(1)).await.unwrap();
         borg.stop().await.unwrap();
-        let other = Extent::of_pages(3, 1);
-        disk.write(other, stamped(other, 50), Hints::default()).await.unwrap();
+        write(&*disk, 3, 50).await;
         let again = reopen(&disk, Options::default()).await.unwrap();
         holds(&again, 3, 50).await;
         // Also for good: what is on disk of the old copies does not come back.
-        write(&again, 9, 4).await;
+        write(&*again, 9, 4).await;
         drop(again);
         let third = reopen(&disk, Options::default()).await.unwrap();
         holds(&third, 3, 50).await;
@@ -139,8 +123,7 @@ fn what_does_not_belong_together_is_refused() {
         let options = Options { write_buffer: 0.5, ..Options::default() };
         let error = reopen(&disk, options).await.err().unwrap().to_string();
         assert!(error.contains("expected") && error.contains("as the options say"), "{error}");
-        let (_, bopt) = slices(&disk, 400);
-        let smaller = Rc::new(Slice::new(disk.clone(), Extent::new(0, HOME - 8)).unwrap());
+        let (smaller, bopt) = (slice(&disk, 0, HOME - 8), slice(&disk, HOME, 400 * 8));
         let error = Borg::open(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
         assert!(error.contains("it belongs to another volume"), "{error}");
         // A file system begins with zeroes, and its signature is behind them.
@@ -148,8 +131,8 @@ fn what_does_not_belong_together_is_refused() {
         let data = Buffer::zeroed(4096);
         data.put(1024, b"\x53\xef");
         disk.write(other, data, Hints::default()).await.unwrap();
-        let slice = |start, sectors| Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
-        let opened = Borg::open(slice(0, HOME), slice(40_000, 8_000), Options::default(), false).await;
+        let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, 40_000, 8_000));
+        let opened = Borg::open(home, bopt, Options::default(), false).await;
         let error = opened.err().unwrap().to_string();
         assert!(error.contains("found data that is no BOPT"), "{error}");
     });

@@ -6,38 +6,28 @@ use super::*;
 const MAPPED: [u64; 4] = [10, 11, 12, 40];
 const HOME_SAYS: u64 = 99;
 
-/// As in the paper.
-fn in_place() -> Options {
-    Options { overwrite: Overwrite::InPlace, ..Options::default() }
-}
-
 /// Pages 10 to 12 and 40 have clean copies that say 1; all of home says 99.
 async fn mapped(options: Options) -> World {
     let world = world(options, 400).await;
     for page in MAPPED {
         let at = Extent::of_pages(page, 1);
-        world.disk.write(at, stamped(at, 1), Hints::default()).await.unwrap();
-        read(&world.borg, at).await;
+        write(&*world.disk, at, 1).await;
+        read(&*world.borg, at).await;
     }
     world.borg.reconfigure(Account(1)).await.unwrap();
-    let all = Extent::of_pages(0, 100);
-    world.disk.write(all, stamped(all, HOME_SAYS), Hints::default()).await.unwrap();
+    write(&*world.disk, Extent::of_pages(0, 100), HOME_SAYS).await;
     world
 }
 
-async fn read(borg: &Borg, at: Extent) -> Vec<u8> {
-    borg.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec()
+/// The version of each sector that a read returns.
+async fn versions_of_sectors(device: &dyn BlockDevice, at: Extent) -> Vec<u64> {
+    let version = |sector: &[u8]| u64::from_le_bytes(sector[8..16].try_into().unwrap());
+    read(device, at).await.chunks(512).map(version).collect()
 }
 
-async fn write(borg: &Borg, at: Extent, version: u64) {
-    borg.write(at, stamped(at, version), Hints::default()).await.unwrap();
-}
-
-/// The version of each page that a read returns.
+/// The version of each page.
 async fn versions(device: &dyn BlockDevice, at: Extent) -> Vec<u64> {
-    let bytes = device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec();
-    let version = |page: &[u8]| u64::from_le_bytes(page[8..16].try_into().unwrap());
-    bytes.chunks(4096).map(version).collect()
+    versions_of_sectors(device, at).await.into_iter().step_by(8).collect()
 }
 
 #[test]
@@ -63,7 +53,7 @@ fn a_write_of_which_no_page_is_mapped_is_absorbed() {
     run(1, async {
         let World { borg, disk } = mapped(in_place()).await;
         let at = Extent::of_pages(20, 5);
-        write(&borg, at, 7).await;
+        write(&*borg, at, 7).await;
         assert_eq!(versions(&*disk, at).await, [HOME_SAYS; 5]);
         assert_eq!(versions(&*borg, at).await, [7; 5]);
     });
@@ -81,7 +71,7 @@ fn a_read_that_is_partly_mapped_and_clean_goes_home() {
 fn a_read_that_is_partly_mapped_and_dirty_is_joined() {
     run(1, async {
         let World { borg, .. } = mapped(in_place()).await;
-        write(&borg, Extent::of_pages(11, 1), 7).await;
+        write(&*borg, Extent::of_pages(11, 1), 7).await;
         // Page 10 is mapped and clean, 13 is not mapped: both may come from home.
         assert_eq!(versions(&*borg, Extent::of_pages(10, 4)).await, [HOME_SAYS, 7, HOME_SAYS, HOME_SAYS]);
     });
@@ -93,7 +83,7 @@ fn a_write_that_is_partly_mapped_goes_in_place_and_is_absorbed() {
         let World { borg, disk } = mapped(in_place()).await;
         let at = Extent::of_pages(12, 2);
         let (slot, room) = (borg.state.borrow().map.slot_of(12), borg.state.borrow().log.room());
-        write(&borg, at, 7).await;
+        write(&*borg, at, 7).await;
         assert_eq!(borg.state.borrow().map.slot_of(12), slot, "in place");
         assert_eq!(borg.state.borrow().log.room(), room - 2, "a page and its run's");
         assert_eq!(
@@ -108,7 +98,7 @@ fn a_write_to_a_mapped_page_is_logged_if_the_options_say_so() {
     run(1, async {
         let options = Options { overwrite: Overwrite::Logged, ..in_place() };
         let World { borg, .. } = mapped(options).await;
-        write(&borg, Extent::of_pages(12, 1), 7).await;
+        write(&*borg, Extent::of_pages(12, 1), 7).await;
         let slot = borg.state.borrow().map.slot_of(12).unwrap();
         assert!(borg.layout.is_logged(slot));
         assert_eq!(versions(&*borg, Extent::of_pages(12, 1)).await, [7]);
@@ -124,10 +114,10 @@ fn without_a_free_page_a_write_goes_home_but_for_what_is_mapped() {
             let full = options.write_buffer > 0.0;
             let World { borg, disk } = mapped(options).await;
             if full {
-                write(&borg, Extent::of_pages(100, 400), 3).await;
+                write(&*borg, Extent::of_pages(100, 400), 3).await;
             }
             let at = Extent::of_pages(12, 2);
-            write(&borg, at, 7).await;
+            write(&*borg, at, 7).await;
             assert_eq!(versions(&*disk, at).await, [HOME_SAYS, 7]);
             assert_eq!(versions(&*borg, at).await, [7, 7]);
         }
@@ -140,16 +130,14 @@ fn parts_of_pages_go_where_the_page_is() {
         let World { borg, disk } = mapped(in_place()).await;
         // The end of page 9, which is not mapped, and the beginning of page 10, which is.
         let at = Extent::new(9 * 8 + 5, 6);
-        write(&borg, at, 7).await;
-        let home = read_of(&*disk, Extent::of_pages(9, 2)).await;
-        let seen = read_of(&*borg, Extent::of_pages(9, 2)).await;
-        let version = |sector: &[u8]| u64::from_le_bytes(sector[8..16].try_into().unwrap());
-        let versions = |bytes: &[u8]| bytes.chunks(512).map(version).collect::<Vec<_>>();
+        write(&*borg, at, 7).await;
+        let home = versions_of_sectors(&*disk, Extent::of_pages(9, 2)).await;
+        let seen = versions_of_sectors(&*borg, Extent::of_pages(9, 2)).await;
         let expected = |last: u64| [vec![HOME_SAYS; 5], vec![7; 3], vec![last; 8]].concat();
-        assert_eq!(versions(&home), expected(HOME_SAYS));
+        assert_eq!(home, expected(HOME_SAYS));
         let mut seen_expected = expected(1);
         seen_expected[8..11].fill(7);
-        assert_eq!(versions(&seen), seen_expected);
+        assert_eq!(seen, seen_expected);
     });
 }
 
@@ -158,26 +146,19 @@ fn part_of_a_page_that_was_absorbed_a_moment_ago_is_joined_with_the_rest() {
     run(1, async {
         let World { borg, .. } = mapped(in_place()).await;
         let page = Extent::of_pages(20, 1);
-        write(&borg, page, 7).await;
+        write(&*borg, page, 7).await;
         let slot = borg.state.borrow().map.slot_of(20);
-        write(&borg, Extent::new(20 * 8 + 2, 1), 8).await;
+        write(&*borg, Extent::new(20 * 8 + 2, 1), 8).await;
         assert_ne!(borg.state.borrow().map.slot_of(20), slot, "its checksum stands in the log");
-        let seen = read_of(&*borg, page).await;
-        let versions: Vec<u64> =
-            seen.chunks(512).map(|sector| u64::from_le_bytes(sector[8..16].try_into().unwrap())).collect();
-        assert_eq!(versions, [7, 7, 8, 7, 7, 7, 7, 7]);
+        assert_eq!(versions_of_sectors(&*borg, page).await, [7, 7, 8, 7, 7, 7, 7, 7]);
     });
-}
-
-async fn read_of(device: &dyn BlockDevice, at: Extent) -> Vec<u8> {
-    device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap().to_vec()
 }
 
 /// A device that remembers the hints of writes.
 struct Spy {
     below: Rc<dyn BlockDevice>,
     seen: RefCell<Vec<Hints>>,
-    flushed: std::cell::Cell<u64>,
+    flushed: Cell<u64>,
     volatile_cache: bool,
 }
 
@@ -210,38 +191,28 @@ impl BlockDevice for Spy {
 fn fua_and_classes_are_honoured() {
     run(1, async {
         for volatile_cache in [false, true] {
-            let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+            let disk = disk();
             let spy = |start, sectors| {
-                let below = Rc::new(Slice::new(disk.clone(), Extent::new(start, sectors)).unwrap());
-                Rc::new(Spy {
-                    below,
-                    seen: RefCell::default(),
-                    flushed: std::cell::Cell::default(),
-                    volatile_cache,
-                })
+                let below = slice(&disk, start, sectors);
+                Rc::new(Spy { below, seen: RefCell::default(), flushed: Cell::default(), volatile_cache })
             };
             let (home, bopt) = (spy(0, HOME), spy(HOME, 400 * 8));
             let borg = Borg::open(home.clone(), bopt.clone(), in_place(), false).await.unwrap();
-            write(&borg, Extent::of_pages(3, 1), 1).await;
+            write(&*borg, Extent::of_pages(3, 1), 1).await;
             bopt.seen.take();
             let flushed = bopt.flushed.get();
-            let how = Hints { fua: true, class: seekless_core::Class::Urgent, ..Hints::default() };
+            let how = Hints { fua: true, class: Class::Urgent, ..Hints::default() };
             let at = Extent::of_pages(5, 1);
             borg.write(at, stamped(at, 1), how.clone()).await.unwrap();
             let seen = bopt.seen.take();
             assert_eq!(seen.len(), 2, "the page and its run's");
-            assert!(seen.iter().all(|hints| hints.class == seekless_core::Class::Urgent));
+            assert!(seen.iter().all(|hints| hints.class == Class::Urgent));
             // With a cache below, a flush makes the runs before durable too.
             assert!(seen.iter().all(|hints| hints.fua != volatile_cache));
             assert_eq!(bopt.flushed.get() > flushed, volatile_cache);
             let part = Extent::new(8 * 50, 1);
             borg.write(part, stamped(part, 1), how).await.unwrap();
-            assert!(
-                home.seen
-                    .borrow()
-                    .iter()
-                    .all(|hints| hints.fua && hints.class == seekless_core::Class::Urgent)
-            );
+            assert!(home.seen.borrow().iter().all(|hints| hints.fua && hints.class == Class::Urgent));
             assert_eq!(home.seen.borrow().len(), 1);
         }
     });
