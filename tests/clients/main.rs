@@ -3,6 +3,8 @@
 // Programs from outside: they take their time, and threads.
 #![allow(clippy::disallowed_methods)]
 
+mod file_systems;
+mod full;
 mod killed;
 mod misbehaving;
 mod raw;
