@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use seekless_core::runtime::Runtime;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer};
+use seekless_core::runtime::{self, Runtime};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, Nanos};
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::{self, Found};
 use seekless_layers::borg::{self, Borg};
@@ -188,6 +188,8 @@ impl Drive {
         if stop {
             borg.stop().await.unwrap();
         }
+        // What goes on in the background, without whoever began it, comes to its end.
+        runtime::sleep(Nanos::from_millis(1_000)).await;
     }
 
     /// Of a page with two homes the one that was written last.

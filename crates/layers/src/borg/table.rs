@@ -329,7 +329,8 @@ impl Borg {
 
     /// The same for who holds the turn; also the map pages of segments that `also` accepts are written.
     async fn check_point(&self, also: impl Fn(&Segment) -> bool, how: &Hints) -> Result<(), IoError> {
-        if self.state.borrow().left {
+        // Whoever waited for the turn may find the session ended: what is on disk is as it was left.
+        if self.state.borrow().left || self.state.borrow().session == Session::Untouched {
             return Ok(());
         }
         loop {
