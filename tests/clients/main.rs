@@ -3,6 +3,7 @@
 // Programs from outside: they take their time, and threads.
 #![allow(clippy::disallowed_methods)]
 
+mod faults;
 mod file_systems;
 mod full;
 mod killed;
@@ -226,7 +227,10 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (format!("[component.disk]\n{export}"), ["component.disk", "neither file nor ram"]),
         (format!("[component.disk]\nram = \"1001\"\n{export}"), ["component.disk.ram", "'1001'"]),
-        (format!("[component.disk]\nfiel = \"disk.img\"\n{export}"), ["unknown field `fiel`", "`file`"]),
+        (
+            format!("[component.disk]\nfiel = \"disk.img\"\n{export}"),
+            ["unknown field `fiel`", "perhaps `file`"],
+        ),
         (format!("{disk}[component.same]\nfile = \"disk.img\"\n{export}"), ["component.same.file", "in use"]),
         (format!("{disk}[[export]]\ntop = \"disk\"\n"), ["export.disk", "found no nbd"]),
         (format!("{disk}[[export]]\ntop = \"other\"\n"), ["export.top", "'other'"]),

@@ -13,6 +13,7 @@ use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
 use crate::description::{Component, Description, Export, Layer, Leaf, VolumeError, Window};
+use crate::nearest::nearest;
 use crate::workload::keys::duration;
 
 #[derive(Deserialize)]
@@ -25,6 +26,11 @@ struct File<K> {
     layer: BTreeMap<String, toml::Table>,
     export: Vec<ExportKeys>,
     control: Option<PathBuf>,
+}
+
+/// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
+fn error_line(text: &str) -> &str {
+    text.lines().next_back().unwrap_or_default()
 }
 
 /// The keys of a simulated drive.
@@ -94,10 +100,12 @@ pub fn read_of<C: Leaf>(path: &Path) -> Result<Description<C>, VolumeError> {
 
 /// Reads and checks a description of any components; `file` is for messages.
 pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, VolumeError> {
-    let read: File<C::Keys> = toml::from_str(text).map_err(|error| VolumeError {
-        place: file.to_owned(),
-        found: error.to_string().trim_end().to_owned(),
-        expected: "the keys of a volume file: component, slice, layer, export".to_owned(),
+    let read: File<C::Keys> = toml::from_str(text).map_err(|error| {
+        let found = error.to_string().trim_end().to_owned();
+        let keys = "the keys of a volume file: component, slice, layer, export, control".to_owned();
+        let meant = found.split_once("expected").and_then(|(wrong, known)| nearest(error_line(wrong), known));
+        let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
+        VolumeError { place: file.to_owned(), found, expected }
     })?;
     let wrong = |key: String, found: String, expected: &str| VolumeError {
         place: format!("{file}: {key}"),
@@ -238,6 +246,10 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
     });
     let reconfigure = reconfigure.transpose()?;
     entry.check(&keys).map_err(|Refused { key, found, expected }| {
+        let expected = match nearest(&found, &expected) {
+            Some(meant) if expected.matches('`').count() > 2 => format!("{expected}; perhaps `{meant}`"),
+            _ => expected,
+        };
         let key = if key.is_empty() { String::new() } else { format!(".{key}") };
         wrong(&key, found, expected)
     })?;
