@@ -186,6 +186,25 @@ fn fio_verifies_what_it_wrote() {
 }
 
 #[test]
+fn clients_start_a_server_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    volume(folder.path(), "[component.m]\nram = \"8MiB\"\n", &[("m", "")]);
+    let file = folder.path().join("volume.toml").display().to_string();
+    let program = env!("CARGO_BIN_EXE_seekless");
+    for kind in KINDS {
+        let all = ["--size", "--", "[", program, "volume", "serve", "--io", kind, &file, "]"];
+        let Some(output) = client("nbdinfo", &all) else { return };
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if kind == "io_uring" && said.contains("error: io:") {
+            skipped(kind, &said);
+            continue;
+        }
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "8388608", "{said}");
+        assert!(!folder.path().join("socket").exists(), "it listens at what it was given");
+    }
+}
+
+#[test]
 fn nbd_client_lists_the_exports_of_a_port() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -75,8 +75,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// The addresses to listen at, each with the numbers of its exports.
-fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<BTreeMap<Address, Vec<usize>>> {
-    let mut places: BTreeMap<Address, Vec<usize>> = BTreeMap::new();
+fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Vec<(Address, Vec<usize>)>> {
+    let mut places: Vec<(Address, Vec<usize>)> = Vec::new();
     for (number, export) in description.exports.iter().enumerate() {
         let key = format!("{}: export.{}", description.file, export.name);
         let Some(text) = &export.nbd else {
@@ -89,7 +89,12 @@ fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<BTreeM
                  expected a loopback address, or --allow-plain-tcp"
             );
         }
-        let here = places.entry(address).or_default();
+        let known = places.iter().position(|(other, _)| *other == address);
+        let known = known.unwrap_or_else(|| {
+            places.push((address, Vec::new()));
+            places.len() - 1
+        });
+        let here = &mut places[known].1;
         if here.iter().any(|other| description.exports[*other].name == export.name) {
             bail!(
                 "{key}: found two exports of this name at {text}, expected a name = \"...\" of its own for each"
@@ -104,7 +109,7 @@ async fn serve(
     arguments: &Arguments,
     reactor: &Rc<Reactor>,
     description: &Description<Live>,
-    places: BTreeMap<Address, Vec<usize>>,
+    places: Vec<(Address, Vec<usize>)>,
 ) -> anyhow::Result<()> {
     let signals = signals::listen().context("signals")?;
     let trees = trees(reactor, description).await?;
@@ -116,6 +121,14 @@ async fn serve(
     let place = status::socket(&arguments.volume, description.control.as_deref());
     let told = Told::new(reactor, description, &server, &trees);
     control(reactor, Listener::bind(&Address::Unix(place))?, move |line| told.answer(&line));
+    let mut given = Listener::activated().context("the sockets that were given (LISTEN_FDS)")?;
+    if !given.is_empty() && given.len() != places.len() {
+        bail!(
+            "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
+            given.len(),
+            places.len()
+        );
+    }
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
@@ -130,7 +143,8 @@ async fn serve(
                 address.uri(&export.name)
             ));
         }
-        server.listen(Listener::bind(&address)?, exports);
+        let listener = if given.is_empty() { Listener::bind(&address)? } else { given.remove(0) };
+        server.listen(listener, exports);
     }
     let uri = description
         .exports

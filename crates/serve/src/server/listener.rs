@@ -10,9 +10,11 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::Mode;
-use rustix::net::sockopt;
+use rustix::io::FdFlags;
+use rustix::net::{AddressFamily, sockopt};
 use rustix::process::umask;
 
 use super::address::Address;
@@ -27,6 +29,9 @@ pub struct ListenError {
     /// Why.
     pub why: String,
 }
+
+/// The number of the first socket that a starter gives.
+const FIRST_GIVEN: i32 = 3;
 
 /// A socket that clients connect to.
 #[derive(Debug)]
@@ -53,6 +58,33 @@ impl Listener {
         let why = |error: io::Error| ListenError { address: address.clone(), why: error.to_string() };
         let (socket, path): (OwnedFd, _) = bound.map_err(why)?;
         Ok(Listener { socket: Arc::new(socket), tcp: path.is_none(), path })
+    }
+
+    /// The listening sockets that whoever started the program gave it (`LISTEN_FDS`), in their order; none if it gave
+    /// none. Once: the second call finds none.
+    pub fn activated() -> io::Result<Vec<Listener>> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+        let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
+        let count = number("LISTEN_FDS").filter(|count| ours && (1..=64).contains(count)).unwrap_or(0);
+        if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        (FIRST_GIVEN..FIRST_GIVEN + count).map(Listener::given).collect()
+    }
+
+    #[allow(unsafe_code)]
+    fn given(number: i32) -> io::Result<Listener> {
+        // SAFETY: the starter says that this number is ours, nobody else in the program knows it, and it is taken once.
+        // One that is not open is an error at the next line.
+        let socket = unsafe { OwnedFd::from_raw_fd(number) };
+        if !sockopt::socket_acceptconn(&socket)? {
+            return Err(io::Error::other(format!("found descriptor {number}, which does not listen")));
+        }
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+        let tcp = sockopt::socket_domain(&socket)? != AddressFamily::UNIX;
+        Ok(Listener { socket: Arc::new(socket), tcp, path: None })
     }
 
     /// The socket that was accepted under this number.
