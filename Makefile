@@ -18,6 +18,7 @@ demo: build ## replay a real trace that ships with the project, without BORG and
 	"$(CARGO_TARGET_DIR)/release/seekless" demo
 
 test: toolchain ## run all tests
+	@scripts/clients
 	cargo test --workspace --locked
 
 # Sub-makes, so that they run in this order also under `make -j`. `test` holds `tidy`.
@@ -72,6 +73,10 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/check_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/plan_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
+	@scripts/clients
+	cargo build --release --locked -p seekless
+	cargo build --release --locked -p seekless-serve --example nbd_bench
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/nbd_bench"
 
 soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h
 	PROPTEST_CASES=20000 cargo test --workspace --locked

@@ -1,5 +1,6 @@
 //! Writes what the fuzzer starts from: `seeds FOLDER` makes a folder a format in it, with the samples
-//! that the tests have, and prints the formats' names; `history` is the checker's, `bopt` BORG's.
+//! that the tests have, and prints the formats' names; `history` is the checker's, `bopt` BORG's,
+//! `nbd` what clients of a volume send, `volume` volume files.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -66,6 +67,38 @@ fn main() -> io::Result<()> {
     let sample = |home: u8| [home, 48, 0, 2, home, 144, 0, 1, home, 160, 0, 9];
     fs::write(bopt.join("2"), [sample(0), sample(1)].concat())?;
     formats.push("bopt");
+    // What a client sends that lists, asks for all there is, and reads; and one that begins the old way, and writes.
+    let option =
+        |number: u8, data: &[u8]| [b"IHAVEOPT", &[0, 0, 0, number, 0, 0, 0, data.len() as u8], data].concat();
+    let compact = |command: u8, payload: &[u8]| {
+        [&[0x25, 0x60, 0x95, 0x13, 0, 0, 0, command][..], &[0; 18], &[2, 0], payload].concat()
+    };
+    let extended = [&[0x21, 0xe4, 0x1c, 0x71, 0, 0x20, 0, 1][..], &[0; 22], &[2, 0], &[1; 512]].concat();
+    let name = b"\0\0\0\x04disk";
+    let context = [name, &b"\0\0\0\x01\0\0\0\x0fbase:allocation"[..]].concat();
+    let go = option(7, &[name, &[0, 2, 0, 3, 0, 2][..]].concat());
+    let flags = [40, 0, 0, 0, 3];
+    let nbd = [
+        [&flags[..], &option(3, &[]), &option(8, &[]), &option(10, &context), &go, &compact(7, &[])].concat(),
+        [&flags[..], &option(11, &[]), &option(9, &context), &go, &extended].concat(),
+        [&flags[..], &option(1, b"other"), &compact(1, &[7; 512]), &compact(0, &[]), &compact(2, &[])]
+            .concat(),
+    ];
+    let volumes = [
+        "[component.disk]\ndrive = \"wd2500aaks\"\n[layer.mapper]\nover = \"disk\"\n[[export]]\ntop = \"mapper\"\n",
+        "[component.disk]\ndrive = \"wd2500aaks\"\nscheduler = \"sptf\"\ndepth = 4\n[slice.home]\nof = \"disk\"\nsize = \"8GiB\"\n\
+         [slice.bopt]\nof = \"disk\"\nat = \"8GiB\"\nsize = \"1GiB\"\n[layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n\
+         reconfigure = \"every 2h\"\n[[export]]\ntop = \"borg\"\nnbd = \"unix:/a\"\n",
+    ];
+    let volumes = volumes.map(|text| text.as_bytes().to_vec());
+    for (format, samples) in [("nbd", nbd.to_vec()), ("volume", volumes.to_vec())] {
+        let into = Path::new(&folder).join(format);
+        fs::create_dir_all(&into)?;
+        for (number, bytes) in samples.iter().enumerate() {
+            fs::write(into.join(number.to_string()), bytes)?;
+        }
+        formats.push(format);
+    }
     println!("{}", formats.join("\n"));
     Ok(())
 }

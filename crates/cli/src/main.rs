@@ -22,6 +22,7 @@ mod synth;
 mod table;
 mod text;
 mod trace;
+mod volume;
 mod workload;
 
 use std::process::ExitCode;
@@ -60,6 +61,9 @@ enum Command {
     /// A drive with a layer and without, in virtual time
     #[command(subcommand, after_help = "Example:\n  seekless lab compare --trace data/mail --bopt 512MiB")]
     Lab(lab::Command),
+    /// A volume that programs use, live
+    #[command(subcommand, after_help = "Example:\n  seekless volume serve home.toml")]
+    Volume(volume::Command),
 }
 
 /// Arguments that clap cannot see to be wrong together.
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => trace::run(command),
         Command::Drive(command) => drive::run(command),
         Command::Lab(command) => lab::run(command),
+        Command::Volume(command) => volume::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

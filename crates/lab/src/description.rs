@@ -5,25 +5,81 @@
 //! sector belongs to two devices of the tree. Fault model: a file may hold anything; what cannot be a
 //! volume is refused with the file, the key, what was found and what was expected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use seekless_core::{Extent, Nanos, Size};
 use seekless_drive::{Model, QueueOptions};
+use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
+use serde::de::DeserializeOwned;
+
+use crate::volume_file::{ComponentKeys, simulated};
+
+/// What the components of a description are: simulated drives here, devices and files where a volume is served.
+pub trait Leaf: Sized {
+    /// Its keys in a volume file; unknown ones are errors.
+    type Keys: DeserializeOwned;
+
+    /// The component called `name` in a volume file.
+    fn read(file: &str, name: &str, keys: Self::Keys) -> Result<Self, VolumeError>;
+
+    /// Its size.
+    fn sectors(&self) -> u64;
+
+    /// Whether it can be: the key, what was found and what was expected.
+    fn check(&self) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    /// It in a few words.
+    fn line(&self) -> String;
+}
 
 /// A volume, as it is to be built.
-#[derive(Clone, Debug, Default)]
-pub struct Description {
+#[derive(Clone, Debug)]
+pub struct Description<C = Component> {
     /// Where it was read, for messages.
     pub file: String,
     /// The leaves, by name.
-    pub components: BTreeMap<String, Component>,
+    pub components: BTreeMap<String, C>,
     /// Windows on components, by name.
     pub slices: BTreeMap<String, Window>,
     /// Layers, by name.
     pub layers: BTreeMap<String, Layer>,
-    /// What clients see: one of all those names.
+    /// What clients see: one of all those names. With several exports, that of the first.
     pub top: String,
+    /// Where clients see it; empty if nobody is to.
+    pub exports: Vec<Export>,
+    /// The socket at which a server of it is asked how it is, if it is told.
+    pub control: Option<PathBuf>,
+}
+
+impl<C> Default for Description<C> {
+    fn default() -> Self {
+        Description {
+            file: String::new(),
+            components: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            layers: BTreeMap::new(),
+            top: String::new(),
+            exports: Vec::new(),
+            control: None,
+        }
+    }
+}
+
+/// A place where clients see a device of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// The device.
+    pub top: String,
+    /// What clients ask for; the device's name if they are not told another.
+    pub name: String,
+    /// Where an NBD server listens for it: `unix:PATH` or `tcp:HOST:PORT`. The lab serves nothing.
+    pub nbd: Option<String>,
+    /// Clients may not write.
+    pub read_only: bool,
 }
 
 /// A simulated drive with its queue.
@@ -78,6 +134,33 @@ struct Claim {
     by: String,
 }
 
+impl Leaf for Component {
+    type Keys = ComponentKeys;
+
+    fn read(file: &str, name: &str, keys: ComponentKeys) -> Result<Component, VolumeError> {
+        simulated(file, name, &keys)
+    }
+
+    fn sectors(&self) -> u64 {
+        self.drive.sectors()
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        let most = self.drive.queue().depth;
+        match self.queue.depth.filter(|depth| !(1..=most).contains(depth)) {
+            Some(depth) => {
+                let expected = format!("1 to {most}, which the queue of {} holds", self.drive.name());
+                Err(Refused::new("depth", depth.to_string(), expected))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn line(&self) -> String {
+        format!("{}, {}", self.drive.name(), self.queue.policy)
+    }
+}
+
 impl Description {
     /// The first sectors of a drive, with nothing over them.
     pub fn bare(component: Component, sectors: u64) -> Description {
@@ -89,15 +172,15 @@ impl Description {
             ..Description::default()
         }
     }
+}
 
+impl<C: Leaf> Description<C> {
     /// Whether it is a volume; the sectors that clients see.
     pub fn check(&self) -> Result<u64, VolumeError> {
         for (name, component) in &self.components {
-            let most = component.drive.queue().depth;
-            if let Some(depth) = component.queue.depth.filter(|depth| !(1..=most).contains(depth)) {
-                let expected = format!("1 to {most}, which the queue of {} holds", component.drive.name());
-                return Err(self.wrong(&format!("component.{name}.depth"), depth.to_string(), expected));
-            }
+            component.check().map_err(|refused| {
+                self.wrong(&format!("component.{name}.{}", refused.key), refused.found, refused.expected)
+            })?;
         }
         for (name, window) in &self.slices {
             let place = format!("slice.{name}");
@@ -105,7 +188,7 @@ impl Description {
                 let found = format!("of = '{}'", window.of);
                 return Err(self.wrong(&place, found, format!("a component: {}", names(&self.components))));
             };
-            let size = component.drive.sectors();
+            let size = component.sectors();
             let end = window.extent.start.0.checked_add(window.extent.sectors);
             if window.extent.sectors == 0 || end.is_none_or(|end| end > size) {
                 let found = format!("{} from {}", told(window.extent.sectors), told(window.extent.start.0));
@@ -115,6 +198,10 @@ impl Description {
         }
         let mut claims = Vec::new();
         let sectors = self.claim(&self.top, "export.top", &mut Vec::new(), &mut claims)?;
+        let others: BTreeSet<&String> = self.exports.iter().map(|export| &export.top).collect();
+        for top in others.into_iter().filter(|top| **top != self.top) {
+            self.claim(top, "export.top", &mut Vec::new(), &mut claims)?;
+        }
         for (index, claim) in claims.iter().enumerate() {
             let same =
                 |other: &&Claim| other.component == claim.component && other.extent.overlaps(claim.extent);
@@ -137,8 +224,8 @@ impl Description {
         let claim =
             |component: &str, extent| Claim { component: component.to_owned(), extent, by: by.to_owned() };
         if let Some(component) = self.components.get(name) {
-            claims.push(claim(name, Extent::new(0, component.drive.sectors())));
-            return Ok(component.drive.sectors());
+            claims.push(claim(name, Extent::new(0, component.sectors())));
+            return Ok(component.sectors());
         }
         if let Some(window) = self.slices.get(name) {
             claims.push(claim(&window.of, window.extent));
@@ -171,10 +258,32 @@ impl Description {
         VolumeError { place, found, expected }
     }
 
+    /// The layers at and below `name`, each before those below it.
+    pub fn downwards(&self, name: &str) -> Vec<String> {
+        let Some(layer) = self.layers.get(name) else { return Vec::new() };
+        let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
+        std::iter::once(name.to_owned()).chain(below.flat_map(|name| self.downwards(name))).collect()
+    }
+
     /// The volume in a line, from the top down.
     pub fn line(&self) -> String {
+        self.line_of(&self.top)
+    }
+
+    /// The components below `name`.
+    fn leaves(&self, name: &str) -> BTreeSet<String> {
+        if let Some(layer) = self.layers.get(name) {
+            let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
+            return below.flat_map(|name| self.leaves(name)).collect();
+        }
+        let of = self.slices.get(name).map_or(name, |window| &window.of);
+        BTreeSet::from([of.to_owned()])
+    }
+
+    /// The device `top` in a line, from there down.
+    pub fn line_of(&self, top: &str) -> String {
         let mut parts = Vec::new();
-        let mut name = &self.top;
+        let mut name = top;
         while let Some(layer) = self.layers.get(name).filter(|_| parts.len() <= self.layers.len()) {
             let pieces = layer.devices.get("bopt").map(Vec::as_slice).unwrap_or_default();
             let sizes = pieces.iter().map(|piece| Some(self.slices.get(piece)?.extent.sectors));
@@ -188,10 +297,8 @@ impl Description {
         if parts.is_empty() {
             parts.push("no layer".to_owned());
         }
-        let drives = self
-            .components
-            .values()
-            .map(|component| format!("{}, {}", component.drive.name(), component.queue.policy));
+        let drives =
+            self.leaves(top).into_iter().filter_map(|leaf| self.components.get(&leaf)).map(Leaf::line);
         format!("{}, {}", drives.collect::<Vec<_>>().join("; "), parts.join(" over "))
     }
 }

@@ -8,6 +8,7 @@ pub mod explore;
 pub mod figure;
 mod instant;
 pub mod load;
+mod nearest;
 pub mod outcome;
 mod phases;
 mod replay;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::limit::Top;
-use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Slice};
+use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Layer, Slice};
 use seekless_drive::{Simulated, Work, simulated};
 use seekless_layers::registry::{self, Below, Building, Built};
 use seekless_layers::{Borg, Joined, Topmost};
@@ -77,30 +77,46 @@ pub enum Bytes {
 
 /// The tree that a description describes, without its components.
 pub struct Tree {
+    /// The name of the device that clients use.
+    pub name: String,
     /// What clients use.
     pub top: Rc<dyn BlockDevice>,
     /// The topmost layer with the switch over it, if any layer is there.
     pub topmost: Option<Rc<Topmost>>,
+    /// The layers as they were built, by name.
+    pub layers: BTreeMap<String, Rc<dyn Layer>>,
     /// The topmost layer that is BORG, as it was built, if bytes are hollow.
     pub borg: Option<Rc<Borg>>,
 }
 
 /// The tree that a checked description describes, over these components.
-pub async fn over(
-    description: &Description,
+pub async fn over<C>(
+    description: &Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
 ) -> Result<Tree, IoError> {
-    let builder = Builder { description, components, bytes, borg: Rc::default() };
-    let (top, topmost) = builder.top().await?;
-    let borg = builder.borg.take();
-    Ok(Tree { top: Rc::new(top), topmost, borg })
+    under(description, &description.top, components, bytes).await
 }
 
-struct Builder<'a> {
-    description: &'a Description,
+/// The same for one of several that clients see: the device `name` and what is below it.
+pub async fn under<C>(
+    description: &Description<C>,
+    name: &str,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
+) -> Result<Tree, IoError> {
+    let mut builder =
+        Builder { description, components, bytes, layers: BTreeMap::new(), borg: Rc::default() };
+    let (top, topmost) = builder.top(name).await?;
+    let borg = builder.borg.borrow().clone();
+    Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers, borg })
+}
+
+struct Builder<'a, C> {
+    description: &'a Description<C>,
+    components: BTreeMap<String, Rc<dyn BlockDevice>>,
+    bytes: Bytes,
+    layers: BTreeMap<String, Rc<dyn Layer>>,
     /// The BORG built last, with hollow bytes.
     borg: Rc<RefCell<Option<Rc<Borg>>>>,
 }
@@ -109,21 +125,21 @@ fn refused(name: &str, why: impl Into<Cow<'static, str>>) -> IoError {
     IoError::new(ErrorKind::Invalid, name.to_owned(), None, why)
 }
 
-impl Builder<'_> {
+impl<C> Builder<'_, C> {
     /// The top, and the layer below it if there is one.
-    async fn top(&self) -> Result<(Top, Option<Rc<Topmost>>), IoError> {
-        let name = &self.description.top;
+    async fn top(&mut self, name: &str) -> Result<(Top, Option<Rc<Topmost>>), IoError> {
         let Some(layer) = self.description.layers.get(name) else {
             return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
         let (over, build) = (below.over.clone(), self.layer(name, layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
+        self.layers.extend(topmost.layer().map(|layer| (name.to_owned(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
     }
 
     /// The device called `name`. What is described wrongly was refused before; here it is an error still.
-    async fn device(&self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
+    async fn device(&mut self, name: &str) -> Result<Rc<dyn BlockDevice>, IoError> {
         if let Some(component) = self.components.get(name) {
             return Ok(component.clone());
         }
@@ -136,10 +152,12 @@ impl Builder<'_> {
         let layer = self.description.layers.get(name);
         let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
         let below = self.below(layer).await?;
-        Ok(self.layer(name, layer, below)().await?.device)
+        let built = self.layer(name, layer, below)().await?;
+        self.layers.insert(name.to_owned(), built.layer);
+        Ok(built.device)
     }
 
-    async fn below(&self, layer: &description::Layer) -> Result<Below, IoError> {
+    async fn below(&mut self, layer: &description::Layer) -> Result<Below, IoError> {
         let over = Box::pin(self.device(&layer.over)).await?;
         let mut devices = BTreeMap::new();
         for (key, pieces) in &layer.devices {
@@ -162,7 +180,7 @@ impl Builder<'_> {
         name: &str,
         layer: &description::Layer,
         below: Below,
-    ) -> impl Fn() -> Building + 'static + use<> {
+    ) -> impl Fn() -> Building + 'static + use<C> {
         let (name, entry, options) = (name.to_owned(), layer.entry, layer.options.clone());
         let hollow = self.bytes == Bytes::Hollow && entry.name == "borg";
         let keep = self.borg.clone();

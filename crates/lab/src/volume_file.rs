@@ -5,30 +5,38 @@
 //! names its key.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
-use crate::description::{Component, Description, Layer, VolumeError, Window};
+use crate::description::{Component, Description, Export, Layer, Leaf, VolumeError, Window};
+use crate::nearest::nearest;
 use crate::workload::keys::duration;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    component: BTreeMap<String, ComponentKeys>,
+struct File<K> {
+    component: BTreeMap<String, K>,
     #[serde(default)]
     slice: BTreeMap<String, SliceKeys>,
     #[serde(default)]
     layer: BTreeMap<String, toml::Table>,
     export: Vec<ExportKeys>,
+    control: Option<PathBuf>,
 }
 
+/// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
+fn error_line(text: &str) -> &str {
+    text.lines().next_back().unwrap_or_default()
+}
+
+/// The keys of a simulated drive.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ComponentKeys {
+pub struct ComponentKeys {
     drive: String,
     scheduler: Option<String>,
     starvation_limit: Option<String>,
@@ -50,37 +58,69 @@ struct SliceKeys {
 #[serde(deny_unknown_fields)]
 struct ExportKeys {
     top: String,
+    name: Option<String>,
+    nbd: Option<String>,
+    #[serde(default)]
+    read_only: bool,
 }
 
-/// Reads and checks the file at `path`.
+/// Reads and checks the file at `path`, a volume of simulated drives with one export.
 pub fn read(path: &Path) -> Result<Description, VolumeError> {
+    read_of(path).and_then(one_export)
+}
+
+/// Reads and checks a description of simulated drives with one export; `file` is for messages, and drive files are
+/// sought beside it.
+pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
+    parse_of(file, text).and_then(one_export)
+}
+
+/// What runs in the lab has one client, who sees one thing.
+fn one_export(volume: Description) -> Result<Description, VolumeError> {
+    match volume.exports.as_slice() {
+        [_] => Ok(volume),
+        all => Err(VolumeError {
+            place: format!("{}: export", volume.file),
+            found: format!("{} of them", all.len()),
+            expected: "one".to_owned(),
+        }),
+    }
+}
+
+/// Reads and checks the file at `path`, a volume of any components.
+pub fn read_of<C: Leaf>(path: &Path) -> Result<Description<C>, VolumeError> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| VolumeError {
         place: file.clone(),
         found: error.to_string(),
         expected: "a volume file".to_owned(),
     })?;
-    parse(&file, &text)
+    parse_of(&file, &text)
 }
 
-/// Reads and checks a description; `file` is for messages, and drive files are sought beside it.
-pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
-    let read: File = toml::from_str(text).map_err(|error| VolumeError {
-        place: file.to_owned(),
-        found: error.to_string().trim_end().to_owned(),
-        expected: "the keys of a volume file: component, slice, layer, export".to_owned(),
+/// Reads and checks a description of any components; `file` is for messages.
+pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, VolumeError> {
+    let read: File<C::Keys> = toml::from_str(text).map_err(|error| {
+        let found = error.to_string().trim_end().to_owned();
+        let keys = "the keys of a volume file: component, slice, layer, export, control".to_owned();
+        let meant = found.split_once("expected").and_then(|(wrong, known)| nearest(error_line(wrong), known));
+        let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
+        VolumeError { place: file.to_owned(), found, expected }
     })?;
     let wrong = |key: String, found: String, expected: &str| VolumeError {
         place: format!("{file}: {key}"),
         found,
         expected: expected.to_owned(),
     };
-    let [export] = read.export.as_slice() else {
-        return Err(wrong("export".to_owned(), format!("{} of them", read.export.len()), "one"));
+    let exports: Vec<Export> = read.export.into_iter().map(export).collect();
+    let [first, ..] = exports.as_slice() else {
+        return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
     };
-    let mut volume = Description { file: file.to_owned(), top: export.top.clone(), ..Description::default() };
+    let (file_name, top) = (file.to_owned(), first.top.clone());
+    let mut volume =
+        Description { file: file_name, top, exports, control: read.control, ..Description::default() };
     for (name, keys) in read.component {
-        let component = component(file, &name, &keys)?;
+        let component = C::read(file, &name, keys)?;
         volume.components.insert(name, component);
     }
     for (name, keys) in read.slice {
@@ -102,7 +142,7 @@ pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
             }
         };
         let at = size("at", &keys.at)?.unwrap_or(0);
-        let whole = volume.components.get(&keys.of).map_or(0, |component| component.drive.sectors());
+        let whole = volume.components.get(&keys.of).map_or(0, Leaf::sectors);
         let sectors = size("size", &keys.size)?.unwrap_or(whole.saturating_sub(at));
         volume.slices.insert(name, Window { of: keys.of, extent: Extent::new(at, sectors) });
     }
@@ -118,7 +158,13 @@ pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
     Ok(volume)
 }
 
-fn component(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, VolumeError> {
+fn export(keys: ExportKeys) -> Export {
+    let name = keys.name.unwrap_or_else(|| keys.top.clone());
+    Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only }
+}
+
+/// The simulated drive that the keys of component `name` describe.
+pub fn simulated(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, VolumeError> {
     let wrong = |key: &str, found: String, expected: &str| VolumeError {
         place: format!("{file}: component.{name}.{key}"),
         found,
@@ -200,6 +246,10 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
     });
     let reconfigure = reconfigure.transpose()?;
     entry.check(&keys).map_err(|Refused { key, found, expected }| {
+        let expected = match nearest(&found, &expected) {
+            Some(meant) if expected.matches('`').count() > 2 => format!("{expected}; perhaps `{meant}`"),
+            _ => expected,
+        };
         let key = if key.is_empty() { String::new() } else { format!(".{key}") };
         wrong(&key, found, expected)
     })?;

@@ -107,6 +107,13 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
 
+/// The world outside of a live runtime: tells the time, and waits for what happens there.
+pub trait Outside {
+    /// Hands over what was asked for, and waits until something was answered or `until` has come; not at all if that
+    /// has passed, for ever if there is no such time. Returns the time then: it never goes back.
+    fn turn(&self, until: Option<Nanos>) -> Nanos;
+}
+
 /// Puts the outer world back when a run ends, also by a panic.
 struct Entered(Option<Rc<World>>);
 
@@ -162,6 +169,23 @@ impl Runtime {
 
     /// Runs `main` to its end. Other tasks stay where they are, and go on in the next run.
     pub fn run<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
+        self.run_until_waiting(main, || self.world.advance())
+    }
+
+    /// The same on the clock of the world outside, which is read once a turn: when every task waits. It never stalls.
+    pub fn run_live<F: Future>(&self, main: F, outside: &dyn Outside) -> Result<F::Output, Stalled> {
+        self.run_until_waiting(main, || {
+            self.world.advance_live(outside);
+            true
+        })
+    }
+
+    /// Calls `advance` whenever nobody can run; it is over if that says that nobody ever will.
+    fn run_until_waiting<F: Future>(
+        &self,
+        main: F,
+        mut advance: impl FnMut() -> bool,
+    ) -> Result<F::Output, Stalled> {
         let _entered = Entered::enter(&self.world);
         let mut main = pin!(main);
         // `main` may borrow, so it is polled here and not spawned; its waker marks it ready.
@@ -181,7 +205,7 @@ impl Runtime {
                     task.run();
                 }
             }
-            if !woken.get() && !self.world.advance() {
+            if !woken.get() && !advance() {
                 return Err(Stalled { at: self.world.now.get() });
             }
         }
@@ -259,20 +283,48 @@ impl World {
     fn advance(&self) -> bool {
         let now = self.now.get();
         let next = self.timers.borrow_mut().next_at();
-        if next.is_none_or(|at| at > now) && !self.quiet.borrow().is_empty() {
-            let mut quiet = self.quiet.take();
-            quiet.drain(..).for_each(Wake::call);
-            // The list keeps its memory, and what was asked for meanwhile.
-            quiet.append(&mut self.quiet.borrow_mut());
-            self.quiet.replace(quiet);
+        if next.is_none_or(|at| at > now) && self.call_quiet() {
             return true;
         }
-        let Some((at, sequence, wake)) = self.timers.borrow_mut().pop() else { return false };
+        let Some(at) = next else { return false };
         assert!(at >= now, "time went back from {now} to {at}");
         self.now.set(at);
-        self.log.borrow_mut().add(at, &Event::Timer { sequence });
-        wake.call();
+        self.call_timer();
         true
+    }
+
+    /// The same where time passes by itself: a timer that is due, else those that wait for quiet, else a turn of the
+    /// world outside.
+    fn advance_live(&self, outside: &dyn Outside) {
+        let now = self.now.get();
+        let next = self.timers.borrow_mut().next_at();
+        if next.is_some_and(|at| at <= now) {
+            self.call_timer();
+        } else if !self.call_quiet() {
+            let then = outside.turn(next);
+            assert!(then >= now, "time went back from {now} to {then}");
+            self.now.set(then);
+        }
+    }
+
+    /// Calls those that wait for quiet; false if nobody does.
+    fn call_quiet(&self) -> bool {
+        if self.quiet.borrow().is_empty() {
+            return false;
+        }
+        let mut quiet = self.quiet.take();
+        quiet.drain(..).for_each(Wake::call);
+        // The list keeps its memory, and what was asked for meanwhile.
+        quiet.append(&mut self.quiet.borrow_mut());
+        self.quiet.replace(quiet);
+        true
+    }
+
+    /// Calls the next timer.
+    fn call_timer(&self) {
+        let Some((_, sequence, wake)) = self.timers.borrow_mut().pop() else { return };
+        self.log.borrow_mut().add(self.now.get(), &Event::Timer { sequence });
+        wake.call();
     }
 }
 

@@ -196,3 +196,45 @@ fn edges_are_counted_in_their_own_world_and_are_no_events() {
     assert_eq!(outer.edges(), [("first", 1), ("second", 2)]);
     assert_eq!((outer.events(), outer.event_hash()), (0, Runtime::new(1).event_hash()));
 }
+
+/// A world outside in which every turn takes a millisecond more than was asked for, and something wakes its waiter
+/// in the third.
+struct Late {
+    turns: Cell<u32>,
+    now: Cell<Nanos>,
+    waiter: RefCell<Option<Waker>>,
+}
+
+impl Outside for Late {
+    fn turn(&self, until: Option<Nanos>) -> Nanos {
+        self.turns.set(self.turns.get() + 1);
+        if self.turns.get() == 3 {
+            self.waiter.take().into_iter().for_each(Waker::wake);
+        }
+        self.now.set(until.unwrap_or(self.now.get()) + Nanos::from_millis(1));
+        self.now.get()
+    }
+}
+
+#[test]
+fn a_live_run_takes_the_time_of_the_world_outside_and_waits_for_it() {
+    let outside = Late { turns: Cell::new(0), now: Cell::default(), waiter: RefCell::default() };
+    let runtime = Runtime::new(1);
+    let ran = runtime.run_live(
+        async {
+            sleep(Nanos::from_millis(5)).await;
+            assert_eq!(now(), Nanos::from_millis(6), "a turn is as late as it is");
+            quiet().await;
+            assert_eq!((now(), outside.turns.get()), (Nanos::from_millis(6), 1), "quiet needs no turn");
+            let mut asked = false;
+            poll_fn(|context| {
+                outside.waiter.replace(Some(context.waker().clone()));
+                if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            outside.turns.get()
+        },
+        &outside,
+    );
+    assert_eq!(ran, Ok(3));
+}

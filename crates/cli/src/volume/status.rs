@@ -1,0 +1,222 @@
+//! `seekless volume status`: asks a server how it is, over its control socket; and the server's end of that.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::Context;
+use clap::Args;
+use seekless_core::{SECTOR_BYTES, Size, runtime};
+use seekless_lab::description::Description;
+use seekless_lab::volume::Tree;
+use seekless_serve::reactor::Reactor;
+use seekless_serve::server::{Answering, Server};
+use serde::{Deserialize, Serialize};
+
+use super::component::Live;
+use crate::output;
+use crate::table::Table;
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless volume status home.toml
+  seekless volume status home.toml --json | jq .layers
+
+The server listens beside its volume file, at home.control for home.toml; or where control = \"...\" says.";
+
+/// Who is asked.
+#[derive(Args)]
+pub struct Arguments {
+    /// The volume file that is served
+    #[arg(value_name = "VOLUME.toml")]
+    volume: PathBuf,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is asked. Later verbs join here.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Question {
+    Status,
+}
+
+/// How a server is.
+#[derive(Serialize, Deserialize)]
+struct Status {
+    file: String,
+    process: u32,
+    io: String,
+    up_s: f64,
+    clients: usize,
+    clients_so_far: u32,
+    requests: u64,
+    failed: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    /// How often it went to the kernel.
+    turns: u64,
+    exports: Vec<Served>,
+    layers: Vec<LayerStatus>,
+}
+
+/// An export.
+#[derive(Serialize, Deserialize)]
+struct Served {
+    name: String,
+    nbd: String,
+    bytes: u64,
+    read_only: bool,
+    made_of: String,
+}
+
+/// A layer.
+#[derive(Serialize, Deserialize)]
+struct LayerStatus {
+    name: String,
+    is: String,
+    counters: BTreeMap<String, u64>,
+}
+
+/// Where the server of a volume file is asked.
+pub fn socket(volume: &Path, told: Option<&Path>) -> PathBuf {
+    told.map_or_else(|| volume.with_extension("control"), Path::to_owned)
+}
+
+/// The server's end: what it answers from.
+pub struct Told {
+    reactor: Rc<Reactor>,
+    server: Rc<Server>,
+    file: String,
+    exports: Vec<Served>,
+    trees: Rc<BTreeMap<String, Tree>>,
+    /// What each layer is.
+    kinds: BTreeMap<String, &'static str>,
+}
+
+impl Told {
+    /// Of this server.
+    pub fn new(
+        reactor: &Rc<Reactor>,
+        description: &Description<Live>,
+        server: &Rc<Server>,
+        trees: &Rc<BTreeMap<String, Tree>>,
+    ) -> Told {
+        let exports = description.exports.iter().map(|export| Served {
+            name: export.name.clone(),
+            nbd: export.nbd.clone().unwrap_or_default(),
+            bytes: trees[&export.top].top.geometry().sectors * SECTOR_BYTES,
+            read_only: export.read_only,
+            made_of: description.line_of(&export.top),
+        });
+        Told {
+            reactor: reactor.clone(),
+            server: server.clone(),
+            file: description.file.clone(),
+            exports: exports.collect(),
+            trees: trees.clone(),
+            kinds: description.layers.iter().map(|(name, layer)| (name.clone(), layer.entry.name)).collect(),
+        }
+    }
+
+    /// The answer to a line.
+    pub fn answer(&self, line: &str) -> Answering {
+        let answer = match serde_json::from_str(line) {
+            Ok(Question::Status) => serde_json::json!({ "status": self.status() }),
+            Err(error) => {
+                serde_json::json!({ "error": format!("found {line}: {error}; expected \"status\"") })
+            }
+        };
+        Box::pin(std::future::ready(answer.to_string()))
+    }
+
+    fn status(&self) -> Status {
+        let (served, (clients, clients_so_far)) = (self.server.served(), self.server.clients());
+        let layers = self.trees.values().flat_map(|tree| &tree.layers).map(|(name, layer)| LayerStatus {
+            name: name.clone(),
+            is: (*self.kinds.get(name).unwrap_or(&"")).to_owned(),
+            counters: layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+        });
+        Status {
+            file: self.file.clone(),
+            process: std::process::id(),
+            io: self.reactor.kind().to_string(),
+            up_s: runtime::now().seconds(),
+            clients,
+            clients_so_far,
+            requests: served.requests,
+            failed: served.failed,
+            read_bytes: served.read_bytes,
+            written_bytes: served.written_bytes,
+            turns: self.reactor.turns(),
+            exports: self.exports.iter().map(Served::copy).collect(),
+            layers: layers.collect(),
+        }
+    }
+}
+
+impl Served {
+    fn copy(&self) -> Served {
+        let (name, nbd, made_of) = (self.name.clone(), self.nbd.clone(), self.made_of.clone());
+        Served { name, nbd, made_of, ..*self }
+    }
+}
+
+/// Asks, and prints what is answered.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(&arguments.volume);
+    let text = text.with_context(|| arguments.volume.display().to_string())?;
+    // Only where to ask: the file may describe more than is here, or have changed since.
+    let keys: toml::Table = toml::from_str(&text).with_context(|| arguments.volume.display().to_string())?;
+    let told = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
+    let place = socket(&arguments.volume, told);
+    let answer = ask(&place, &Question::Status).with_context(|| {
+        format!("{}: nobody answers: is the volume served? (seekless volume serve)", place.display())
+    })?;
+    if arguments.json {
+        return output::json(&answer);
+    }
+    let status: Status = serde_json::from_value(answer).context("an answer of another version")?;
+    output::print(&status.text())
+}
+
+fn ask(place: &Path, question: &Question) -> anyhow::Result<serde_json::Value> {
+    let mut socket = UnixStream::connect(place)?;
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
+    socket.write_all((serde_json::to_string(question)? + "\n").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(socket).read_line(&mut line)?;
+    let mut answer: serde_json::Value = serde_json::from_str(&line)?;
+    if let Some(error) = answer.get("error") {
+        anyhow::bail!("{error}");
+    }
+    Ok(answer.get_mut("status").map(serde_json::Value::take).unwrap_or_default())
+}
+
+impl Status {
+    fn text(&self) -> String {
+        let mut table = Table::new(&["", ""]);
+        let bytes = |bytes: u64| Size(bytes).to_string();
+        table.row(["volume", &format!("{} (process {}, {})", self.file, self.process, self.io)]);
+        table.row(["up", &format!("{:.0} s", self.up_s)]);
+        table.row(["clients", &format!("{} now, {} so far", self.clients, self.clients_so_far)]);
+        table.row(["requests", &format!("{}, {} of them failed", self.requests, self.failed)]);
+        table.row(["read", &bytes(self.read_bytes)]);
+        table.row(["written", &bytes(self.written_bytes)]);
+        for export in &self.exports {
+            let how = if export.read_only { ", read-only" } else { "" };
+            let line = format!("{}{how}, {}, at {}", bytes(export.bytes), export.made_of, export.nbd);
+            table.row([format!("export {}", export.name), line]);
+        }
+        for layer in &self.layers {
+            for (counter, count) in &layer.counters {
+                table.row([format!("{} {counter}", layer.name), count.to_string()]);
+            }
+        }
+        table.text()
+    }
+}

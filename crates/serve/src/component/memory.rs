@@ -1,0 +1,83 @@
+//! Memory as a component: for tries, and to measure what all the rest costs. Gone with the server.
+
+use std::cell::RefCell;
+use std::future::ready;
+
+use seekless_core::device::{LARGEST_REQUEST_SECTORS, check};
+use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Zeroes};
+
+/// What it is called in errors.
+const COMPONENT: &str = "memory";
+
+/// Sectors in memory. The system gives it only as much as is written.
+pub struct MemoryComponent {
+    bytes: RefCell<Vec<u8>>,
+    geometry: Geometry,
+}
+
+impl MemoryComponent {
+    /// So many sectors, all zeroes; `None` if there is not that much.
+    pub fn new(sectors: u64) -> Option<MemoryComponent> {
+        let bytes = usize::try_from(sectors.checked_mul(512)?).ok()?;
+        // Asked for before it is made: an attempt that fails would end the program.
+        Vec::<u8>::new().try_reserve_exact(bytes).ok()?;
+        let geometry = Geometry {
+            sectors,
+            logical_sectors: 1,
+            physical_sectors: 8,
+            volatile_cache: false,
+            rotational: false,
+            discard_sectors: 1,
+            largest_sectors: LARGEST_REQUEST_SECTORS,
+        };
+        Some(MemoryComponent { bytes: RefCell::new(vec![0; bytes]), geometry })
+    }
+
+    fn zero(&self, at: Extent) -> Result<(), IoError> {
+        check(&Geometry { largest_sectors: u64::MAX, ..self.geometry }, at, COMPONENT)?;
+        self.bytes.borrow_mut()[bytes(at)].fill(0);
+        Ok(())
+    }
+}
+
+fn bytes(at: Extent) -> std::ops::Range<usize> {
+    let start = at.start.0 as usize * 512;
+    start..start + at.bytes() as usize
+}
+
+impl BlockDevice for MemoryComponent {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {
+        let done = check(&self.geometry, at, COMPONENT).map(|()| {
+            into.put(0, &self.bytes.borrow()[bytes(at)]);
+            into
+        });
+        Box::pin(ready(done))
+    }
+
+    fn write(&self, at: Extent, from: Buffer, _how: Hints) -> IoFuture<'_, ()> {
+        let done = check(&self.geometry, at, COMPONENT).map(|()| {
+            let target = &mut self.bytes.borrow_mut()[bytes(at)];
+            from.for_each(|offset, len, bytes| match bytes {
+                Some(bytes) => target[offset..offset + len].copy_from_slice(bytes),
+                None => target[offset..offset + len].fill(0),
+            });
+        });
+        Box::pin(ready(done))
+    }
+
+    fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        Box::pin(ready(self.zero(at)))
+    }
+
+    fn write_zeroes(&self, at: Extent, _how: Hints, _zeroes: Zeroes) -> IoFuture<'_, ()> {
+        Box::pin(ready(self.zero(at)))
+    }
+}

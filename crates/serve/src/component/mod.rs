@@ -1,0 +1,12 @@
+//! Components: what a live volume stores its sectors on.
+//!
+//! Invariants: a component is in one volume at a time. Fault model: what is below fails, ends early or is full: each of
+//! these is an error value with the component's name and the place.
+
+mod error;
+mod file;
+mod memory;
+
+pub use error::{OpenError, kind_of};
+pub use file::{FileComponent, Opened};
+pub use memory::MemoryComponent;

@@ -1,0 +1,349 @@
+//! The handshake as a state machine: bytes in, bytes and a decision out.
+//!
+//! Invariants: what it holds is bounded by one option's length; every option is answered, in order. Fault model: the
+//! client is not known yet, and sends what it likes.
+
+use super::constants as c;
+use super::{Style, u16_at, u32_at, u64_at};
+
+/// What a server says first: who it is, and that it speaks fixed newstyle.
+pub const GREETING: [u8; 18] = {
+    let (magic, option) = (c::NBDMAGIC.to_be_bytes(), c::IHAVEOPT.to_be_bytes());
+    let flags = (c::FLAG_FIXED_NEWSTYLE | c::FLAG_NO_ZEROES).to_be_bytes();
+    let mut all = [0; 18];
+    let mut at = 0;
+    while at < 8 {
+        all[at] = magic[at];
+        all[8 + at] = option[at];
+        at += 1;
+    }
+    all[16] = flags[0];
+    all[17] = flags[1];
+    all
+};
+
+/// Bytes of an option, at most: a name of 4 KiB, and a few queries.
+const LONGEST_OPTION: u32 = 64 << 10;
+/// The header of an option.
+const OPTION_HEADER: usize = 16;
+
+/// What a client is told of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// What clients ask for.
+    pub name: String,
+    /// A word to a person.
+    pub description: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// `NBD_FLAG_*`.
+    pub flags: u16,
+    /// Requests begin and end at multiples of this many bytes.
+    pub smallest: u32,
+    /// They had better begin and end at multiples of this many.
+    pub preferred: u32,
+    /// They are not longer than this.
+    pub largest: u32,
+}
+
+/// A context that block status knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Context {
+    /// `base:allocation`: holes and zeroes.
+    Allocation = 1,
+}
+
+impl Context {
+    /// All of them.
+    pub const ALL: [Context; 1] = [Context::Allocation];
+
+    /// What clients call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Context::Allocation => "base:allocation",
+        }
+    }
+}
+
+/// What was agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// The number of the export.
+    pub export: usize,
+    /// How replies, and requests, look.
+    pub style: Style,
+    /// The contexts of block status.
+    pub contexts: Vec<Context>,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More bytes are needed.
+    More,
+    /// The transmission phase begins with the next byte.
+    Serve(Agreed),
+    /// The connection ends, when what is to be sent is sent.
+    End,
+}
+
+/// A handshake under way.
+#[derive(Debug)]
+pub struct Handshake<'a> {
+    exports: &'a [Export],
+    /// The client's flags; before them comes nothing else.
+    flags: Option<u32>,
+    style: Style,
+    /// The export for which contexts were agreed on, and which.
+    contexts: Option<(usize, Vec<Context>)>,
+    /// Bytes of an option that was too long, still to be passed over.
+    skip: u64,
+}
+
+impl<'a> Handshake<'a> {
+    /// A handshake about these exports; [`GREETING`] goes before it.
+    pub fn new(exports: &'a [Export]) -> Handshake<'a> {
+        Handshake { exports, flags: None, style: Style::Simple, contexts: None, skip: 0 }
+    }
+
+    /// Takes what it can from the beginning of `input`: how many bytes, and what comes next. What is to be sent is
+    /// added to `out`. More is needed only if it took nothing.
+    pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
+        let mut used = 0;
+        loop {
+            let rest = &input[used..];
+            let (took, step) = self.next(rest, out);
+            used += took;
+            match step {
+                Some(step) => return (used, step),
+                // Many small questions have long answers: they are sent before more is looked at.
+                None if took == 0 || out.len() > LONGEST_OPTION as usize => return (used, Step::More),
+                None => {}
+            }
+        }
+    }
+
+    /// The same for one thing: the flags, or an option.
+    fn next(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Option<Step>) {
+        if self.skip > 0 {
+            let skipped = self.skip.min(input.len() as u64);
+            self.skip -= skipped;
+            return (skipped as usize, None);
+        }
+        if self.flags.is_none() {
+            let Some(flags) = u32_at(input, 0) else { return (0, None) };
+            self.flags = Some(flags);
+            let known = c::FLAG_C_FIXED_NEWSTYLE | c::FLAG_C_NO_ZEROES;
+            return (4, (flags & !known != 0).then_some(Step::End));
+        }
+        let header = || Some((u64_at(input, 0)?, u32_at(input, 8)?, u32_at(input, 12)?));
+        let Some((magic, option, length)) = header() else { return (0, None) };
+        if magic != c::IHAVEOPT {
+            return (0, Some(Step::End));
+        }
+        if length > LONGEST_OPTION {
+            self.skip = length.into();
+            if option == c::OPT_EXPORT_NAME {
+                return (OPTION_HEADER, Some(Step::End));
+            }
+            refuse(
+                out,
+                option,
+                c::REP_ERR_TOO_BIG,
+                &format!("expected an option of at most {LONGEST_OPTION} bytes"),
+            );
+            return (OPTION_HEADER, None);
+        }
+        let end = OPTION_HEADER + length as usize;
+        match input.get(OPTION_HEADER..end) {
+            Some(data) => (end, self.option(option, data, out)),
+            None => (0, None),
+        }
+    }
+
+    fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        match option {
+            c::OPT_EXPORT_NAME => return Some(self.export_name(data, out)),
+            c::OPT_ABORT => {
+                reply(out, option, c::REP_ACK, &[]);
+                return Some(Step::End);
+            }
+            c::OPT_GO | c::OPT_INFO => return self.info(option, data, out),
+            c::OPT_LIST_META_CONTEXT | c::OPT_SET_META_CONTEXT => self.meta_contexts(option, data, out),
+            c::OPT_LIST | c::OPT_STRUCTURED_REPLY | c::OPT_EXTENDED_HEADERS if !data.is_empty() => {
+                refuse(out, option, c::REP_ERR_INVALID, "expected no data with this option");
+            }
+            c::OPT_LIST => {
+                for export in self.exports {
+                    let mut told = (export.name.len() as u32).to_be_bytes().to_vec();
+                    told.extend(export.name.as_bytes());
+                    told.extend(export.description.as_bytes());
+                    reply(out, option, c::REP_SERVER, &told);
+                }
+                reply(out, option, c::REP_ACK, &[]);
+            }
+            c::OPT_STRUCTURED_REPLY if self.style == Style::Extended => {
+                refuse(
+                    out,
+                    option,
+                    c::REP_ERR_EXT_HEADER_REQD,
+                    "extended headers were agreed on, which are more",
+                );
+            }
+            c::OPT_STRUCTURED_REPLY => {
+                self.style = Style::Structured;
+                reply(out, option, c::REP_ACK, &[]);
+            }
+            c::OPT_EXTENDED_HEADERS => {
+                self.style = Style::Extended;
+                reply(out, option, c::REP_ACK, &[]);
+            }
+            c::OPT_STARTTLS => refuse(out, option, c::REP_ERR_POLICY, "this server has no TLS"),
+            _ => refuse(out, option, c::REP_ERR_UNSUP, "this server does not know the option"),
+        }
+        None
+    }
+
+    /// The number of the export of this name; the empty one is the first.
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        let named = self.exports.iter().position(|export| export.name.as_bytes() == name);
+        named.or_else(|| (name.is_empty() && !self.exports.is_empty()).then_some(0))
+    }
+
+    /// The old way to begin, which has no way to say no.
+    fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
+        // With extended headers a client has to say `GO`.
+        let Some(number) = self.find(name).filter(|_| self.style != Style::Extended) else {
+            return Step::End;
+        };
+        let export = &self.exports[number];
+        out.extend(export.bytes.to_be_bytes());
+        out.extend(export.flags.to_be_bytes());
+        if self.flags.unwrap_or(0) & c::FLAG_C_NO_ZEROES == 0 {
+            out.extend([0; 124]);
+        }
+        self.agreed(number)
+    }
+
+    fn agreed(&mut self, export: usize) -> Step {
+        let contexts = self.contexts.take().filter(|(of, _)| *of == export).map(|(_, contexts)| contexts);
+        Step::Serve(Agreed { export, style: self.style, contexts: contexts.unwrap_or_default() })
+    }
+
+    fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        let Some((name, wanted)) = info_request(data) else {
+            refuse(out, option, c::REP_ERR_INVALID, "expected a name and a list of what is asked for");
+            return None;
+        };
+        let Some(number) = self.find(name) else {
+            refuse(out, option, c::REP_ERR_UNKNOWN, &self.unknown(name));
+            return None;
+        };
+        let export = &self.exports[number];
+        let mut told = c::INFO_EXPORT.to_be_bytes().to_vec();
+        told.extend(export.bytes.to_be_bytes());
+        told.extend(export.flags.to_be_bytes());
+        reply(out, option, c::REP_INFO, &told);
+        for wanted in wanted {
+            let mut told = wanted.to_be_bytes().to_vec();
+            match wanted {
+                c::INFO_NAME => told.extend(export.name.as_bytes()),
+                c::INFO_DESCRIPTION => told.extend(export.description.as_bytes()),
+                c::INFO_BLOCK_SIZE => {
+                    for size in [export.smallest, export.preferred, export.largest] {
+                        told.extend(size.to_be_bytes());
+                    }
+                }
+                _ => continue,
+            }
+            reply(out, option, c::REP_INFO, &told);
+        }
+        reply(out, option, c::REP_ACK, &[]);
+        (option == c::OPT_GO).then(|| self.agreed(number))
+    }
+
+    fn unknown(&self, name: &[u8]) -> String {
+        let known: Vec<&str> = self.exports.iter().map(|export| export.name.as_str()).collect();
+        let found: String = String::from_utf8_lossy(name).chars().take(64).collect();
+        format!("found no export '{found}', expected one of: {}", known.join(", "))
+    }
+
+    fn meta_contexts(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) {
+        let set = option == c::OPT_SET_META_CONTEXT;
+        if set {
+            self.contexts = None;
+        }
+        if self.style == Style::Simple {
+            return refuse(
+                out,
+                option,
+                c::REP_ERR_INVALID,
+                "expected structured replies to be agreed on before",
+            );
+        }
+        let Some((name, queries)) = context_request(data) else {
+            return refuse(out, option, c::REP_ERR_INVALID, "expected a name and a list of queries");
+        };
+        let Some(number) = self.find(name) else {
+            return refuse(out, option, c::REP_ERR_UNKNOWN, &self.unknown(name));
+        };
+        let asks = |query: &[u8], context: Context| {
+            let all_of_its_kind = context.name().split_inclusive(':').next().unwrap_or_default();
+            query == context.name().as_bytes() || !set && query == all_of_its_kind.as_bytes()
+        };
+        let wanted = Context::ALL.into_iter().filter(|context| {
+            !set && queries.is_empty() || queries.iter().any(|query| asks(query, *context))
+        });
+        let wanted: Vec<Context> = wanted.collect();
+        for context in &wanted {
+            // A list has no numbers.
+            let mut told = if set { *context as u32 } else { 0 }.to_be_bytes().to_vec();
+            told.extend(context.name().as_bytes());
+            reply(out, option, c::REP_META_CONTEXT, &told);
+        }
+        reply(out, option, c::REP_ACK, &[]);
+        if set {
+            self.contexts = Some((number, wanted));
+        }
+    }
+}
+
+/// A string behind its length: it, and what follows.
+fn string(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = u32_at(data, 0)? as usize;
+    data[4..].split_at_checked(length)
+}
+
+/// The name and the numbers of `INFO` and `GO`.
+fn info_request(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
+    let (name, rest) = string(data)?;
+    let count = u16_at(rest, 0)?.into();
+    let numbers: Option<Vec<u16>> = (0..count).map(|index| u16_at(rest, 2 + 2 * index)).collect();
+    numbers.filter(|_| rest.len() == 2 + 2 * count).map(|numbers| (name, numbers))
+}
+
+/// The name and the queries of the options about contexts.
+fn context_request(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    let (name, rest) = string(data)?;
+    let (count, mut rest) = (u32_at(rest, 0)?, &rest[4..]);
+    let mut queries = Vec::new();
+    for _ in 0..count {
+        let (query, after) = string(rest)?;
+        queries.push(query);
+        rest = after;
+    }
+    rest.is_empty().then_some((name, queries))
+}
+
+fn reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
+    out.extend(c::OPTION_REPLY_MAGIC.to_be_bytes());
+    out.extend(option.to_be_bytes());
+    out.extend(kind.to_be_bytes());
+    out.extend((data.len() as u32).to_be_bytes());
+    out.extend(data);
+}
+
+fn refuse(out: &mut Vec<u8>, option: u32, kind: u32, why: &str) {
+    reply(out, option, kind, why.as_bytes());
+}

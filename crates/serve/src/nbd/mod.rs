@@ -1,0 +1,31 @@
+//! The NBD protocol (fixed newstyle) as a codec that knows bytes and nothing else: no socket, no device, no time. The
+//! server, its tests and the fuzzer use the same code.
+//!
+//! Fault model: the other end may send any bytes, in any pieces. Nothing is read past what is there, what is asked for
+//! is bounded, and after a request that makes no sense the next one is still found where the protocol says.
+
+pub mod constants;
+mod handshake;
+mod reply;
+mod request;
+
+pub use handshake::{Agreed, Context, Export, GREETING, Handshake, Step};
+pub use reply::{Errno, Replies, Style};
+pub use request::{Command, Request, Wrong, request};
+
+/// A number of the protocol, which writes the highest byte first.
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    number(bytes, at).map(u16::from_be_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    number(bytes, at).map(u32::from_be_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    number(bytes, at).map(u64::from_be_bytes)
+}

@@ -1,0 +1,145 @@
+//! A request of the transmission phase, from its bytes.
+
+use super::constants::{
+    CMD_BLOCK_STATUS, CMD_CACHE, CMD_DISC, CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE,
+    CMD_FLAG_PAYLOAD_LEN, CMD_FLAG_REQ_ONE, CMD_FLUSH, CMD_READ, CMD_TRIM, CMD_WRITE, CMD_WRITE_ZEROES,
+    EXTENDED_REQUEST_MAGIC, REQUEST_MAGIC,
+};
+use super::{u16_at, u32_at, u64_at};
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Bytes.
+    Read,
+    /// To take bytes.
+    Write,
+    /// To end.
+    Disconnect,
+    /// Durability of what was answered.
+    Flush,
+    /// To forget bytes.
+    Trim,
+    /// To have bytes at hand soon.
+    Cache,
+    /// Zeroes.
+    WriteZeroes,
+    /// What is where.
+    BlockStatus,
+    /// What this server does not know.
+    Unknown(u16),
+}
+
+/// A request without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked for.
+    pub command: Command,
+    /// `NBD_CMD_FLAG_*`.
+    pub flags: u16,
+    /// What the reply has to carry.
+    pub cookie: u64,
+    /// From this byte on.
+    pub offset: u64,
+    /// So many bytes.
+    pub length: u64,
+    /// Bytes that follow the header, whether or not the request makes sense.
+    pub payload: u64,
+    /// Whether the command may have these flags, and this payload.
+    pub well_formed: bool,
+}
+
+/// What is no request: step is lost, and the client with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// What stands where a magic number should.
+    pub magic: u32,
+}
+
+/// The request that `bytes` begin with, and the length of its header; `None` as long as there are too few.
+pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>, Wrong> {
+    let Some(magic) = u32_at(bytes, 0) else { return Ok(None) };
+    let expected = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
+    if magic != expected {
+        return Err(Wrong { magic });
+    }
+    let fields = || {
+        let (flags, command) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
+        let (cookie, offset) = (u64_at(bytes, 8)?, u64_at(bytes, 16)?);
+        let length = if extended { u64_at(bytes, 24)? } else { u32_at(bytes, 24)?.into() };
+        Some((flags, command, cookie, offset, length))
+    };
+    let Some((flags, number, cookie, offset, length)) = fields() else { return Ok(None) };
+    let (command, allowed) = command(number);
+    let carries = flags & CMD_FLAG_PAYLOAD_LEN != 0;
+    let (payload, allowed) = match command {
+        // A write has its payload. With extended headers it has to say so too; there are clients that do not.
+        Command::Write if extended => (length, allowed | CMD_FLAG_PAYLOAD_LEN),
+        Command::Write => (length, allowed),
+        // Nothing else has one that this server knows, nor has anything in compact headers.
+        _ => (if extended && carries { length } else { 0 }, allowed),
+    };
+    let well_formed = flags & !allowed == 0;
+    let request = Request { command, flags, cookie, offset, length, payload, well_formed };
+    Ok(Some((request, if extended { 32 } else { 28 })))
+}
+
+/// A command, and the flags that it may have.
+fn command(number: u16) -> (Command, u16) {
+    match number {
+        // FUA is allowed with every command, and does nothing where nothing is written.
+        CMD_READ => (Command::Read, CMD_FLAG_FUA | CMD_FLAG_DF),
+        CMD_WRITE => (Command::Write, CMD_FLAG_FUA),
+        CMD_DISC => (Command::Disconnect, CMD_FLAG_FUA),
+        CMD_FLUSH => (Command::Flush, CMD_FLAG_FUA),
+        CMD_TRIM => (Command::Trim, CMD_FLAG_FUA),
+        CMD_CACHE => (Command::Cache, CMD_FLAG_FUA),
+        CMD_WRITE_ZEROES => (Command::WriteZeroes, CMD_FLAG_FUA | CMD_FLAG_NO_HOLE | CMD_FLAG_FAST_ZERO),
+        CMD_BLOCK_STATUS => (Command::BlockStatus, CMD_FLAG_FUA | CMD_FLAG_REQ_ONE),
+        unknown => (Command::Unknown(unknown), !CMD_FLAG_PAYLOAD_LEN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compact(flags: u16, command: u16, offset: u64, length: u32) -> Vec<u8> {
+        let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(command.to_be_bytes());
+        bytes.extend(77_u64.to_be_bytes());
+        bytes.extend(offset.to_be_bytes());
+        bytes.extend(length.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_request_is_read_when_all_of_it_is_there() {
+        let bytes = compact(CMD_FLAG_FUA, CMD_WRITE, 4096, 512);
+        for end in 0..28 {
+            assert_eq!(request(&bytes[..end], false), Ok(None));
+        }
+        let (read, header) = request(&bytes, false).unwrap().unwrap();
+        assert_eq!((read.command, read.cookie, header), (Command::Write, 77, 28));
+        assert_eq!((read.offset, read.length, read.payload, read.well_formed), (4096, 512, 512, true));
+    }
+
+    #[test]
+    fn step_is_kept_whatever_is_asked() {
+        let of = |flags, command| request(&compact(flags, command, 0, 512), false).unwrap().unwrap().0;
+        assert_eq!((of(0, 99).command, of(0, 99).payload), (Command::Unknown(99), 0));
+        assert!(!of(CMD_FLAG_DF, CMD_WRITE).well_formed);
+        assert_eq!(of(CMD_FLAG_DF, CMD_WRITE).payload, 512, "it follows all the same");
+        assert!(!of(CMD_FLAG_PAYLOAD_LEN, CMD_READ).well_formed);
+    }
+
+    #[test]
+    fn other_bytes_are_no_request() {
+        assert_eq!(request(b"GET / HTTP/1.1", false), Err(Wrong { magic: 0x4745_5420 }));
+        assert!(
+            request(&compact(0, CMD_READ, 0, 512), true).is_err(),
+            "compact where extended was agreed on"
+        );
+    }
+}

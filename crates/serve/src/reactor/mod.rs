@@ -1,0 +1,224 @@
+//! The reactor: what a live volume asks of the kernel, and the clock that it lives by.
+//!
+//! A [`Job`] is handed in and owns the memory that the kernel works on until it is answered; the future of its answer
+//! may be dropped, the memory stays. Jobs go to the kernel together, once a turn, and the same system call waits for
+//! what comes back: `io_uring` where the kernel lets us, else a few threads and `poll`.
+//!
+//! Invariants: every job is answered once. Memory is in one job at a time. Time is read once a turn and never goes back.
+//! Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
+//! error.
+
+mod job;
+mod threads;
+mod uring;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use seekless_core::Nanos;
+use seekless_core::runtime::Outside;
+use slab::Slab;
+
+pub use job::{Job, Memory, What};
+use threads::Threads;
+use uring::Uring;
+
+/// How jobs get to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `io_uring`.
+    Uring,
+    /// Threads that wait in `pread` and `pwrite`, and `poll` for sockets.
+    Threads,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Kind::Uring => "io_uring",
+            Kind::Threads => "threads",
+        })
+    }
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub struct Done {
+    /// Bytes done, or the number of an accepted socket.
+    pub result: io::Result<usize>,
+    /// The job's memory.
+    pub memory: Memory,
+}
+
+/// See the file's header.
+pub struct Reactor {
+    jobs: RefCell<Slab<Slot>>,
+    backend: Backend,
+    /// When the runtime's time was zero.
+    zero: Instant,
+    turns: Cell<u64>,
+}
+
+enum Backend {
+    Uring(Box<RefCell<Uring>>),
+    Threads(Threads),
+}
+
+/// A job under way, or its answer that was not fetched yet.
+struct Slot {
+    job: Job,
+    waker: Option<Waker>,
+    result: Option<io::Result<usize>>,
+    /// Nobody waits for the answer any more.
+    abandoned: bool,
+}
+
+impl Reactor {
+    /// A reactor of this kind, or, if there is no wish, of the best that the kernel allows; the reason if that is not
+    /// `io_uring`.
+    pub fn start(wish: Option<Kind>) -> io::Result<(Rc<Reactor>, Option<io::Error>)> {
+        let (backend, refused) = match wish {
+            Some(Kind::Uring) => (Backend::Uring(Box::new(RefCell::new(Uring::new()?))), None),
+            Some(Kind::Threads) => (Backend::Threads(Threads::new()?), None),
+            None => match Uring::new() {
+                Ok(ring) => (Backend::Uring(Box::new(RefCell::new(ring))), None),
+                Err(error) => (Backend::Threads(Threads::new()?), Some(error)),
+            },
+        };
+        #[allow(clippy::disallowed_methods)] // where the machine's clock enters a live runtime
+        let zero = Instant::now();
+        Ok((Rc::new(Reactor { jobs: RefCell::default(), backend, zero, turns: Cell::new(0) }), refused))
+    }
+
+    /// What it is made of.
+    pub fn kind(&self) -> Kind {
+        match &self.backend {
+            Backend::Uring(_) => Kind::Uring,
+            Backend::Threads(_) => Kind::Threads,
+        }
+    }
+
+    /// How often it went to the kernel so far.
+    pub fn turns(&self) -> u64 {
+        self.turns.get()
+    }
+
+    /// Hands a job in; it reaches the kernel at the end of this turn at the latest.
+    pub fn ask(self: &Rc<Self>, job: Job) -> Answer {
+        let mut jobs = self.jobs.borrow_mut();
+        let entry = jobs.vacant_entry();
+        let key = entry.key();
+        let slot = entry.insert(Slot { job, waker: None, result: None, abandoned: false });
+        slot.result = match &self.backend {
+            Backend::Uring(ring) => ring.borrow_mut().start(key, &mut slot.job).err().map(Err),
+            Backend::Threads(threads) => threads.start(key, &mut slot.job),
+        };
+        Answer { reactor: self.clone(), key: Some(key) }
+    }
+
+    /// A job was answered.
+    fn answered(&self, key: usize, result: io::Result<usize>, job: Option<Job>) {
+        let mut jobs = self.jobs.borrow_mut();
+        let Some(slot) = jobs.get_mut(key) else { return };
+        if slot.abandoned {
+            jobs.remove(key);
+            return;
+        }
+        if let Some(job) = job {
+            slot.job = job;
+        }
+        slot.result = Some(result);
+        let waker = slot.waker.take();
+        drop(jobs);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    #[allow(clippy::disallowed_methods)]
+    fn time(&self) -> Nanos {
+        Nanos(Instant::now().saturating_duration_since(self.zero).as_nanos() as u64)
+    }
+}
+
+impl Outside for Reactor {
+    fn turn(&self, until: Option<Nanos>) -> Nanos {
+        self.turns.set(self.turns.get() + 1);
+        let wait = until.map(|until| Duration::from_nanos(until.since(self.time()).0));
+        let each = |key, result, job| self.answered(key, result, job);
+        match &self.backend {
+            Backend::Uring(ring) => ring.borrow_mut().turn(wait, |key, result| each(key, result, None)),
+            Backend::Threads(threads) => {
+                let waiting = self.waiting_for_sockets();
+                threads.turn(wait, &waiting, each, |key| {
+                    let mut jobs = self.jobs.borrow_mut();
+                    jobs.get_mut(key).and_then(|slot| threads::try_now(&mut slot.job))
+                });
+            }
+        }
+        self.time()
+    }
+}
+
+impl Reactor {
+    /// The jobs that wait until a socket is ready, for the kind that polls.
+    fn waiting_for_sockets(&self) -> Vec<threads::Awaited> {
+        let jobs = self.jobs.borrow();
+        let waiting = jobs.iter().filter(|(_, slot)| slot.result.is_none());
+        waiting.filter_map(|(key, slot)| threads::Awaited::of(key, &slot.job)).collect()
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // The kernel may still work on the memory of a job that was not answered: it is left to it.
+        for slot in self.jobs.get_mut().drain() {
+            if slot.result.is_none() {
+                std::mem::forget(slot.job);
+            }
+        }
+    }
+}
+
+/// The future of a job's answer. Dropping it loses the answer and leaves the job to its end.
+pub struct Answer {
+    reactor: Rc<Reactor>,
+    key: Option<usize>,
+}
+
+impl Future for Answer {
+    type Output = Done;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
+        let Some(key) = self.key else { return Poll::Pending };
+        let mut jobs = self.reactor.jobs.borrow_mut();
+        let slot = &mut jobs[key];
+        let Some(result) = slot.result.take() else {
+            slot.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        let slot = jobs.remove(key);
+        drop(jobs);
+        self.key = None;
+        Poll::Ready(Done { result, memory: slot.job.memory })
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        let mut jobs = self.reactor.jobs.borrow_mut();
+        if jobs[key].result.is_some() {
+            jobs.remove(key);
+        } else {
+            jobs[key].abandoned = true;
+            jobs[key].waker = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! What the reactor promises, on both of its kinds.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use seekless_core::runtime::{Runtime, now, sleep, spawn};
+
+use super::*;
+
+fn on_both<T: Future<Output = ()>>(test: impl Fn(Rc<Reactor>) -> T) {
+    for kind in [Kind::Uring, Kind::Threads] {
+        let reactor = match Reactor::start(Some(kind)) {
+            Ok((reactor, _)) => reactor,
+            Err(error) if kind == Kind::Uring => {
+                eprintln!("skipped: no io_uring here: {error}");
+                continue;
+            }
+            Err(error) => panic!("{kind}: {error}"),
+        };
+        Runtime::new(1).run_live(test(reactor.clone()), &*reactor).unwrap();
+    }
+}
+
+fn socket() -> (Arc<OwnedFd>, Arc<OwnedFd>) {
+    let (here, there) = UnixStream::pair().unwrap();
+    (Arc::new(here.into()), Arc::new(there.into()))
+}
+
+#[test]
+fn files_are_written_and_read_and_told_of_their_end() {
+    on_both(|reactor| async move {
+        let file: Arc<OwnedFd> = Arc::new(tempfile::tempfile().unwrap().into());
+        let bytes: Vec<u8> = (0..8192).map(|at| (at % 251) as u8).collect();
+        for what in [What::Write(0), What::WriteThrough(4096)] {
+            let done = reactor.ask(Job::new(what, &file, Memory::of(bytes.clone()))).await;
+            assert_eq!(done.result.unwrap(), 8192);
+        }
+        reactor.ask(Job::without(What::Sync, &file)).await.result.unwrap();
+        let done = reactor.ask(Job::new(What::Read(4096), &file, Memory::aligned(16384))).await;
+        assert_eq!(done.result.unwrap(), 8192, "the file ends there");
+        assert_eq!(done.memory.part()[..8192], bytes);
+        assert_eq!(done.memory.part().as_ptr().align_offset(4096), 0);
+        let read_only: Arc<OwnedFd> = Arc::new(File::open("/dev/null").unwrap().into());
+        let refused = reactor.ask(Job::new(What::Write(0), &read_only, Memory::of(vec![1]))).await;
+        assert!(refused.result.is_err());
+    });
+}
+
+#[test]
+fn sockets_wait_for_each_other_and_time_passes_meanwhile() {
+    on_both(|reactor| async move {
+        let (here, there) = socket();
+        let waits = reactor.ask(Job::new(What::Receive, &here, Memory::of(vec![0; 100])));
+        let waits = spawn(waits);
+        let began = now();
+        sleep(Nanos::from_millis(20)).await;
+        assert!(now().since(began) >= Nanos::from_millis(20));
+        let sent = reactor.ask(Job::new(What::Send, &there, Memory::of(b"hello".to_vec()))).await;
+        assert_eq!(sent.result.unwrap(), 5);
+        let got = waits.await;
+        assert_eq!((got.result.unwrap(), &got.memory.part()[..5]), (5, &b"hello"[..]));
+    });
+}
+
+#[test]
+fn what_is_sent_is_sent_whole_however_slowly_it_is_taken() {
+    on_both(|reactor| async move {
+        let (here, there) = socket();
+        let sent = spawn(reactor.ask(Job::new(What::Send, &there, Memory::of(vec![7; 4 << 20]))));
+        let mut got = 0;
+        while got < 4 << 20 {
+            let done = reactor.ask(Job::new(What::Receive, &here, Memory::of(vec![0; 100_000]))).await;
+            got += done.result.unwrap();
+        }
+        assert_eq!(sent.await.result.unwrap(), 4 << 20);
+    });
+}
+
+#[test]
+fn an_answer_that_nobody_wants_leaves_its_memory_to_the_kernel_until_it_comes() {
+    on_both(|reactor| async move {
+        let (here, there) = socket();
+        drop(reactor.ask(Job::new(What::Receive, &here, Memory::of(vec![0; 10]))));
+        assert_eq!(reactor.jobs.borrow().len(), 1);
+        reactor.ask(Job::new(What::Send, &there, Memory::of(vec![1; 10]))).await.result.unwrap();
+        sleep(Nanos::from_millis(5)).await;
+        assert_eq!(reactor.jobs.borrow().len(), 0);
+    });
+}

@@ -1,0 +1,132 @@
+//! Jobs by `io_uring`: those of a turn go to the kernel together, in the call that also waits.
+//!
+//! Fault model: the kernel may not know `io_uring`, or not allow it (containers); then there is no ring.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::SendFlags;
+
+use super::job::{Job, What};
+
+/// Jobs that go to the kernel in one call, at most; more take a second one.
+const ENTRIES: u32 = 1024;
+
+/// A ring.
+pub struct Uring {
+    ring: IoUring,
+}
+
+impl Uring {
+    /// A ring, if the kernel lets us have one that can do all that we ask.
+    pub fn new() -> io::Result<Uring> {
+        // One thread asks, and fetches its answers itself: the kernel need not interrupt it for them. Kernels before
+        // 6.1 do not know that.
+        let mut best = IoUring::builder();
+        best.setup_single_issuer().setup_defer_taskrun().setup_clamp();
+        let ring = best.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
+            opcode::Recv::CODE,
+            opcode::Send::CODE,
+            opcode::Accept::CODE,
+        ];
+        if !ring.params().is_feature_ext_arg() || needed.iter().any(|code| !probe.is_supported(*code)) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a kernel of 5.11 or newer is needed"));
+        }
+        Ok(Uring { ring })
+    }
+
+    /// Puts a job in line for the end of the turn.
+    pub fn start(&mut self, key: usize, job: &mut Job) -> io::Result<()> {
+        let entry = entry(job).user_data(key as u64);
+        loop {
+            // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until the
+            // kernel has answered it; a reactor that ends before that leaves them to the kernel for ever.
+            #[allow(unsafe_code)]
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            if pushed.is_ok() {
+                return Ok(());
+            }
+            // No room: those before go first.
+            self.ring.submit()?;
+        }
+    }
+
+    /// Hands over what is in line, waits for an answer, and tells all that are there.
+    pub fn turn(&mut self, wait: Option<Duration>, mut answered: impl FnMut(usize, io::Result<usize>)) {
+        let limit = wait.map(|wait| Timespec::new().sec(wait.as_secs()).nsec(wait.subsec_nanos()));
+        let mut arguments = SubmitArgs::new();
+        if let Some(limit) = &limit {
+            arguments = arguments.timespec(limit);
+        }
+        match self.ring.submitter().submit_with_args(1, &arguments) {
+            // In time, interrupted, or too many answers that have to be fetched first: what is there is fetched.
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN)
+                ) => {}
+            Err(error) => panic!("io_uring_enter: {error}"),
+        }
+        for entry in self.ring.completion() {
+            let result = entry.result();
+            let result =
+                if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) };
+            answered(entry.user_data() as usize, result);
+        }
+    }
+}
+
+/// A job in the kernel's words.
+fn entry(job: &mut Job) -> squeue::Entry {
+    let fd = Fd(job.to.as_raw_fd());
+    let part = job.memory.part_mut();
+    let (start, len) = (part.as_mut_ptr(), part.len() as u32);
+    match job.what {
+        What::Read(at) => opcode::Read::new(fd, start, len).offset(at).build(),
+        What::Write(at) => opcode::Write::new(fd, start, len).offset(at).build(),
+        What::WriteThrough(at) => opcode::Write::new(fd, start, len)
+            .offset(at)
+            .rw_flags(flags(ReadWriteFlags::DSYNC.bits()))
+            .build(),
+        What::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        What::Punch { at, len } => {
+            let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            opcode::Fallocate::new(fd, len).offset(at).mode(flags(mode.bits())).build()
+        }
+        What::Zero { at, len } => {
+            let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+            opcode::Fallocate::new(fd, len).offset(at).mode(flags(mode.bits())).build()
+        }
+        What::Receive => opcode::Recv::new(fd, start, len).build(),
+        What::Send => {
+            // MSG_WAITALL: the kernel sends the rest of what a socket has no room for.
+            opcode::Send::new(fd, start, len).flags(flags(SendFlags::NOSIGNAL.bits() | WAIT_ALL)).build()
+        }
+        What::Accept => {
+            opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(CLOSE_ON_EXEC).build()
+        }
+    }
+}
+
+/// Flags as the ring has them; none uses the highest bit.
+fn flags(bits: u32) -> i32 {
+    i32::try_from(bits).unwrap_or_default()
+}
+
+/// `MSG_WAITALL`, which is not among the flags for sending in libraries.
+const WAIT_ALL: u32 = 0x100;
+/// `SOCK_CLOEXEC`.
+const CLOSE_ON_EXEC: i32 = 0o2_000_000;

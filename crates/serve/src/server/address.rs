@@ -1,0 +1,78 @@
+//! Where a server listens: `unix:PATH` or `tcp:HOST:PORT`.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A place to listen at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Address {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// A port.
+    Tcp(SocketAddr),
+}
+
+/// What is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("found '{0}', expected unix:/PATH or tcp:HOST:PORT such as tcp:127.0.0.1:10809")]
+pub struct AddressError(pub String);
+
+impl Address {
+    /// Whether only programs of this machine reach it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Unix(_) => true,
+            Address::Tcp(at) => at.ip().is_loopback(),
+        }
+    }
+
+    /// How NBD clients name an export here.
+    pub fn uri(&self, export: &str) -> String {
+        match self {
+            Address::Unix(path) => format!("nbd+unix:///{export}?socket={}", path.display()),
+            Address::Tcp(at) => format!("nbd://{at}/{export}"),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(at) => write!(f, "tcp:{at}"),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        let wrong = || AddressError(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Address::Unix(path.into()));
+        }
+        let at = text.strip_prefix("tcp:").ok_or_else(wrong)?;
+        let mut found = at.to_socket_addrs().map_err(|_| wrong())?;
+        found.next().map(Address::Tcp).ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for text in ["unix:/run/a.sock", "tcp:127.0.0.1:10809", "tcp:[::1]:10809"] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!((address.to_string().as_str(), address.is_local()), (text, true));
+        }
+        assert!(!"tcp:0.0.0.0:10809".parse::<Address>().unwrap().is_local());
+        for text in ["", "unix:", "tcp:localhost", "10809", "http://here"] {
+            assert_eq!(text.parse::<Address>(), Err(AddressError(text.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The control socket: a line of JSON asks, a line of JSON answers. Only the server's owner may connect.
+//!
+//! Fault model: whoever connects may send anything, or nothing; a line is at most [`LONGEST`] bytes, and who sends a
+//! longer one is sent away.
+
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use seekless_core::Nanos;
+use seekless_core::runtime::{sleep, spawn};
+
+use super::Listener;
+use super::input::Input;
+use crate::reactor::{Job, Memory, Reactor, What};
+
+/// Bytes of a line.
+const LONGEST: usize = 64 << 10;
+
+/// An answer on its way.
+pub type Answering = Pin<Box<dyn Future<Output = String>>>;
+
+/// Answers the lines of whoever connects to `listener` by `answer`, from now on. Answers have no line's end.
+pub fn control(reactor: &Rc<Reactor>, listener: Listener, answer: impl Fn(String) -> Answering + 'static) {
+    let (reactor, answer) = (reactor.clone(), Rc::new(answer));
+    spawn(async move {
+        loop {
+            match reactor.ask(Job::without(What::Accept, &listener.socket)).await.result {
+                Ok(number) => {
+                    let socket = Arc::new(listener.accepted(number));
+                    spawn(lines(reactor.clone(), socket, answer.clone())).detach();
+                }
+                Err(_) => sleep(Nanos::from_millis(10)).await,
+            }
+        }
+    })
+    .detach();
+}
+
+async fn lines(reactor: Rc<Reactor>, socket: Arc<OwnedFd>, answer: Rc<impl Fn(String) -> Answering>) {
+    let mut input = Input::new(&reactor, &socket);
+    loop {
+        let Some(end) = input.rest().iter().position(|byte| *byte == b'\n') else {
+            let before = input.rest().len();
+            let more = before < LONGEST && input.more().await.unwrap_or(false);
+            if !more || input.rest().len() == before {
+                return;
+            }
+            continue;
+        };
+        let line = String::from_utf8_lossy(&input.rest()[..end]).into_owned();
+        input.take(end + 1);
+        let answer = answer(line).await + "\n";
+        let sent = reactor.ask(Job::new(What::Send, &socket, Memory::of(answer.into_bytes()))).await;
+        if sent.result.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! An export: a device, and what clients are told of it.
+
+use std::rc::Rc;
+
+use seekless_core::{BlockDevice, SECTOR_BYTES};
+
+use crate::nbd::{self, constants as c};
+
+/// A device that clients see.
+#[derive(Clone)]
+pub struct Export {
+    /// What they are told.
+    pub told: nbd::Export,
+    /// The top of its volume.
+    pub device: Rc<dyn BlockDevice>,
+    /// They may not write.
+    pub read_only: bool,
+}
+
+impl Export {
+    /// `device` under this name.
+    pub fn new(name: &str, description: &str, device: Rc<dyn BlockDevice>, read_only: bool) -> Export {
+        let geometry = device.geometry();
+        // All clients see one volume without caches of their own: what one has flushed all have (multi-conn).
+        let mut flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA | c::FLAG_CAN_MULTI_CONN;
+        flags |= c::FLAG_SEND_DF | c::FLAG_SEND_CACHE;
+        if geometry.rotational {
+            flags |= c::FLAG_ROTATIONAL;
+        }
+        flags |= if read_only {
+            c::FLAG_READ_ONLY
+        } else {
+            c::FLAG_SEND_TRIM | c::FLAG_SEND_WRITE_ZEROES | c::FLAG_SEND_FAST_ZERO
+        };
+        let bytes = |sectors: u64| (sectors * SECTOR_BYTES) as u32;
+        let told = nbd::Export {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            bytes: geometry.sectors * SECTOR_BYTES,
+            flags,
+            smallest: bytes(geometry.logical_sectors),
+            preferred: bytes(geometry.physical_sectors.max(8)),
+            largest: bytes(geometry.largest_sectors),
+        };
+        Export { told, device, read_only }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a client sends: received in large pieces, taken in small ones.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::reactor::{Job, Memory, Reactor, What};
+
+/// Bytes that are received at once, at most.
+const PIECE: usize = 128 << 10;
+
+/// See the file's header.
+pub struct Input {
+    reactor: Rc<Reactor>,
+    socket: Arc<OwnedFd>,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    /// Nothing came yet.
+    pub fn new(reactor: &Rc<Reactor>, socket: &Arc<OwnedFd>) -> Input {
+        Input { reactor: reactor.clone(), socket: socket.clone(), bytes: vec![0; PIECE], start: 0, end: 0 }
+    }
+
+    /// What came and was not taken.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The first bytes of that are done with.
+    pub fn take(&mut self, bytes: usize) {
+        self.start += bytes;
+    }
+
+    /// Waits for more; false if nothing more will come.
+    pub async fn more(&mut self) -> io::Result<bool> {
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let room = self.end..PIECE;
+        assert!(!room.is_empty(), "what does not fit into {PIECE} bytes was not taken");
+        let memory = Memory::of(std::mem::take(&mut self.bytes)).cut(room);
+        let done = self.reactor.ask(Job::new(What::Receive, &self.socket, memory)).await;
+        self.bytes = done.memory.into_bytes();
+        self.end += done.result?;
+        Ok(self.end > self.start)
+    }
+
+    /// The next `len` bytes; `None` if they will not all come.
+    pub async fn exactly(&mut self, len: usize) -> io::Result<Option<Vec<u8>>> {
+        let here = self.rest().len().min(len);
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(&self.rest()[..here]);
+        self.take(here);
+        bytes.resize(len, 0);
+        let mut got = here;
+        while got < len {
+            let memory = Memory::of(bytes).cut(got..len);
+            let done = self.reactor.ask(Job::new(What::Receive, &self.socket, memory)).await;
+            bytes = done.memory.into_bytes();
+            match done.result? {
+                0 => return Ok(None),
+                received => got += received,
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Passes over the next `len` bytes; false if they will not all come.
+    pub async fn pass_over(&mut self, mut len: u64) -> io::Result<bool> {
+        loop {
+            let here = len.min(self.rest().len() as u64);
+            self.take(here as usize);
+            len -= here;
+            if len == 0 {
+                return Ok(true);
+            }
+            let before = self.rest().len();
+            if !self.more().await? || self.rest().len() == before {
+                return Ok(false);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A listening socket. One in the file system is its owner's alone, and goes with the server.
+//!
+//! Fault model: another server listens there already, or one did and was killed: then its socket is in the way, and
+//! nobody answers.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::Mode;
+use rustix::io::FdFlags;
+use rustix::net::{AddressFamily, sockopt};
+use rustix::process::umask;
+
+use super::address::Address;
+use crate::patience::patiently;
+
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[error("{address}: {why}")]
+pub struct ListenError {
+    /// Where.
+    pub address: Address,
+    /// Why.
+    pub why: String,
+}
+
+/// The number of the first socket that a starter gives.
+const FIRST_GIVEN: i32 = 3;
+
+/// A socket that clients connect to.
+#[derive(Debug)]
+pub struct Listener {
+    pub(super) socket: Arc<OwnedFd>,
+    tcp: bool,
+    /// Removed with the server.
+    path: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Listens at `address`.
+    pub fn bind(address: &Address) -> Result<Listener, ListenError> {
+        let bound = match address {
+            Address::Tcp(at) => patiently(|| TcpListener::bind(at), is_taken).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((listener.into(), None))
+            }),
+            Address::Unix(path) => patiently(|| in_file_system(path), is_taken).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((listener.into(), Some(path.clone())))
+            }),
+        };
+        let why = |error: io::Error| ListenError { address: address.clone(), why: error.to_string() };
+        let (socket, path): (OwnedFd, _) = bound.map_err(why)?;
+        Ok(Listener { socket: Arc::new(socket), tcp: path.is_none(), path })
+    }
+
+    /// The listening sockets that whoever started the program gave it (`LISTEN_FDS`), in their order; none if it gave
+    /// none. Once: the second call finds none.
+    pub fn activated() -> io::Result<Vec<Listener>> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+        let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
+        let count = number("LISTEN_FDS").filter(|count| ours && (1..=64).contains(count)).unwrap_or(0);
+        if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        (FIRST_GIVEN..FIRST_GIVEN + count).map(Listener::given).collect()
+    }
+
+    #[allow(unsafe_code)]
+    fn given(number: i32) -> io::Result<Listener> {
+        // SAFETY: the starter says that this number is ours, nobody else in the program knows it, and it is taken once.
+        // One that is not open is an error at the next line.
+        let socket = unsafe { OwnedFd::from_raw_fd(number) };
+        if !sockopt::socket_acceptconn(&socket)? {
+            return Err(io::Error::other(format!("found descriptor {number}, which does not listen")));
+        }
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+        let tcp = sockopt::socket_domain(&socket)? != AddressFamily::UNIX;
+        Ok(Listener { socket: Arc::new(socket), tcp, path: None })
+    }
+
+    /// The socket that was accepted under this number.
+    #[allow(unsafe_code)]
+    pub(super) fn accepted(&self, number: usize) -> OwnedFd {
+        let number = i32::try_from(number).expect("a descriptor is a small number");
+        // SAFETY: the kernel has just given it to us as the answer to an accept, and nobody else knows it.
+        let socket = unsafe { OwnedFd::from_raw_fd(number) };
+        if self.tcp {
+            // Replies are sent together already; a client that vanishes is noticed some time. Neither is needed.
+            let _ = sockopt::set_tcp_nodelay(&socket, true);
+            let _ = sockopt::set_socket_keepalive(&socket, true);
+        }
+        socket
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+/// A socket at `path` that only its owner may connect to.
+fn in_file_system(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::symlink_metadata(path).map(|found| found.file_type().is_socket()) {
+        Ok(true) if UnixStream::connect(path).is_ok() => {
+            let why = "found a server that listens there, expected none";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+        }
+        // Left behind by one that was killed.
+        Ok(true) => std::fs::remove_file(path)?,
+        Ok(false) => return Err(io::Error::other("found a file, expected nothing or an old socket")),
+        Err(_) => {}
+    }
+    let before = umask(Mode::RWXG | Mode::RWXO);
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

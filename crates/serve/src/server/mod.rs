@@ -1,0 +1,144 @@
+//! The NBD server: listens, and serves each client in a task of the volume's own thread.
+//!
+//! Invariants: a client holds a bounded amount of memory, whatever it does ([`outbox`]); requests in flight are shared
+//! fairly between clients by the volume's top. A request that was taken is carried out though its client goes.
+//! Fault model: clients are slow, vanish, or send anything; that ends them and harms nobody else.
+
+mod address;
+mod client;
+mod control;
+mod export;
+mod input;
+mod listener;
+mod outbox;
+mod request;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::net::{Shutdown, shutdown};
+use seekless_core::Nanos;
+use seekless_core::runtime::{now, sleep, spawn};
+
+use crate::reactor::{Job, Reactor, What};
+
+pub use address::{Address, AddressError};
+pub use control::{Answering, control};
+pub use export::Export;
+pub use listener::{ListenError, Listener};
+
+/// Clients at once, over all sockets; more are not accepted until one goes.
+const CLIENTS: usize = 256;
+/// How long clients may take to get the last replies when the server stops.
+const GRACE: Nanos = Nanos::from_millis(5_000);
+
+/// What the server did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Requests answered.
+    pub requests: u64,
+    /// Of them, with an error.
+    pub failed: u64,
+    /// Bytes read by clients.
+    pub read_bytes: u64,
+    /// Bytes written by them.
+    pub written_bytes: u64,
+}
+
+/// See the file's header.
+pub struct Server {
+    reactor: Rc<Reactor>,
+    /// The sockets of those who are here, by their numbers.
+    clients: RefCell<BTreeMap<u32, Arc<OwnedFd>>>,
+    came: Cell<u32>,
+    served: RefCell<Served>,
+    /// No new clients and no new requests.
+    stopping: Cell<bool>,
+    /// Hears what goes wrong with clients, a line each.
+    tell: Box<dyn Fn(&str)>,
+}
+
+impl Server {
+    /// A server with nothing to serve yet; `tell` hears a line for each client that is sent away.
+    pub fn new(reactor: &Rc<Reactor>, tell: impl Fn(&str) + 'static) -> Rc<Server> {
+        Rc::new(Server {
+            reactor: reactor.clone(),
+            clients: RefCell::default(),
+            came: Cell::new(0),
+            served: RefCell::default(),
+            stopping: Cell::new(false),
+            tell: Box::new(tell),
+        })
+    }
+
+    /// Serves `exports` to whoever connects to `listener`, from now on.
+    pub fn listen(self: &Rc<Self>, listener: Listener, exports: Vec<Export>) {
+        let (server, exports) = (self.clone(), Rc::new(exports));
+        spawn(async move {
+            while !server.stopping.get() {
+                if server.clients.borrow().len() >= CLIENTS {
+                    sleep(Nanos::from_millis(10)).await;
+                    continue;
+                }
+                let done = server.reactor.ask(Job::without(What::Accept, &listener.socket)).await;
+                match done.result {
+                    Ok(number) => server.welcome(listener.accepted(number), &exports),
+                    // Out of descriptors, or a client that went before it was here.
+                    Err(_) => sleep(Nanos::from_millis(10)).await,
+                }
+            }
+        })
+        .detach();
+    }
+
+    fn welcome(self: &Rc<Self>, socket: OwnedFd, exports: &Rc<Vec<Export>>) {
+        if self.stopping.get() {
+            return;
+        }
+        let number = self.came.get() + 1;
+        self.came.set(number);
+        let socket = Arc::new(socket);
+        self.clients.borrow_mut().insert(number, socket.clone());
+        let (server, exports) = (self.clone(), exports.clone());
+        spawn(async move {
+            if let Err(why) = client::serve(&server, socket, number, &exports).await {
+                (server.tell)(&format!("client {number}: {why}"));
+            }
+            server.clients.borrow_mut().remove(&number);
+        })
+        .detach();
+    }
+
+    /// How many clients are here, and how many came so far.
+    pub fn clients(&self) -> (usize, u32) {
+        (self.clients.borrow().len(), self.came.get())
+    }
+
+    /// What it did so far.
+    pub fn served(&self) -> Served {
+        self.served.borrow().clone()
+    }
+
+    /// Takes no new requests, answers those that were taken, and sends all clients away.
+    pub async fn stop(&self) {
+        self.stopping.set(true);
+        let all = |how| {
+            let sockets: Vec<_> = self.clients.borrow().values().cloned().collect();
+            for socket in sockets {
+                // One that is gone already is as good.
+                let _ = shutdown(socket, how);
+            }
+        };
+        all(Shutdown::Read);
+        let late = now() + GRACE;
+        while !self.clients.borrow().is_empty() {
+            sleep(Nanos::from_millis(2)).await;
+            if now() > late {
+                all(Shutdown::Both);
+            }
+        }
+    }
+}

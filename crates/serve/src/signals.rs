@@ -1,0 +1,18 @@
+//! Signals as bytes in a socket, which the reactor can wait for.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+
+/// A socket that gets a byte for each signal that tells the program to end, from now on.
+pub fn listen() -> io::Result<Arc<OwnedFd>> {
+    let (socket, sender) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        pipe::register(signal, sender.try_clone()?)?;
+    }
+    Ok(Arc::new(socket.into()))
+}

@@ -1,0 +1,84 @@
+//! Whatever a client of a served volume sends: nothing panics, what is answered is bounded, and it is the same in
+//! whatever pieces it comes.
+//!
+//! The input is how large the pieces are, then what the client sends.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use seekless_serve::nbd::{Export, Handshake, Request, Step, Style, request};
+
+/// What a server made of a client's bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct Made {
+    answered: Vec<u8>,
+    last: Option<Step>,
+    requests: Vec<Request>,
+    /// What stood where a request should.
+    wrong: Option<u32>,
+}
+
+fn export(name: &str, flags: u16) -> Export {
+    Export {
+        name: name.to_owned(),
+        description: "a volume".to_owned(),
+        bytes: 1 << 30,
+        flags,
+        smallest: 512,
+        preferred: 4096,
+        largest: 32 << 20,
+    }
+}
+
+fn made(exports: &[Export], sent: &[u8], piece: usize) -> Made {
+    let mut handshake = Handshake::new(exports);
+    let mut made = Made { answered: Vec::new(), last: None, requests: Vec::new(), wrong: None };
+    let (mut rest, mut skip): (Vec<u8>, u64) = (Vec::new(), 0);
+    for part in sent.chunks(piece) {
+        rest.extend(part);
+        while made.last.is_none() {
+            let (took, step) = handshake.feed(&rest, &mut made.answered);
+            assert!(took <= rest.len(), "it took what is not there");
+            rest.drain(..took);
+            match step {
+                Step::More if took == 0 => break,
+                Step::More => {}
+                last => made.last = Some(last),
+            }
+        }
+        let Some(Step::Serve(agreed)) = &made.last else { continue };
+        assert!(agreed.export < exports.len());
+        loop {
+            let passed = skip.min(rest.len() as u64);
+            rest.drain(..passed as usize);
+            skip -= passed;
+            if skip > 0 || made.wrong.is_some() {
+                break;
+            }
+            match request(&rest, agreed.style == Style::Extended) {
+                Ok(Some((found, header))) => {
+                    rest.drain(..header);
+                    skip = found.payload;
+                    made.requests.push(found);
+                }
+                Ok(None) => break,
+                Err(wrong) => made.wrong = Some(wrong.magic),
+            }
+        }
+    }
+    made
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((piece, sent)) = input.split_first() else { return };
+    let exports = [export("disk", 1), export("other", 3)];
+    let whole = made(&exports, sent, sent.len().max(1));
+    assert_eq!(whole, made(&exports, sent, 1 + usize::from(*piece)));
+    // An option has a header of 16 bytes, and its answer is at most what is known of each export, twice.
+    assert!(
+        whole.answered.len() <= 400 * (sent.len() / 4 + 1),
+        "{} bytes for {}",
+        whole.answered.len(),
+        sent.len()
+    );
+});

@@ -1,0 +1,97 @@
+//! Faults live: below us, by the lab's own layers, and above us, by nbdkit's filters.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::raw::{READ, Raw};
+use crate::server::{KINDS, Server, skipped, succeeds, volume};
+
+#[test]
+fn the_layers_of_the_lab_fail_and_delay_live() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let components = "
+            [component.disk]
+            ram = \"16MiB\"
+            [layer.error]
+            over = \"disk\"
+            ops = [\"write\"]
+            kind = \"no space\"
+            nth = 2
+            [layer.delay]
+            over = \"error\"
+            time = \"30ms\"
+        ";
+        volume(folder.path(), components, &[("delay", "")]);
+        let Some(server) = Server::start(folder.path(), kind) else { continue };
+        let mut raw = Raw::open(folder.path(), "delay");
+        let began = Instant::now();
+        let errors: Vec<u32> = (0..4).map(|page| raw.write(0, page << 12, &[1; 4096]).unwrap()).collect();
+        assert_eq!(errors, [0, 28, 0, 0], "{kind}");
+        let took = began.elapsed();
+        assert!(
+            (Duration::from_millis(120)..Duration::from_millis(1000)).contains(&took),
+            "{kind}: {took:?}"
+        );
+        assert_eq!(raw.read(0, 4096).unwrap(), [1; 4096]);
+        server.stop();
+    }
+}
+
+#[test]
+fn nbdkit_goes_between_with_its_faults() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        volume(
+            folder.path(),
+            "[component.m]\nram = \"16MiB\"\n[layer.mapper]\nover = \"m\"\n",
+            &[("mapper", "")],
+        );
+        let Some(server) = Server::start(folder.path(), kind) else { continue };
+        let uri = format!("uri={}", server.uri("mapper"));
+        let load = "qemu-io -f raw -c 'write -P 3 0 4M' -c 'read -P 3 0 4M' -c flush \"$uri\"";
+        let all = ["-U", "-", "nbd", &uri, "--filter=delay", "rdelay=2ms", "wdelay=2ms", "--run", load];
+        let Some(said) = succeeds("nbdkit", &all) else { return server.kill() };
+        if said.contains("not found") {
+            skipped("qemu-io", "it is not installed");
+            return server.kill();
+        }
+        assert!(said.contains("read 4194304/4194304"), "{said}");
+        // Of a client whose every third request gets lost on the way nothing is left here that is in the way.
+        let failing =
+            ["-U", "-", "nbd", &uri, "--filter=error", "error=EIO", "error-rate=30%", "--run", load];
+        let _ = Command::new("nbdkit").args(failing).output().unwrap();
+        let said = succeeds("nbdkit", &all).unwrap();
+        assert!(said.contains("read 4194304/4194304"), "{said}");
+        server.stop();
+    }
+}
+
+#[test]
+fn who_has_nothing_to_do_takes_no_time() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        volume(
+            folder.path(),
+            "[component.m]\nram = \"16MiB\"\n[layer.mapper]\nover = \"m\"\n",
+            &[("mapper", "")],
+        );
+        let Some(server) = Server::start(folder.path(), kind) else { continue };
+        let mut raw = Raw::open(folder.path(), "mapper");
+        raw.write(0, 0, &[1; 4096]).unwrap();
+        let turns = |server: &Server| {
+            let file = server.folder.join("volume.toml");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+            let output = command.args(["volume", "status", "--json"]).arg(file).output().unwrap();
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            status["turns"].as_u64().unwrap()
+        };
+        let before = turns(&server);
+        std::thread::sleep(Duration::from_millis(700));
+        let idle = turns(&server) - before;
+        assert!(idle < 30, "{kind}: {idle} turns, and nobody asked for anything");
+        raw.ask(READ, 0, 1, 0, 512).unwrap();
+        assert_eq!(raw.reply().unwrap(), (1, 0));
+        server.stop();
+    }
+}

@@ -1,0 +1,236 @@
+//! Real file systems on a live volume, by nbdfuse and a loop device: what they wrote is there after a remount, and what
+//! they synced is there after the server was killed. Needs root, FUSE, loop devices and the file systems' programs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::noise;
+use crate::server::{KINDS, Server, skipped, succeeds, volume};
+
+/// A file system: how it is made, and how it is checked without being changed.
+struct Kind {
+    name: &'static str,
+    make: &'static [&'static str],
+    check: &'static [&'static str],
+}
+
+const FILE_SYSTEMS: [Kind; 3] = [
+    Kind { name: "ext4", make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-f", "-n"] },
+    Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"] },
+    Kind { name: "btrfs", make: &["mkfs.btrfs", "-q", "-f"], check: &["btrfs", "check"] },
+];
+
+/// An export as a block device of the kernel; taken away when dropped.
+struct Attached {
+    folder: PathBuf,
+    fuse: Child,
+    device: String,
+}
+
+impl Attached {
+    /// `None`, with a word, where that cannot be.
+    fn new(server: &Server, export: &str) -> Option<Attached> {
+        let file = server.folder.join("volume.raw");
+        std::fs::write(&file, []).unwrap();
+        let mut command = Command::new("nbdfuse");
+        let fuse =
+            command.arg(&file).arg(server.uri(export)).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let Ok(fuse) = fuse else {
+            skipped("nbdfuse", "it is not installed");
+            return None;
+        };
+        let mut attached = Attached { folder: server.folder.clone(), fuse, device: String::new() };
+        // It is there once its size is.
+        let there = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            std::fs::metadata(&file).is_ok_and(|file| file.len() > 0)
+        });
+        if !there {
+            skipped("nbdfuse", "it mounts nothing here");
+            return None;
+        }
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().ok()?;
+        if !output.status.success() {
+            skipped("losetup", String::from_utf8_lossy(&output.stderr).trim());
+            return None;
+        }
+        String::from_utf8_lossy(&output.stdout).trim().clone_into(&mut attached.device);
+        Some(attached)
+    }
+
+    fn mount(&self) -> Mounted {
+        let at = self.folder.join("mounted");
+        std::fs::create_dir_all(&at).unwrap();
+        succeeds("mount", &[&self.device, &at.display().to_string()]).expect("mount is everywhere");
+        Mounted { at }
+    }
+
+    /// The file system's own check finds nothing.
+    fn check(&self, kind: &Kind) {
+        let arguments: Vec<&str> = kind.check[1..].iter().copied().chain([&*self.device]).collect();
+        succeeds(kind.check[0], &arguments).expect("it was there before");
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let quiet = |program: &str, arguments: &[&str]| {
+            let _ = Command::new(program).args(arguments).stderr(Stdio::null()).status();
+        };
+        if !self.device.is_empty() {
+            quiet("losetup", &["-d", &self.device]);
+        }
+        quiet("fusermount", &["-u", "-z", &self.folder.join("volume.raw").display().to_string()]);
+        quiet("umount", &["-l", &self.folder.join("volume.raw").display().to_string()]);
+        let _ = self.fuse.kill();
+        let _ = self.fuse.wait();
+    }
+}
+
+/// A mounted file system; unmounted when dropped.
+struct Mounted {
+    at: PathBuf,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let done = Command::new("umount").arg(&self.at).stderr(Stdio::null()).status();
+        if !done.is_ok_and(|status| status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        }
+    }
+}
+
+/// Files, each of `kib` KiB that follow from its number.
+fn write(at: &Path, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        std::fs::write(at.join(number.to_string()), content(number)).unwrap();
+    }
+}
+
+fn content(number: u64) -> Vec<u8> {
+    noise((1 + number as usize * 37 % 300) << 10, number)
+}
+
+fn expect(at: &Path, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        let found = std::fs::read(at.join(number.to_string()))
+            .unwrap_or_else(|error| panic!("file {number}: {error}"));
+        assert!(found == content(number), "file {number} is not what was written");
+    }
+}
+
+/// The layers under the file system, and the export's name.
+fn volumes() -> BTreeMap<&'static str, &'static str> {
+    let disk = "[component.disk]\nfile = \"disk.img\"\n";
+    let mapper = "[component.disk]\nfile = \"disk.img\"\n[layer.mapper]\nover = \"disk\"\n";
+    let borg = "[component.disk]\nfile = \"disk.img\"\n[slice.home]\nof = \"disk\"\nsize = \"384MiB\"\n\
+                [slice.bopt]\nof = \"disk\"\nat = \"384MiB\"\n[layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n\
+                reconfigure = \"every 1s\"\n";
+    BTreeMap::from([("disk", disk), ("mapper", mapper), ("borg", borg)])
+}
+
+/// Runs a test on each volume with each file system that there is, one kind of waiting for each in turn.
+fn on_each(file_systems: &[&Kind], test: impl Fn(&Path, &str, &str, &Kind)) {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("file systems", "mounting needs root");
+    }
+    for (number, kind) in file_systems.iter().enumerate() {
+        if Command::new(kind.make[0]).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
+        {
+            skipped(kind.name, &format!("{} is not installed", kind.make[0]));
+            continue;
+        }
+        for (turn, (export, components)) in volumes().into_iter().enumerate() {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(448 << 20).unwrap();
+            volume(folder.path(), components, &[(export, "")]);
+            test(folder.path(), export, KINDS[(number + turn) % 2], kind);
+        }
+    }
+}
+
+#[test]
+fn file_systems_find_after_a_remount_what_they_wrote() {
+    let all: Vec<&Kind> = FILE_SYSTEMS.iter().collect();
+    on_each(&all, |folder, export, how, kind| {
+        let Some(server) = Server::start(folder, how) else { return };
+        let Some(attached) = Attached::new(&server, export) else { return };
+        let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*attached.device]).collect();
+        succeeds(kind.make[0], &make);
+        let mounted = attached.mount();
+        write(&mounted.at, 0..150);
+        (0..150)
+            .step_by(3)
+            .for_each(|number| std::fs::remove_file(mounted.at.join(number.to_string())).unwrap());
+        write(&mounted.at, 150..200);
+        succeeds("fstrim", &[&mounted.at.display().to_string()]);
+        drop(mounted);
+        attached.check(kind);
+        let mounted = attached.mount();
+        expect(&mounted.at, (0..200).filter(|number| *number >= 150 || number % 3 != 0));
+        drop(mounted);
+        drop(attached);
+        let last = server.stop();
+        assert!(last.contains(", 0 of them with an error"), "{last}");
+        // And after a restart of the server.
+        let server = Server::start(folder, how).unwrap();
+        let attached = Attached::new(&server, export).unwrap();
+        attached.check(kind);
+        let mounted = attached.mount();
+        expect(&mounted.at, 150..200);
+        drop((mounted, attached));
+        server.stop();
+    });
+}
+
+#[test]
+fn file_systems_have_what_they_synced_after_the_server_was_killed() {
+    on_each(&[&FILE_SYSTEMS[0], &FILE_SYSTEMS[1]], |folder, export, how, kind| {
+        let mut synced: Vec<u64> = Vec::new();
+        for round in 0..3_u64 {
+            let Some(server) = Server::start(folder, how) else { return };
+            let Some(attached) = Attached::new(&server, export) else { return };
+            if round == 0 {
+                let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*attached.device]).collect();
+                succeeds(kind.make[0], &make);
+            }
+            let mounted = attached.mount();
+            expect(&mounted.at, synced.iter().copied());
+            let before = synced.len();
+            std::thread::scope(|scope| {
+                let at = mounted.at.clone();
+                let load = scope.spawn(move || synced_until_it_fails(&at, (round + 1) * 1000));
+                std::thread::sleep(Duration::from_millis(600 + 200 * round));
+                server.kill();
+                synced.extend(load.join().unwrap());
+            });
+            assert!(synced.len() > before, "nothing was synced in time");
+            drop(mounted);
+            drop(attached);
+        }
+        let Some(server) = Server::start(folder, how) else { return };
+        let attached = Attached::new(&server, export).unwrap();
+        // Mounting replays the journal.
+        let mounted = attached.mount();
+        expect(&mounted.at, synced.iter().copied());
+        drop(mounted);
+        attached.check(kind);
+        drop(attached);
+        server.stop();
+    });
+}
+
+/// Writes and syncs files, from this number on; those that were synced, folder and all.
+fn synced_until_it_fails(at: &Path, first: u64) -> Vec<u64> {
+    let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all());
+    let one = |number: u64| {
+        let path = at.join(number.to_string());
+        std::fs::write(&path, content(number))?;
+        sync(&path)?;
+        sync(at)
+    };
+    (first..first + 1000).take_while(|number| one(*number).is_ok()).collect()
+}

@@ -1,0 +1,128 @@
+//! A server under test: the program itself, in a folder of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// How files and sockets are waited for; every test runs on both.
+pub const KINDS: [&str; 2] = ["io_uring", "threads"];
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    lines: Receiver<String>,
+    /// Where its volume file, its sockets and its components are.
+    pub folder: PathBuf,
+}
+
+/// The volume file of tests: `exports` are added to it.
+pub fn volume(folder: &Path, components: &str, exports: &[(&str, &str)]) {
+    let mut text = components.to_owned();
+    let socket = folder.join("socket");
+    for (top, more) in exports {
+        let export = format!("[[export]]\ntop = \"{top}\"\nnbd = \"unix:{}\"\n{more}\n", socket.display());
+        text.push_str(&export);
+    }
+    std::fs::write(folder.join("volume.toml"), text).unwrap();
+}
+
+/// `seekless volume serve` on the volume file of a folder.
+pub fn serve(folder: &Path, kind: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(["volume", "serve", "--io", kind]).arg(folder.join("volume.toml"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+impl Server {
+    /// Starts one on the volume file of a folder, and waits until it serves; `None`, with a word, where there is no
+    /// `io_uring`.
+    pub fn start(folder: &Path, kind: &str) -> Option<Server> {
+        let mut child = serve(folder, kind).spawn().unwrap();
+        let (send, lines) = channel();
+        let told = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || told.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        let mut server = Server { child, lines, folder: folder.to_owned() };
+        let first = server.line();
+        if first.starts_with("error: io:") && kind == "io_uring" {
+            skipped("io_uring", &first);
+            return None;
+        }
+        assert!(first.starts_with(&format!("io: {kind}")), "{first}");
+        loop {
+            let line = server.line();
+            assert!(!line.starts_with("error: "), "{line}");
+            if line.starts_with("try: ") {
+                break;
+            }
+        }
+        Some(server)
+    }
+
+    /// The next line that it says.
+    pub fn line(&mut self) -> String {
+        self.lines.recv_timeout(Duration::from_secs(30)).expect("the server says something")
+    }
+
+    /// How clients name an export.
+    pub fn uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.folder.join("socket").display())
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as a service manager does; what it says at last.
+    pub fn stop(mut self) -> String {
+        let signalled = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(signalled.success());
+        let status = self.child.wait().unwrap();
+        let last: Vec<String> = self.lines.iter().collect();
+        assert!(status.success(), "{status}: {last:?}");
+        assert!(!self.folder.join("socket").exists(), "its socket is gone with it");
+        last.last().cloned().unwrap_or_default()
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says that a test, or a part of it, was not run, and why.
+pub fn skipped(what: &str, why: &str) {
+    eprintln!("skipped: {what}: {why}");
+}
+
+/// Runs a client's program; `None`, with a word, where it is not installed.
+pub fn client(program: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
+        Ok(output) => Some(output),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            skipped(program, "it is not installed");
+            None
+        }
+        Err(error) => panic!("{program}: {error}"),
+    }
+}
+
+/// The same; it has to succeed. What it said, on both of its streams.
+pub fn succeeds(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = client(program, arguments)?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{said}", output.status);
+    Some(said)
+}

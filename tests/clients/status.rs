@@ -1,0 +1,62 @@
+//! The control socket, asked by the program and by who knows no better.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use crate::raw::Raw;
+use crate::server::{KINDS, Server, volume};
+
+#[test]
+fn a_server_says_how_it_is() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        volume(folder, "[component.m]\nram = \"16MiB\"\n[layer.mapper]\nover = \"m\"\n", &[("mapper", "")]);
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let mut raw = Raw::open(folder, "mapper");
+        raw.write(0, 0, &[1; 4096]).unwrap();
+        let status = |more: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+            let output = command
+                .args(["volume", "status"])
+                .arg(folder.join("volume.toml"))
+                .args(more)
+                .output()
+                .unwrap();
+            (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+        };
+        let (_, told) = status(&[]);
+        assert!(told.contains("1 now, 1 so far") && told.contains("4 KiB"), "{told}");
+        let (_, told) = status(&["--json"]);
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(
+            (&told["requests"], &told["io"], &told["process"]),
+            (&1.into(), &kind.into(), &server.id().into())
+        );
+        assert!(
+            told["layers"][0]["counters"].as_object().is_some_and(|counters| !counters.is_empty()),
+            "{told}"
+        );
+
+        let place = folder.join("volume.control");
+        for socket in [&place, &folder.join("socket")] {
+            assert_eq!(
+                std::fs::metadata(socket).unwrap().permissions().mode() & 0o077,
+                0,
+                "its owner's alone"
+            );
+        }
+        let mut other = UnixStream::connect(&place).unwrap();
+        other.write_all(b"{\"dance\": 1}\n\xff\xff\n").unwrap();
+        let answers: Vec<String> = BufReader::new(other).lines().take(2).map_while(Result::ok).collect();
+        assert!(answers.len() == 2 && answers.iter().all(|line| line.contains("expected")), "{answers:?}");
+        let mut endless = UnixStream::connect(&place).unwrap();
+        let refused = (0..1000).any(|_| endless.write_all(&[b'x'; 1024]).is_err());
+        assert!(refused, "a line without an end is not read for ever");
+        server.stop();
+        let (fine, told) = status(&[]);
+        assert!(!fine && told.contains("is the volume served?"), "{told}");
+    }
+}
