@@ -9,6 +9,7 @@ mod full;
 mod killed;
 mod misbehaving;
 mod raw;
+mod remote;
 mod server;
 mod status;
 
@@ -244,7 +245,12 @@ fn what_is_wrong_is_told_with_its_place() {
             format!("[component.disk]\nfile = \".\"\n{export}"),
             ["component.disk.file", "neither a file nor a block device"],
         ),
-        (format!("[component.disk]\n{export}"), ["component.disk", "neither file nor ram"]),
+        (format!("[component.disk]\n{export}"), ["component.disk", "neither file nor ram nor nbd"]),
+        (
+            format!("[component.disk]\nnbd = \"nbd+unix:///x?socket=/none\"\n{export}"),
+            ["component.disk.nbd", "No such file"],
+        ),
+        (format!("[component.disk]\nnbd = \"http://x\"\n{export}"), ["component.disk.nbd", "nbd://HOST"]),
         (format!("[component.disk]\nram = \"1001\"\n{export}"), ["component.disk.ram", "'1001'"]),
         (
             format!("[component.disk]\nfiel = \"disk.img\"\n{export}"),

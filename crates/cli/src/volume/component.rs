@@ -7,7 +7,7 @@ use std::rc::Rc;
 use anyhow::Context;
 use seekless_core::{BlockDevice, SECTOR_BYTES, Size};
 use seekless_lab::description::{Leaf, VolumeError};
-use seekless_serve::component::{FileComponent, MemoryComponent, Opened};
+use seekless_serve::component::{Connected, FileComponent, MemoryComponent, Opened, RemoteComponent};
 use seekless_serve::reactor::Reactor;
 use serde::Deserialize;
 
@@ -17,6 +17,7 @@ use serde::Deserialize;
 pub struct Keys {
     file: Option<PathBuf>,
     ram: Option<String>,
+    nbd: Option<String>,
     #[serde(default)]
     cached: bool,
     #[serde(default)]
@@ -29,6 +30,8 @@ pub enum Live {
     File(RefCell<Option<Opened>>, u64),
     /// So many sectors of memory.
     Memory(u64),
+    /// An export of another server, connected to; taken when it is built.
+    Remote(RefCell<Option<Connected>>, u64),
 }
 
 impl Leaf for Live {
@@ -40,8 +43,15 @@ impl Leaf for Live {
             found,
             expected: expected.to_owned(),
         };
-        match (keys.file, keys.ram) {
-            (Some(path), None) => {
+        match (keys.file, keys.ram, keys.nbd) {
+            (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
+                let connected = Connected::to(&uri).map_err(|error| {
+                    wrong(".nbd", format!("{uri}: {error}"), "an export that can be reached")
+                })?;
+                let sectors = connected.sectors();
+                Ok(Live::Remote(RefCell::new(Some(connected)), sectors))
+            }
+            (Some(path), None, None) => {
                 let beside = Path::new(file).parent().map(|folder| folder.join(&path));
                 let path = beside.filter(|path| path.exists()).unwrap_or(path);
                 let opened = Opened::open(&path, keys.cached, keys.read_only);
@@ -51,29 +61,30 @@ impl Leaf for Live {
                 let sectors = opened.sectors;
                 Ok(Live::File(RefCell::new(Some(opened)), sectors))
             }
-            (None, Some(_)) if keys.cached || keys.read_only => {
-                Err(wrong("", "ram with cached or read_only".to_owned(), "these with a file only"))
+            (None, _, _) if keys.cached || keys.read_only => {
+                Err(wrong("", "cached or read_only without a file".to_owned(), "these with a file only"))
             }
-            (None, Some(text)) => match text.parse::<Size>() {
+            (None, Some(text), None) => match text.parse::<Size>() {
                 Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => {
                     Ok(Live::Memory(bytes / SECTOR_BYTES))
                 }
                 _ => Err(wrong(".ram", format!("'{text}'"), "a size of whole sectors such as 64MiB")),
             },
-            (Some(_), Some(_)) => Err(wrong("", "file and ram".to_owned(), "one of them")),
-            (None, None) => Err(wrong("", "neither file nor ram".to_owned(), "one of them")),
+            (None, None, None) => Err(wrong("", "neither file nor ram nor nbd".to_owned(), "one of them")),
+            _ => Err(wrong("", "several of file, ram and nbd".to_owned(), "one of them")),
         }
     }
 
     fn sectors(&self) -> u64 {
         match self {
-            Live::File(_, sectors) | Live::Memory(sectors) => *sectors,
+            Live::File(_, sectors) | Live::Memory(sectors) | Live::Remote(_, sectors) => *sectors,
         }
     }
 
     fn line(&self) -> String {
         match self {
             Live::File(..) => "a file".to_owned(),
+            Live::Remote(..) => "another server's export".to_owned(),
             Live::Memory(sectors) => format!("{} of memory", Size(sectors * SECTOR_BYTES)),
         }
     }
@@ -86,6 +97,11 @@ impl Live {
             Live::File(opened, _) => {
                 let opened = opened.take().with_context(|| format!("component.{name} is built twice"))?;
                 Ok(Rc::new(FileComponent::new(reactor, name, opened)))
+            }
+            Live::Remote(connected, _) => {
+                let connected =
+                    connected.take().with_context(|| format!("component.{name} is built twice"))?;
+                Ok(Rc::new(RemoteComponent::new(reactor, name, connected)))
             }
             Live::Memory(sectors) => {
                 let memory = MemoryComponent::new(*sectors);

@@ -6,7 +6,9 @@
 mod error;
 mod file;
 mod memory;
+mod remote;
 
 pub use error::{OpenError, kind_of};
 pub use file::{FileComponent, Opened};
 pub use memory::MemoryComponent;
+pub use remote::{Connected, RemoteComponent};

@@ -4,6 +4,7 @@
 //! Fault model: the other end may send any bytes, in any pieces. Nothing is read past what is there, what is asked for
 //! is bounded, and after a request that makes no sense the next one is still found where the protocol says.
 
+pub mod client;
 pub mod constants;
 mod handshake;
 mod reply;

@@ -28,6 +28,7 @@ use crate::reactor::{Job, Reactor, What};
 pub use address::{Address, AddressError};
 pub use control::{Answering, control};
 pub use export::Export;
+pub(crate) use input::Input;
 pub use listener::{ListenError, Listener};
 
 /// Clients at once, over all sockets; more are not accepted until one goes.
