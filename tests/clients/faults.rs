@@ -29,7 +29,8 @@ fn the_layers_of_the_lab_fail_and_delay_live() {
         let errors: Vec<u32> = (0..4).map(|page| raw.write(0, page << 12, &[1; 4096]).unwrap()).collect();
         assert_eq!(errors, [0, 28, 0, 0], "{kind}");
         let took = began.elapsed();
-        assert!((Duration::from_millis(120)..Duration::from_secs(1)).contains(&took), "{kind}: {took:?}");
+        // Time is read once a turn, so each may end a little early. How late it ends is the machine's affair.
+        assert!(took >= Duration::from_millis(110), "{kind}: {took:?}");
         assert_eq!(raw.read(0, 4096).unwrap(), [1; 4096]);
         server.stop();
     }
