@@ -192,6 +192,10 @@ fn borg_goes_in_the_time_that_its_dirty_pages_take() {
             options.extend([("write_buffer".to_owned(), 0.9.into()), ("drain_below".to_owned(), 0.0.into())]);
             let (tree, _) = borg_with(&volume).await;
             let topmost = tree.topmost.clone().unwrap();
+            // The first write goes home, and has the BOPT formatted.
+            let first = Extent::of_pages(0, 1);
+            tree.top.write(first, check::stamped(first, pages + 1), Hints::default()).await.unwrap();
+            runtime::sleep(Nanos::from_millis(1_000)).await;
             for number in 0..pages {
                 let at = Extent::of_pages(number * 1_021 % PAGES, 1);
                 tree.top.write(at, check::stamped(at, number + 1), Hints::default()).await.unwrap();

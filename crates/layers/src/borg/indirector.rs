@@ -111,7 +111,9 @@ impl Borg {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.note(at, &how, true);
         let changes = self.layout.write_buffer > 0 || self.look_up(at).mapped > 0;
-        if changes && !self.state.borrow().left {
+        if changes && self.is_new() {
+            self.begin_behind();
+        } else if changes && !self.state.borrow().left {
             self.begin(Session::Dirty, &how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;

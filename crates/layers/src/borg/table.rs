@@ -14,12 +14,15 @@ use std::collections::BTreeSet;
 use futures_util::future::{join, join_all};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
 
 use super::map::Slot;
 use super::page::{self, Anchor, Head, MapPage, NONE, SAMPLES};
 use super::segments::Segment;
 use super::{Borg, State, did};
+
+/// Sectors that are formatted together: 1 MiB, so that clients wait for little of it.
+const FORMATTED_AT_ONCE: u64 = 2_048;
 
 /// What may have changed since the BOPT was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -212,22 +215,50 @@ impl Borg {
         if self.state.borrow().session >= session {
             return Ok(());
         }
-        let how = Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() };
+        // Whoever waits for the turn raises what is done in it.
+        let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let _turn = self.turn(&how).await;
+        self.begin_now(session, &how).await
+    }
+
+    /// The same in the background, for a BOPT that is new: nobody waits for its formatting, and until then all goes
+    /// home. It has its turn before whoever asks for one later.
+    pub(super) fn begin_behind(&self) {
+        let Some(borg) = self.me.upgrade().filter(|borg| !borg.state.borrow().tending) else { return };
+        borg.state.borrow_mut().tending = true;
+        let how = Hints { class: Class::Background, ticket: Some(Ticket::new()), ..Hints::default() };
+        let turn = self.saying.lock(Extent::new(0, 1), Mode::Exclusive, how.class, how.ticket.clone());
+        let work = async move {
+            let _turn = turn.await;
+            // What fails is tried again with the next write.
+            drop(borg.begin_now(Session::Dirty, &how).await);
+            borg.state.borrow_mut().tending = false;
+        };
+        runtime::spawn(work).detach();
+    }
+
+    /// Whether no session was ever begun: it holds nothing.
+    pub(super) fn is_new(&self) -> bool {
+        let state = self.state.borrow();
+        state.session == Session::Untouched && state.disk.opening == 0
+    }
+
+    /// For who holds the turn.
+    async fn begin_now(&self, session: Session, how: &Hints) -> Result<(), IoError> {
         let was = self.state.borrow().session;
         if was >= session {
             return Ok(());
         }
         if was < Session::Mapped {
             // Whoever wrote what was read may have ended before a flush.
-            let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
+            let (home, bopt) = join(self.flush_home(how), self.flush_bopt(how)).await;
             home.and(bopt)?;
             if self.state.borrow().disk.generation == 0 {
-                self.format(&how).await?;
+                self.format(how).await?;
             }
-            self.take_away_torn(&how).await?;
+            self.take_away_torn(how).await?;
             let replayed = self.state.borrow().segments.which(|segment| segment.changes > 0);
-            self.say_these(&replayed, &how).await?;
+            self.say_these(&replayed, how).await?;
         }
         let (anchor, opens) = self.where_to_go_on();
         let require = session == Session::Dirty;
@@ -236,7 +267,7 @@ impl Borg {
             (disk.clean, disk.anchor, disk.opening) = (false, anchor, opening);
             disk.require |= require;
         };
-        self.write_super(change, &how).await?;
+        self.write_super(change, how).await?;
         self.anchored(anchor, opens);
         self.state.borrow_mut().session = session;
         Ok(())
@@ -268,7 +299,7 @@ impl Borg {
             };
             let at = Extent::of_pages(self.layout.map_page(0, home), u64::from(self.layout.segments()));
             let writes = Buffer::from_vec(pages);
-            for (part, piece) in writes.split(at, self.bopt.geometry().largest_sectors) {
+            for (part, piece) in writes.split(at, FORMATTED_AT_ONCE) {
                 self.bopt.write(part, piece, how.clone()).await?;
             }
         }
@@ -390,11 +421,8 @@ impl Borg {
 
     /// Ends the session: the map is on disk with its dirty bits, and nothing has changed since. For who holds all locks.
     pub(super) async fn end_session(&self, how: &Hints) -> Result<(), IoError> {
-        if self.state.borrow().session == Session::Untouched {
-            return Ok(());
-        }
         let _turn = self.turn(how).await;
-        if self.state.borrow().left {
+        if self.state.borrow().left || self.state.borrow().session == Session::Untouched {
             return Ok(());
         }
         self.check_point(|segment| segment.bits, how).await?;

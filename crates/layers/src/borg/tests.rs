@@ -34,7 +34,16 @@ fn slice(disk: &Rc<Disk>, start: u64, sectors: u64) -> Rc<Slice> {
 async fn world(options: Options, bopt_pages: u64) -> World {
     let disk = disk();
     let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, bopt_pages * 8));
-    World { borg: Borg::open(home, bopt, options, false).await.unwrap(), disk }
+    World { borg: formatted(home, bopt, options).await, disk }
+}
+
+/// BORG on a BOPT that is formatted, also if it was blank: else the first writes would go home.
+async fn formatted(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
+    let borg = Borg::open(home, bopt, options, false).await.unwrap();
+    if borg.is_new() {
+        borg.begin(Session::Mapped, &Hints::default()).await.unwrap();
+    }
+    borg
 }
 
 /// As in the paper.
@@ -106,6 +115,34 @@ fn rigged(below: Rc<dyn BlockDevice>) -> (Rc<dyn BlockDevice>, Rc<Rig>) {
 }
 
 #[test]
+fn no_write_waits_for_a_bopt_to_be_formatted() {
+    run(1, async {
+        // 2 GiB.
+        let (disk, sectors) = (disk(), 1 << 22);
+        let (home, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, sectors));
+        let borg = Borg::open(home.clone(), bopt, Options::default(), false).await.unwrap();
+        let (mut longest, mut absorbed_after) = (Nanos::ZERO, None);
+        for page in 0..200 {
+            let (at, begin) = (Extent::of_pages(page * 7, 1), runtime::now());
+            write(&*borg, at, 1).await;
+            longest = longest.max(runtime::now().since(begin));
+            sleep(Nanos::from_millis(10)).await;
+            if borg.state.borrow().map.mapped() > 0 {
+                absorbed_after.get_or_insert(page);
+            }
+        }
+        assert!(longest < Nanos::from_millis(60), "{longest}");
+        assert!(absorbed_after.is_some_and(|page| page > 0), "{absorbed_after:?}");
+        assert_eq!(read(&*home, Extent::of_pages(0, 1)).await, stamped(Extent::of_pages(0, 1), 1).to_vec());
+        borg.stop().await.unwrap();
+        for page in 0..200 {
+            let at = Extent::of_pages(page * 7, 1);
+            assert_eq!(read(&*borg, at).await, stamped(at, 1).to_vec(), "page {page}");
+        }
+    });
+}
+
+#[test]
 fn a_full_write_buffer_sends_writes_home() {
     run(1, async {
         let World { borg, .. } =
@@ -127,7 +164,7 @@ fn pages_beyond_16_tib_are_absorbed_and_found() {
         let disk = Rc::new(Disk::new(0, &drive, QueueOptions::default()));
         let sectors = disk.geometry().sectors;
         let (home, bopt) = (slice(&disk, 0, sectors - 8_000), slice(&disk, sectors - 8_000, 8_000));
-        let borg = Borg::open(home, bopt, Options::default(), false).await.unwrap();
+        let borg = formatted(home, bopt, Options::default()).await;
         // Of each pair the lower 32 bits of the page are the same.
         let pages = [5, (1 << 32) + 5, 77_000_000, (1 << 32) + 77_000_000, sectors / 8 - 1_001];
         for (page, version) in pages.into_iter().zip(1..) {
@@ -285,7 +322,7 @@ fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
         let disk = disk();
         let (home, rig) = rigged(slice(&disk, 0, HOME));
         let options = Options { write_buffer: 1.0, drain_below: 0.0, ..Options::default() };
-        let borg = Borg::open(home, slice(&disk, HOME, 42 * 8), options, false).await.unwrap();
+        let borg = formatted(home, slice(&disk, HOME, 42 * 8), options).await;
         for round in 1..5 {
             let pages = || (0..15).map(|page| Extent::of_pages(page * 3, 1));
             for at in pages() {

@@ -20,7 +20,7 @@ fn options() -> Options {
 
 async fn open(disk: &Rc<Disk>, options: Options) -> Two {
     let ((over, home), (copies, bopt)) = (rigged(slice(disk, 0, HOME)), rigged(slice(disk, HOME, BOPT * 8)));
-    Two { borg: Borg::open(over, copies, options, false).await.unwrap(), disk: disk.clone(), home, bopt }
+    Two { borg: formatted(over, copies, options).await, disk: disk.clone(), home, bopt }
 }
 
 async fn new() -> Two {

@@ -197,7 +197,7 @@ fn fua_and_classes_are_honoured() {
                 Rc::new(Spy { below, seen: RefCell::default(), flushed: Cell::default(), volatile_cache })
             };
             let (home, bopt) = (spy(0, HOME), spy(HOME, 400 * 8));
-            let borg = Borg::open(home.clone(), bopt.clone(), in_place(), false).await.unwrap();
+            let borg = formatted(home.clone(), bopt.clone(), in_place()).await;
             write(&*borg, Extent::of_pages(3, 1), 1).await;
             bopt.seen.take();
             let flushed = bopt.flushed.get();
