@@ -109,6 +109,49 @@ fn rounds(components: &str, export: &str) {
     }
 }
 
+/// A server that is told to stop makes durable all that it answered, synced or not.
+#[test]
+fn a_server_that_is_stopped_under_load_keeps_all_that_it_answered() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        std::fs::File::create(folder.join("disk.img")).unwrap().set_len(24 << 20).unwrap();
+        volume(
+            folder,
+            "[component.disk]\nfile = \"disk.img\"\n[layer.mapper]\nover = \"disk\"\n",
+            &[("mapper", "")],
+        );
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let answered = std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                let mut raw = Raw::open(folder, "mapper");
+                let page = |turn: u64| turn * 7 % PAGES * PAGE as u64;
+                (1..1 << 20)
+                    .take_while(|turn| {
+                        raw.write(0, page(*turn), &stamped(0, *turn)).is_ok_and(|error| error == 0)
+                    })
+                    .count()
+            });
+            std::thread::sleep(Duration::from_millis(500));
+            server.stop();
+            load.join().unwrap() as u64
+        });
+        assert!(answered > 0, "nothing was answered");
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let mut raw = Raw::open(folder, "mapper");
+        for turn in 1 + answered.saturating_sub(PAGES)..=answered {
+            let bytes = raw.read(turn * 7 % PAGES * PAGE as u64, PAGE as u32).unwrap();
+            let found = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+            // The one that was under way may be there or not.
+            assert!(
+                found == turn || found == turn + PAGES,
+                "{kind}: write {turn} of {answered} is lost: {found}"
+            );
+        }
+        server.stop();
+    }
+}
+
 #[test]
 fn a_file_has_what_was_synced_after_every_kill() {
     rounds("[component.disk]\nfile = \"disk.img\"\n", "disk");
