@@ -189,7 +189,7 @@ fn an_option_of_the_layer_is_a_number_a_size_or_a_word() {
         json(&[&run[..], options].concat())["event_hash"].clone()
     };
     let plain = hash(&[]);
-    assert_eq!(hash(&["--option", "segment=1048576", "--option", "drain_below=0.25"]), plain, "the defaults");
+    assert_eq!(hash(&["--option", "segment=2097152", "--option", "drain_below=0.25"]), plain, "the defaults");
     for other in ["segment=64KiB", "overwrite=in-place", "write_buffer=0.1"] {
         assert_ne!(hash(&["--option", other]), plain, "{other}");
     }
