@@ -67,6 +67,9 @@ pub struct Borg {
     bopt: Rc<dyn BlockDevice>,
     options: Options,
     layout: Layout,
+    /// Profile and plan count by two to this power of pages: by single ones up to 16 TiB, above which a number of 32
+    /// bits would not tell them apart.
+    grain: u32,
     locks: RangeLocks,
     /// Movers stand in line here.
     movers: RangeLocks,
@@ -178,6 +181,7 @@ impl Borg {
             ledger,
             options,
             layout,
+            grain: (0..32).find(|grain| pages >> grain < u64::from(u32::MAX)).unwrap_or(32),
             locks,
             movers,
             saying,
@@ -255,15 +259,14 @@ impl Borg {
         self.state.borrow().map.bytes()
     }
 
-    /// The profiler and the ledger see a request. Of what lies beyond 16 TiB it could not tell the pages apart.
+    /// The profiler and the ledger see a request.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         self.ledger.borrow_mut().above(at, how, write);
-        self.state.borrow_mut().asked = runtime::now();
-        if at.pages().end > u64::from(u32::MAX) {
-            return;
-        }
-        let State { profiler, analyzer, .. } = &mut *self.state.borrow_mut();
-        profiler.note(&Access::new(runtime::now(), how.origin, at, write));
+        let State { asked, profiler, analyzer, .. } = &mut *self.state.borrow_mut();
+        *asked = runtime::now();
+        let (pages, grain) = (at.pages(), self.grain);
+        let (first, end) = (pages.start >> grain, pages.end.div_ceil(1 << grain));
+        profiler.note(&Access::new(*asked, how.origin, Extent::of_pages(first, end - first), write));
         if let Some(analyzer) = analyzer {
             let spilled = profiler.spill(self.options.profile_memory.0);
             if !spilled.is_empty() {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
-use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, Ticket, runtime};
+use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, PAGE_SECTORS, Ticket, runtime};
 
 use super::map::Slot;
 use super::mover::{BATCH, Move, Mover};
@@ -204,8 +204,12 @@ impl Borg {
     /// The slot that each planned page is to have. What is in the read cache stays where it is, and the
     /// others fill what is free, in the plan's order; or all have the slots that the plan has for them.
     fn targets(&self, plan: &Plan) -> FxHashMap<u64, Slot> {
-        let pages =
-            || plan.ranges.iter().flat_map(|range| range.start..range.start + range.pages).map(u64::from);
+        let (home, grain) = (self.home.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
+        let pages = || {
+            let grains =
+                plan.ranges.iter().flat_map(|range| range.start..range.start + range.pages).map(u64::from);
+            grains.flat_map(move |at| at << grain..(at + 1) << grain).filter(move |page| *page < home)
+        };
         let cached = self.layout.cached_slots();
         if self.options.placement == Placement::Planned {
             return pages().zip(0..cached).collect();
@@ -258,15 +262,15 @@ impl Borg {
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
         let planner = Greedy { threshold: self.options.threshold };
-        let capacity = u64::from(self.layout.cached_slots());
+        let capacity = u64::from(self.layout.cached_slots()) >> self.grain;
         let planning = move || match last {
             Some(last) => planner.extend(&last, &graph, capacity),
             None => planner.plan(&graph, capacity),
         };
         let plan = runtime::offload(planning, |_| cost).await;
         self.state.borrow_mut().last_plan = plan.clone();
-        report.planned_pages = plan.pages();
-        report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: plan.pages() });
+        report.planned_pages = plan.pages() << self.grain;
+        report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
         plan
     }
 }

@@ -187,6 +187,29 @@ fn pages_beyond_16_tib_are_absorbed_and_found() {
 }
 
 #[test]
+fn pages_beyond_16_tib_are_planned() {
+    run(1, async {
+        let drive = spec::find("seagate-exos-x20-20tb").unwrap();
+        let disk = Rc::new(Disk::new(0, &drive, QueueOptions::default()));
+        let sectors = disk.geometry().sectors - 8_000;
+        let (home, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, 8_000));
+        let borg = formatted(home, bopt, Options::default()).await;
+        let pages = [(1 << 32) + 5, 77_000_000, (1 << 32) + 77_000_011, sectors / 8 - 1];
+        for page in pages.into_iter().chain(pages) {
+            read(&*borg, Extent::of_pages(page, 1)).await;
+        }
+        let report = borg.reconfigure(Account(1)).await.unwrap();
+        assert_eq!(report.planned_pages, 8, "each with the other of its pair");
+        let mut mapped: Vec<u64> = borg.state.borrow().map.iter().map(|(_, page, _)| page).collect();
+        mapped.sort_unstable();
+        let mut pairs: Vec<u64> = pages.into_iter().flat_map(|page| [page & !1, page | 1]).collect();
+        pairs.sort_unstable();
+        pairs.retain(|page| *page < sectors.div_ceil(8));
+        assert_eq!(mapped, pairs);
+    });
+}
+
+#[test]
 fn what_repeats_is_served_from_the_bopt_after_a_reconfiguration() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
