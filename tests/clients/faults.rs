@@ -1,5 +1,6 @@
 //! Faults live: below us, by the lab's own layers, and above us, by nbdkit's filters.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -36,15 +37,16 @@ fn the_layers_of_the_lab_fail_and_delay_live() {
     }
 }
 
+/// A volume file of the mapper over memory.
+fn mapper_in_memory(folder: &Path) {
+    volume(folder, "[component.m]\nram = \"16MiB\"\n[layer.mapper]\nover = \"m\"\n", &[("mapper", "")]);
+}
+
 #[test]
 fn nbdkit_goes_between_with_its_faults() {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
-        volume(
-            folder.path(),
-            "[component.m]\nram = \"16MiB\"\n[layer.mapper]\nover = \"m\"\n",
-            &[("mapper", "")],
-        );
+        mapper_in_memory(folder.path());
         let Some(server) = Server::start(folder.path(), kind) else { continue };
         let uri = format!("uri={}", server.uri("mapper"));
         let load = "qemu-io -f raw -c 'write -P 3 0 4M' -c 'read -P 3 0 4M' -c flush \"$uri\"";
@@ -69,11 +71,7 @@ fn nbdkit_goes_between_with_its_faults() {
 fn who_has_nothing_to_do_takes_no_time() {
     for kind in KINDS {
         let folder = tempfile::tempdir().unwrap();
-        volume(
-            folder.path(),
-            "[component.m]\nram = \"16MiB\"\n[layer.mapper]\nover = \"m\"\n",
-            &[("mapper", "")],
-        );
+        mapper_in_memory(folder.path());
         let Some(server) = Server::start(folder.path(), kind) else { continue };
         let mut raw = Raw::open(folder.path(), "mapper");
         raw.write(0, 0, &[1; 4096]).unwrap();
