@@ -22,6 +22,7 @@ use seekless_core::request::TicketHolder;
 use seekless_core::runtime::{self, Agent, Event};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Op};
 
+use crate::freeblock::FreeOptions;
 use crate::scheduler::{Place, Places, Policy, Positioning, Slot, Waiter};
 use line::{Entry, Line, State};
 
@@ -43,6 +44,8 @@ pub struct QueueOptions {
     /// its description gives. `None`: as many as it works on at once, and the scheduler here sees where its
     /// head is, as if this queue were inside of the device.
     pub depth: Option<u32>,
+    /// Whether, and how, what is wanted for free is done in the head's waits.
+    pub freeblock: Option<FreeOptions>,
 }
 
 impl Default for QueueOptions {
@@ -53,6 +56,7 @@ impl Default for QueueOptions {
             background_share_pct: 20,
             starvation_limit: Nanos::from_millis(1_000),
             depth: None,
+            freeblock: None,
         }
     }
 }

@@ -22,6 +22,7 @@ use seekless_core::{
 };
 
 use crate::component::{Content, Disk, Simulated};
+use crate::freeblock::Freeblock;
 use crate::queue::QueueOptions;
 use crate::spec::{ShingledSpec, Spec};
 use crate::work::Work;
@@ -241,6 +242,11 @@ impl Simulated for Shingled {
 
     fn arms(&self) -> usize {
         self.0.disk.arms()
+    }
+
+    /// What its cleaner moves would not be seen by tasks: it has none.
+    fn freeblock(&self) -> Vec<Rc<Freeblock>> {
+        Vec::new()
     }
 
     fn joules(&self) -> Option<f64> {

@@ -1,0 +1,152 @@
+//! What is done in a gap: stops, and the blocks taken at each.
+//!
+//! The paper's scheduler makes one stop (section 4). The better one uses what that leaves, before it and
+//! behind it, for other stops, and so on.
+
+use super::search::{Gap, Search, Stop};
+use super::side::Side;
+use super::tracks::{Stretch, Tracks, Window};
+use super::worth::Worth;
+use crate::disk::mechanics::{Head, Mechanics};
+
+/// How a gap is filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filling {
+    /// One stop, as in the paper.
+    #[default]
+    Once,
+    /// And more in what it leaves.
+    Again,
+}
+
+/// A piece of a block that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Whether it is written.
+    pub write: bool,
+    /// Of which set.
+    pub set: usize,
+    /// Of which block.
+    pub block: u64,
+    /// Its first sector.
+    pub start: u64,
+    /// How many.
+    pub sectors: u64,
+    /// From when to when it passes, in nanoseconds.
+    pub from: u64,
+    pub to: u64,
+}
+
+/// What is done in a gap.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Where the head is over which track, in order of time: from its first piece to its last.
+    pub stops: Vec<(Head, bool, Window)>,
+    /// What is taken, in no order.
+    pub pieces: Vec<Piece>,
+    /// Tracks that were tested.
+    pub tested: u32,
+}
+
+/// A gap shorter than this many nanoseconds holds nothing.
+const SHORT: u64 = 50_000;
+
+/// What planning changes and what it asks.
+pub struct Planner<'a> {
+    pub tracks: &'a Tracks,
+    pub mechanics: &'a Mechanics,
+    pub at_least: &'a [u32],
+    pub turn_round: u64,
+    pub guard: u64,
+    pub worth: &'a Worth,
+    pub candidates: Option<u32>,
+    pub filling: Filling,
+    pub sides: &'a mut [Side; 2],
+}
+
+impl Planner<'_> {
+    /// Fills a gap: what it takes is not wanted any more. The head may not leave the track if it has to `stay`.
+    pub fn fill(&mut self, gap: Gap, stay: bool, plan: &mut Plan) {
+        if gap.due < gap.begin + SHORT {
+            return;
+        }
+        let search = Search {
+            tracks: self.tracks,
+            mechanics: self.mechanics,
+            at_least: self.at_least,
+            turn_round: self.turn_round,
+            guard: self.guard,
+            sides: self.sides,
+            worth: self.worth,
+            candidates: self.candidates,
+        };
+        let (stop, tested) = search.best(gap, stay);
+        plan.tested += tested;
+        let Some(stop) = stop else { return };
+        let over = self.take(&stop, plan);
+        let at = self.tracks.head(stop.track);
+        if self.filling == Filling::Again {
+            self.fill(Gap { to: at, due: over.from, write: stop.write, ..gap }, stay, plan);
+        }
+        plan.stops.push((at, stop.write, over));
+        if self.filling == Filling::Again {
+            self.fill(Gap { from: at, begin: over.to, ..gap }, stay, plan);
+        }
+    }
+
+    /// Takes what a stop passes: from when to when the head is over it.
+    pub fn take(&mut self, stop: &Stop, plan: &mut Plan) -> Window {
+        let mut over = Window { from: u64::MAX, to: 0 };
+        for stretch in self.tracks.on(stop.track) {
+            for range in self.tracks.passes(stretch, stop.window) {
+                self.take_range(stop, stretch, range, &mut over, plan);
+            }
+        }
+        over
+    }
+
+    fn take_range(
+        &mut self,
+        stop: &Stop,
+        stretch: &Stretch,
+        range: (u32, u32),
+        over: &mut Window,
+        plan: &mut Plan,
+    ) {
+        let side = &mut self.sides[usize::from(stop.write)];
+        let mut number = 0;
+        while let Some(set) = next_set(side, &mut number) {
+            let (mut from, to) = side.sets[set].wanted.pieces(stretch, range);
+            while let Some(bit) = side.sets[set].wanted.next((from, to)) {
+                if side.sets[set].room == 0 {
+                    break;
+                }
+                side.sets[set].room -= 1;
+                side.unwant(self.tracks, set, stop.track, bit);
+                let wanted = &side.sets[set].wanted;
+                let block = wanted.block_at(stretch, bit);
+                let (first, end) = wanted.part(stretch, block);
+                let passes = self.tracks.pass(stretch, first, end - first, stop.window.from);
+                over.from = over.from.min(passes.0);
+                over.to = over.to.max(passes.1);
+                plan.pieces.push(Piece {
+                    write: stop.write,
+                    set,
+                    block,
+                    start: stretch.start + u64::from(first),
+                    sectors: u64::from(end - first),
+                    from: passes.0,
+                    to: passes.1,
+                });
+                from = bit + 1;
+            }
+        }
+    }
+}
+
+/// The next set from `number` on that may be taken from.
+fn next_set(side: &Side, number: &mut usize) -> Option<usize> {
+    let found = side.sets.iter().find(|(set, _)| set >= number)?.0;
+    *number = found + 1;
+    Some(found)
+}
