@@ -99,6 +99,8 @@ struct Inner {
     /// Pieces that were taken and have not passed yet, in order of time.
     due: VecDeque<Piece>,
     plan: Plan,
+    price: u64,
+    earned: (u64, u64),
     freed: Freed,
 }
 
@@ -122,6 +124,8 @@ impl Freeblock {
             tasks: Slab::new(),
             due: VecDeque::new(),
             plan: Plan::default(),
+            price: 0,
+            earned: (0, 0),
             freed: Freed::default(),
         };
         Freeblock { inner: RefCell::new(inner) }
@@ -222,12 +226,15 @@ impl Inner {
             turn_round: self.turn_round,
             guard: self.options.guard.0,
             worth: &self.worth,
+            price: self.price,
             candidates: self.options.candidates,
             filling: if self.weights.is_some() { Filling::Again } else { Filling::Once },
             sides: &mut self.sides,
         };
         let before = self.plan.pieces.len();
         planner.fill(gap, leg.kept, &mut self.plan);
+        self.earned.0 += std::mem::take(&mut self.plan.worth);
+        self.earned.1 += wait.0 / 1_000;
         self.reckon(leg, before);
     }
 
@@ -256,6 +263,9 @@ impl Inner {
     /// Looks how much is left where.
     fn weigh(&mut self) {
         let Some(weights) = &self.weights else { return };
+        let part: f64 = std::env::var("PRICE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        self.price = (part * self.earned.0 as f64 / self.earned.1.max(1) as f64) as u64;
+        self.earned = (0, 0);
         let heads = self.tracks.heads() as usize;
         let mut left = vec![(0, 0); self.worth.regions()];
         for side in &self.sides {

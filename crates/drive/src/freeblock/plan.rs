@@ -46,6 +46,8 @@ pub struct Plan {
     pub pieces: Vec<Piece>,
     /// Tracks that were tested.
     pub tested: u32,
+    /// What it is all worth.
+    pub worth: u64,
 }
 
 /// A gap shorter than this many nanoseconds holds nothing.
@@ -59,6 +61,7 @@ pub struct Planner<'a> {
     pub turn_round: u64,
     pub guard: u64,
     pub worth: &'a Worth,
+    pub price: u64,
     pub candidates: Option<u32>,
     pub filling: Filling,
     pub sides: &'a mut [Side; 2],
@@ -78,11 +81,13 @@ impl Planner<'_> {
             guard: self.guard,
             sides: self.sides,
             worth: self.worth,
+            price: self.price,
             candidates: self.candidates,
         };
         let (stop, tested) = search.best(gap, stay);
         plan.tested += tested;
         let Some(stop) = stop else { return };
+        plan.worth += stop.worth;
         let over = self.take(&stop, plan);
         let at = self.tracks.head(stop.track);
         if self.filling == Filling::Again {

@@ -52,6 +52,8 @@ pub struct Search<'a> {
     /// Reads and writes.
     pub sides: &'a [Side; 2],
     pub worth: &'a Worth,
+    /// What a microsecond of a gap is worth: a way there and back costs so much.
+    pub price: u64,
     /// Tracks looked at beyond the two cylinders, at most; `None` for all.
     pub candidates: Option<u32>,
 }
@@ -62,8 +64,14 @@ struct Looking<'a> {
     gap: Gap,
     best: Option<Stop>,
     worth: u64,
+    /// A stop that is shorter brings nothing better, in nanoseconds; nor does a track on which less counts.
+    least: u64,
+    least_count: u16,
     tested: u32,
-    looked: u32,
+    /// The time that a stop without a way of its own has.
+    whole: u64,
+    /// Of reads and of writes what has something in it.
+    sides: [Option<&'a Side>; 2],
 }
 
 /// From a cylinder outward or inward, to the next one with something wanted.
@@ -85,7 +93,9 @@ impl Search<'_> {
     /// The best stop in a gap, and how many tracks were tested; none if nothing can be had. A head that has to
     /// `stay` looks at its track alone.
     pub fn best(&self, gap: Gap, stay: bool) -> (Option<Stop>, u32) {
-        let mut looking = Looking { search: self, gap, best: None, worth: 0, tested: 0, looked: 0 };
+        let sides = [0, 1].map(|side| Some(&self.sides[side]).filter(|side| !side.is_empty()));
+        let mut looking = Looking { search: self, gap, best: None, worth: 0, least: 1, least_count: 1, tested: 0, sides, whole: 0 };
+        looking.whole = self.window(&gap, gap.from, false).length();
         if stay {
             looking.track(gap.to);
         } else {
@@ -108,13 +118,6 @@ impl Search<'_> {
         };
         Window { from, to: gap.due.saturating_sub(back) }
     }
-
-    /// No stop so long is worth more.
-    fn most(&self, nanos: u64) -> u64 {
-        let sectors = self.tracks.passing(nanos);
-        let most = |side: &Side| if side.is_empty() { 0 } else { side.most_in(sectors, self.tracks) };
-        self.worth.most(most(&self.sides[0]).max(most(&self.sides[1])))
-    }
 }
 
 impl Looking<'_> {
@@ -135,33 +138,52 @@ impl Looking<'_> {
 
     fn track(&mut self, at: Head) {
         let search = self.search;
-        let track = search.tracks.track(at);
-        for (side, write) in search.sides.iter().zip([false, true]) {
-            if side.is_empty() {
+        let (track, cylinder) = (search.tracks.track(at), at.cylinder as u32);
+        for (side, write) in self.sides.into_iter().zip([false, true]) {
+            let Some(side) = side else { continue };
+            let left = side.count(track);
+            if left < self.least_count {
                 continue;
             }
-            let left = usize::from(side.count(track));
-            if left == 0 || search.worth.of(left, left, at.cylinder as u32) <= self.worth {
-                continue;
-            }
+            let left = usize::from(left);
             let window = search.window(&self.gap, at, write);
-            let most = side.most_in(search.tracks.passing(window.length()), search.tracks);
-            if window.length() == 0 || search.worth.of(left, most.min(left), at.cylinder as u32) <= self.worth {
+            if window.length() < self.least {
                 continue;
             }
             self.tested += 1;
-            let taken: usize = search
-                .tracks
-                .on(track)
-                .iter()
-                .map(|stretch| side.counting(stretch, search.tracks.passes(stretch, window)))
-                .sum();
-            let worth = search.worth.of(left, taken, at.cylinder as u32);
+            let passing = |stretch| side.counting(stretch, search.tracks.passes(stretch, window));
+            let taken = search.tracks.on(track).iter().map(passing).sum();
+            let way = self.whole.saturating_sub(window.length());
+            let worth = search.worth.of(left, taken, cylinder).saturating_sub(search.price * way / 1_000);
             if worth > self.worth {
-                self.worth = worth;
                 self.best = Some(Stop { track, write, window, worth });
+                self.better(worth);
             }
         }
+    }
+
+    /// Something of this worth was found.
+    fn better(&mut self, worth: u64) {
+        self.worth = worth;
+        let count = self.search.worth.least_for(worth);
+        self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
+        // The shortest stop that could bring more: what passes in it less what the way to it costs.
+        let search = self.search;
+        let least = |count: usize| {
+            let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, search.tracks)).min();
+            search.tracks.least(sectors.unwrap_or(0)).max(1)
+        };
+        let (mut low, mut high) = (count, search.worth.counts());
+        while low < high {
+            let middle = low.midpoint(high);
+            let way = self.whole.saturating_sub(least(middle));
+            if search.worth.most(middle).saturating_sub(search.price * way / 1_000) > worth {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        self.least = least(low);
     }
 
     /// A way over this cylinder leaves so much time there, at most.
@@ -173,7 +195,7 @@ impl Looking<'_> {
             };
             if write { go(false).min(go(true)) } else { go(false) }
         };
-        let writes = !self.search.sides[1].is_empty();
+        let writes = self.sides[1].is_some();
         let ways = way(self.gap.from, writes) + way(self.gap.to, self.gap.write);
         (self.gap.due - self.gap.begin).saturating_sub(ways + self.search.guard)
     }
@@ -185,8 +207,9 @@ impl Looking<'_> {
     }
 
     fn next(&self, front: &Front, from: u32) -> Option<u32> {
-        let found = self.search.sides.iter().filter_map(|side| {
-            if front.up { side.up(from, front.end) } else { side.down(from, front.end) }
+        let found = self.sides.iter().flatten().filter_map(|side| {
+            let least = self.least_count;
+            if front.up { side.up(from, front.end, least) } else { side.down(from, front.end, least) }
         });
         if front.up { found.min() } else { found.max() }
     }
@@ -221,7 +244,7 @@ impl Looking<'_> {
             if front.time == 0 || self.search.candidates.is_some_and(|most| self.tested > most) {
                 return;
             }
-            if self.search.most(front.time) > self.worth {
+            if front.time >= self.least {
                 self.cylinder(u64::from(front.at));
             } else if self.search.candidates.is_some() {
                 // Farther on there is less time still, or almost always so.
@@ -237,7 +260,7 @@ impl Looking<'_> {
         while let Some(at) = front.from.and_then(|from| self.next(front, from)) {
             front.from = if front.up { Some(at + 1) } else { at.checked_sub(1) };
             let time = self.time_at(at);
-            if self.search.most(time) > self.worth {
+            if time >= self.least {
                 (front.at, front.time) = (at, time);
                 return;
             }
@@ -254,6 +277,6 @@ impl Looking<'_> {
         let inward = front.end != 0 && front.end != self.search.tracks.cylinders();
         let far = if inward { front.far } else { front.far + near };
         let ways = self.at_least(near) + self.at_least(far);
-        self.search.most((self.gap.due - self.gap.begin).saturating_sub(ways)) > self.worth
+        (self.gap.due - self.gap.begin).saturating_sub(ways) >= self.least
     }
 }

@@ -1,12 +1,15 @@
 //! What is wanted of one kind, reads or writes: sets of blocks, and how much of them lies where.
 //!
-//! Invariants: `counts` is the sum of the sets' wanted pieces by track, each times its set's weight; a cylinder is
-//! marked if one of its tracks counts more than nothing.
+//! Invariants: `counts` is the sum of the sets' wanted pieces by track, each times its set's weight; `fullest` is
+//! the largest of a cylinder's tracks, `fullest_of` the largest of a group of cylinders.
 
 use slab::Slab;
 
 use super::tracks::{Stretch, Tracks};
 use super::wanted::Wanted;
+
+/// Cylinders of a group.
+const GROUP: usize = 32;
 
 /// One set: what a task wants.
 #[derive(Debug)]
@@ -26,7 +29,10 @@ pub struct Set {
 pub struct Side {
     pub sets: Slab<Set>,
     counts: Vec<u16>,
-    cylinders: Vec<u64>,
+    /// By cylinder: the most that counts on one of its tracks.
+    fullest: Vec<u16>,
+    /// The same by groups of `GROUP` cylinders: what a search skips as one.
+    fullest_of: Vec<u16>,
     /// The largest weight of a set so far.
     heaviest: u16,
 }
@@ -36,7 +42,8 @@ impl Side {
     pub fn add_set(&mut self, tracks: &Tracks, block: u64, sectors: u64) -> usize {
         if self.counts.is_empty() {
             self.counts = vec![0; tracks.len()];
-            self.cylinders = vec![0; (tracks.cylinders() as usize).div_ceil(64) + 1];
+            self.fullest = vec![0; tracks.cylinders() as usize];
+            self.fullest_of = vec![0; self.fullest.len().div_ceil(GROUP)];
         }
         let weight = u16::try_from(block / 8).unwrap_or(u16::MAX).max(1);
         self.heaviest = self.heaviest.max(weight);
@@ -59,10 +66,11 @@ impl Side {
         &self.counts
     }
 
-    /// The most that can count for so many sectors.
-    pub fn most_in(&self, sectors: u64, tracks: &Tracks) -> usize {
+    /// So many sectors pass at least while so much that counts does.
+    pub fn least_for(&self, count: usize, tracks: &Tracks) -> u64 {
+        // At the ends of stretches there may be parts of blocks, which count as whole ones.
         let ends = u64::from(self.heaviest) * (1 + tracks.most_stretches());
-        (sectors / 8 * self.sets.len().max(1) as u64 + ends) as usize
+        (count as u64).saturating_sub(ends) * 8 / self.sets.len().max(1) as u64
     }
 
     /// A piece is wanted; false if it was.
@@ -74,7 +82,9 @@ impl Side {
         set.left += 1;
         self.counts[track] += set.weight;
         let cylinder = track / tracks.heads() as usize;
-        self.cylinders[cylinder / 64] |= 1 << (cylinder % 64);
+        let (fullest, of) = (&mut self.fullest[cylinder], &mut self.fullest_of[cylinder / GROUP]);
+        *fullest = (*fullest).max(self.counts[track]);
+        *of = (*of).max(*fullest);
         true
     }
 
@@ -85,12 +95,16 @@ impl Side {
             return false;
         }
         set.left -= 1;
+        let before = self.counts[track];
         self.counts[track] -= set.weight;
-        if self.counts[track] == 0 {
-            let heads = tracks.heads() as usize;
-            let cylinder = track / heads;
-            if self.counts[cylinder * heads..(cylinder + 1) * heads].iter().all(|&count| count == 0) {
-                self.cylinders[cylinder / 64] &= !(1 << (cylinder % 64));
+        let heads = tracks.heads() as usize;
+        let cylinder = track / heads;
+        if before == self.fullest[cylinder] {
+            self.fullest[cylinder] = most(&self.counts[cylinder * heads..(cylinder + 1) * heads]);
+            let group = cylinder / GROUP;
+            if before == self.fullest_of[group] {
+                let end = ((group + 1) * GROUP).min(self.fullest.len());
+                self.fullest_of[group] = most(&self.fullest[group * GROUP..end]);
             }
         }
         true
@@ -106,39 +120,39 @@ impl Side {
         sum
     }
 
-    /// The next cylinder from `from` on, below `end`, with something wanted.
-    pub fn up(&self, from: u32, end: u32) -> Option<u32> {
-        if from >= end || self.cylinders.is_empty() {
-            return None;
-        }
-        let mut word = from as usize / 64;
-        let mut bits = self.cylinders[word] & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            if word * 64 >= end as usize {
-                return None;
+    /// The next cylinder from `from` on, below `end`, that has a track on which at least so much counts.
+    pub fn up(&self, from: u32, end: u32, least: u16) -> Option<u32> {
+        let (mut at, end) = (from as usize, (end as usize).min(self.fullest.len()));
+        while at < end {
+            let group = at / GROUP;
+            let behind = ((group + 1) * GROUP).min(end);
+            if self.fullest_of[group] >= least {
+                if let Some(found) = self.fullest[at..behind].iter().position(|&count| count >= least) {
+                    return Some((at + found) as u32);
+                }
             }
-            bits = self.cylinders[word];
+            at = behind;
         }
-        let found = word as u32 * 64 + bits.trailing_zeros();
-        (found < end).then_some(found)
+        None
     }
 
-    /// The next cylinder from `from` downward, not below `end`, with something wanted.
-    pub fn down(&self, from: u32, end: u32) -> Option<u32> {
-        if from < end || self.cylinders.is_empty() {
-            return None;
-        }
-        let mut word = from as usize / 64;
-        let mut bits = self.cylinders[word] & (u64::MAX >> (63 - from % 64));
-        while bits == 0 {
-            if word * 64 <= end as usize {
-                return None;
+    /// The same from `from` downward, not below `end`.
+    pub fn down(&self, from: u32, end: u32, least: u16) -> Option<u32> {
+        let (mut behind, end) = ((from as usize + 1).min(self.fullest.len()), end as usize);
+        while behind > end {
+            let group = (behind - 1) / GROUP;
+            let first = (group * GROUP).max(end);
+            if self.fullest_of[group] >= least {
+                if let Some(found) = self.fullest[first..behind].iter().rposition(|&count| count >= least) {
+                    return Some((first + found) as u32);
+                }
             }
-            word -= 1;
-            bits = self.cylinders[word];
+            behind = first;
         }
-        let found = word as u32 * 64 + 63 - bits.leading_zeros();
-        (found >= end).then_some(found)
+        None
     }
+}
+
+fn most(counts: &[u16]) -> u16 {
+    counts.iter().copied().max().unwrap_or(0)
 }

@@ -111,9 +111,9 @@ impl Tracks {
         self.stretches.len()
     }
 
-    /// The most sectors that pass in so many nanoseconds on any track.
-    pub fn passing(&self, nanos: u64) -> u64 {
-        nanos * u64::from(self.most) / self.revolution
+    /// The least time in which so many sectors pass on any track, in nanoseconds.
+    pub fn least(&self, sectors: u64) -> u64 {
+        sectors * self.revolution / u64::from(self.most.max(1))
     }
 
     /// The most stretches of a track.

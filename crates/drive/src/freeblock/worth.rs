@@ -8,7 +8,7 @@
 const PART: u32 = 256;
 
 /// Cylinders are looked at in so many regions of equal width.
-const REGIONS: usize = 64;
+const REGIONS: usize = 256;
 
 /// The worth of blocks.
 #[derive(Clone, Debug)]
@@ -36,7 +36,8 @@ pub struct Weights {
 impl Weights {
     /// Those that a whole scan was quickest with.
     pub fn usual() -> Weights {
-        Weights { done: 4.0, steep: 4.0, region: 1.0 }
+        let get = |key, or| std::env::var(key).ok().and_then(|text: String| text.parse().ok()).unwrap_or(or);
+        Weights { done: get("DONE", 4.0), steep: get("STEEP", 4.0), region: get("REGION", 1.0) }
     }
 }
 
@@ -89,8 +90,19 @@ impl Worth {
         u64::from(blocks) * u64::from(self.regions[self.region(cylinder)])
     }
 
+    /// How many blocks a track may have.
+    pub fn counts(&self) -> usize {
+        self.of_track.len() - 1
+    }
+
     /// No `taken` blocks of a track are worth more.
     pub fn most(&self, taken: usize) -> u64 {
-        u64::from(self.of_track[taken.min(self.of_track.len() - 1)]) * u64::from(self.dearest)
+        u64::from(self.of_track[taken]) * u64::from(self.dearest)
+    }
+
+    /// Fewer blocks of a track are never worth more than `worth`.
+    pub fn least_for(&self, worth: u64) -> usize {
+        let dearest = u64::from(self.dearest);
+        self.of_track.partition_point(|&blocks| u64::from(blocks) * dearest <= worth)
     }
 }
