@@ -15,7 +15,7 @@ use crate::freeblock::Freeblock;
 use crate::machine::{Asked, Machine};
 use crate::power::Meter;
 use crate::queue::{Command, Queue, QueueOptions};
-use crate::scheduler::{Place, Places, Positioning};
+use crate::scheduler::{Place, Places, Positioning, Slot};
 use crate::work::Ledger;
 
 /// One arm of a drive, or all of a drive that has none, with its queue.
@@ -28,6 +28,8 @@ pub struct Station<M> {
     /// Fills the waits of the head, if it is to.
     pub free: Option<Rc<Freeblock>>,
     legs: RefCell<Vec<Leg>>,
+    /// Memory for free requests that are done.
+    free_done: RefCell<Vec<Slot>>,
     /// When the command before was begun.
     begun: Cell<Nanos>,
     /// Commands in the drive that it has not begun; `None` if it holds none but those at work.
@@ -90,13 +92,22 @@ impl<M: Machine + 'static> Station<M> {
         let meter = Meter::new(machine.power());
         let free = options.freeblock.and_then(|options| machine.freeblock(options)).map(Rc::new);
         Rc::new_cyclic(|me: &Weak<Station<M>>| Station {
-            queue: Queue::new(device, options, own.queued_flush, me.clone(), me.clone(), me.clone()),
+            queue: Queue::new(
+                device,
+                options,
+                own.queued_flush,
+                me.clone(),
+                me.clone(),
+                me.clone(),
+                free.clone(),
+            ),
             machine: RefCell::new(machine),
             ledger: RefCell::default(),
             meter: RefCell::new(meter),
             content: RefCell::default(),
             free,
             legs: RefCell::default(),
+            free_done: RefCell::default(),
             begun: Cell::default(),
             inside: options.depth.map(|_| RefCell::new(Inside::new(own))),
             at_work: RefCell::default(),
@@ -112,13 +123,22 @@ impl<M: Machine + 'static> Station<M> {
     fn deliver(&self) {
         let Some(free) = &self.free else { return };
         let mut content = self.content.borrow_mut();
-        free.deliver(runtime::now(), |at, from| match from {
+        let mut done = self.free_done.take();
+        free.deliver(runtime::now(), &mut done, |at, from| match from {
             Some(from) => {
                 content.apply(Op::Write, at, &from);
                 Buffer::default()
             }
             None => content.read(at),
         });
+        for slot in done.drain(..) {
+            let (op, sharer) = self.queue.complete_free(slot, &mut |op, at, buffer| {
+                content.apply(op, at, buffer);
+                Ok(())
+            });
+            self.ledger.borrow_mut().charge_free(op, &sharer);
+        }
+        self.free_done.replace(done);
     }
 
     /// Takes commands from the queue in front, as many as there is room for.

@@ -11,6 +11,7 @@
 
 mod options;
 mod plan;
+mod requests;
 mod search;
 mod side;
 mod task;
@@ -28,8 +29,10 @@ use crate::disk::Drive;
 use crate::disk::layout::Layout;
 use crate::disk::legs::Leg;
 use crate::disk::mechanics::Mechanics;
+use crate::scheduler::Slot;
 pub use options::{FreeOptions, FreePolicy};
 use plan::{Filling, Piece, Plan, Planner};
+use requests::Requests;
 use search::Gap;
 use side::Side;
 pub use task::{FreeBlock, FreeError, FreeTask};
@@ -96,9 +99,11 @@ struct Inner {
     worth: Worth,
     weights: Option<Weights>,
     tasks: Slab<Task>,
+    requests: [Requests; 2],
     /// Pieces that were taken and have not passed yet, in order of time.
     due: VecDeque<Piece>,
     plan: Plan,
+    /// What a microsecond of a gap brought of late, and what it brings now: worth, and microseconds.
     price: u64,
     earned: (u64, u64),
     freed: Freed,
@@ -122,6 +127,7 @@ impl Freeblock {
             worth,
             weights,
             tasks: Slab::new(),
+            requests: Default::default(),
             due: VecDeque::new(),
             plan: Plan::default(),
             price: 0,
@@ -141,7 +147,7 @@ impl Freeblock {
     pub fn fill(&self, legs: &[Leg], now: Nanos, known: Nanos) -> Option<Nanos> {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
-        if inner.tasks.is_empty() {
+        if inner.sides.iter().all(Side::is_empty) && inner.tasks.is_empty() {
             return None;
         }
         let late = inner.options.decision.since(known);
@@ -157,13 +163,34 @@ impl Freeblock {
         last
     }
 
-    /// Delivers what has passed by `now`: `bytes` reads them off the media, or puts them there.
-    pub fn deliver(&self, now: Nanos, mut bytes: impl FnMut(Extent, Option<Buffer>) -> Buffer) {
+    /// Delivers what has passed by `now`: `bytes` reads them off the media, or puts them there. Requests of a queue
+    /// that are done go into `done`.
+    pub fn deliver(
+        &self,
+        now: Nanos,
+        done: &mut Vec<Slot>,
+        mut bytes: impl FnMut(Extent, Option<Buffer>) -> Buffer,
+    ) {
         let mut inner = self.inner.borrow_mut();
         while inner.due.front().is_some_and(|piece| piece.to <= now.0) {
             let Some(piece) = inner.due.pop_front() else { return };
-            inner.delivered(&piece, &mut bytes);
+            let requests = &mut inner.requests[usize::from(piece.write)];
+            if requests.set() == Some(piece.taken.set) {
+                requests.delivered(piece.taken.bit, done);
+            } else {
+                inner.delivered(&piece, &mut bytes);
+            }
         }
+    }
+
+    /// A queue's request is to be carried out for free.
+    pub fn request(&self, slot: Slot, write: bool, at: Extent) {
+        self.inner.borrow_mut().request(slot, write, at);
+    }
+
+    /// It is not any more: what was done of it counts for nothing.
+    pub fn withdraw(&self, slot: Slot, write: bool) {
+        self.inner.borrow_mut().withdraw(slot, write);
     }
 }
 
@@ -178,25 +205,12 @@ impl Inner {
         tracks.of(&self.layout, leg.at, |track, stretch| {
             let from = leg.at.start.0.saturating_sub(stretch.start) as u32;
             let to = (leg.at.end().0 - stretch.start).min(u64::from(stretch.sectors)) as u32;
-            let sets: Vec<usize> = side.sets.iter().map(|(set, _)| set).collect();
-            for set in sets {
-                let (mut bit, end) = side.sets[set].wanted.pieces(stretch, (from, to));
-                while let Some(found) = side.sets[set].wanted.next((bit, end)) {
-                    if side.sets[set].room == 0 {
-                        break;
-                    }
-                    side.sets[set].room -= 1;
-                    side.unwant(tracks, set, track, found);
-                    let wanted = &side.sets[set].wanted;
-                    let block = wanted.block_at(stretch, found);
-                    let (first, last) = wanted.part(stretch, block);
-                    let sectors = u64::from(last - first);
-                    freed.foreground_bytes += sectors * 512;
-                    let (start, to) = (stretch.start + u64::from(first), leg.end.0);
-                    plan.pieces.push(Piece { write: false, set, block, start, sectors, from: to, to });
-                    bit = found + 1;
-                }
-            }
+            side.take(tracks, track, stretch, (from, to), |taken, (first, end)| {
+                let (start, sectors) = (stretch.start + u64::from(first), u64::from(end - first));
+                let to = leg.end.0;
+                freed.foreground_bytes += sectors * 512;
+                plan.pieces.push(Piece { write: false, taken, start, sectors, from: to, to });
+            });
         });
     }
 
@@ -263,9 +277,8 @@ impl Inner {
     /// Looks how much is left where.
     fn weigh(&mut self) {
         let Some(weights) = &self.weights else { return };
-        let part: f64 = std::env::var("PRICE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
-        self.price = (part * self.earned.0 as f64 / self.earned.1.max(1) as f64) as u64;
-        self.earned = (0, 0);
+        let (worth, micros) = std::mem::take(&mut self.earned);
+        self.price = worth / micros.max(1);
         let heads = self.tracks.heads() as usize;
         let mut left = vec![(0, 0); self.worth.regions()];
         for side in &self.sides {

@@ -4,8 +4,8 @@
 //! behind it, for other stops, and so on.
 
 use super::search::{Gap, Search, Stop};
-use super::side::Side;
-use super::tracks::{Stretch, Tracks, Window};
+use super::side::{Side, Taken};
+use super::tracks::{Tracks, Window};
 use super::worth::Worth;
 use crate::disk::mechanics::{Head, Mechanics};
 
@@ -24,10 +24,8 @@ pub enum Filling {
 pub struct Piece {
     /// Whether it is written.
     pub write: bool,
-    /// Of which set.
-    pub set: usize,
-    /// Of which block.
-    pub block: u64,
+    /// Which.
+    pub taken: Taken,
     /// Its first sector.
     pub start: u64,
     /// How many.
@@ -102,56 +100,25 @@ impl Planner<'_> {
     /// Takes what a stop passes: from when to when the head is over it.
     pub fn take(&mut self, stop: &Stop, plan: &mut Plan) -> Window {
         let mut over = Window { from: u64::MAX, to: 0 };
+        let side = &mut self.sides[usize::from(stop.write)];
         for stretch in self.tracks.on(stop.track) {
             for range in self.tracks.passes(stretch, stop.window) {
-                self.take_range(stop, stretch, range, &mut over, plan);
+                let (tracks, from) = (self.tracks, stop.window.from);
+                side.take(tracks, stop.track, stretch, range, |taken, (first, end)| {
+                    let passes = tracks.pass(stretch, first, end - first, from);
+                    over.from = over.from.min(passes.0);
+                    over.to = over.to.max(passes.1);
+                    plan.pieces.push(Piece {
+                        write: stop.write,
+                        taken,
+                        start: stretch.start + u64::from(first),
+                        sectors: u64::from(end - first),
+                        from: passes.0,
+                        to: passes.1,
+                    });
+                });
             }
         }
         over
     }
-
-    fn take_range(
-        &mut self,
-        stop: &Stop,
-        stretch: &Stretch,
-        range: (u32, u32),
-        over: &mut Window,
-        plan: &mut Plan,
-    ) {
-        let side = &mut self.sides[usize::from(stop.write)];
-        let mut number = 0;
-        while let Some(set) = next_set(side, &mut number) {
-            let (mut from, to) = side.sets[set].wanted.pieces(stretch, range);
-            while let Some(bit) = side.sets[set].wanted.next((from, to)) {
-                if side.sets[set].room == 0 {
-                    break;
-                }
-                side.sets[set].room -= 1;
-                side.unwant(self.tracks, set, stop.track, bit);
-                let wanted = &side.sets[set].wanted;
-                let block = wanted.block_at(stretch, bit);
-                let (first, end) = wanted.part(stretch, block);
-                let passes = self.tracks.pass(stretch, first, end - first, stop.window.from);
-                over.from = over.from.min(passes.0);
-                over.to = over.to.max(passes.1);
-                plan.pieces.push(Piece {
-                    write: stop.write,
-                    set,
-                    block,
-                    start: stretch.start + u64::from(first),
-                    sectors: u64::from(end - first),
-                    from: passes.0,
-                    to: passes.1,
-                });
-                from = bit + 1;
-            }
-        }
-    }
-}
-
-/// The next set from `number` on that may be taken from.
-fn next_set(side: &Side, number: &mut usize) -> Option<usize> {
-    let found = side.sets.iter().find(|(set, _)| set >= number)?.0;
-    *number = found + 1;
-    Some(found)
 }

@@ -24,6 +24,17 @@ pub struct Set {
     pub left: u64,
 }
 
+/// A piece of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Of which set.
+    pub set: usize,
+    /// Of which block.
+    pub block: u64,
+    /// Which of the set's pieces.
+    pub bit: usize,
+}
+
 /// The sets of a kind.
 #[derive(Debug, Default)]
 pub struct Side {
@@ -108,6 +119,31 @@ impl Side {
             }
         }
         true
+    }
+
+    /// Takes the wanted pieces that lie wholly in a range of a stretch's sectors, as far as there is room: `each`
+    /// gets them with the range of their own sectors.
+    pub fn take(
+        &mut self,
+        tracks: &Tracks,
+        track: usize,
+        stretch: &Stretch,
+        range: (u32, u32),
+        mut each: impl FnMut(Taken, (u32, u32)),
+    ) {
+        let mut number = 0;
+        while let Some((set, _)) = self.sets.iter().find(|&(set, _)| set >= number) {
+            number = set + 1;
+            let (mut from, to) = self.sets[set].wanted.pieces(stretch, range);
+            while let Some(bit) = self.sets[set].wanted.next((from, to)).filter(|_| self.sets[set].room > 0) {
+                self.sets[set].room -= 1;
+                self.unwant(tracks, set, track, bit);
+                let wanted = &self.sets[set].wanted;
+                let block = wanted.block_at(stretch, bit);
+                each(Taken { set, block, bit }, wanted.part(stretch, block));
+                from = bit + 1;
+            }
+        }
     }
 
     /// What counts of a stretch's ranges.

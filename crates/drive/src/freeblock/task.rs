@@ -254,7 +254,7 @@ impl Inner {
         let Task { write, set, block, parts, .. } = &self.tasks[task];
         let wanted = &self.sides[usize::from(*write)].sets[*set].wanted;
         let under_way = |number: u64| {
-            let due = |piece: &Piece| (piece.write, piece.set, piece.block) == (*write, *set, number);
+            let due = |piece: &Piece| (piece.write, piece.taken.set, piece.taken.block) == (*write, *set, number);
             parts.contains_key(&number) || self.due.iter().any(due)
         };
         let mut found = None;
@@ -326,13 +326,13 @@ impl Inner {
         piece: &Piece,
         bytes: &mut impl FnMut(Extent, Option<Buffer>) -> Buffer,
     ) {
-        let mine = |task: &Task| task.write == piece.write && task.set == piece.set;
+        let mine = |task: &Task| task.write == piece.write && task.set == piece.taken.set;
         let Some((_, task)) = self.tasks.iter_mut().find(|(_, task)| mine(task)) else { return };
-        let room = &mut self.sides[usize::from(piece.write)].sets[piece.set].room;
+        let room = &mut self.sides[usize::from(piece.write)].sets[piece.taken.set].room;
         if piece.sectors < task.block {
-            match task.parts.get_mut(&piece.block) {
+            match task.parts.get_mut(&piece.taken.block) {
                 None => {
-                    task.parts.insert(piece.block, task.block - piece.sectors);
+                    task.parts.insert(piece.taken.block, task.block - piece.sectors);
                     return;
                 }
                 Some(left) if *left > piece.sectors => {
@@ -341,13 +341,13 @@ impl Inner {
                     return;
                 }
                 Some(_) => {
-                    task.parts.remove(&piece.block);
+                    task.parts.remove(&piece.taken.block);
                     *room += 1;
                 }
             }
         }
-        let at = Extent::new(piece.block * task.block, task.block);
-        let data = bytes(at, task.from.remove(&piece.block));
+        let at = Extent::new(piece.taken.block * task.block, task.block);
+        let data = bytes(at, task.from.remove(&piece.taken.block));
         if task.write {
             *room += 1;
         }
@@ -370,6 +370,6 @@ impl Inner {
             }
         }
         side.sets.remove(task.set);
-        self.due.retain(|piece| (piece.write, piece.set) != (task.write, task.set));
+        self.due.retain(|piece| (piece.write, piece.taken.set) != (task.write, task.set));
     }
 }

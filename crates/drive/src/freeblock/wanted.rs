@@ -11,15 +11,21 @@ pub struct Wanted {
     /// In sectors.
     block: u64,
     shift: Option<u32>,
-    bits: Vec<u64>,
+    /// By groups of words: which chunk holds them; chunk 0 holds none that is set.
+    chunks: Vec<u32>,
+    words: Vec<[u64; CHUNK]>,
 }
+
+/// Words of a chunk: what holds none takes no memory.
+const CHUNK: usize = 64;
 
 impl Wanted {
     /// None, of blocks of so many sectors, on a drive of so many sectors and stretches.
     pub fn new(block: u64, sectors: u64, stretches: usize) -> Wanted {
         let bits = sectors.div_ceil(block) as usize + stretches;
         let shift = block.is_power_of_two().then(|| block.trailing_zeros());
-        Wanted { block, shift, bits: vec![0; bits.div_ceil(64) + 1] }
+        let chunks = vec![0; bits.div_ceil(64 * CHUNK) + 1];
+        Wanted { block, shift, chunks, words: vec![[0; CHUNK]] }
     }
 
     /// The size of a block, in sectors.
@@ -27,9 +33,13 @@ impl Wanted {
         self.block
     }
 
-    /// Bits of memory.
+    /// How much memory it takes, in bits.
     pub fn memory_bits(&self) -> u64 {
-        self.bits.len() as u64 * 64
+        (self.chunks.len() * 32 + self.words.len() * CHUNK * 64) as u64
+    }
+
+    fn word(&self, number: usize) -> u64 {
+        self.words[self.chunks[number / CHUNK] as usize][number % CHUNK]
     }
 
     fn down(&self, sector: u64) -> u64 {
@@ -55,6 +65,16 @@ impl Wanted {
         ((first + base) as usize, (end.max(first) + base) as usize)
     }
 
+    /// The bits of the pieces that lie wholly or in part in these of a stretch's sectors.
+    pub fn touched(&self, stretch: &Stretch, (from, to): (u32, u32)) -> (usize, usize) {
+        if from >= to {
+            return (0, 0);
+        }
+        let base = u64::from(stretch.ordinal);
+        let (first, end) = (stretch.start + u64::from(from), stretch.start + u64::from(to));
+        ((self.down(first) + base) as usize, (self.up(end) + base) as usize)
+    }
+
     /// The block of a bit of this stretch.
     pub fn block_at(&self, stretch: &Stretch, bit: usize) -> u64 {
         bit as u64 - u64::from(stretch.ordinal)
@@ -69,20 +89,27 @@ impl Wanted {
 
     /// Whether a piece is wanted.
     pub fn is_set(&self, bit: usize) -> bool {
-        self.bits[bit / 64] >> (bit % 64) & 1 == 1
+        self.word(bit / 64) >> (bit % 64) & 1 == 1
     }
 
     /// A piece is wanted; false if it was.
     pub fn set(&mut self, bit: usize) -> bool {
         let new = !self.is_set(bit);
-        self.bits[bit / 64] |= 1 << (bit % 64);
+        let chunk = &mut self.chunks[bit / 64 / CHUNK];
+        if *chunk == 0 {
+            *chunk = self.words.len() as u32;
+            self.words.push([0; CHUNK]);
+        }
+        self.words[*chunk as usize][bit / 64 % CHUNK] |= 1 << (bit % 64);
         new
     }
 
     /// A piece is not wanted any more; false if it was not.
     pub fn clear(&mut self, bit: usize) -> bool {
         let was = self.is_set(bit);
-        self.bits[bit / 64] &= !(1 << (bit % 64));
+        if was {
+            self.words[self.chunks[bit / 64 / CHUNK] as usize][bit / 64 % CHUNK] &= !(1 << (bit % 64));
+        }
         was
     }
 
@@ -94,10 +121,10 @@ impl Wanted {
         let (first, last) = (from / 64, (to - 1) / 64);
         let (low, high) = (u64::MAX << (from % 64), u64::MAX >> (63 - (to - 1) % 64));
         if first == last {
-            return (self.bits[first] & low & high).count_ones();
+            return (self.word(first) & low & high).count_ones();
         }
-        let between: u32 = self.bits[first + 1..last].iter().map(|word| word.count_ones()).sum();
-        (self.bits[first] & low).count_ones() + between + (self.bits[last] & high).count_ones()
+        let between: u32 = (first + 1..last).map(|word| self.word(word).count_ones()).sum();
+        (self.word(first) & low).count_ones() + between + (self.word(last) & high).count_ones()
     }
 
     /// The first of these that is wanted.
@@ -106,7 +133,7 @@ impl Wanted {
             return None;
         }
         let mut word = from / 64;
-        let mut bits = self.bits[word] & (u64::MAX << (from % 64));
+        let mut bits = self.word(word) & (u64::MAX << (from % 64));
         loop {
             if bits != 0 {
                 let bit = word * 64 + bits.trailing_zeros() as usize;
@@ -116,7 +143,7 @@ impl Wanted {
             if word * 64 >= to {
                 return None;
             }
-            bits = self.bits[word];
+            bits = self.word(word);
         }
     }
 }

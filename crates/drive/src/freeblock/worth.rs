@@ -1,8 +1,8 @@
 //! What taking blocks off a track is worth.
 //!
-//! The paper counts blocks (section 4). The better measure looks at what is left to be done: blocks that are few
-//! on their track cost as much of a detour as many, so the last ones of a track are worth more than the first
-//! ones of another; and where much is left, compared with the rest of the disk, more is worth going there.
+//! The paper counts blocks (section 4). The better measure looks at what is left to be done: a few blocks on a
+//! track cost as much of a detour as many, so the last ones of a track are worth more than the first ones of
+//! another; and where more is left than elsewhere on the disk it is worth more to go.
 
 /// Parts of a block.
 const PART: u32 = 256;
@@ -27,7 +27,7 @@ pub struct Worth {
 pub struct Weights {
     /// What it is worth beside its blocks, in blocks, that a track is done with.
     pub done: f64,
-    /// How much of it its last blocks bring: larger for fewer.
+    /// In how few last blocks that lies: all but 1/e of it in the last 1/`steep` of a track.
     pub steep: f64,
     /// By which power of what is left there, compared with the disk, a region counts.
     pub region: f64,
@@ -36,8 +36,7 @@ pub struct Weights {
 impl Weights {
     /// Those that a whole scan was quickest with.
     pub fn usual() -> Weights {
-        let get = |key, or| std::env::var(key).ok().and_then(|text: String| text.parse().ok()).unwrap_or(or);
-        Weights { done: get("DONE", 4.0), steep: get("STEEP", 4.0), region: get("REGION", 1.0) }
+        Weights { done: 16.0, steep: 16.0, region: 4.0 }
     }
 }
 

@@ -56,7 +56,7 @@ impl Shingled {
     pub fn new(device: u32, spec: &Spec, shingled: ShingledSpec, options: QueueOptions) -> Shingled {
         let whole = Spec { sectors: spec.sectors + shingled.media_cache_sectors, ..spec.clone() };
         Shingled(Rc::new(Shared {
-            disk: Disk::new(device, &whole, options),
+            disk: Disk::new(device, &whole, QueueOptions { freeblock: None, ..options }),
             spec: shingled,
             sectors: spec.sectors,
             clean_after: Nanos((shingled.clean_after_ms * 1e6).round() as u64),
