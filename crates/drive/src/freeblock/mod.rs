@@ -294,3 +294,6 @@ impl Inner {
         self.worth.weigh_regions(&left, weights.region);
     }
 }
+
+#[cfg(test)]
+mod tests;

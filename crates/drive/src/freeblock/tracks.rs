@@ -157,10 +157,8 @@ impl Tracks {
     /// The sectors of a stretch, counted from its first, that pass wholly while the head is over its track: at
     /// most two ranges, in the order in which they pass.
     pub fn passes(&self, stretch: &Stretch, window: Window) -> [(u32, u32); 2] {
-        let length = window.length().saturating_sub(2 * ROUNDING);
-        if length >= self.revolution {
-            return [(0, stretch.sectors), (0, 0)];
-        }
+        // No stop is longer than a turn.
+        let length = window.length().saturating_sub(2 * ROUNDING).min(self.revolution - 1);
         let now = (window.from + ROUNDING) % self.revolution;
         let angle = u64::from(stretch.angle);
         let until = if angle >= now { angle - now } else { angle + self.revolution - now };

@@ -28,12 +28,8 @@ impl Wanted {
         Wanted { block, shift, chunks, words: vec![[0; CHUNK]] }
     }
 
-    /// The size of a block, in sectors.
-    pub fn block(&self) -> u64 {
-        self.block
-    }
-
     /// How much memory it takes, in bits.
+    #[cfg(test)]
     pub fn memory_bits(&self) -> u64 {
         (self.chunks.len() * 32 + self.words.len() * CHUNK * 64) as u64
     }
