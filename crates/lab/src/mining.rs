@@ -125,7 +125,7 @@ async fn scan(arm: &Rc<Freeblock>, block: u64, sectors: u64, told: &RefCell<Mine
     let all = sectors / block;
     let (mut times, mut freed) = (vec![Nanos::ZERO], vec![Freed::default()]);
     while task.next().await.is_some() {
-        let done = task.done() - task.ready();
+        let done = task.progress().done - task.ready();
         while times.len() as u64 <= 100 * done / all {
             times.push(runtime::now() - begin);
             freed.push(arm.freed().since(&before));

@@ -21,6 +21,7 @@ mod worth;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Weak;
 
 use seekless_core::{Buffer, Extent, Nanos};
 use slab::Slab;
@@ -35,8 +36,8 @@ use plan::{Filling, Piece, Plan, Planner};
 use requests::Requests;
 use search::Gap;
 use side::Side;
-pub use task::{FreeBlock, FreeError, FreeTask};
 use task::Task;
+pub use task::{Foreground, FreeBlock, FreeError, FreeTask, Progress};
 use tracks::Tracks;
 use worth::{Weights, Worth};
 
@@ -86,6 +87,8 @@ const WEIGHED_EVERY: u64 = 1_024;
 /// The freeblock scheduler of one arm.
 pub struct Freeblock {
     inner: RefCell<Inner>,
+    /// What carries out what is promoted.
+    foreground: Weak<dyn Foreground>,
 }
 
 struct Inner {
@@ -110,8 +113,8 @@ struct Inner {
 }
 
 impl Freeblock {
-    /// That of a drive.
-    pub fn new(drive: &Drive, options: FreeOptions) -> Freeblock {
+    /// That of a drive; what is promoted is asked of `foreground`.
+    pub fn new(drive: &Drive, options: FreeOptions, foreground: Weak<dyn Foreground>) -> Freeblock {
         let mechanics = drive.mechanics().clone();
         let tracks = Tracks::new(drive.layout(), mechanics.revolution().0);
         let worth = Worth::blocks(1 << 12, tracks.cylinders());
@@ -134,7 +137,7 @@ impl Freeblock {
             earned: (0, 0),
             freed: Freed::default(),
         };
-        Freeblock { inner: RefCell::new(inner) }
+        Freeblock { inner: RefCell::new(inner), foreground }
     }
 
     /// What free work came to so far.
@@ -203,9 +206,7 @@ impl Inner {
         }
         let (tracks, plan, freed) = (&self.tracks, &mut self.plan, &mut self.freed);
         tracks.of(&self.layout, leg.at, |track, stretch| {
-            let from = leg.at.start.0.saturating_sub(stretch.start) as u32;
-            let to = (leg.at.end().0 - stretch.start).min(u64::from(stretch.sectors)) as u32;
-            side.take(tracks, track, stretch, (from, to), |taken, (first, end)| {
+            side.take(tracks, track, stretch, stretch.within(leg.at), |taken, (first, end)| {
                 let (start, sectors) = (stretch.start + u64::from(first), u64::from(end - first));
                 let to = leg.end.0;
                 freed.foreground_bytes += sectors * 512;
@@ -285,7 +286,8 @@ impl Inner {
             for (track, &count) in side.counts().iter().enumerate() {
                 let region = &mut left[self.worth.region((track / heads) as u32)];
                 region.0 += u64::from(count);
-                region.1 += self.tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors) / 8).sum::<u64>();
+                region.1 +=
+                    self.tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors) / 8).sum::<u64>();
             }
         }
         let all = left.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));

@@ -36,7 +36,8 @@ fn small() -> Spec {
         remaps: remaps.to_vec(),
         ..Zone::default()
     };
-    spec.zone = vec![zone(30, 97, &[5, 300, 777], &[(40, 290)]), zone(20, 64, &[], &[]), zone(10, 41, &[1], &[])];
+    spec.zone =
+        vec![zone(30, 97, &[5, 300, 777], &[(40, 290)]), zone(20, 64, &[], &[]), zone(10, 41, &[1], &[])];
     spec.sectors = 1 << 40;
     let error = parse("small", &toml::to_string(&spec).unwrap()).unwrap_err().to_string();
     spec.sectors = error.rsplit("hold, ").next().unwrap().trim().parse().unwrap();
@@ -67,11 +68,7 @@ impl World {
         for number in (0..sectors / block).filter(|_| random.below(10_000) < of).collect::<Vec<_>>() {
             let at = Extent::new(number * block, block);
             self.tracks.of(self.drive.layout(), at, |track, stretch| {
-                let into = |sector: u64| {
-                    sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32
-                };
-                let (from, to) =
-                    side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+                let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
                 for bit in from..to {
                     side.want(&self.tracks, set, track, bit);
                 }
@@ -104,7 +101,9 @@ impl World {
             for (side, write) in self.sides.iter().zip([false, true]) {
                 let come = gap.begin + mechanics.go(0, gap.from, at, write) + slack;
                 let back = if at == gap.to { 0 } else { guard + mechanics.go(0, at, gap.to, gap.write) };
-                let Some(leave) = gap.due.checked_sub(back + slack).filter(|&leave| leave > come) else { continue };
+                let Some(leave) = gap.due.checked_sub(back + slack).filter(|&leave| leave > come) else {
+                    continue;
+                };
                 // No stop is longer than a turn.
                 let leave = leave.min(come + mechanics.revolution().0);
                 let mut found = 0;
@@ -113,8 +112,8 @@ impl World {
                         let (first, end) = set.wanted.pieces(stretch, (0, stretch.sectors));
                         for bit in (first..end).filter(|&bit| set.wanted.is_set(bit)) {
                             let (from, to) = set.wanted.part(stretch, set.wanted.block_at(stretch, bit));
-                            let piece =
-                                layout.piece(Extent::new(stretch.start + u64::from(from), u64::from(to - from)));
+                            let piece = layout
+                                .piece(Extent::new(stretch.start + u64::from(from), u64::from(to - from)));
                             assert_eq!(piece.at.sectors, u64::from(to - from), "a piece lies on one track");
                             let passes = come
                                 + mechanics.wait(piece.angle, come)
@@ -190,7 +189,10 @@ fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
         (at, now) = (stop, over.to);
     }
     let early = if at == gap.to || plan.stops.is_empty() { 0 } else { guard };
-    assert!(now + mechanics.go(0, at, gap.to, gap.write) + early <= gap.due, "the foreground would be late: {gap:?} {plan:?} {guard}");
+    assert!(
+        now + mechanics.go(0, at, gap.to, gap.write) + early <= gap.due,
+        "the foreground would be late: {gap:?} {plan:?} {guard}"
+    );
     taken
 }
 
@@ -255,8 +257,14 @@ fn legs_are_the_way_of_the_head() {
             drive.take_legs(&mut legs);
             for leg in &legs {
                 let mechanics = drive.mechanics();
-                assert!(leg.begin <= leg.landed && leg.landed <= leg.first && leg.first <= leg.end, "{leg:?}");
-                assert!(leg.landed.0 - leg.begin.0 >= mechanics.go(0, leg.from, leg.to, leg.write), "{leg:?}");
+                assert!(
+                    leg.begin <= leg.landed && leg.landed <= leg.first && leg.first <= leg.end,
+                    "{leg:?}"
+                );
+                assert!(
+                    leg.landed.0 - leg.begin.0 >= mechanics.go(0, leg.from, leg.to, leg.write),
+                    "{leg:?}"
+                );
                 let piece = drive.layout().piece(leg.at);
                 assert_eq!(Head { cylinder: piece.cylinder, head: piece.head }, leg.to);
                 assert_eq!(piece.at.sectors, leg.at.sectors);

@@ -25,6 +25,14 @@ pub struct Stretch {
     pub ordinal: u32,
 }
 
+impl Stretch {
+    /// Which of its sectors, counted from its first, belong to `at`.
+    pub fn within(&self, at: Extent) -> (u32, u32) {
+        let into = |sector: u64| sector.saturating_sub(self.start).min(u64::from(self.sectors)) as u32;
+        (into(at.start.0), into(at.end().0))
+    }
+}
+
 /// The time in which a head is over a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -163,7 +171,8 @@ impl Tracks {
         let angle = u64::from(stretch.angle);
         let until = if angle >= now { angle - now } else { angle + self.revolution - now };
         let per_track = u64::from(stretch.per_track);
-        let sectors = |nanos: u64| (nanos * per_track / self.revolution).min(u64::from(stretch.sectors)) as u32;
+        let sectors =
+            |nanos: u64| (nanos * per_track / self.revolution).min(u64::from(stretch.sectors)) as u32;
         let whole = (0, if length > until { sectors(length - until) } else { 0 });
         // What of it passed a turn ago had the head been there, and its end that is still to come.
         let ago = self.revolution - until;
