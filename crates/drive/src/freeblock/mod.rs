@@ -39,7 +39,7 @@ use side::Side;
 use task::Task;
 pub use task::{Foreground, FreeBlock, FreeError, FreeTask, Progress};
 use tracks::Tracks;
-use worth::{Weights, Worth};
+use worth::{REGIONS, Weights, Worth};
 
 /// What free work came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -281,7 +281,7 @@ impl Inner {
         let (worth, micros) = std::mem::take(&mut self.earned);
         self.price = worth / micros.max(1);
         let heads = self.tracks.heads() as usize;
-        let mut left = vec![(0, 0); self.worth.regions()];
+        let mut left = [(0, 0); REGIONS];
         for side in &self.sides {
             for (track, &count) in side.counts().iter().enumerate() {
                 let region = &mut left[self.worth.region((track / heads) as u32)];

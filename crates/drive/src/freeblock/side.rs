@@ -147,7 +147,7 @@ impl Side {
                 self.sets[set].room -= 1;
                 self.unwant(tracks, set, track, bit);
                 let wanted = &self.sets[set].wanted;
-                let block = wanted.block_at(stretch, bit);
+                let block = stretch.block_at(bit);
                 each(Taken { set, block, bit }, wanted.part(stretch, block));
                 from = bit + 1;
             }

@@ -243,7 +243,7 @@ impl FreeTask {
                 promoted += run.sectors / block;
                 let ask = inner.promote(self.number, run, foreground.clone());
                 let (scheduler, number) = (self.scheduler.clone(), self.number);
-                runtime::spawn(async move { scheduler.promoted(number, run, ask.await) }).detach();
+                runtime::spawn(async move { scheduler.promoted(number, run, &ask.await) }).detach();
             }
             run.sectors = 0;
             if one.sectors > 0 && inner.wants(self.number, one) {
@@ -297,14 +297,14 @@ impl Drop for FreeTask {
 
 impl Freeblock {
     /// Promoted blocks are done.
-    fn promoted(&self, number: usize, run: Extent, result: Result<Buffer, IoError>) {
+    fn promoted(&self, number: usize, run: Extent, result: &Result<Buffer, IoError>) {
         let mut inner = self.inner.borrow_mut();
         // The task may be gone.
         let Some(task) = inner.tasks.get_mut(number) else { return };
         for at in run.split(task.block) {
             task.pending -= 1;
             task.done += 1;
-            let data = match &result {
+            let data = match result {
                 Ok(buffer) if task.write => Ok(buffer.cut(0, 0)),
                 Ok(buffer) => Ok(buffer.cut_sectors(at.start.0 - run.start.0, at.sectors)),
                 Err(error) => Err(error.clone()),
@@ -379,9 +379,8 @@ impl Inner {
             if !registered && count == to - from {
                 return;
             }
-            let so =
-                |&bit: &usize| (wanted.is_set(bit) || under_way(wanted.block_at(stretch, bit))) == registered;
-            found = (from..to).find(so).map(|bit| wanted.block_at(stretch, bit));
+            let so = |&bit: &usize| (wanted.is_set(bit) || under_way(stretch.block_at(bit))) == registered;
+            found = (from..to).find(so).map(|bit| stretch.block_at(bit));
         });
         found.map(|number| Extent::new(number * block, *block))
     }
@@ -409,7 +408,7 @@ impl Inner {
         self.tracks.of(&self.layout, at, |track, stretch| {
             let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
             for bit in from..to {
-                let number = side.sets[set].wanted.block_at(stretch, bit);
+                let number = stretch.block_at(bit);
                 let was = side.unwant(&self.tracks, set, track, bit);
                 let part = task.parts.remove(&number).is_some();
                 side.sets[set].room += u64::from(part);

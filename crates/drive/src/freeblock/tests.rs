@@ -111,7 +111,7 @@ impl World {
                     for stretch in self.tracks.on(track) {
                         let (first, end) = set.wanted.pieces(stretch, (0, stretch.sectors));
                         for bit in (first..end).filter(|&bit| set.wanted.is_set(bit)) {
-                            let (from, to) = set.wanted.part(stretch, set.wanted.block_at(stretch, bit));
+                            let (from, to) = set.wanted.part(stretch, stretch.block_at(bit));
                             let piece = layout
                                 .piece(Extent::new(stretch.start + u64::from(from), u64::from(to - from)));
                             assert_eq!(piece.at.sectors, u64::from(to - from), "a piece lies on one track");

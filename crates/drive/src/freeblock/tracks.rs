@@ -31,6 +31,11 @@ impl Stretch {
         let into = |sector: u64| sector.saturating_sub(self.start).min(u64::from(self.sectors)) as u32;
         (into(at.start.0), into(at.end().0))
     }
+
+    /// The block of a bit of its own (see [`super::wanted`]).
+    pub fn block_at(&self, bit: usize) -> u64 {
+        bit as u64 - u64::from(self.ordinal)
+    }
 }
 
 /// The time in which a head is over a track.

@@ -71,11 +71,6 @@ impl Wanted {
         ((self.down(first) + base) as usize, (self.up(end) + base) as usize)
     }
 
-    /// The block of a bit of this stretch.
-    pub fn block_at(&self, stretch: &Stretch, bit: usize) -> u64 {
-        bit as u64 - u64::from(stretch.ordinal)
-    }
-
     /// Which of a stretch's sectors a block has.
     pub fn part(&self, stretch: &Stretch, block: u64) -> (u32, u32) {
         let from = (block * self.block).saturating_sub(stretch.start) as u32;
@@ -173,7 +168,7 @@ mod tests {
         assert_eq!(wanted.pieces(&first, (0, 100)), (0, 13));
         assert_eq!(wanted.pieces(&second, (0, 100)), (13, 26));
         assert_eq!((wanted.part(&first, 12), wanted.part(&second, 12)), ((96, 100), (0, 4)));
-        assert_eq!(wanted.block_at(&second, 13), 12);
+        assert_eq!(second.block_at(13), 12);
         // Of sectors 1 to 98 the blocks 1 to 11 are whole.
         assert_eq!(wanted.pieces(&first, (1, 99)), (1, 12));
     }

@@ -49,7 +49,7 @@ pub(super) struct Mover<'a> {
     /// Pages that were copied, and those of them that were not for free in the end.
     copied: Cell<(u64, u64)>,
     /// From when on copies are not for free any more.
-    _deadline: Option<Task<()>>,
+    deadline: Option<Task<()>>,
     pace: Pace<'a>,
     _alone: Guard,
 }
@@ -57,6 +57,7 @@ pub(super) struct Mover<'a> {
 impl Drop for Mover<'_> {
     fn drop(&mut self) {
         self.borg.state.borrow_mut().freely = None;
+        drop(self.deadline.take());
     }
 }
 
@@ -80,7 +81,7 @@ impl<'a> Mover<'a> {
         }
         borg.begin(Session::Mapped, &how).await?;
         let (copying, pace) = (how.clone(), Pace::new(borg, gentle));
-        Ok(Some(Mover { borg, how, copying, copied: Cell::default(), _deadline: None, pace, _alone: alone }))
+        Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
     }
 
     /// The same, its copies in the class that reconfigurations are to have.
@@ -90,7 +91,7 @@ impl<'a> Mover<'a> {
             self.borg.state.borrow_mut().freely = Some(ticket.clone());
             self.copying = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..self.how.clone() };
             let deadline = runtime::now() + self.borg.options.free_deadline;
-            self._deadline = Some(runtime::spawn(async move {
+            self.deadline = Some(runtime::spawn(async move {
                 runtime::sleep_until(deadline).await;
                 ticket.promote(Class::Background);
             }));
