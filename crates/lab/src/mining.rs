@@ -35,6 +35,8 @@ pub struct Mining {
     pub block: u64,
     /// How many scans, one after another.
     pub scans: u64,
+    /// Or until so much virtual time has passed.
+    pub time: Option<Nanos>,
     /// All randomness follows from it.
     pub seed: u64,
 }
@@ -46,6 +48,8 @@ pub struct Mined {
     pub elapsed: Nanos,
     /// The foreground's requests.
     pub requests: u64,
+    /// Blocks that came, of all scans.
+    pub blocks: u64,
     /// The sum of the foreground's response times.
     pub waited: Nanos,
     /// The hash of the foreground's event log.
@@ -134,7 +138,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
                 }
             }
         };
-        let limit = Limit { requests, time: None };
+        let limit = Limit { requests, time: mining.time.filter(|_| requests.is_none()) };
         let seen = carry_out_beside(&load, volume.top.clone(), limit, false, miner).await?;
         let mut told = told.take();
         told.elapsed = seen.end;
@@ -159,6 +163,7 @@ async fn scan(arm: &Rc<Freeblock>, block: u64, sectors: u64, told: &RefCell<Mine
     let (mut times, mut freed) = (vec![Nanos::ZERO], vec![Freed::default()]);
     let (mut by_part, mut biases) = ([0; PARTS], vec![0.0]);
     while let Some(block) = task.next().await {
+        told.borrow_mut().blocks += 1;
         by_part[(block.at.start.0 * PARTS as u64 / sectors) as usize] += 1;
         let done = task.progress().done - task.ready();
         while times.len() as u64 <= 100 * done / all {
