@@ -1,7 +1,8 @@
 //! `seekless lab scan`: full scans of a busy disk, for free.
 
 use clap::Args;
-use seekless_core::Nanos;
+use seekless_core::{Nanos, Size};
+use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Policy, spec};
 use seekless_lab::mining::{Mined, Mining, head_alone, mine};
 use serde::Serialize;
@@ -38,6 +39,9 @@ pub struct Arguments {
     /// The size of a block of the scan
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = whole_sectors)]
     block: u64,
+    /// What blocks may take up that wait for their rest on the next track, or to be taken
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    buffers: Size,
     /// So many full scans, one after another
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     scans: u64,
@@ -93,7 +97,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         drive,
         policy: arguments.scheduler,
         load: arguments.workload.clone(),
-        free: arguments.filling.options(),
+        free: FreeOptions { buffers: arguments.buffers.0, ..arguments.filling.options() },
         block: arguments.block,
         scans: arguments.scans,
         time: arguments.time,
