@@ -12,6 +12,7 @@ mod raw;
 mod remote;
 mod server;
 mod status;
+mod untold;
 
 use std::path::Path;
 

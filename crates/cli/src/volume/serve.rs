@@ -14,7 +14,7 @@ use seekless_lab::description::Description;
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Export, Listener, Server, control};
+use seekless_serve::server::{Address, Bytewise, Export, Listener, Server, control};
 use seekless_serve::signals;
 
 use super::component::Live;
@@ -129,12 +129,14 @@ async fn serve(
             places.len()
         );
     }
+    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
+    let tops: BTreeMap<_, _> = tops.collect();
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
             let export = &description.exports[number];
             let line = description.line_of(&export.top);
-            let device = trees[&export.top].top.clone();
+            let device = &tops[&export.top];
             let bytes = Size(device.geometry().sectors * SECTOR_BYTES);
             exports.push(Export::new(&export.name, &line, device, export.read_only));
             output::complain(&format!(

@@ -75,6 +75,8 @@ pub struct Agreed {
     pub style: Style,
     /// The contexts of block status.
     pub contexts: Vec<Context>,
+    /// Whether the client was told of the sizes of blocks, which it keeps to then. Else it may ask for any bytes.
+    pub knows_blocks: bool,
 }
 
 /// What comes next.
@@ -97,6 +99,8 @@ pub struct Handshake<'a> {
     style: Style,
     /// The export for which contexts were agreed on, and which.
     contexts: Option<(usize, Vec<Context>)>,
+    /// The export whose sizes of blocks were told last.
+    told_blocks: Option<usize>,
     /// Bytes of an option that was too long, still to be passed over.
     skip: u64,
 }
@@ -104,7 +108,7 @@ pub struct Handshake<'a> {
 impl<'a> Handshake<'a> {
     /// A handshake about these exports; [`GREETING`] goes before it.
     pub fn new(exports: &'a [Export]) -> Handshake<'a> {
-        Handshake { exports, flags: None, style: Style::Simple, contexts: None, skip: 0 }
+        Handshake { exports, flags: None, style: Style::Simple, contexts: None, told_blocks: None, skip: 0 }
     }
 
     /// Takes what it can from the beginning of `input`: how many bytes, and what comes next. What is to be sent is
@@ -228,7 +232,8 @@ impl<'a> Handshake<'a> {
 
     fn agreed(&mut self, export: usize) -> Step {
         let contexts = self.contexts.take().filter(|(of, _)| *of == export).map(|(_, contexts)| contexts);
-        Step::Serve(Agreed { export, style: self.style, contexts: contexts.unwrap_or_default() })
+        let (contexts, knows_blocks) = (contexts.unwrap_or_default(), self.told_blocks == Some(export));
+        Step::Serve(Agreed { export, style: self.style, contexts, knows_blocks })
     }
 
     fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
@@ -251,6 +256,7 @@ impl<'a> Handshake<'a> {
                 c::INFO_NAME => told.extend(export.name.as_bytes()),
                 c::INFO_DESCRIPTION => told.extend(export.description.as_bytes()),
                 c::INFO_BLOCK_SIZE => {
+                    self.told_blocks = Some(number);
                     for size in [export.smallest, export.preferred, export.largest] {
                         told.extend(size.to_be_bytes());
                     }

@@ -53,6 +53,7 @@ pub async fn serve(
         export: exports[agreed.export].clone(),
         replies: Replies(agreed.style),
         contexts: agreed.contexts,
+        knows_blocks: agreed.knows_blocks,
         outbox: outbox.clone(),
         client: number,
     });

@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use seekless_core::{BlockDevice, SECTOR_BYTES};
+use seekless_core::SECTOR_BYTES;
 
+use super::bytewise::Bytewise;
 use crate::nbd::{self, constants as c};
 
 /// A device that clients see.
@@ -12,14 +13,14 @@ pub struct Export {
     /// What they are told.
     pub told: nbd::Export,
     /// The top of its volume.
-    pub device: Rc<dyn BlockDevice>,
+    pub device: Rc<Bytewise>,
     /// They may not write.
     pub read_only: bool,
 }
 
 impl Export {
-    /// `device` under this name.
-    pub fn new(name: &str, description: &str, device: Rc<dyn BlockDevice>, read_only: bool) -> Export {
+    /// `device` under this name. Exports of the same device have to have the same [`Bytewise`].
+    pub fn new(name: &str, description: &str, device: &Rc<Bytewise>, read_only: bool) -> Export {
         let geometry = device.geometry();
         // All clients see one volume without caches of their own: what one has flushed all have (multi-conn).
         let mut flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA | c::FLAG_CAN_MULTI_CONN;
@@ -42,6 +43,6 @@ impl Export {
             preferred: bytes(geometry.physical_sectors.max(8)),
             largest: bytes(geometry.largest_sectors),
         };
-        Export { told, device, read_only }
+        Export { told, device: device.clone(), read_only }
     }
 }

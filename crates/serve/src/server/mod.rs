@@ -5,6 +5,7 @@
 //! Fault model: clients are slow, vanish, or send anything; that ends them and harms nobody else.
 
 mod address;
+mod bytewise;
 mod client;
 mod control;
 mod export;
@@ -26,6 +27,7 @@ use seekless_core::runtime::{now, sleep, spawn};
 use crate::reactor::{Job, Reactor, What};
 
 pub use address::{Address, AddressError};
+pub use bytewise::{Bytes, Bytewise};
 pub use control::{Answering, control};
 pub use export::Export;
 pub(crate) use input::Input;

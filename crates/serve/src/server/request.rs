@@ -6,6 +6,7 @@ use seekless_core::device::{Content, ExtentState};
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Lba, Origin, SECTOR_BYTES, StreamId, Zeroes};
 
 use super::Server;
+use super::bytewise::Bytes;
 use super::export::Export;
 use super::outbox::Outbox;
 use crate::nbd::constants::{
@@ -18,6 +19,8 @@ const SPARSE_BYTES: u64 = 32 << 10;
 /// Block status looks at so many bytes at once, and tells so many parts.
 const STATUS_BYTES: u64 = 1 << 30;
 const STATUS_PARTS: usize = 1 << 14;
+/// What clients that know no better have for the largest request.
+const USUAL_LARGEST: u64 = 32 << 20;
 
 /// A client that was agreed with.
 pub struct Session {
@@ -25,6 +28,7 @@ pub struct Session {
     pub export: Export,
     pub replies: Replies,
     pub contexts: Vec<Context>,
+    pub knows_blocks: bool,
     pub outbox: Rc<Outbox>,
     pub client: u32,
 }
@@ -33,9 +37,9 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// It is carried out.
-    Does(Extent),
+    Does(Bytes),
     /// The same, and it has a payload.
-    Takes(Extent),
+    Takes(Bytes),
     /// It makes no sense.
     Refused(Errno, &'static str),
 }
@@ -66,7 +70,7 @@ impl Session {
         }
         match request.command {
             Command::Unknown(_) | Command::Disconnect => return invalid("an unknown command"),
-            Command::Flush => return Asked::Does(Extent::new(0, 0)),
+            Command::Flush => return Asked::Does(Bytes { start: 0, end: 0 }),
             Command::BlockStatus if self.contexts.is_empty() => return invalid("no context was agreed on"),
             _ => {}
         }
@@ -79,20 +83,22 @@ impl Session {
         } else if end.is_none_or(|end| end > told.bytes) {
             let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
             return Asked::Refused(errno, "it reaches past the end of the export");
-        } else if moves && request.length > told.largest.into() {
+        } else if moves && request.length > self.largest() {
             return invalid("it is larger than the largest request");
         }
-        let block = u64::from(told.smallest);
+        let at = Bytes { start: request.offset, end: request.offset + request.length };
         // Where nothing is moved clients may be careless: what is asked for is widened.
-        if request.command != Command::BlockStatus
-            && (request.offset % block != 0 || request.length % block != 0)
+        if self.knows_blocks && request.command != Command::BlockStatus && !at.are_whole(told.smallest.into())
         {
-            return invalid("it is not of whole blocks");
+            return invalid("it is not of whole blocks, of whose size this client was told");
         }
-        let first = request.offset / SECTOR_BYTES;
-        let last = (request.offset + request.length).div_ceil(SECTOR_BYTES);
-        let extent = Extent::new(first, last - first);
-        if request.command == Command::Write { Asked::Takes(extent) } else { Asked::Does(extent) }
+        if request.command == Command::Write { Asked::Takes(at) } else { Asked::Does(at) }
+    }
+
+    /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
+    fn largest(&self) -> u64 {
+        let told = u64::from(self.export.told.largest);
+        if self.knows_blocks { told } else { told.max(USUAL_LARGEST) }
     }
 
     /// Carries a request out, and puts its reply into the outbox.
@@ -122,50 +128,46 @@ impl Session {
         });
     }
 
-    async fn carry_out(&self, request: &Request, at: Extent, payload: Vec<u8>) -> Result<Answer, IoError> {
+    async fn carry_out(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let fua = request.flags & CMD_FLAG_FUA != 0;
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
         let how = || Hints { fua, origin, ..Hints::default() };
-        let parts = || at.split(device.geometry().largest_sectors);
+        let blocks = at.touched(device.block());
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
             Command::Write => device.write(at, Buffer::from_vec(payload), how()).await?,
-            Command::Flush => device.flush(how()).await?,
+            Command::Flush => device.device().flush(how()).await?,
             Command::Trim => {
-                for part in parts() {
-                    device.discard(part, how()).await?;
-                }
+                device.discard(at, how()).await?;
                 if fua {
-                    device.flush(how()).await?;
+                    device.device().flush(how()).await?;
                 }
             }
             Command::WriteZeroes => {
                 let may_unmap = request.flags & CMD_FLAG_NO_HOLE == 0;
                 let zeroes = Zeroes { may_unmap, only_if_fast: request.flags & CMD_FLAG_FAST_ZERO != 0 };
-                for part in parts() {
-                    device.write_zeroes(part, how(), zeroes).await?;
-                }
+                device.write_zeroes(at, how(), zeroes).await?;
             }
             Command::Cache => {
-                for part in parts() {
-                    device.prefetch(part, how()).await?;
+                for part in device.parts(blocks) {
+                    device.device().prefetch(part, how()).await?;
                 }
             }
             Command::BlockStatus => {
-                let looked_at = Extent { sectors: at.sectors.min(STATUS_BYTES / SECTOR_BYTES), ..at };
-                return Ok(Answer::Status(device.extents(looked_at).await?));
+                let looked_at = Extent { sectors: blocks.sectors.min(STATUS_BYTES / SECTOR_BYTES), ..blocks };
+                return Ok(Answer::Status(device.device().extents(looked_at).await?));
             }
             Command::Disconnect | Command::Unknown(_) => unreachable!("refused before"),
         }
         Ok(Answer::Done)
     }
 
-    async fn read(&self, request: &Request, at: Extent, how: Hints) -> Result<Answer, IoError> {
+    async fn read(&self, request: &Request, at: Bytes, how: Hints) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
-        if may_be_sparse && request.length >= SPARSE_BYTES {
-            let states = device.extents(at).await?;
+        if may_be_sparse && request.length >= SPARSE_BYTES && at.are_whole(device.block()) {
+            let states = device.device().extents(at.touched(device.block())).await?;
             if states.iter().any(|state| reads_as_zeroes(state.content)) {
                 let mut parts: Vec<(Extent, Option<Buffer>)> = Vec::new();
                 for state in states {
@@ -173,7 +175,7 @@ impl Session {
                         Content::Hole | Content::Zero => None,
                         _ => {
                             let into = Buffer::zeroed(state.extent.bytes());
-                            Some(device.read(state.extent, into, how.clone()).await?)
+                            Some(device.device().read(state.extent, into, how.clone()).await?)
                         }
                     };
                     parts.push((state.extent, data));
@@ -181,7 +183,7 @@ impl Session {
                 return Ok(Answer::Parts(parts));
             }
         }
-        device.read(at, Buffer::zeroed(at.bytes()), how).await.map(Answer::Data)
+        device.read(at, how).await.map(Answer::Data)
     }
 
     fn data(&self, out: &mut Vec<u8>, request: &Request, data: &Buffer) {
