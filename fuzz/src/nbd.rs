@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use seekless_serve::nbd::{Export, Handshake, Request, Step, Style, request};
+use seekless_serve::nbd::{Context, Export, Handshake, Request, Step, Style, request};
 
 /// What a server made of a client's bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ fn export(name: &str, flags: u16) -> Export {
         smallest: 512,
         preferred: 4096,
         largest: 32 << 20,
+        contexts: vec![Context::Allocation, Context::Place, Context::Heat],
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use seekless_core::{Extent, Nanos, Size};
+use seekless_core::{Extent, Lba, Nanos, Size};
 use seekless_drive::{Model, QueueOptions};
 use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
@@ -278,6 +278,18 @@ impl<C: Leaf> Description<C> {
         }
         let of = self.slices.get(name).map_or(name, |window| &window.of);
         BTreeSet::from([of.to_owned()])
+    }
+
+    /// Where the sectors of `top` would be if there were no layers: the component, and where on it the first would be.
+    pub fn home_of(&self, top: &str) -> (String, Lba) {
+        let mut name = top;
+        while let Some(layer) = self.layers.get(name) {
+            name = &layer.over;
+        }
+        match self.slices.get(name) {
+            Some(window) => (window.of.clone(), window.extent.start),
+            None => (name.to_owned(), Lba(0)),
+        }
     }
 
     /// The device `top` in a line, from there down.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{Class, Hints, SECTOR_BYTES, Size};
+use seekless_core::{BlockDevice, Class, Hints, SECTOR_BYTES, Size};
 use seekless_lab::description::Description;
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
+use seekless_serve::component::Numbered;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, Export, Listener, Server, control};
+use seekless_serve::server::{Address, Bytewise, Export, Home, Listener, Server, control};
 use seekless_serve::signals;
 
 use super::component::Live;
@@ -138,7 +139,8 @@ async fn serve(
             let line = description.line_of(&export.top);
             let device = &tops[&export.top];
             let bytes = Size(device.geometry().sectors * SECTOR_BYTES);
-            exports.push(Export::new(&export.name, &line, device, export.read_only));
+            let home = home(description, &export.top);
+            exports.push(Export { home, ..Export::new(&export.name, &line, device, export.read_only) });
             output::complain(&format!(
                 "serving {} ({bytes}, {line}) at {}",
                 export.name,
@@ -177,8 +179,9 @@ async fn trees(
     description: &Description<Live>,
 ) -> anyhow::Result<BTreeMap<String, Tree>> {
     let mut components = BTreeMap::new();
-    for (name, component) in &description.components {
-        components.insert(name.clone(), component.build(reactor, name)?);
+    for (number, (name, component)) in (0..).zip(&description.components) {
+        let component = Numbered::new(number, component.build(reactor, name)?);
+        components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
     }
     let mut trees = BTreeMap::new();
     for export in &description.exports {
@@ -189,6 +192,13 @@ async fn trees(
         }
     }
     Ok(trees)
+}
+
+/// Where the sectors of a device would be without layers.
+fn home(description: &Description<Live>, top: &str) -> Option<Home> {
+    let (component, start) = description.home_of(top);
+    let number = description.components.keys().position(|name| *name == component)?;
+    Some(Home { component: number as u32, start })
 }
 
 /// Layers that are to be reconfigured every so often are.

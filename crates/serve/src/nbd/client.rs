@@ -114,6 +114,7 @@ mod tests {
             smallest: 512,
             preferred: 4096,
             largest: 1 << 25,
+            contexts: Vec::new(),
         };
         assert!(greets(&GREETING));
         let exports = [export];

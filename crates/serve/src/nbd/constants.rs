@@ -55,6 +55,7 @@ pub const FLAG_SEND_DF: u16 = 1 << 7;
 pub const FLAG_CAN_MULTI_CONN: u16 = 1 << 8;
 pub const FLAG_SEND_CACHE: u16 = 1 << 10;
 pub const FLAG_SEND_FAST_ZERO: u16 = 1 << 11;
+pub const FLAG_BLOCK_STAT_PAYLOAD: u16 = 1 << 12;
 
 pub const CMD_READ: u16 = 0;
 pub const CMD_WRITE: u16 = 1;

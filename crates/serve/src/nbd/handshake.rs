@@ -36,7 +36,7 @@ pub struct Export {
     pub description: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// `NBD_FLAG_*`.
+    /// `NBD_FLAG_*`, as for who agreed on all that there is.
     pub flags: u16,
     /// Requests begin and end at multiples of this many bytes.
     pub smallest: u32,
@@ -44,6 +44,8 @@ pub struct Export {
     pub preferred: u32,
     /// They are not longer than this.
     pub largest: u32,
+    /// What block status can tell of it.
+    pub contexts: Vec<Context>,
 }
 
 /// A context that block status knows.
@@ -52,16 +54,19 @@ pub struct Export {
 pub enum Context {
     /// `base:allocation`: holes and zeroes.
     Allocation = 1,
+    /// `seekless:place`: where it lies below the layers.
+    Place = 2,
+    /// `seekless:heat`: how often it was asked for.
+    Heat = 3,
 }
 
 impl Context {
-    /// All of them.
-    pub const ALL: [Context; 1] = [Context::Allocation];
-
     /// What clients call it.
     pub fn name(self) -> &'static str {
         match self {
             Context::Allocation => "base:allocation",
+            Context::Place => "seekless:place",
+            Context::Heat => "seekless:heat",
         }
     }
 }
@@ -223,11 +228,25 @@ impl<'a> Handshake<'a> {
         };
         let export = &self.exports[number];
         out.extend(export.bytes.to_be_bytes());
-        out.extend(export.flags.to_be_bytes());
+        out.extend(self.flags(number).to_be_bytes());
         if self.flags.unwrap_or(0) & c::FLAG_C_NO_ZEROES == 0 {
             out.extend([0; 124]);
         }
         self.agreed(number)
+    }
+
+    /// The flags of an export, without those that go with what was not agreed on.
+    fn flags(&self, number: usize) -> u16 {
+        let mut flags = self.exports[number].flags;
+        if self.style == Style::Simple {
+            flags &= !c::FLAG_SEND_DF;
+        }
+        let filters =
+            self.contexts.as_ref().is_some_and(|(of, contexts)| *of == number && !contexts.is_empty());
+        if self.style != Style::Extended || !filters {
+            flags &= !c::FLAG_BLOCK_STAT_PAYLOAD;
+        }
+        flags
     }
 
     fn agreed(&mut self, export: usize) -> Step {
@@ -248,7 +267,7 @@ impl<'a> Handshake<'a> {
         let export = &self.exports[number];
         let mut told = c::INFO_EXPORT.to_be_bytes().to_vec();
         told.extend(export.bytes.to_be_bytes());
-        told.extend(export.flags.to_be_bytes());
+        told.extend(self.flags(number).to_be_bytes());
         reply(out, option, c::REP_INFO, &told);
         for wanted in wanted {
             let mut told = wanted.to_be_bytes().to_vec();
@@ -298,7 +317,8 @@ impl<'a> Handshake<'a> {
             let all_of_its_kind = context.name().split_inclusive(':').next().unwrap_or_default();
             query == context.name().as_bytes() || !set && query == all_of_its_kind.as_bytes()
         };
-        let wanted = Context::ALL.into_iter().filter(|context| {
+        let known = self.exports[number].contexts.iter().copied();
+        let wanted = known.filter(|context| {
             !set && queries.is_empty() || queries.iter().any(|query| asks(query, *context))
         });
         let wanted: Vec<Context> = wanted.collect();

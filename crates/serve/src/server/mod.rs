@@ -13,6 +13,7 @@ mod input;
 mod listener;
 mod outbox;
 mod request;
+mod status;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ pub use control::{Answering, control};
 pub use export::Export;
 pub(crate) use input::Input;
 pub use listener::{ListenError, Listener};
+pub use status::Home;
 
 /// Clients at once, over all sockets; more are not accepted until one goes.
 const CLIENTS: usize = 256;
