@@ -13,6 +13,8 @@ mod raw;
 mod remote;
 mod server;
 mod status;
+#[cfg(feature = "tls")]
+mod tls;
 mod untold;
 
 use std::path::Path;

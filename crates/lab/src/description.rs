@@ -12,6 +12,7 @@ use seekless_core::{Extent, Lba, Nanos, Size};
 use seekless_drive::{Model, QueueOptions};
 use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::volume_file::{ComponentKeys, simulated};
@@ -53,6 +54,20 @@ pub struct Description<C = Component> {
     pub exports: Vec<Export>,
     /// The socket at which a server of it is asked how it is, if it is told.
     pub control: Option<PathBuf>,
+    /// Who the server is and whom it lets in, if it is to be encrypted. The lab serves nothing.
+    pub tls: Option<Tls>,
+}
+
+/// Files of certificates and keys, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities whose clients are let in.
+    pub clients: PathBuf,
 }
 
 impl<C> Default for Description<C> {
@@ -65,6 +80,7 @@ impl<C> Default for Description<C> {
             top: String::new(),
             exports: Vec::new(),
             control: None,
+            tls: None,
         }
     }
 }

@@ -35,6 +35,7 @@ pub const REP_META_CONTEXT: u32 = 4;
 pub const REP_ERR_UNSUP: u32 = ERROR | 0x1;
 pub const REP_ERR_POLICY: u32 = ERROR | 0x2;
 pub const REP_ERR_INVALID: u32 = ERROR | 0x3;
+pub const REP_ERR_TLS_REQD: u32 = ERROR | 0x5;
 pub const REP_ERR_UNKNOWN: u32 = ERROR | 0x6;
 pub const REP_ERR_TOO_BIG: u32 = ERROR | 0x9;
 pub const REP_ERR_EXT_HEADER_REQD: u32 = ERROR | 0xa;

@@ -84,11 +84,24 @@ pub struct Agreed {
     pub knows_blocks: bool,
 }
 
+/// Whether a connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// It never is.
+    None,
+    /// It has to be: nothing else is answered before.
+    Demanded,
+    /// It is.
+    On,
+}
+
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// More bytes are needed.
     More,
+    /// When what is to be sent is sent, the next byte is TLS's, and what comes out of that is fed here again.
+    Encrypt,
     /// The transmission phase begins with the next byte.
     Serve(Agreed),
     /// The connection ends, when what is to be sent is sent.
@@ -99,6 +112,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Handshake<'a> {
     exports: &'a [Export],
+    encryption: Encryption,
     /// The client's flags; before them comes nothing else.
     flags: Option<u32>,
     style: Style,
@@ -112,8 +126,16 @@ pub struct Handshake<'a> {
 
 impl<'a> Handshake<'a> {
     /// A handshake about these exports; [`GREETING`] goes before it.
-    pub fn new(exports: &'a [Export]) -> Handshake<'a> {
-        Handshake { exports, flags: None, style: Style::Simple, contexts: None, told_blocks: None, skip: 0 }
+    pub fn new(exports: &'a [Export], encryption: Encryption) -> Handshake<'a> {
+        Handshake {
+            exports,
+            encryption,
+            flags: None,
+            style: Style::Simple,
+            contexts: None,
+            told_blocks: None,
+            skip: 0,
+        }
     }
 
     /// Takes what it can from the beginning of `input`: how many bytes, and what comes next. What is to be sent is
@@ -172,6 +194,18 @@ impl<'a> Handshake<'a> {
     }
 
     fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        if self.encryption == Encryption::Demanded && ![c::OPT_STARTTLS, c::OPT_ABORT].contains(&option) {
+            if option == c::OPT_EXPORT_NAME {
+                return Some(Step::End);
+            }
+            refuse(
+                out,
+                option,
+                c::REP_ERR_TLS_REQD,
+                "expected STARTTLS first: this server has all encrypted",
+            );
+            return None;
+        }
         match option {
             c::OPT_EXPORT_NAME => return Some(self.export_name(data, out)),
             c::OPT_ABORT => {
@@ -208,10 +242,33 @@ impl<'a> Handshake<'a> {
                 self.style = Style::Extended;
                 reply(out, option, c::REP_ACK, &[]);
             }
-            c::OPT_STARTTLS => refuse(out, option, c::REP_ERR_POLICY, "this server has no TLS"),
+            c::OPT_STARTTLS => return self.start_tls(data, out),
             _ => refuse(out, option, c::REP_ERR_UNSUP, "this server does not know the option"),
         }
         None
+    }
+
+    fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        let option = c::OPT_STARTTLS;
+        match self.encryption {
+            _ if !data.is_empty() => {
+                refuse(out, option, c::REP_ERR_INVALID, "expected no data with this option");
+                None
+            }
+            Encryption::None => {
+                refuse(out, option, c::REP_ERR_POLICY, "this server has no TLS");
+                None
+            }
+            Encryption::On => {
+                refuse(out, option, c::REP_ERR_INVALID, "all is encrypted already");
+                None
+            }
+            Encryption::Demanded => {
+                self.encryption = Encryption::On;
+                reply(out, option, c::REP_ACK, &[]);
+                Some(Step::Encrypt)
+            }
+        }
     }
 
     /// The number of the export of this name; the empty one is the first.

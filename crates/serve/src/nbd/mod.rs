@@ -10,7 +10,7 @@ mod handshake;
 mod reply;
 mod request;
 
-pub use handshake::{Agreed, Context, Export, GREETING, Handshake, Step};
+pub use handshake::{Agreed, Context, Encryption, Export, GREETING, Handshake, Step};
 pub use reply::{Errno, Replies, Style};
 pub use request::{Command, Request, Wrong, filter, request};
 
