@@ -6,7 +6,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use seekless_serve::nbd::{Command, Context, Encryption, Export, Handshake, Request, Step, Style, filter, request};
+use seekless_serve::nbd::{
+    Command, Context, Encryption, Export, Handshake, Request, Step, Style, filter, request,
+};
 
 /// What a server made of a client's bytes.
 #[derive(Debug, PartialEq, Eq)]
