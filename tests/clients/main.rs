@@ -6,6 +6,7 @@
 mod contexts;
 mod faults;
 mod file_systems;
+mod fsx;
 mod full;
 mod killed;
 mod misbehaving;
