@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::fsx::{Expected, Load};
@@ -248,18 +249,22 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
             for entry in std::fs::read_dir(&mounted.at).unwrap() {
                 let _ = std::fs::remove_file(entry.unwrap().path());
             }
-            let before = synced.len();
+            let first = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                let at = mounted.at.clone();
-                let load = scope.spawn(move || synced_until_it_fails(&at, (round + 1) * 1000));
+                let (at, first) = (mounted.at.clone(), &first);
+                let load = scope.spawn(move || synced_until_it_fails(&at, (round + 1) * 1000, first));
                 let at = mounted.at.clone();
                 let random = scope.spawn(move || loaded_until_it_fails(&at, (round + 1) * 1000));
-                std::thread::sleep(Duration::from_millis(600 + 200 * (round % 5)));
+                let some = (0..3_000).any(|_| {
+                    std::thread::sleep(Duration::from_millis(10));
+                    first.load(Ordering::Relaxed)
+                });
+                std::thread::sleep(Duration::from_millis(200 + 200 * (round % 5)));
                 server.kill();
                 synced.extend(load.join().unwrap());
                 files.extend(random.join().unwrap());
+                assert!(some, "nothing was synced in time");
             });
-            assert!(synced.len() > before, "nothing was synced in time");
             drop(mounted);
             drop(attached);
         }
@@ -282,14 +287,16 @@ fn told(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Writes and syncs files, from this number on; those that were synced, folder and all.
-fn synced_until_it_fails(at: &Path, first: u64) -> Vec<u64> {
+/// Writes and syncs files, from this number on, and says when there is one; those that were synced, folder and all.
+fn synced_until_it_fails(at: &Path, first: u64, some: &AtomicBool) -> Vec<u64> {
     let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all());
     let one = |number: u64| {
         let path = at.join(number.to_string());
         std::fs::write(&path, content(number))?;
         sync(&path)?;
-        sync(at)
+        sync(at)?;
+        some.store(true, Ordering::Relaxed);
+        Ok::<(), std::io::Error>(())
     };
     (first..first + 1000).take_while(|number| one(*number).is_ok()).collect()
 }

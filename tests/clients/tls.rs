@@ -176,7 +176,7 @@ fn nothing_but_tls_is_answered_before_it_and_garbage_ends_its_client() {
         assert!(raw.take(1).is_err(), "the old way to begin has no way to say no");
         // TLS is wanted, and then there is none; or half of it.
         let hello = [&b"\x16\x03\x01\x00\xf0\x01\x00\x00\xec\x03\x03"[..], &[7; 200]].concat();
-        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16; 40_000], &[0; 5], &hello] {
+        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &vec![0x16; 40_000], &[0; 5], &hello] {
             let mut raw = connect();
             raw.option(5, &[]).unwrap();
             assert_eq!(raw.option_reply().unwrap().0, 1);

@@ -109,9 +109,10 @@ impl Bytewise {
     pub async fn write_zeroes(&self, at: Bytes, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
         let block = self.block();
         let blocks = at.touched(block);
-        let _held = match at.are_whole(block) {
-            true => self.locks.shared(blocks, &how).await,
-            false => self.locks.exclusive(blocks, &how).await,
+        let _held = if at.are_whole(block) {
+            self.locks.shared(blocks, &how).await
+        } else {
+            self.locks.exclusive(blocks, &how).await
         };
         let Some(whole) = at.within(block) else {
             return self.overwrite(at, Buffer::zeroed(at.len()), &how).await;

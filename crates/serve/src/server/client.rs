@@ -47,8 +47,7 @@ pub async fn serve(
     let (agreed, tunnel) = match greeted {
         Ok(Some(agreed)) => agreed,
         // Whoever only looks, or asks for the list, goes without a word; not so who was not let in.
-        Ok(None) => return Ok(()),
-        Err(Ended::Gone) => return Ok(()),
+        Ok(None) | Err(Ended::Gone) => return Ok(()),
         Err(Ended::NotLetIn(why)) => return Err(why),
     };
     let outbox = Rc::new(Outbox::default());
@@ -153,11 +152,11 @@ async fn open(
         send(server, socket, Some(tunnel), Vec::new()).await?;
         match received {
             Ok(true) => {}
-            Ok(false) => return Err(Ended::Gone),
+            // What TLS refuses, and not what the system could not do.
             Err(error) if error.kind() == io::ErrorKind::Other => {
                 return Err(Ended::NotLetIn(error.to_string()));
             }
-            Err(_) => return Err(Ended::Gone),
+            Ok(false) | Err(_) => return Err(Ended::Gone),
         }
     }
     Ok(())
