@@ -1,3 +1,5 @@
+//! Any bytes on memory in blocks that takes its time, held to a copy; and several who write into one block.
+
 use seekless_core::device::io;
 use seekless_core::runtime::{Runtime, rng, sleep, spawn};
 use seekless_core::{IoFuture, Nanos};
