@@ -77,7 +77,7 @@ fn flags_are_of_what_was_agreed_on() {
     let (structured, extended) = (option(c::OPT_STRUCTURED_REPLY, &[]), option(c::OPT_EXTENDED_HEADERS, &[]));
     let set = |export| contexts(c::OPT_SET_META_CONTEXT, export, &["base:allocation", "seekless:heat"]);
     let go = go("disk", &[]);
-    assert_eq!(has(agreed(&[go.clone()]).0), (false, false));
+    assert_eq!(has(agreed(std::slice::from_ref(&go)).0), (false, false));
     assert_eq!(has(agreed(&[structured.clone(), set("disk"), go.clone()]).0), (true, false));
     assert_eq!(has(agreed(&[extended.clone(), go.clone()]).0), (true, false));
     assert_eq!(has(agreed(&[extended.clone(), set("other"), go.clone()]).0), (true, false));
