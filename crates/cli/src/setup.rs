@@ -2,12 +2,14 @@
 
 use clap::{Args, ValueEnum};
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
+use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
 use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
 
 use crate::Usage;
+use crate::filling::Filling;
 use crate::text::{counted, factor, size};
 
 /// At most this many outstanding, if nobody says how many.
@@ -79,9 +81,25 @@ pub struct Setup {
     /// While the layout is reconfigured, the trace goes on (run) or waits (stop)
     #[arg(long, value_name = "CLOCK", default_value = "run")]
     reconfigure_clock: ClockName,
+    /// As what a reconfiguration copies: in the background, or for free, only while the head waits anyway (turns
+    /// --freeblock on)
+    #[arg(long, value_name = "CLASS", default_value = "background")]
+    reconfigure_class: ClassName,
+    /// Carry what is asked for in class free out while the head waits for other requests' sectors
+    #[arg(long)]
+    freeblock: bool,
+    #[command(flatten)]
+    filling: Filling,
     /// All randomness follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+/// As what a reconfiguration copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClassName {
+    Background,
+    Free,
 }
 
 /// How a trace is played.
@@ -195,6 +213,7 @@ impl Setup {
                 background_share_pct: self.background_share,
                 starvation_limit: self.starvation_limit,
                 depth: self.depth,
+                freeblock: self.freeblock(),
             },
             pace,
             reconfigure: self.reconfigure,
@@ -203,6 +222,12 @@ impl Setup {
         };
         experiment.check(None)?;
         Ok(experiment)
+    }
+
+    /// Whatever needs the head's waits to be filled turns that on.
+    fn freeblock(&self) -> Option<FreeOptions> {
+        let wanted = self.freeblock || self.filling.is_told() || self.reconfigure_class == ClassName::Free;
+        wanted.then(|| self.filling.options())
     }
 
     fn layer(&self) -> anyhow::Result<Option<LayerSetup>> {
@@ -224,6 +249,10 @@ impl Setup {
             write_buffer: self.write_buffer,
             threshold: self.threshold,
             training: self.training.into(),
+            reconfigure_class: match self.reconfigure_class {
+                ClassName::Background => borg::MoveClass::Background,
+                ClassName::Free => borg::MoveClass::Free,
+            },
             ..borg::Options::default()
         };
         let options = self.with_others(options)?;
