@@ -24,6 +24,12 @@ pub struct Keys {
     read_only: bool,
 }
 
+/// Where a file is that a volume file names: beside it, or else here.
+pub fn beside(volume: &str, path: PathBuf) -> PathBuf {
+    let beside = Path::new(volume).parent().map(|folder| folder.join(&path));
+    beside.filter(|path| path.exists()).unwrap_or(path)
+}
+
 /// A component that was found, and is not in use by another volume.
 pub enum Live {
     /// A file or block device, opened; taken when it is built.
@@ -52,8 +58,7 @@ impl Leaf for Live {
                 Ok(Live::Remote(RefCell::new(Some(connected)), sectors))
             }
             (Some(path), None, None) => {
-                let beside = Path::new(file).parent().map(|folder| folder.join(&path));
-                let path = beside.filter(|path| path.exists()).unwrap_or(path);
+                let path = beside(file, path);
                 let opened = Opened::open(&path, keys.cached, keys.read_only);
                 let opened = opened.map_err(|error| {
                     wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)

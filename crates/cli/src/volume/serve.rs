@@ -9,15 +9,16 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{Class, Hints, SECTOR_BYTES, Size};
-use seekless_lab::description::Description;
+use seekless_core::{BlockDevice, Class, Hints, SECTOR_BYTES, Size};
+use seekless_lab::description::{Description, Tls};
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
+use seekless_serve::component::Numbered;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Export, Listener, Server, control};
+use seekless_serve::server::{Address, Bytewise, Export, Home, Keys, Listener, Server, control};
 use seekless_serve::signals;
 
-use super::component::Live;
+use super::component::{Live, beside};
 use super::status::{self, Told};
 use crate::output;
 
@@ -67,11 +68,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     });
     let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
     let places = places(&description, arguments.allow_plain_tcp)?;
+    let keys = keys(&description)?;
     let (reactor, refused) = Reactor::start(wish).context("io")?;
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
     output::complain(&format!("io: {}{why}", reactor.kind()));
     let runtime = Runtime::new(1);
-    runtime.run_live(serve(arguments, &reactor, &description, places), &*reactor)?
+    runtime.run_live(serve(arguments, &reactor, &description, places, keys), &*reactor)?
+}
+
+/// Certificates and keys, if there are to be any.
+fn keys(description: &Description<Live>) -> anyhow::Result<Option<Keys>> {
+    let Some(Tls { certificate, key, clients }) = description.tls.clone() else { return Ok(None) };
+    let [certificate, key, clients] = [certificate, key, clients].map(|path| beside(&description.file, path));
+    let keys = Keys::read(&certificate, &key, &clients);
+    keys.map(Some).map_err(|error| anyhow::anyhow!("{}: tls.{error}", description.file))
 }
 
 /// The addresses to listen at, each with the numbers of its exports.
@@ -83,10 +93,10 @@ fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Vec<(A
             bail!("{key}: found no nbd, expected where to listen for clients")
         };
         let address: Address = text.parse().with_context(|| format!("{key}.nbd"))?;
-        if !address.is_local() && !plain {
+        if !address.is_local() && !plain && description.tls.is_none() {
             bail!(
                 "{key}.nbd: found {address}, which other machines reach and anyone there may read and write; \
-                 expected a loopback address, or --allow-plain-tcp"
+                 expected a loopback address, tls = {{...}} in the file, or --allow-plain-tcp"
             );
         }
         let known = places.iter().position(|(other, _)| *other == address);
@@ -110,6 +120,7 @@ async fn serve(
     reactor: &Rc<Reactor>,
     description: &Description<Live>,
     places: Vec<(Address, Vec<usize>)>,
+    keys: Option<Keys>,
 ) -> anyhow::Result<()> {
     let signals = signals::listen().context("signals")?;
     let trees = trees(reactor, description).await?;
@@ -129,27 +140,29 @@ async fn serve(
             places.len()
         );
     }
+    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
+    let tops: BTreeMap<_, _> = tops.collect();
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
             let export = &description.exports[number];
             let line = description.line_of(&export.top);
-            let device = trees[&export.top].top.clone();
-            let bytes = Size(device.geometry().sectors * SECTOR_BYTES);
-            exports.push(Export::new(&export.name, &line, device, export.read_only));
+            let device = &tops[&export.top];
+            let bytes = Size(device.device().geometry().sectors * SECTOR_BYTES);
+            let home = home(description, &export.top);
+            exports.push(Export { home, ..Export::new(&export.name, &line, device, export.read_only) });
             output::complain(&format!(
                 "serving {} ({bytes}, {line}) at {}",
                 export.name,
-                address.uri(&export.name)
+                address.uri(&export.name, keys.is_some())
             ));
         }
         let listener = if given.is_empty() { Listener::bind(&address)? } else { given.remove(0) };
-        server.listen(listener, exports);
+        server.listen(listener, exports, keys.clone());
     }
-    let uri = description
-        .exports
-        .first()
-        .and_then(|export| Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name)));
+    let uri = description.exports.first().and_then(|export| {
+        Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name, keys.is_some()))
+    });
     output::complain(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
     output::complain("stopping; a second signal ends it at once");
@@ -175,8 +188,9 @@ async fn trees(
     description: &Description<Live>,
 ) -> anyhow::Result<BTreeMap<String, Tree>> {
     let mut components = BTreeMap::new();
-    for (name, component) in &description.components {
-        components.insert(name.clone(), component.build(reactor, name)?);
+    for (number, (name, component)) in (0..).zip(&description.components) {
+        let component = Numbered::new(number, component.build(reactor, name)?);
+        components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
     }
     let mut trees = BTreeMap::new();
     for export in &description.exports {
@@ -187,6 +201,13 @@ async fn trees(
         }
     }
     Ok(trees)
+}
+
+/// Where the sectors of a device would be without layers.
+fn home(description: &Description<Live>, top: &str) -> Option<Home> {
+    let (component, start) = description.home_of(top);
+    let number = description.components.keys().position(|name| *name == component)?;
+    Some(Home { component: number as u32, start })
 }
 
 /// Layers that are to be reconfigured every so often are.

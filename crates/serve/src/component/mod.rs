@@ -6,9 +6,11 @@
 mod error;
 mod file;
 mod memory;
+mod numbered;
 mod remote;
 
 pub use error::{OpenError, kind_of};
 pub use file::{FileComponent, Opened};
 pub use memory::MemoryComponent;
+pub use numbered::Numbered;
 pub use remote::{Connected, RemoteComponent};
