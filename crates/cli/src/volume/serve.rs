@@ -175,8 +175,8 @@ async fn trees(
     description: &Description<Live>,
 ) -> anyhow::Result<BTreeMap<String, Tree>> {
     let mut components = BTreeMap::new();
-    for (name, component) in &description.components {
-        components.insert(name.clone(), component.build(reactor, name)?);
+    for ((name, component), number) in description.components.iter().zip(0..) {
+        components.insert(name.clone(), component.build(reactor, name, number)?);
     }
     let mut trees = BTreeMap::new();
     for export in &description.exports {

@@ -3,11 +3,13 @@
 //! Invariants: a component is in one volume at a time. Fault model: what is below fails, ends early or is full: each of
 //! these is an error value with the component's name and the place.
 
+mod emulated;
 mod error;
 mod file;
 mod memory;
 mod remote;
 
+pub use emulated::EmulatedComponent;
 pub use error::{OpenError, kind_of};
 pub use file::{FileComponent, Opened};
 pub use memory::MemoryComponent;
