@@ -3,6 +3,7 @@
 // Programs from outside: they take their time, and threads.
 #![allow(clippy::disallowed_methods)]
 
+mod emulated;
 mod faults;
 mod file_systems;
 mod full;

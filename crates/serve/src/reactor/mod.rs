@@ -15,11 +15,13 @@ mod uring;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use rustix::thread::set_current_timer_slack;
 use seekless_core::Nanos;
 use seekless_core::runtime::Outside;
 use slab::Slab;
@@ -90,6 +92,9 @@ impl Reactor {
                 Err(error) => (Backend::Threads(Threads::new()?), Some(error)),
             },
         };
+        // The kernel may wake a thread up to 50 us late, to wake several together; an emulated drive would be late by
+        // that in each request. Where it is not allowed the drive is.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
         #[allow(clippy::disallowed_methods)] // where the machine's clock enters a live runtime
         let zero = Instant::now();
         Ok((Rc::new(Reactor { jobs: RefCell::default(), backend, zero, turns: Cell::new(0) }), refused))
