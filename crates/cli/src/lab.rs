@@ -22,6 +22,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::setup::{Setup, line};
 use crate::trace::{characterised, load};
+use crate::volume::inputs;
 use crate::workload::{Span, list, positive_time, text};
 
 /// What can be tried.
@@ -55,6 +56,9 @@ A volume file and what can be written in it: docs/book/workloads.md.")]
     /// What was asked of a device and what it answered: may that be?
     #[command(after_help = judge::HELP)]
     Judge(judge::Arguments),
+    /// A live run again, from its inputs: does the volume do the same?
+    #[command(after_help = inputs::HELP)]
+    Replay(inputs::Arguments),
 }
 
 /// What is compared.
@@ -151,6 +155,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Explore(arguments) => explore::run(&arguments),
         Command::Figure(arguments) => figure::run(&arguments),
         Command::Judge(arguments) => judge::run(&arguments),
+        Command::Replay(arguments) => inputs::run(&arguments),
     }
 }
 

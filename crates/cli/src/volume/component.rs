@@ -12,10 +12,10 @@ use seekless_lab::description::{Component, Leaf, VolumeError};
 use seekless_lab::volume_file::{self, ComponentKeys};
 use seekless_layers::Refused;
 use seekless_serve::component::{
-    Connected, EmulatedComponent, FileComponent, MemoryComponent, Opened, RemoteComponent,
+    Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, RemoteComponent, Told,
 };
 use seekless_serve::reactor::Reactor;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The keys of a component.
 #[derive(Deserialize)]
@@ -54,26 +54,23 @@ enum Store {
     Remote(RefCell<Option<Connected>>, u64),
 }
 
+/// What was found of a component when it was opened.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Facts {
+    /// A file or block device.
+    File(FileFacts),
+    /// So many sectors of memory.
+    Memory(u64),
+    /// An export of another server.
+    Remote(Told),
+}
+
 impl Leaf for Live {
     type Keys = Keys;
 
-    fn read(file: &str, name: &str, mut keys: Keys) -> Result<Live, VolumeError> {
-        let drive = drive_keys(file, name, &mut keys)?;
-        let emulated = drive.map(|keys| volume_file::simulated(file, name, &keys, "emulate")).transpose()?;
-        let live = Live { store: store(file, name, keys)?, emulated };
-        match &live.emulated {
-            Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
-                place: format!("{file}: component.{name}.emulate"),
-                found: format!(
-                    "{}, which has {}, for {} of data",
-                    component.drive.name(),
-                    told(component.drive.sectors()),
-                    told(live.sectors())
-                ),
-                expected: "a drive that is at least as large".to_owned(),
-            }),
-            _ => Ok(live),
-        }
+    fn read(file: &str, name: &str, keys: Keys) -> Result<Live, VolumeError> {
+        Live::over(file, name, keys, store)
     }
 
     fn sectors(&self) -> u64 {
@@ -171,6 +168,63 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
 }
 
 impl Live {
+    /// As slow as its keys say, over what `store` makes of the others.
+    fn over(
+        file: &str,
+        name: &str,
+        mut keys: Keys,
+        store: impl FnOnce(&str, &str, Keys) -> Result<Store, VolumeError>,
+    ) -> Result<Live, VolumeError> {
+        let drive = drive_keys(file, name, &mut keys)?;
+        let emulated = drive.map(|keys| volume_file::simulated(file, name, &keys, "emulate")).transpose()?;
+        let live = Live { store: store(file, name, keys)?, emulated };
+        match &live.emulated {
+            Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
+                place: format!("{file}: component.{name}.emulate"),
+                found: format!(
+                    "{}, which has {}, for {} of data",
+                    component.drive.name(),
+                    told(component.drive.sectors()),
+                    told(live.sectors())
+                ),
+                expected: "a drive that is at least as large".to_owned(),
+            }),
+            _ => Ok(live),
+        }
+    }
+
+    /// A component of which this was found in a run that is over.
+    pub fn recalled(file: &str, name: &str, keys: Keys, facts: Facts) -> Result<Live, VolumeError> {
+        Live::over(file, name, keys, |_, _, _| {
+            let store = match facts {
+                Facts::Memory(sectors) => Ok(Store::Memory(sectors)),
+                Facts::File(facts) => {
+                    let sectors = facts.sectors;
+                    Opened::recalled(facts).map(|opened| Store::File(RefCell::new(Some(opened)), sectors))
+                }
+                Facts::Remote(told) => Connected::recalled(told).map(|connected| {
+                    let sectors = connected.sectors();
+                    Store::Remote(RefCell::new(Some(connected)), sectors)
+                }),
+            };
+            store.map_err(|error| VolumeError {
+                place: format!("{file}: component.{name}"),
+                found: error.to_string(),
+                expected: "something to stand for it".to_owned(),
+            })
+        })
+    }
+
+    /// What was found of it, as long as it is not built.
+    pub fn facts(&self) -> anyhow::Result<Facts> {
+        let built = "a component is asked for what was found before it is built";
+        Ok(match &self.store {
+            Store::Memory(sectors) => Facts::Memory(*sectors),
+            Store::File(opened, _) => Facts::File(opened.borrow().as_ref().context(built)?.facts()),
+            Store::Remote(connected, _) => Facts::Remote(connected.borrow().as_ref().context(built)?.told()),
+        })
+    }
+
     /// The device, the `number`-th of its volume; once.
     pub fn build(
         &self,

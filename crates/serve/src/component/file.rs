@@ -20,9 +20,11 @@ use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, check
 use seekless_core::{
     BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, SECTOR_BYTES, Zeroes,
 };
+use serde::{Deserialize, Serialize};
 
 use super::error::{OpenError, kind_of};
 use crate::patience::patiently;
+use crate::reactor::inputs::stand_in;
 use crate::reactor::{Job, Memory, Reactor, What};
 
 /// Memory that is kept for the next requests, in pieces of this size at most.
@@ -47,7 +49,41 @@ pub struct Opened {
     pub read_only: bool,
 }
 
+/// What is found out of a file when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileFacts {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size.
+    pub sectors: u64,
+    /// Bytes of what is read and written at least.
+    pub logical_bytes: u64,
+    /// Whether it goes past the page cache.
+    pub direct: bool,
+    /// Whether it cannot be written.
+    pub read_only: bool,
+}
+
 impl Opened {
+    /// What was found out.
+    pub fn facts(&self) -> FileFacts {
+        let Opened { path, sectors, logical_bytes, direct, read_only, .. } = self;
+        FileFacts {
+            path: path.clone(),
+            sectors: *sectors,
+            logical_bytes: *logical_bytes,
+            direct: *direct,
+            read_only: *read_only,
+        }
+    }
+
+    /// A file of which this was found out in another run, and which is not opened: for a replay.
+    pub fn recalled(facts: FileFacts) -> io::Result<Opened> {
+        let FileFacts { path, sectors, logical_bytes, direct, read_only } = facts;
+        Ok(Opened { file: stand_in()?.into(), path, sectors, logical_bytes, direct, read_only })
+    }
+
     /// Opens and locks `path`; `cached` goes through the page cache although it need not.
     pub fn open(path: &Path, cached: bool, read_only: bool) -> Result<Opened, OpenError> {
         let refuse = |found: String, expected: &str| OpenError {
@@ -306,7 +342,7 @@ impl BlockDevice for FileComponent {
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        let found = self.check(at, false).map(|()| holes(&self.file, at));
+        let found = self.check(at, false).map(|()| self.reactor.look(at, || holes(&self.file, at)));
         Box::pin(std::future::ready(found))
     }
 }

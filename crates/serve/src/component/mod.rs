@@ -9,8 +9,9 @@ mod file;
 mod memory;
 mod remote;
 
+pub use crate::nbd::client::Told;
 pub use emulated::EmulatedComponent;
 pub use error::{OpenError, kind_of};
-pub use file::{FileComponent, Opened};
+pub use file::{FileComponent, FileFacts, Opened};
 pub use memory::MemoryComponent;
 pub use remote::{Connected, RemoteComponent};

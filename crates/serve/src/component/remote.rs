@@ -25,6 +25,7 @@ use seekless_core::{
 
 use crate::nbd::client::{Said, Told, ask, go, greets, option_reply, said, simple_reply};
 use crate::nbd::{Command, constants as c};
+use crate::reactor::inputs::stand_in;
 use crate::reactor::{Job, Memory, Reactor, What};
 use crate::server::Input;
 
@@ -58,6 +59,16 @@ impl Connected {
         stream.set_nodelay(true)?;
         let told = shake_hands(&stream, name)?;
         Ok(Connected { socket: stream.into(), told })
+    }
+
+    /// What the server told of the export.
+    pub fn told(&self) -> Told {
+        self.told
+    }
+
+    /// An export of which this was told in another run, and which is not connected to: for a replay.
+    pub fn recalled(told: Told) -> io::Result<Connected> {
+        Ok(Connected { socket: stand_in()?, told })
     }
 
     /// Its size.

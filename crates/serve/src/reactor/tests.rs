@@ -12,7 +12,7 @@ use super::*;
 fn on_both<T: Future<Output = ()>>(test: impl Fn(Rc<Reactor>) -> T) {
     for kind in [Kind::Uring, Kind::Threads] {
         let reactor = match Reactor::start(Some(kind)) {
-            Ok((reactor, _)) => reactor,
+            Ok((reactor, _)) => Rc::new(reactor),
             Err(error) if kind == Kind::Uring => {
                 eprintln!("skipped: no io_uring here: {error}");
                 continue;
