@@ -11,6 +11,7 @@ mod killed;
 mod misbehaving;
 mod raw;
 mod remote;
+mod replayed;
 mod server;
 mod status;
 

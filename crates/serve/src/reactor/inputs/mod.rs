@@ -17,3 +17,6 @@ pub use record::{Record, WhatRecord};
 pub use recorder::Recorder;
 pub(super) use replayer::Step;
 pub use replayer::{Replayed, Replayer, stand_in};
+
+#[cfg(test)]
+mod tests;
