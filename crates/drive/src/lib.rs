@@ -6,6 +6,7 @@ pub mod component;
 pub mod disk;
 pub mod fit;
 pub mod flash;
+pub mod freeblock;
 pub mod import;
 pub mod machine;
 pub mod power;

@@ -2,7 +2,9 @@
 
 use seekless_core::{Extent, Geometry, Lba, Nanos, Op};
 
+use crate::disk::legs::Leg;
 use crate::disk::mechanics::Access;
+use crate::freeblock::{FreeOptions, Freeblock};
 use crate::scheduler::{Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec};
 
@@ -57,6 +59,17 @@ pub trait Machine: Places {
 
     /// What it would take to begin a read or write there.
     fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos>;
+
+    /// The freeblock scheduler of a drive whose head waits for sectors: from now on it tells where its head goes.
+    fn freeblock(&mut self, options: FreeOptions) -> Option<Freeblock> {
+        let _ = options;
+        None
+    }
+
+    /// The legs that the head went since this was asked last, instead of what is in `legs`.
+    fn take_legs(&mut self, legs: &mut Vec<Leg>) {
+        legs.clear();
+    }
 
     /// What it draws, if that is known.
     fn power(&self) -> Option<&PowerSpec>;

@@ -161,6 +161,11 @@ impl Ledger {
         }
     }
 
+    /// A request was carried out in time that others had paid for.
+    pub fn charge_free(&mut self, op: Op, sharer: &Sharer) {
+        self.pay(op, &Access::default(), sharer);
+    }
+
     /// A command for `sharers` kept the drive occupied for so long besides all others.
     pub fn occupied(&mut self, time: Nanos, sharers: &[Sharer]) {
         if let Some(first) = sharers.first() {

@@ -8,6 +8,7 @@ pub mod explore;
 pub mod figure;
 mod instant;
 pub mod load;
+pub mod mining;
 mod nearest;
 pub mod outcome;
 mod phases;

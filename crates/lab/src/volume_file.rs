@@ -200,6 +200,7 @@ pub fn simulated(file: &str, name: &str, keys: &ComponentKeys, key: &str) -> Res
         background_share_pct,
         starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
         depth: keys.depth,
+        freeblock: None,
     };
     if let Some(on) = keys.write_cache {
         drive.set_write_cache(on);

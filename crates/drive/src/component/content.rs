@@ -19,6 +19,17 @@ impl Content {
         }
     }
 
+    /// What is there, without bytes if there are none.
+    pub fn read(&self, at: Extent) -> Buffer {
+        let mut held = self.0.range(at.start.0..at.end().0);
+        if held.next().is_none() {
+            return Buffer::hollow_sectors(at.sectors);
+        }
+        let into = Buffer::zeroed(at.bytes());
+        self.load(at, &into);
+        into
+    }
+
     fn load(&self, at: Extent, into: &Buffer) {
         if into.is_hollow() {
             return;

@@ -20,6 +20,7 @@ use seekless_core::{
 
 use crate::disk::Drive;
 use crate::flash::Flash;
+use crate::freeblock::Freeblock;
 use crate::machine::Machine;
 use crate::queue::QueueOptions;
 use crate::spec::{FlashSpec, Spec};
@@ -46,6 +47,9 @@ pub trait Simulated: BlockDevice {
 
     /// How many parts of it work by themselves, each occupied for a time of its own.
     fn arms(&self) -> usize;
+
+    /// The freeblock scheduler of each arm, if it has one.
+    fn freeblock(&self) -> Vec<Rc<Freeblock>>;
 
     /// What it drew so far, in joules; `None` if its description does not say.
     fn joules(&self) -> Option<f64>;
@@ -122,6 +126,10 @@ impl<M: Machine + 'static> Simulated for Component<M> {
 
     fn arms(&self) -> usize {
         self.arms.len()
+    }
+
+    fn freeblock(&self) -> Vec<Rc<Freeblock>> {
+        self.arms.iter().filter_map(|arm| arm.free.clone()).collect()
     }
 
     fn joules(&self) -> Option<f64> {

@@ -6,14 +6,16 @@ use std::rc::{Rc, Weak};
 
 use seekless_core::request::TicketHolder;
 use seekless_core::runtime::{self, Agent};
-use seekless_core::{Class, Lba, Nanos, Op};
+use seekless_core::{Buffer, Class, Lba, Nanos, Op};
 
 use super::content::Content;
 use super::inside::Inside;
+use crate::disk::legs::Leg;
+use crate::freeblock::Freeblock;
 use crate::machine::{Asked, Machine};
 use crate::power::Meter;
 use crate::queue::{Command, Queue, QueueOptions};
-use crate::scheduler::{Place, Places, Positioning};
+use crate::scheduler::{Place, Places, Positioning, Slot};
 use crate::work::Ledger;
 
 /// One arm of a drive, or all of a drive that has none, with its queue.
@@ -23,6 +25,13 @@ pub struct Station<M> {
     pub ledger: RefCell<Ledger>,
     pub meter: RefCell<Meter>,
     content: RefCell<Content>,
+    /// Fills the waits of the head, if it is to.
+    pub free: Option<Rc<Freeblock>>,
+    legs: RefCell<Vec<Leg>>,
+    /// Memory for free requests that are done.
+    free_done: RefCell<Vec<Slot>>,
+    /// When the command before was begun.
+    begun: Cell<Nanos>,
     /// Commands in the drive that it has not begun; `None` if it holds none but those at work.
     inside: Option<RefCell<Inside>>,
     at_work: RefCell<Vec<Working>>,
@@ -63,6 +72,7 @@ impl<M: Machine + 'static> Agent for Station<M> {
     /// Answers a command that is done, and asks for a turn when its clients have asked for more. If none is
     /// done, begins what can be begun.
     fn turn(self: Rc<Self>) {
+        self.deliver();
         let done = self.first_done(runtime::now());
         if let Some(working) = done {
             self.finish(working);
@@ -76,16 +86,29 @@ impl<M: Machine + 'static> Agent for Station<M> {
 
 impl<M: Machine + 'static> Station<M> {
     /// A drive at rest; `device` is its number in the event log.
-    pub fn new(device: u32, machine: M, options: QueueOptions) -> Rc<Station<M>> {
+    pub fn new(device: u32, mut machine: M, options: QueueOptions) -> Rc<Station<M>> {
         let lanes = machine.lanes() as usize;
         let own = machine.queue();
         let meter = Meter::new(machine.power());
+        let free = options.freeblock.and_then(|options| machine.freeblock(options)).map(Rc::new);
         Rc::new_cyclic(|me: &Weak<Station<M>>| Station {
-            queue: Queue::new(device, options, own.queued_flush, me.clone(), me.clone(), me.clone()),
+            queue: Queue::new(
+                device,
+                options,
+                own.queued_flush,
+                me.clone(),
+                me.clone(),
+                me.clone(),
+                free.clone(),
+            ),
             machine: RefCell::new(machine),
             ledger: RefCell::default(),
             meter: RefCell::new(meter),
             content: RefCell::default(),
+            free,
+            legs: RefCell::default(),
+            free_done: RefCell::default(),
+            begun: Cell::default(),
             inside: options.depth.map(|_| RefCell::new(Inside::new(own))),
             at_work: RefCell::default(),
             depth: options.depth.map_or(lanes, |depth| depth as usize),
@@ -94,6 +117,28 @@ impl<M: Machine + 'static> Station<M> {
             busy_until: Cell::default(),
             spare: RefCell::default(),
         })
+    }
+
+    /// Hands over what was done for free.
+    fn deliver(&self) {
+        let Some(free) = &self.free else { return };
+        let mut content = self.content.borrow_mut();
+        let mut done = self.free_done.take();
+        free.deliver(runtime::now(), &mut done, |at, from| match from {
+            Some(from) => {
+                content.apply(Op::Write, at, &from);
+                Buffer::default()
+            }
+            None => content.read(at),
+        });
+        for slot in done.drain(..) {
+            let (op, sharer) = self.queue.complete_free(slot, &mut |op, at, buffer| {
+                content.apply(op, at, buffer);
+                Ok(())
+            });
+            self.ledger.borrow_mut().charge_free(op, &sharer);
+        }
+        self.free_done.replace(done);
     }
 
     /// Takes commands from the queue in front, as many as there is room for.
@@ -157,6 +202,16 @@ impl<M: Machine + 'static> Station<M> {
         ledger.charge_aside(&aside, meanwhile, &command.sharers, command.waiting);
         let alone = done.since(self.busy_until.replace(done.max(self.busy_until.get())).max(now));
         ledger.occupied(alone.since(meanwhile) + aside.total(), &command.sharers);
+        if let Some(free) = &self.free {
+            let mut legs = self.legs.borrow_mut();
+            machine.take_legs(&mut legs);
+            let begun = self.begun.replace(now);
+            let known = if command.queued { now.since(begun) } else { Nanos::ZERO };
+            if let Some(last) = free.fill(&legs, now, known).filter(|&last| last > done) {
+                // What is acknowledged before it is written: the head's wait comes after the answer.
+                runtime::turn_at(last, self.clone());
+            }
+        }
         let working = Working { command, took: whole, done };
         runtime::turn_at(working.done, self.clone());
         self.at_work.borrow_mut().push(working);

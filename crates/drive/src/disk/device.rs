@@ -4,7 +4,9 @@ use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Geometry, Lba, Nanos, Op};
 
 use super::Drive;
+use super::legs::Leg;
 use super::mechanics::Access;
+use crate::freeblock::{FreeOptions, Freeblock};
 use crate::machine::{Asked, Machine};
 use crate::scheduler::{Place, Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec, WriteBack};
@@ -54,6 +56,15 @@ impl Machine for Drive {
 
     fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos> {
         Some(Drive::estimate(self, at, now, write))
+    }
+
+    fn freeblock(&mut self, options: FreeOptions) -> Option<Freeblock> {
+        self.note_legs();
+        Some(Freeblock::new(self, options))
+    }
+
+    fn take_legs(&mut self, legs: &mut Vec<Leg>) {
+        Drive::take_legs(self, legs);
     }
 
     fn power(&self) -> Option<&PowerSpec> {

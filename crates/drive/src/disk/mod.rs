@@ -13,6 +13,7 @@ pub mod cache;
 mod destage;
 mod device;
 pub mod layout;
+pub mod legs;
 pub mod mechanics;
 mod read;
 mod runs;
@@ -29,6 +30,7 @@ use aside::Aside;
 use buffer::WriteBuffer;
 use cache::Cache;
 use layout::Layout;
+use legs::{Leg, Legs};
 use mechanics::{Access, Head, Mechanics};
 use sight::AtLeast;
 use timing::Timing;
@@ -58,6 +60,7 @@ pub struct Drive {
     destage_after: Nanos,
     destaged: Lba,
     aside: Aside,
+    legs: Legs,
     queue: QueueSpec,
     power: Option<PowerSpec>,
 }
@@ -83,6 +86,7 @@ impl Drive {
             destage_after: Nanos((spec.cache.destage_after_ms * 1e6).round() as u64),
             destaged: Lba(0),
             aside: Aside::default(),
+            legs: Legs::default(),
             queue: spec.queue,
             power: spec.power.clone(),
         }
@@ -96,6 +100,26 @@ impl Drive {
     /// Its moving parts.
     pub fn mechanics(&self) -> &Mechanics {
         &self.mechanics
+    }
+
+    /// By distance in cylinders, the shortest way so far or farther.
+    pub fn at_least(&self) -> AtLeast {
+        self.at_least.clone()
+    }
+
+    /// Between two transfers the head takes at least so many nanoseconds.
+    pub fn turn_round_time(&self) -> u64 {
+        self.timing.turn_round
+    }
+
+    /// From now on the head's way is noted.
+    pub fn note_legs(&mut self) {
+        self.legs.want();
+    }
+
+    /// The legs that the head went since this was asked last.
+    pub fn take_legs(&mut self, legs: &mut Vec<Leg>) {
+        self.legs.take(legs);
     }
 
     /// What `op` at `at` takes from time `now` on; the drive is then in the state after it.

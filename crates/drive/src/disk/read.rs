@@ -4,6 +4,7 @@ use seekless_core::{Extent, Lba, Nanos};
 
 use super::Drive;
 use super::bus::{Pauses, Transfer};
+use super::legs::Leg;
 use super::cache::Found;
 use super::mechanics::{Access, Head};
 
@@ -146,13 +147,14 @@ impl Drive {
         let mut transfer;
         if rest.sectors > 0 {
             let mut arrivals = Transfer::new(Nanos::ZERO, mark.saturating_sub(there).min(rest.sectors), 0);
-            let before = self.head;
+            let (before, legs) = (self.head, self.legs.len());
             if mark > there {
                 let part = Extent { sectors: mark.saturating_sub(there).min(rest.sectors), ..rest };
                 self.pass_over(part, begin, &mut arrivals);
                 marked = arrivals.end();
             }
             self.head = before;
+            self.legs.forget_from(legs);
             let ready = let_go.max(marked) + Nanos(taking);
             transfer = self.transfer_of(reading, ready);
             transfer.there(there);
@@ -235,6 +237,18 @@ impl Drive {
             let pass = self.mechanics.pass(piece.at.sectors, piece.per_track);
             let revolution = self.mechanics.revolution().0;
             let inside = self.policy.zero_latency_read || self.policy.read_on_arrival;
+            let to = Head { cylinder: piece.cylinder, head: piece.head };
+            let leg = Leg {
+                from: self.head,
+                begin: Nanos(now - seek),
+                to,
+                landed: Nanos(now),
+                first: Nanos(now + wait),
+                end: Nanos(now + wait + pass),
+                at: piece.at,
+                write: false,
+                kept: self.policy.read_on_arrival && self.policy.enabled,
+            };
             if inside && wait + pass > revolution {
                 // The head lands among them: the end first, then the start; a turn in all.
                 let each = revolution / piece.per_track;
@@ -246,14 +260,16 @@ impl Drive {
                 took.transfer += Nanos(pass.min(turn));
                 took.rotation += Nanos(turn - pass.min(turn));
                 now += turn;
+                self.legs.add(|| Leg { first: leg.landed, end: Nanos(now), ..leg });
             } else {
                 transfer.passing(now + wait, piece.at.sectors, pass);
                 took.rotation += Nanos(wait);
                 took.transfer += Nanos(pass);
                 now += wait + pass;
+                self.legs.add(|| leg);
             }
             took.seek += Nanos(seek);
-            self.head = Head { cylinder: piece.cylinder, head: piece.head };
+            self.head = to;
             left = Extent { start: piece.at.end(), sectors: left.sectors - piece.at.sectors };
         }
         self.turn_round(Nanos(now));

@@ -3,6 +3,7 @@
 use seekless_core::{Extent, Nanos};
 
 use super::Drive;
+use super::legs::Leg;
 use super::mechanics::{Access, Head};
 use super::timing::Extra;
 
@@ -187,9 +188,11 @@ impl Drive {
             let first = piece.at.start.0 - at.start.0;
             let ready = buffered.ready(first, first + piece.at.sectors, pass, at.sectors);
             let mut wait = self.mechanics.wait(piece.angle, now);
+            let mut at_once = false;
             if self.policy.zero_latency_write && wait + pass > revolution && buffered.all(at.sectors) <= now {
                 // All of it is there: any sector that passes is written.
                 wait = revolution - pass;
+                at_once = true;
             }
             if now + wait < ready {
                 // The sector has passed before it was there.
@@ -199,8 +202,20 @@ impl Drive {
             took.seek += Nanos(seek);
             took.rotation += Nanos(wait);
             took.transfer += Nanos(pass);
+            let to = Head { cylinder: piece.cylinder, head: piece.head };
+            self.legs.add(|| Leg {
+                from: self.head,
+                begin: Nanos(now - seek),
+                to,
+                landed: Nanos(now),
+                first: Nanos(if at_once { now } else { now + wait }),
+                end: Nanos(now + wait + pass),
+                at: piece.at,
+                write: true,
+                kept: false,
+            });
             now += wait + pass;
-            self.head = Head { cylinder: piece.cylinder, head: piece.head };
+            self.head = to;
             rest = Extent { start: piece.at.end(), sectors: rest.sectors - piece.at.sectors };
         }
         self.turn_round(Nanos(now));

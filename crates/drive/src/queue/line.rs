@@ -94,6 +94,8 @@ pub(super) struct Entry {
 
 pub(super) enum State {
     Waiting,
+    /// Not in line: it is carried out when that costs nothing.
+    Free,
     Issued,
     Done(Result<Buffer, IoError>),
 }

@@ -7,6 +7,9 @@
 //! one, as a kernel does it. How many commands are in the device is the device's and the options' affair; a
 //! flush that the device does not queue goes alone.
 //!
+//! Where free requests are carried out in the head's waits ([`crate::freeblock`]), reads and writes of that class
+//! are never in line: they are left to it, until a ticket promotes them.
+//!
 //! Invariants: a request is answered exactly once; a waiting one is in exactly one class's line. A
 //! client that goes away leaves its request to finish.
 
@@ -15,14 +18,16 @@ mod command;
 mod line;
 
 use std::cell::RefCell;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use std::task::Waker;
 
 use seekless_core::request::TicketHolder;
 use seekless_core::runtime::{self, Agent, Event};
 use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Op};
 
+use crate::freeblock::{FreeOptions, Freeblock};
 use crate::scheduler::{Place, Places, Policy, Positioning, Slot, Waiter};
+use crate::work::Sharer;
 use line::{Entry, Line, State};
 
 pub use answer::Answer;
@@ -43,6 +48,8 @@ pub struct QueueOptions {
     /// its description gives. `None`: as many as it works on at once, and the scheduler here sees where its
     /// head is, as if this queue were inside of the device.
     pub depth: Option<u32>,
+    /// Whether, and how, what is wanted for free is done in the head's waits.
+    pub freeblock: Option<FreeOptions>,
 }
 
 impl Default for QueueOptions {
@@ -53,6 +60,7 @@ impl Default for QueueOptions {
             background_share_pct: 20,
             starvation_limit: Nanos::from_millis(1_000),
             depth: None,
+            freeblock: None,
         }
     }
 }
@@ -69,12 +77,14 @@ pub struct Queue {
     holder: Weak<dyn TicketHolder>,
     /// The component once more: where its sectors are.
     places: Weak<dyn Places>,
+    /// Who carries free requests out, if somebody does.
+    free: Option<Rc<Freeblock>>,
 }
 
 impl Queue {
     /// An empty queue of the component numbered `device` in the event log, which is its agent,
     /// forwards tickets to it, and knows where its sectors are; `queued_flush` says whether that takes a flush
-    /// among other commands.
+    /// among other commands. Free reads and writes are left to `free`, if there is one.
     pub fn new(
         device: u32,
         options: QueueOptions,
@@ -82,11 +92,12 @@ impl Queue {
         agent: Weak<dyn Agent>,
         holder: Weak<dyn TicketHolder>,
         places: Weak<dyn Places>,
+        free: Option<Rc<Freeblock>>,
     ) -> Queue {
         let scheduler = options.policy.scheduler();
         let by_position = scheduler.by_position();
         let line = RefCell::new(Line::new(scheduler, queued_flush));
-        Queue { device, options, by_position, line, agent, holder, places }
+        Queue { device, options, by_position, line, agent, holder, places, free }
     }
 
     /// Whether it wants to be told where the head is.
@@ -116,7 +127,8 @@ impl Queue {
         let slot = vacant.key();
         let write = matches!(op, Op::Write | Op::WriteZeroes);
         let waiter = Waiter { slot, arrival, since: runtime::now(), write, place };
-        let (state, waker) = (State::Waiting, Some(waker));
+        let free = self.free.as_ref().filter(|_| class == Class::Free && matches!(op, Op::Read | Op::Write));
+        let (state, waker) = (if free.is_some() { State::Free } else { State::Waiting }, Some(waker));
         vacant.insert(Entry {
             op,
             at,
@@ -129,15 +141,15 @@ impl Queue {
             waker,
             abandoned: false,
         });
-        line.unissued += 1;
-        if op == Op::Flush {
-            line.flushes.push_back(slot);
-        } else {
-            line.waiting[class as usize].add(at.start, waiter);
-        }
-        if !std::mem::replace(&mut line.awake, true) {
-            if let Some(agent) = self.agent.upgrade() {
-                runtime::turn_when_quiet(agent);
+        match free {
+            Some(free) => free.request(slot, write, at),
+            None if op == Op::Flush => {
+                line.flushes.push_back(slot);
+                self.to_be_issued(&mut line);
+            }
+            None => {
+                line.waiting[class as usize].add(at.start, waiter);
+                self.to_be_issued(&mut line);
             }
         }
         drop(line);
@@ -148,6 +160,16 @@ impl Queue {
             }
         }
         slot
+    }
+
+    /// One more request waits to go to the device.
+    fn to_be_issued(&self, line: &mut Line) {
+        line.unissued += 1;
+        if !std::mem::replace(&mut line.awake, true) {
+            if let Some(agent) = self.agent.upgrade() {
+                runtime::turn_when_quiet(agent);
+            }
+        }
     }
 
     /// Describes the next command in `command`; false if there is none for now: the component gets a turn
@@ -194,6 +216,21 @@ impl Queue {
         }
     }
 
+    /// A free request is done: whom it was for, what and where.
+    pub fn complete_free(
+        &self,
+        slot: Slot,
+        results: &mut dyn FnMut(Op, Extent, &Buffer) -> Result<(), IoError>,
+    ) -> (Op, Sharer) {
+        let mut line = self.line.borrow_mut();
+        let entry = &mut line.entries[slot];
+        let (op, sectors) = (entry.op, entry.at.sectors);
+        let sharer = Sharer { account: entry.how.account, class: entry.how.class, sectors };
+        let result = results(op, entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
+        line.answer(slot, result, self.device, &self.holder);
+        (op, sharer)
+    }
+
     /// The request's ticket was promoted.
     pub fn promote(&self, slot: Slot, class: Class) {
         let mut line = self.line.borrow_mut();
@@ -202,24 +239,36 @@ impl Queue {
         if class >= entry.class {
             return;
         }
-        if matches!(entry.state, State::Waiting) && entry.op != Op::Flush {
-            line.waiting[entry.class as usize].remove(entry.at.start, &entry.waiter);
-            line.waiting[class as usize].add(entry.at.start, entry.waiter);
+        let (at, waiter, was) = (entry.at, entry.waiter, std::mem::replace(&mut entry.class, class));
+        match (&self.free, &entry.state) {
+            (Some(free), State::Free) => {
+                entry.state = State::Waiting;
+                free.withdraw(slot, waiter.write);
+                line.waiting[class as usize].add(at.start, waiter);
+                self.to_be_issued(line);
+            }
+            (_, State::Waiting) if entry.op != Op::Flush => {
+                line.waiting[was as usize].remove(at.start, &waiter);
+                line.waiting[class as usize].add(at.start, waiter);
+            }
+            _ => {}
         }
-        entry.class = class;
     }
 
     /// The request's ticket was aborted: it is answered now unless the device has it.
     pub fn abort(&self, slot: Slot) {
         let mut line = self.line.borrow_mut();
         let Some(entry) = line.entries.get(slot) else { return };
-        if !matches!(entry.state, State::Waiting) {
-            return;
-        }
         let (at, class, waiter) = (entry.at, entry.class, entry.waiter);
-        line.waiting[class as usize].remove(at.start, &waiter);
-        line.flushes.retain(|&flush| flush != slot);
-        line.unissued -= 1;
+        match (&self.free, &entry.state) {
+            (Some(free), State::Free) => free.withdraw(slot, waiter.write),
+            (_, State::Waiting) => {
+                line.waiting[class as usize].remove(at.start, &waiter);
+                line.flushes.retain(|&flush| flush != slot);
+                line.unissued -= 1;
+            }
+            _ => return,
+        }
         let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "withdrawn by its ticket");
         line.answer(slot, Err(error), self.device, &self.holder);
     }

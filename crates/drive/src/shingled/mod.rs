@@ -22,6 +22,7 @@ use seekless_core::{
 };
 
 use crate::component::{Content, Disk, Simulated};
+use crate::freeblock::Freeblock;
 use crate::queue::QueueOptions;
 use crate::spec::{ShingledSpec, Spec};
 use crate::work::Work;
@@ -55,7 +56,7 @@ impl Shingled {
     pub fn new(device: u32, spec: &Spec, shingled: ShingledSpec, options: QueueOptions) -> Shingled {
         let whole = Spec { sectors: spec.sectors + shingled.media_cache_sectors, ..spec.clone() };
         Shingled(Rc::new(Shared {
-            disk: Disk::new(device, &whole, options),
+            disk: Disk::new(device, &whole, QueueOptions { freeblock: None, ..options }),
             spec: shingled,
             sectors: spec.sectors,
             clean_after: Nanos((shingled.clean_after_ms * 1e6).round() as u64),
@@ -241,6 +242,11 @@ impl Simulated for Shingled {
 
     fn arms(&self) -> usize {
         self.0.disk.arms()
+    }
+
+    /// What its cleaner moves would not be seen by tasks: it has none.
+    fn freeblock(&self) -> Vec<Rc<Freeblock>> {
+        Vec::new()
     }
 
     fn joules(&self) -> Option<f64> {

@@ -52,6 +52,8 @@ struct Session {
     until: Option<Nanos>,
     requests: Option<u64>,
     keep: bool,
+    /// What the run goes on beside has ended.
+    over: Cell<bool>,
     begin: Nanos,
     issued: Cell<u64>,
     in_flight: Cell<u64>,
@@ -95,6 +97,17 @@ pub async fn carry_out(
     limit: Limit,
     keep: bool,
 ) -> Result<Seen, IoError> {
+    carry_out_beside(load, device, limit, keep, pending()).await
+}
+
+/// The same beside something else: when that ends, the run's limit is reached.
+pub async fn carry_out_beside(
+    load: &Load,
+    device: Rc<dyn BlockDevice>,
+    limit: Limit,
+    keep: bool,
+    beside: impl Future<Output = ()>,
+) -> Result<Seen, IoError> {
     let begin = runtime::now();
     let window = Extent::new(0, device.geometry().sectors);
     let session = Rc::new(Session {
@@ -102,6 +115,7 @@ pub async fn carry_out(
         until: limit.time.map(|time| Nanos(begin.0.saturating_add(time.0))),
         requests: limit.requests,
         keep,
+        over: Cell::new(false),
         begin,
         issued: Cell::new(0),
         in_flight: Cell::new(0),
@@ -121,8 +135,12 @@ pub async fn carry_out(
     });
     let mut work = load.start(&client);
     let mut ended = false;
+    let mut beside = std::pin::pin!(beside);
     poll_fn(|context| {
         session.main.replace(Some(context.waker().clone()));
+        if !session.over.get() && beside.as_mut().poll(context).is_ready() {
+            session.over.set(true);
+        }
         if !ended {
             ended = work.as_mut().poll(context).is_ready();
         }
@@ -140,7 +158,8 @@ pub async fn carry_out(
 
 impl Session {
     fn spent(&self) -> bool {
-        self.requests.is_some_and(|most| self.issued.get() >= most)
+        self.over.get()
+            || self.requests.is_some_and(|most| self.issued.get() >= most)
             || self.until.is_some_and(|until| runtime::now() >= until)
     }
 

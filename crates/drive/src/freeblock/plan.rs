@@ -1,0 +1,124 @@
+//! What is done in a gap: stops, and the blocks taken at each.
+//!
+//! The paper's scheduler makes one stop (section 4). The better one uses what that leaves, before it and
+//! behind it, for other stops, and so on.
+
+use super::search::{Gap, Search, Stop};
+use super::side::{Side, Taken};
+use super::tracks::{Tracks, Window};
+use super::worth::Worth;
+use crate::disk::mechanics::{Head, Mechanics};
+
+/// How a gap is filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filling {
+    /// One stop, as in the paper.
+    #[default]
+    Once,
+    /// And more in what it leaves.
+    Again,
+}
+
+/// A piece of a block that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Whether it is written.
+    pub write: bool,
+    /// Which.
+    pub taken: Taken,
+    /// Its first sector.
+    pub start: u64,
+    /// How many.
+    pub sectors: u64,
+    /// From when to when it passes, in nanoseconds.
+    pub from: u64,
+    pub to: u64,
+}
+
+/// What is done in a gap.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Where the head is over which track, in order of time: from its first piece to its last.
+    pub stops: Vec<(Head, bool, Window)>,
+    /// What is taken, in no order.
+    pub pieces: Vec<Piece>,
+    /// Tracks that were tested.
+    pub tested: u32,
+    /// What it is all worth.
+    pub worth: u64,
+}
+
+/// A gap shorter than this many nanoseconds holds nothing.
+const SHORT: u64 = 50_000;
+
+/// What planning changes and what it asks.
+pub struct Planner<'a> {
+    pub tracks: &'a Tracks,
+    pub mechanics: &'a Mechanics,
+    pub at_least: &'a [u32],
+    pub turn_round: u64,
+    pub guard: u64,
+    pub worth: &'a Worth,
+    pub price: u64,
+    pub candidates: Option<u32>,
+    pub filling: Filling,
+    pub sides: &'a mut [Side; 2],
+}
+
+impl Planner<'_> {
+    /// Fills a gap: what it takes is not wanted any more. The head may not leave the track if it has to `stay`.
+    pub fn fill(&mut self, gap: Gap, stay: bool, plan: &mut Plan) {
+        if gap.due < gap.begin + SHORT {
+            return;
+        }
+        let search = Search {
+            tracks: self.tracks,
+            mechanics: self.mechanics,
+            at_least: self.at_least,
+            turn_round: self.turn_round,
+            guard: self.guard,
+            sides: self.sides,
+            worth: self.worth,
+            price: self.price,
+            candidates: self.candidates,
+        };
+        let (stop, tested) = search.best(gap, stay);
+        plan.tested += tested;
+        let Some(stop) = stop else { return };
+        plan.worth += stop.worth;
+        let over = self.take(&stop, plan);
+        let at = self.tracks.head(stop.track);
+        if self.filling == Filling::Again {
+            self.fill(Gap { to: at, due: over.from, write: stop.write, ..gap }, stay, plan);
+        }
+        plan.stops.push((at, stop.write, over));
+        if self.filling == Filling::Again {
+            self.fill(Gap { from: at, begin: over.to, ..gap }, stay, plan);
+        }
+    }
+
+    /// Takes what a stop passes: from when to when the head is over it.
+    pub fn take(&mut self, stop: &Stop, plan: &mut Plan) -> Window {
+        let mut over = Window { from: u64::MAX, to: 0 };
+        let side = &mut self.sides[usize::from(stop.write)];
+        for stretch in self.tracks.on(stop.track) {
+            for range in self.tracks.passes(stretch, stop.window) {
+                let (tracks, from) = (self.tracks, stop.window.from);
+                side.take(tracks, stop.track, stretch, range, |taken, (first, end)| {
+                    let passes = tracks.pass(stretch, first, end - first, from);
+                    over.from = over.from.min(passes.0);
+                    over.to = over.to.max(passes.1);
+                    plan.pieces.push(Piece {
+                        write: stop.write,
+                        taken,
+                        start: stretch.start + u64::from(first),
+                        sectors: u64::from(end - first),
+                        from: passes.0,
+                        to: passes.1,
+                    });
+                });
+            }
+        }
+        over
+    }
+}

@@ -1,0 +1,121 @@
+//! Requests of a queue in class `Free`: each is wanted in units of 8 sectors, whichever pass first.
+//!
+//! Invariants: a unit is wanted if some request still waits for it; requests may overlap, and what passes counts
+//! for all of them that wait for it then.
+
+use std::collections::BTreeMap;
+
+use seekless_core::Extent;
+
+use super::Inner;
+use crate::scheduler::Slot;
+
+/// Sectors of a unit.
+const UNIT: u64 = 8;
+
+/// The requests of a kind.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// Which of the side's sets is theirs, once there was one.
+    set: Option<usize>,
+    /// By their first piece.
+    waiting: BTreeMap<(usize, Slot), Waiting>,
+    /// The most pieces of one so far.
+    longest: usize,
+}
+
+/// A request that waits for some of its pieces.
+#[derive(Debug)]
+struct Waiting {
+    at: Extent,
+    /// By piece, counted from its first: whether it still waits for it.
+    bits: Vec<u64>,
+    left: u32,
+}
+
+impl Requests {
+    /// The set whose pieces are theirs.
+    pub fn set(&self) -> Option<usize> {
+        self.set
+    }
+
+    /// A piece has passed: whoever is done with that goes into `done`.
+    pub fn delivered(&mut self, bit: usize, done: &mut Vec<Slot>) {
+        let mut over = Vec::new();
+        for (&key, waiting) in self.waiting.range_mut((bit.saturating_sub(self.longest), 0)..=(bit, Slot::MAX)) {
+            if waiting.done_with(bit - key.0) && waiting.left == 0 {
+                over.push(key);
+            }
+        }
+        for key in over {
+            self.waiting.remove(&key);
+            done.push(key.1);
+        }
+    }
+
+    /// Whether a request waits for a piece.
+    fn wants(&self, bit: usize) -> bool {
+        let near = self.waiting.range((bit.saturating_sub(self.longest), 0)..=(bit, Slot::MAX));
+        near.into_iter().any(|(key, waiting)| waiting.waits_for(bit - key.0))
+    }
+}
+
+impl Waiting {
+    fn waits_for(&self, piece: usize) -> bool {
+        self.bits.get(piece / 64).is_some_and(|word| word >> (piece % 64) & 1 == 1)
+    }
+
+    /// It waits for the piece no more; false if it did not.
+    fn done_with(&mut self, piece: usize) -> bool {
+        let waited = self.waits_for(piece);
+        if waited {
+            self.bits[piece / 64] &= !(1 << (piece % 64));
+            self.left -= 1;
+        }
+        waited
+    }
+}
+
+impl Inner {
+    pub(super) fn request(&mut self, slot: Slot, write: bool, at: Extent) {
+        let side = &mut self.sides[usize::from(write)];
+        let requests = &mut self.requests[usize::from(write)];
+        let set = *requests
+            .set
+            .get_or_insert_with(|| side.add_set(&self.tracks, UNIT, self.layout.sectors().next_multiple_of(UNIT)));
+        let mut pieces = Vec::new();
+        self.tracks.of(&self.layout, at, |track, stretch| {
+            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let wanted = &side.sets[set].wanted;
+            let (from, to) = wanted.touched(stretch, (into(at.start.0), into(at.end().0)));
+            for bit in from..to {
+                side.want(&self.tracks, set, track, bit);
+                pieces.push(bit);
+            }
+        });
+        let (Some(&first), Some(&last)) = (pieces.first(), pieces.last()) else { return };
+        let mut waiting =
+            Waiting { at, bits: vec![0; (last - first) / 64 + 1], left: pieces.len() as u32 };
+        for bit in pieces {
+            waiting.bits[(bit - first) / 64] |= 1 << ((bit - first) % 64);
+        }
+        requests.longest = requests.longest.max(last - first);
+        requests.waiting.insert((first, slot), waiting);
+    }
+
+    pub(super) fn withdraw(&mut self, slot: Slot, write: bool) {
+        let requests = &mut self.requests[usize::from(write)];
+        let Some(set) = requests.set else { return };
+        let Some(key) = requests.waiting.keys().copied().find(|key| key.1 == slot) else { return };
+        let Some(gone) = requests.waiting.remove(&key) else { return };
+        let side = &mut self.sides[usize::from(write)];
+        self.tracks.of(&self.layout, gone.at, |track, stretch| {
+            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let wanted = &side.sets[set].wanted;
+            let (from, to) = wanted.touched(stretch, (into(gone.at.start.0), into(gone.at.end().0)));
+            for bit in (from..to).filter(|&bit| gone.waits_for(bit - key.0) && !requests.wants(bit)) {
+                side.unwant(&self.tracks, set, track, bit);
+            }
+        });
+    }
+}

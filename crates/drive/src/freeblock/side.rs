@@ -1,0 +1,194 @@
+//! What is wanted of one kind, reads or writes: sets of blocks, and how much of them lies where.
+//!
+//! Invariants: `counts` is the sum of the sets' wanted pieces by track, each times its set's weight; `fullest` is
+//! the largest of a cylinder's tracks, `fullest_of` the largest of a group of cylinders.
+
+use slab::Slab;
+
+use super::tracks::{Stretch, Tracks};
+use super::wanted::Wanted;
+
+/// Cylinders of a group.
+const GROUP: usize = 32;
+
+/// One set: what a task wants.
+#[derive(Debug)]
+pub struct Set {
+    /// Which pieces.
+    pub wanted: Wanted,
+    /// What a piece counts: its block's length in units of 8 sectors, at least 1.
+    pub weight: u16,
+    /// Pieces that may be taken now.
+    pub room: u64,
+    /// Pieces that are wanted.
+    pub left: u64,
+}
+
+/// A piece of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Of which set.
+    pub set: usize,
+    /// Of which block.
+    pub block: u64,
+    /// Which of the set's pieces.
+    pub bit: usize,
+}
+
+/// The sets of a kind.
+#[derive(Debug, Default)]
+pub struct Side {
+    pub sets: Slab<Set>,
+    counts: Vec<u16>,
+    /// By cylinder: the most that counts on one of its tracks.
+    fullest: Vec<u16>,
+    /// The same by groups of `GROUP` cylinders: what a search skips as one.
+    fullest_of: Vec<u16>,
+    /// The largest weight of a set so far.
+    heaviest: u16,
+}
+
+impl Side {
+    /// A set with nothing in it; its number.
+    pub fn add_set(&mut self, tracks: &Tracks, block: u64, sectors: u64) -> usize {
+        if self.counts.is_empty() {
+            self.counts = vec![0; tracks.len()];
+            self.fullest = vec![0; tracks.cylinders() as usize];
+            self.fullest_of = vec![0; self.fullest.len().div_ceil(GROUP)];
+        }
+        let weight = u16::try_from(block / 8).unwrap_or(u16::MAX).max(1);
+        self.heaviest = self.heaviest.max(weight);
+        let wanted = Wanted::new(block, sectors, tracks.stretches());
+        self.sets.insert(Set { wanted, weight, room: u64::MAX, left: 0 })
+    }
+
+    /// Whether nothing is wanted, or may be taken.
+    pub fn is_empty(&self) -> bool {
+        self.sets.iter().all(|(_, set)| set.left == 0 || set.room == 0)
+    }
+
+    /// What counts on a track.
+    pub fn count(&self, track: usize) -> u16 {
+        self.counts[track]
+    }
+
+    /// By track.
+    pub fn counts(&self) -> &[u16] {
+        &self.counts
+    }
+
+    /// So many sectors pass at least while so much that counts does.
+    pub fn least_for(&self, count: usize, tracks: &Tracks) -> u64 {
+        // At the ends of stretches there may be parts of blocks, which count as whole ones.
+        let ends = u64::from(self.heaviest) * (1 + tracks.most_stretches());
+        (count as u64).saturating_sub(ends) * 8 / self.sets.len().max(1) as u64
+    }
+
+    /// A piece is wanted; false if it was.
+    pub fn want(&mut self, tracks: &Tracks, set: usize, track: usize, bit: usize) -> bool {
+        let set = &mut self.sets[set];
+        if !set.wanted.set(bit) {
+            return false;
+        }
+        set.left += 1;
+        self.counts[track] += set.weight;
+        let cylinder = track / tracks.heads() as usize;
+        let (fullest, of) = (&mut self.fullest[cylinder], &mut self.fullest_of[cylinder / GROUP]);
+        *fullest = (*fullest).max(self.counts[track]);
+        *of = (*of).max(*fullest);
+        true
+    }
+
+    /// A piece is not wanted any more; false if it was not.
+    pub fn unwant(&mut self, tracks: &Tracks, set: usize, track: usize, bit: usize) -> bool {
+        let set = &mut self.sets[set];
+        if !set.wanted.clear(bit) {
+            return false;
+        }
+        set.left -= 1;
+        let before = self.counts[track];
+        self.counts[track] -= set.weight;
+        let heads = tracks.heads() as usize;
+        let cylinder = track / heads;
+        if before == self.fullest[cylinder] {
+            self.fullest[cylinder] = most(&self.counts[cylinder * heads..(cylinder + 1) * heads]);
+            let group = cylinder / GROUP;
+            if before == self.fullest_of[group] {
+                let end = ((group + 1) * GROUP).min(self.fullest.len());
+                self.fullest_of[group] = most(&self.fullest[group * GROUP..end]);
+            }
+        }
+        true
+    }
+
+    /// Takes the wanted pieces that lie wholly in a range of a stretch's sectors, as far as there is room: `each`
+    /// gets them with the range of their own sectors.
+    pub fn take(
+        &mut self,
+        tracks: &Tracks,
+        track: usize,
+        stretch: &Stretch,
+        range: (u32, u32),
+        mut each: impl FnMut(Taken, (u32, u32)),
+    ) {
+        let mut number = 0;
+        while let Some((set, _)) = self.sets.iter().find(|&(set, _)| set >= number) {
+            number = set + 1;
+            let (mut from, to) = self.sets[set].wanted.pieces(stretch, range);
+            while let Some(bit) = self.sets[set].wanted.next((from, to)).filter(|_| self.sets[set].room > 0) {
+                self.sets[set].room -= 1;
+                self.unwant(tracks, set, track, bit);
+                let wanted = &self.sets[set].wanted;
+                let block = wanted.block_at(stretch, bit);
+                each(Taken { set, block, bit }, wanted.part(stretch, block));
+                from = bit + 1;
+            }
+        }
+    }
+
+    /// What counts of a stretch's ranges.
+    pub fn counting(&self, stretch: &Stretch, ranges: [(u32, u32); 2]) -> usize {
+        let mut sum = 0;
+        for (_, set) in self.sets.iter().filter(|(_, set)| set.room > 0) {
+            let count: u32 = ranges.iter().map(|&range| set.wanted.count(set.wanted.pieces(stretch, range))).sum();
+            sum += count as usize * usize::from(set.weight);
+        }
+        sum
+    }
+
+    /// The next cylinder from `from` on, below `end`, that has a track on which at least so much counts.
+    pub fn up(&self, from: u32, end: u32, least: u16) -> Option<u32> {
+        let (mut at, end) = (from as usize, (end as usize).min(self.fullest.len()));
+        while at < end {
+            let group = at / GROUP;
+            let behind = ((group + 1) * GROUP).min(end);
+            if self.fullest_of[group] >= least {
+                if let Some(found) = self.fullest[at..behind].iter().position(|&count| count >= least) {
+                    return Some((at + found) as u32);
+                }
+            }
+            at = behind;
+        }
+        None
+    }
+
+    /// The same from `from` downward, not below `end`.
+    pub fn down(&self, from: u32, end: u32, least: u16) -> Option<u32> {
+        let (mut behind, end) = ((from as usize + 1).min(self.fullest.len()), end as usize);
+        while behind > end {
+            let group = (behind - 1) / GROUP;
+            let first = (group * GROUP).max(end);
+            if self.fullest_of[group] >= least {
+                if let Some(found) = self.fullest[first..behind].iter().rposition(|&count| count >= least) {
+                    return Some((first + found) as u32);
+                }
+            }
+            behind = first;
+        }
+        None
+    }
+}
+
+fn most(counts: &[u16]) -> u16 {
+    counts.iter().copied().max().unwrap_or(0)
+}

@@ -1,0 +1,375 @@
+//! The interface (section 2.1, Table 1): tasks register blocks that they want read or written, and get them in
+//! the order that suits the disk.
+//!
+//! The paper's callback is a stream here: [`FreeTask::next`] gives a block when there is one. Blocks that were read
+//! and not taken fill buffers of the scheduler; when these are full it reads no more for the task until some
+//! are taken. Nothing is dropped.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use seekless_core::{Buffer, Extent};
+use thiserror::Error;
+
+use super::plan::Piece;
+use super::{Freeblock, Inner};
+
+/// What is wrong with a registration.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum FreeError {
+    /// It goes beyond the end.
+    #[error("blocks {at} go past the end: the drive has {sectors} sectors")]
+    PastTheEnd {
+        /// What was registered.
+        at: Extent,
+        /// How many sectors there are.
+        sectors: u64,
+    },
+    /// A block's size that is none.
+    #[error("a block size of {found} sectors: expected 1 to {most}")]
+    Block {
+        /// What was found.
+        found: u64,
+        /// The largest.
+        most: u64,
+    },
+    /// The blocks do not divide what was registered.
+    #[error("{at} is not of whole blocks: expected a multiple of {block} sectors at a multiple of it")]
+    NotWhole {
+        /// What was registered.
+        at: Extent,
+        /// The size of a block.
+        block: u64,
+    },
+    /// Registered, and not yet done.
+    #[error("block {at} is registered already")]
+    Twice {
+        /// The first such block.
+        at: Extent,
+    },
+    /// Not registered, or done.
+    #[error("block {at} is not registered")]
+    Unknown {
+        /// The first such block.
+        at: Extent,
+    },
+    /// The data do not fit the blocks.
+    #[error("{found} bytes for {at}: expected {}", .at.bytes())]
+    Data {
+        /// The blocks.
+        at: Extent,
+        /// How much was there.
+        found: u64,
+    },
+}
+
+/// The largest block, in sectors: 32 MiB.
+const LARGEST: u64 = 65_536;
+
+/// A block that is done.
+#[derive(Clone, Debug)]
+pub struct FreeBlock {
+    /// Where.
+    pub at: Extent,
+    /// What was read; empty for a write.
+    pub data: Buffer,
+}
+
+/// What a task has registered and was not delivered yet.
+#[derive(Debug)]
+pub(super) struct Task {
+    write: bool,
+    set: usize,
+    /// In sectors.
+    block: u64,
+    /// Blocks that are registered and not delivered, and those that were.
+    pending: u64,
+    done: u64,
+    /// Blocks of which a part was taken: how many sectors are still to come.
+    parts: BTreeMap<u64, u64>,
+    /// What is to be written, by block.
+    from: BTreeMap<u64, Buffer>,
+    ready: VecDeque<FreeBlock>,
+    waker: Option<Waker>,
+}
+
+/// A task of the freeblock scheduler. Dropped, what is not done is aborted.
+pub struct FreeTask {
+    scheduler: Rc<Freeblock>,
+    number: usize,
+}
+
+impl Freeblock {
+    /// A task that wants blocks of so many sectors read.
+    ///
+    /// # Errors
+    /// A block size of nothing, or beyond 32 MiB.
+    pub fn reader(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
+        self.task(block, false)
+    }
+
+    /// A task that wants blocks of so many sectors written.
+    ///
+    /// # Errors
+    /// A block size of nothing, or beyond 32 MiB.
+    pub fn writer(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
+        self.task(block, true)
+    }
+
+    fn task(self: &Rc<Self>, block: u64, write: bool) -> Result<FreeTask, FreeError> {
+        if !(1..=LARGEST).contains(&block) {
+            return Err(FreeError::Block { found: block, most: LARGEST });
+        }
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        let sectors = inner.layout.sectors();
+        let set = inner.sides[usize::from(write)].add_set(&inner.tracks, block, sectors);
+        let number = inner.tasks.insert(Task {
+            write,
+            set,
+            block,
+            pending: 0,
+            done: 0,
+            parts: BTreeMap::new(),
+            from: BTreeMap::new(),
+            ready: VecDeque::new(),
+            waker: None,
+        });
+        // What is written was given; what is read has to be kept.
+        let room = if write { u64::MAX / 2 } else { (inner.options.buffers / (block * 512)).max(1) };
+        inner.sides[usize::from(write)].sets[set].room = room;
+        Ok(FreeTask { scheduler: self.clone(), number })
+    }
+}
+
+impl FreeTask {
+    /// Registers reads of all blocks of `at`.
+    ///
+    /// # Errors
+    /// Past the end, not of whole blocks, or a block that is registered already: then none is.
+    pub fn read(&self, at: Extent) -> Result<(), FreeError> {
+        self.register(at)
+    }
+
+    /// Registers writes of all blocks of `at`.
+    ///
+    /// # Errors
+    /// As for reads, and data of another length.
+    pub fn write(&self, at: Extent, from: &Buffer) -> Result<(), FreeError> {
+        if from.len() as u64 != at.bytes() {
+            return Err(FreeError::Data { at, found: from.len() as u64 });
+        }
+        self.register(at)?;
+        let mut inner = self.scheduler.inner.borrow_mut();
+        let task = &mut inner.tasks[self.number];
+        for block in at.start.0 / task.block..at.end().0 / task.block {
+            let data = from.cut_sectors(block * task.block - at.start.0, task.block);
+            task.from.insert(block, data);
+        }
+        Ok(())
+    }
+
+    fn register(&self, at: Extent) -> Result<(), FreeError> {
+        let mut inner = self.scheduler.inner.borrow_mut();
+        inner.check(self.number, at)?;
+        if let Some(at) = inner.first(self.number, at, true) {
+            return Err(FreeError::Twice { at });
+        }
+        inner.want(self.number, at);
+        Ok(())
+    }
+
+    /// Blocks of `at` are not wanted any more. Those that are being transferred are delivered all the same.
+    ///
+    /// # Errors
+    /// Past the end, not of whole blocks, or a block that is not registered: then none is aborted.
+    pub fn abort(&self, at: Extent) -> Result<(), FreeError> {
+        let mut inner = self.scheduler.inner.borrow_mut();
+        inner.check(self.number, at)?;
+        if let Some(at) = inner.first(self.number, at, false) {
+            return Err(FreeError::Unknown { at });
+        }
+        inner.unwant(self.number, at);
+        Ok(())
+    }
+
+    /// The next block that is done; `None` when there is none and none is registered.
+    pub async fn next(&self) -> Option<FreeBlock> {
+        poll_fn(|context| {
+            let mut inner = self.scheduler.inner.borrow_mut();
+            let inner = &mut *inner;
+            let task = &mut inner.tasks[self.number];
+            if let Some(block) = task.ready.pop_front() {
+                inner.sides[usize::from(task.write)].sets[task.set].room += 1;
+                return Poll::Ready(Some(block));
+            }
+            if task.pending == 0 {
+                return Poll::Ready(None);
+            }
+            task.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Blocks that are registered and not done.
+    pub fn left(&self) -> u64 {
+        self.scheduler.inner.borrow().tasks[self.number].pending
+    }
+
+    /// Blocks that are done and were not taken by [`FreeTask::next`].
+    pub fn ready(&self) -> u64 {
+        self.scheduler.inner.borrow().tasks[self.number].ready.len() as u64
+    }
+
+    /// Blocks that are done.
+    pub fn done(&self) -> u64 {
+        self.scheduler.inner.borrow().tasks[self.number].done
+    }
+}
+
+impl Drop for FreeTask {
+    fn drop(&mut self) {
+        let Ok(mut inner) = self.scheduler.inner.try_borrow_mut() else { return };
+        inner.forget(self.number);
+    }
+}
+
+impl Inner {
+    fn check(&self, task: usize, at: Extent) -> Result<(), FreeError> {
+        let (block, sectors) = (self.tasks[task].block, self.layout.sectors());
+        if at.start.0.checked_add(at.sectors).is_none_or(|end| end > sectors) {
+            return Err(FreeError::PastTheEnd { at, sectors });
+        }
+        if at.start.0 % block != 0 || at.sectors % block != 0 {
+            return Err(FreeError::NotWhole { at, block });
+        }
+        Ok(())
+    }
+
+    /// The first block of `at` that is registered, or that is not.
+    fn first(&self, task: usize, at: Extent, registered: bool) -> Option<Extent> {
+        let Task { write, set, block, parts, .. } = &self.tasks[task];
+        let wanted = &self.sides[usize::from(*write)].sets[*set].wanted;
+        let under_way = |number: u64| {
+            let due = |piece: &Piece| (piece.write, piece.taken.set, piece.taken.block) == (*write, *set, number);
+            parts.contains_key(&number) || self.due.iter().any(due)
+        };
+        let mut found = None;
+        self.tracks.of(&self.layout, at, |_, stretch| {
+            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let (from, to) = wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            let count = wanted.count((from, to)) as usize;
+            // Most often all are, or none is.
+            if found.is_some() || (registered && count == 0 && parts.is_empty() && self.due.is_empty()) {
+                return;
+            }
+            if !registered && count == to - from {
+                return;
+            }
+            let so = |&bit: &usize| {
+                (wanted.is_set(bit) || under_way(wanted.block_at(stretch, bit))) == registered
+            };
+            found = (from..to).find(so).map(|bit| wanted.block_at(stretch, bit));
+        });
+        found.map(|number| Extent::new(number * block, *block))
+    }
+
+    /// Blocks of `at` are wanted, of which none was.
+    fn want(&mut self, task: usize, at: Extent) {
+        let Task { write, set, block, .. } = self.tasks[task];
+        self.tasks[task].pending += at.sectors / block;
+        let side = &mut self.sides[usize::from(write)];
+        self.tracks.of(&self.layout, at, |track, stretch| {
+            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let (from, to) =
+                side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            for bit in from..to {
+                side.want(&self.tracks, set, track, bit);
+            }
+        });
+    }
+
+    /// Blocks of `at` are not wanted any more.
+    fn unwant(&mut self, task: usize, at: Extent) {
+        let Task { write, set, block, .. } = self.tasks[task];
+        let side = &mut self.sides[usize::from(write)];
+        let mut last = u64::MAX;
+        let task = &mut self.tasks[task];
+        self.tracks.of(&self.layout, at, |track, stretch| {
+            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let (from, to) =
+                side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            for bit in from..to {
+                let number = side.sets[set].wanted.block_at(stretch, bit);
+                let was = side.unwant(&self.tracks, set, track, bit);
+                let part = task.parts.remove(&number).is_some();
+                side.sets[set].room += u64::from(part);
+                if (was || part) && number != last {
+                    task.pending -= 1;
+                    task.from.remove(&number);
+                    last = number;
+                }
+            }
+        });
+        debug_assert!(task.pending <= self.layout.sectors() / block);
+        if task.pending == 0 {
+            task.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// A piece has passed.
+    pub(super) fn delivered(
+        &mut self,
+        piece: &Piece,
+        bytes: &mut impl FnMut(Extent, Option<Buffer>) -> Buffer,
+    ) {
+        let mine = |task: &Task| task.write == piece.write && task.set == piece.taken.set;
+        let Some((_, task)) = self.tasks.iter_mut().find(|(_, task)| mine(task)) else { return };
+        let room = &mut self.sides[usize::from(piece.write)].sets[piece.taken.set].room;
+        if piece.sectors < task.block {
+            match task.parts.get_mut(&piece.taken.block) {
+                None => {
+                    task.parts.insert(piece.taken.block, task.block - piece.sectors);
+                    return;
+                }
+                Some(left) if *left > piece.sectors => {
+                    *left -= piece.sectors;
+                    *room += 1;
+                    return;
+                }
+                Some(_) => {
+                    task.parts.remove(&piece.taken.block);
+                    *room += 1;
+                }
+            }
+        }
+        let at = Extent::new(piece.taken.block * task.block, task.block);
+        let data = bytes(at, task.from.remove(&piece.taken.block));
+        if task.write {
+            *room += 1;
+        }
+        task.pending -= 1;
+        task.done += 1;
+        task.ready.push_back(FreeBlock { at, data });
+        task.waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn forget(&mut self, number: usize) {
+        let task = self.tasks.remove(number);
+        let side = &mut self.sides[usize::from(task.write)];
+        for track in 0..self.tracks.len() {
+            for stretch in self.tracks.on(track) {
+                let (mut from, to) = side.sets[task.set].wanted.pieces(stretch, (0, stretch.sectors));
+                while let Some(bit) = side.sets[task.set].wanted.next((from, to)) {
+                    side.unwant(&self.tracks, task.set, track, bit);
+                    from = bit + 1;
+                }
+            }
+        }
+        side.sets.remove(task.set);
+        self.due.retain(|piece| (piece.write, piece.taken.set) != (task.write, task.set));
+    }
+}

@@ -1,0 +1,189 @@
+//! The tracks of a drive, as a search for wanted blocks needs them: what lies on each, and what of it passes
+//! under the head in a given time.
+//!
+//! A *stretch* is a run of sectors that follow each other on one track. Most tracks are one; spares, slips and
+//! remaps make more of some. Invariant: stretches are in the order of their tracks, and each sector is in exactly
+//! one.
+
+use seekless_core::{Extent, Lba};
+
+use crate::disk::layout::Layout;
+use crate::disk::mechanics::Head;
+
+/// Sectors that follow each other on one track.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first.
+    pub start: u64,
+    /// How many.
+    pub sectors: u32,
+    /// When the first comes under the head, in nanoseconds after the index mark.
+    pub angle: u32,
+    /// How many sectors the track has room for.
+    pub per_track: u32,
+    /// How many stretches there are with lower addresses.
+    pub ordinal: u32,
+}
+
+/// The time in which a head is over a track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// When it comes, in nanoseconds.
+    pub from: u64,
+    /// When it has to leave.
+    pub to: u64,
+}
+
+impl Window {
+    /// How long it is.
+    pub fn length(self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+/// Prediction is exact but for rounding: a head is there so many nanoseconds early and leaves as many late.
+const ROUNDING: u64 = 2;
+
+/// All tracks.
+#[derive(Clone, Debug)]
+pub struct Tracks {
+    heads: u32,
+    cylinders: u32,
+    revolution: u64,
+    /// By track: the first of its stretches; one more at the end.
+    first: Vec<u32>,
+    stretches: Vec<Stretch>,
+    /// The most sectors of a track, and the most stretches.
+    most: u32,
+    most_stretches: u32,
+}
+
+impl Tracks {
+    /// Those of a layout whose disk turns in `revolution` nanoseconds.
+    pub fn new(layout: &Layout, revolution: u64) -> Tracks {
+        let mut found = Vec::new();
+        let mut rest = Extent { start: Lba(0), sectors: layout.sectors() };
+        while rest.sectors > 0 {
+            let piece = layout.piece(rest);
+            let stretch = Stretch {
+                start: piece.at.start.0,
+                sectors: piece.at.sectors as u32,
+                angle: piece.angle as u32,
+                per_track: piece.per_track as u32,
+                ordinal: found.len() as u32,
+            };
+            found.push((piece.cylinder as u32, piece.head as u32, stretch));
+            rest = Extent { start: piece.at.end(), sectors: rest.sectors - piece.at.sectors };
+        }
+        found.sort_unstable_by_key(|&(cylinder, head, stretch)| (cylinder, head, stretch.ordinal));
+        let heads = found.iter().map(|found| found.1).max().unwrap_or(0) + 1;
+        let cylinders = found.last().map_or(0, |found| found.0) + 1;
+        let mut first = vec![0; (heads * cylinders) as usize + 1];
+        for &(cylinder, head, _) in &found {
+            first[(cylinder * heads + head) as usize + 1] += 1;
+        }
+        let most_stretches = first.iter().copied().max().unwrap_or(0);
+        for track in 1..first.len() {
+            first[track] += first[track - 1];
+        }
+        let stretches: Vec<Stretch> = found.into_iter().map(|found| found.2).collect();
+        let most = stretches.iter().map(|stretch| stretch.per_track).max().unwrap_or(0);
+        Tracks { heads, cylinders, revolution, first, stretches, most, most_stretches }
+    }
+
+    /// How many surfaces.
+    pub fn heads(&self) -> u32 {
+        self.heads
+    }
+
+    /// How many cylinders, up to the last that holds anything.
+    pub fn cylinders(&self) -> u32 {
+        self.cylinders
+    }
+
+    /// How many tracks, with those that hold nothing.
+    pub fn len(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    /// How many stretches.
+    pub fn stretches(&self) -> usize {
+        self.stretches.len()
+    }
+
+    /// The least time in which so many sectors pass on any track, in nanoseconds.
+    pub fn least(&self, sectors: u64) -> u64 {
+        sectors * self.revolution / u64::from(self.most.max(1))
+    }
+
+    /// The most stretches of a track.
+    pub fn most_stretches(&self) -> u64 {
+        u64::from(self.most_stretches)
+    }
+
+    /// A track's number.
+    pub fn track(&self, at: Head) -> usize {
+        at.cylinder as usize * self.heads as usize + at.head as usize
+    }
+
+    /// The track of this number.
+    pub fn head(&self, track: usize) -> Head {
+        let heads = u64::from(self.heads);
+        Head { cylinder: track as u64 / heads, head: track as u64 % heads }
+    }
+
+    /// What lies on a track.
+    pub fn on(&self, track: usize) -> &[Stretch] {
+        let (from, to) = (self.first[track], self.first[track + 1]);
+        &self.stretches[from as usize..to as usize]
+    }
+
+    /// Calls `each` with the stretches that hold `at`, and their tracks.
+    pub fn of(&self, layout: &Layout, at: Extent, mut each: impl FnMut(usize, &Stretch)) {
+        let mut rest = at;
+        while rest.sectors > 0 {
+            let piece = layout.piece(rest);
+            let track = self.track(Head { cylinder: piece.cylinder, head: piece.head });
+            let holds = |stretch: &&Stretch| {
+                (stretch.start..stretch.start + u64::from(stretch.sectors)).contains(&rest.start.0)
+            };
+            if let Some(stretch) = self.on(track).iter().find(holds) {
+                each(track, stretch);
+            }
+            rest = Extent { start: piece.at.end(), sectors: rest.sectors - piece.at.sectors };
+        }
+    }
+
+    /// The sectors of a stretch, counted from its first, that pass wholly while the head is over its track: at
+    /// most two ranges, in the order in which they pass.
+    pub fn passes(&self, stretch: &Stretch, window: Window) -> [(u32, u32); 2] {
+        let length = window.length().saturating_sub(2 * ROUNDING);
+        if length >= self.revolution {
+            return [(0, stretch.sectors), (0, 0)];
+        }
+        let now = (window.from + ROUNDING) % self.revolution;
+        let angle = u64::from(stretch.angle);
+        let until = if angle >= now { angle - now } else { angle + self.revolution - now };
+        let per_track = u64::from(stretch.per_track);
+        let sectors = |nanos: u64| (nanos * per_track / self.revolution).min(u64::from(stretch.sectors)) as u32;
+        let whole = (0, if length > until { sectors(length - until) } else { 0 });
+        // What of it passed a turn ago had the head been there, and its end that is still to come.
+        let ago = self.revolution - until;
+        let begun = (ago * per_track).div_ceil(self.revolution);
+        if begun >= u64::from(stretch.sectors) {
+            return [whole, (0, 0)];
+        }
+        [(begun as u32, sectors(length + ago).max(begun as u32)), whole]
+    }
+
+    /// When the first of a stretch's sectors from `sector` on passes for a head that comes at `from`, and
+    /// when that and `sectors` more have passed.
+    pub fn pass(&self, stretch: &Stretch, sector: u32, sectors: u32, from: u64) -> (u64, u64) {
+        let per_track = u64::from(stretch.per_track);
+        let time = |sectors: u32| u64::from(sectors) * self.revolution / per_track;
+        let angle = (u64::from(stretch.angle) + time(sector)) % self.revolution;
+        let now = from % self.revolution;
+        let wait = if angle >= now { angle - now } else { angle + self.revolution - now };
+        (from + wait, from + wait + time(sectors) + 1)
+    }
+}

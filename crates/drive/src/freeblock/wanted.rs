@@ -1,0 +1,184 @@
+//! Which blocks are wanted: a bit for each piece of a block that lies on one stretch.
+//!
+//! The pieces of a block that lies across the end of a track follow each other. Piece `b` of stretch `s` (both
+//! counted by address) is bit `b + s`, so that no table is needed to find it: one bit a block, and one a stretch.
+
+use super::tracks::Stretch;
+
+/// Wanted blocks of one size.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// In sectors.
+    block: u64,
+    shift: Option<u32>,
+    /// By groups of words: which chunk holds them; chunk 0 holds none that is set.
+    chunks: Vec<u32>,
+    words: Vec<[u64; CHUNK]>,
+}
+
+/// Words of a chunk: what holds none takes no memory.
+const CHUNK: usize = 64;
+
+impl Wanted {
+    /// None, of blocks of so many sectors, on a drive of so many sectors and stretches.
+    pub fn new(block: u64, sectors: u64, stretches: usize) -> Wanted {
+        let bits = sectors.div_ceil(block) as usize + stretches;
+        let shift = block.is_power_of_two().then(|| block.trailing_zeros());
+        let chunks = vec![0; bits.div_ceil(64 * CHUNK) + 1];
+        Wanted { block, shift, chunks, words: vec![[0; CHUNK]] }
+    }
+
+    /// The size of a block, in sectors.
+    pub fn block(&self) -> u64 {
+        self.block
+    }
+
+    /// How much memory it takes, in bits.
+    pub fn memory_bits(&self) -> u64 {
+        (self.chunks.len() * 32 + self.words.len() * CHUNK * 64) as u64
+    }
+
+    fn word(&self, number: usize) -> u64 {
+        self.words[self.chunks[number / CHUNK] as usize][number % CHUNK]
+    }
+
+    fn down(&self, sector: u64) -> u64 {
+        match self.shift {
+            Some(shift) => sector >> shift,
+            None => sector / self.block,
+        }
+    }
+
+    fn up(&self, sector: u64) -> u64 {
+        self.down(sector + self.block - 1)
+    }
+
+    /// The bits of the pieces that lie wholly in these of a stretch's sectors.
+    pub fn pieces(&self, stretch: &Stretch, (from, to): (u32, u32)) -> (usize, usize) {
+        if from >= to {
+            return (0, 0);
+        }
+        let sector = |into: u32| stretch.start + u64::from(into);
+        let first = if from == 0 { self.down(stretch.start) } else { self.up(sector(from)) };
+        let end = if to == stretch.sectors { self.up(sector(to)) } else { self.down(sector(to)) };
+        let base = u64::from(stretch.ordinal);
+        ((first + base) as usize, (end.max(first) + base) as usize)
+    }
+
+    /// The bits of the pieces that lie wholly or in part in these of a stretch's sectors.
+    pub fn touched(&self, stretch: &Stretch, (from, to): (u32, u32)) -> (usize, usize) {
+        if from >= to {
+            return (0, 0);
+        }
+        let base = u64::from(stretch.ordinal);
+        let (first, end) = (stretch.start + u64::from(from), stretch.start + u64::from(to));
+        ((self.down(first) + base) as usize, (self.up(end) + base) as usize)
+    }
+
+    /// The block of a bit of this stretch.
+    pub fn block_at(&self, stretch: &Stretch, bit: usize) -> u64 {
+        bit as u64 - u64::from(stretch.ordinal)
+    }
+
+    /// Which of a stretch's sectors a block has.
+    pub fn part(&self, stretch: &Stretch, block: u64) -> (u32, u32) {
+        let from = (block * self.block).saturating_sub(stretch.start) as u32;
+        let to = ((block + 1) * self.block - stretch.start).min(u64::from(stretch.sectors)) as u32;
+        (from, to)
+    }
+
+    /// Whether a piece is wanted.
+    pub fn is_set(&self, bit: usize) -> bool {
+        self.word(bit / 64) >> (bit % 64) & 1 == 1
+    }
+
+    /// A piece is wanted; false if it was.
+    pub fn set(&mut self, bit: usize) -> bool {
+        let new = !self.is_set(bit);
+        let chunk = &mut self.chunks[bit / 64 / CHUNK];
+        if *chunk == 0 {
+            *chunk = self.words.len() as u32;
+            self.words.push([0; CHUNK]);
+        }
+        self.words[*chunk as usize][bit / 64 % CHUNK] |= 1 << (bit % 64);
+        new
+    }
+
+    /// A piece is not wanted any more; false if it was not.
+    pub fn clear(&mut self, bit: usize) -> bool {
+        let was = self.is_set(bit);
+        if was {
+            self.words[self.chunks[bit / 64 / CHUNK] as usize][bit / 64 % CHUNK] &= !(1 << (bit % 64));
+        }
+        was
+    }
+
+    /// How many of these are wanted.
+    pub fn count(&self, (from, to): (usize, usize)) -> u32 {
+        if from >= to {
+            return 0;
+        }
+        let (first, last) = (from / 64, (to - 1) / 64);
+        let (low, high) = (u64::MAX << (from % 64), u64::MAX >> (63 - (to - 1) % 64));
+        if first == last {
+            return (self.word(first) & low & high).count_ones();
+        }
+        let between: u32 = (first + 1..last).map(|word| self.word(word).count_ones()).sum();
+        (self.word(first) & low).count_ones() + between + (self.word(last) & high).count_ones()
+    }
+
+    /// The first of these that is wanted.
+    pub fn next(&self, (from, to): (usize, usize)) -> Option<usize> {
+        if from >= to {
+            return None;
+        }
+        let mut word = from / 64;
+        let mut bits = self.word(word) & (u64::MAX << (from % 64));
+        loop {
+            if bits != 0 {
+                let bit = word * 64 + bits.trailing_zeros() as usize;
+                return (bit < to).then_some(bit);
+            }
+            word += 1;
+            if word * 64 >= to {
+                return None;
+            }
+            bits = self.word(word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_and_looking_agree_with_one_bit_at_a_time() {
+        let mut wanted = Wanted::new(8, 4_000, 3);
+        for bit in (0..500).filter(|bit| bit * bit % 7 == 2 || bit % 64 == 63) {
+            assert!(wanted.set(bit) && !wanted.set(bit));
+        }
+        for from in 0..200 {
+            for to in from..300 {
+                let one_by_one: Vec<usize> = (from..to).filter(|&bit| wanted.is_set(bit)).collect();
+                assert_eq!(wanted.count((from, to)), one_by_one.len() as u32);
+                assert_eq!(wanted.next((from, to)), one_by_one.first().copied());
+            }
+        }
+        assert!(wanted.clear(63) && !wanted.clear(63));
+    }
+
+    #[test]
+    fn a_block_across_the_end_of_a_track_is_two_pieces() {
+        let wanted = Wanted::new(8, 1_000, 2);
+        let first = Stretch { start: 0, sectors: 100, angle: 0, per_track: 100, ordinal: 0 };
+        let second = Stretch { start: 100, sectors: 100, ordinal: 1, ..first };
+        // Blocks 0 to 12, of which the last has four sectors here; and 12 to 24.
+        assert_eq!(wanted.pieces(&first, (0, 100)), (0, 13));
+        assert_eq!(wanted.pieces(&second, (0, 100)), (13, 26));
+        assert_eq!((wanted.part(&first, 12), wanted.part(&second, 12)), ((96, 100), (0, 4)));
+        assert_eq!(wanted.block_at(&second, 13), 12);
+        // Of sectors 1 to 98 the blocks 1 to 11 are whole.
+        assert_eq!(wanted.pieces(&first, (1, 99)), (1, 12));
+    }
+}

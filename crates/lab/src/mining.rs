@@ -1,0 +1,137 @@
+//! Free data mining (freeblock paper, section 6): full scans of a disk in the waits of a busy foreground.
+//!
+//! A scan registers every block of the disk at once, takes them as they come, and is followed by the next. The
+//! same run without free work tells what the foreground paid: the hash of its event log is of every request and
+//! every answer with its time. Fault model: none of its own.
+
+use std::cell::RefCell;
+use std::future::pending;
+use std::rc::Rc;
+
+use seekless_core::runtime::{self, Runtime};
+use seekless_core::{Extent, Nanos};
+use seekless_drive::freeblock::{FreeOptions, Freeblock, Freed};
+use seekless_drive::{Policy, QueueOptions, Spec, Work};
+
+use crate::description::{Component, Description};
+use crate::experiment::LabError;
+use crate::volume::Volume;
+use crate::workload;
+use crate::workload::client::{Limit, carry_out_beside};
+
+/// What is mined, and how.
+#[derive(Clone, Debug)]
+pub struct Mining {
+    /// The drive, as it is: its cache is not switched off here.
+    pub drive: Spec,
+    /// The foreground's scheduler.
+    pub policy: Policy,
+    /// The foreground, a workload as a person types it.
+    pub load: String,
+    /// How gaps are filled.
+    pub free: FreeOptions,
+    /// The size of a block, in sectors.
+    pub block: u64,
+    /// How many scans, one after another.
+    pub scans: u64,
+    /// All randomness follows from it.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Mined {
+    /// Virtual time.
+    pub elapsed: Nanos,
+    /// The foreground's requests.
+    pub requests: u64,
+    /// The sum of the foreground's response times.
+    pub waited: Nanos,
+    /// The hash of the foreground's event log.
+    pub hash: u64,
+    /// What the drive did for the foreground.
+    pub work: Work,
+    /// What free work came to.
+    pub freed: Freed,
+    /// Of each scan, when so many hundredths of it were done, from its begin.
+    pub hundredths: Vec<Vec<Nanos>>,
+    /// What free work had come to at those times, from the scan's begin.
+    pub freed_at: Vec<Vec<Freed>>,
+}
+
+impl Mined {
+    /// How long a scan took, on average, in seconds.
+    pub fn scan_s(&self) -> f64 {
+        self.at(100)
+    }
+
+    /// When so many hundredths of a scan were done, on average, in seconds.
+    pub fn at(&self, hundredth: usize) -> f64 {
+        let sum: f64 = self.hundredths.iter().map(|scan| scan[hundredth].seconds()).sum();
+        sum / self.hundredths.len().max(1) as f64
+    }
+}
+
+/// Mines; with no scans, the same for `requests` of the foreground alone.
+pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
+    let free = requests.is_none().then_some(mining.free);
+    let queue = QueueOptions {
+        policy: mining.policy,
+        merge: false,
+        starvation_limit: Nanos::ZERO,
+        freeblock: free,
+        ..QueueOptions::default()
+    };
+    let sectors = mining.drive.sectors / mining.block * mining.block;
+    let volume =
+        Description::bare(Component { drive: mining.drive.clone().into(), queue }, mining.drive.sectors);
+    let load = workload::parse(&mining.load)?;
+    let runtime = Runtime::new(mining.seed);
+    let result: Result<_, LabError> = runtime.run(async {
+        let volume = Volume::new(&volume).await?;
+        let arms: Vec<Rc<Freeblock>> = volume.drives.values().flat_map(|drive| drive.freeblock()).collect();
+        let told = RefCell::new(Mined::default());
+        let miner = async {
+            match arms.first() {
+                None => pending().await,
+                Some(arm) => {
+                    for _ in 0..mining.scans {
+                        scan(arm, mining.block, sectors, &told).await;
+                    }
+                }
+            }
+        };
+        let limit = Limit { requests, time: None };
+        let seen = carry_out_beside(&load, volume.top.clone(), limit, false, miner).await?;
+        let mut told = told.take();
+        told.elapsed = seen.end;
+        told.requests = seen.answers.requests();
+        told.waited = seen.answers.sum;
+        told.work = volume.all();
+        told.freed = arms.first().map_or_else(Freed::default, |arm| arm.freed());
+        Ok(told)
+    })?;
+    let mut told = result?;
+    told.hash = runtime.event_hash();
+    Ok(told)
+}
+
+async fn scan(arm: &Rc<Freeblock>, block: u64, sectors: u64, told: &RefCell<Mined>) {
+    let Ok(task) = arm.reader(block) else { return };
+    let (begin, before) = (runtime::now(), arm.freed());
+    if task.read(Extent::new(0, sectors)).is_err() {
+        return;
+    }
+    let all = sectors / block;
+    let (mut times, mut freed) = (vec![Nanos::ZERO], vec![Freed::default()]);
+    while task.next().await.is_some() {
+        let done = task.done() - task.ready();
+        while times.len() as u64 <= 100 * done / all {
+            times.push(runtime::now() - begin);
+            freed.push(arm.freed().since(&before));
+        }
+    }
+    let mut told = told.borrow_mut();
+    told.hundredths.push(times);
+    told.freed_at.push(freed);
+}
