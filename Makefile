@@ -81,7 +81,7 @@ bench: toolchain ## measure speed
 
 soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h
 	PROPTEST_CASES=20000 cargo test --workspace --locked
-	SEEKLESS_KILLS=50 cargo test --locked -p seekless --test clients file_systems
+	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --locked -p seekless --test clients file_systems
 	scripts/fuzz 600
 	scripts/explore "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),1h)
 

@@ -1,19 +1,25 @@
 //! Whatever a client of a served volume sends: nothing panics, what is answered is bounded, and it is the same in
 //! whatever pieces it comes.
 //!
-//! The input is how large the pieces are, then what the client sends.
+//! The input is how large the pieces are and whether TLS is demanded, in a byte; then what the client sends.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use seekless_serve::nbd::{Export, Handshake, Request, Step, Style, request};
+use seekless_serve::nbd::{
+    Command, Context, Encryption, Export, Handshake, Request, Step, Style, filter, request,
+};
 
 /// What a server made of a client's bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     answered: Vec<u8>,
     last: Option<Step>,
+    /// How often it was asked for TLS, and had it. What comes after that is fed as if TLS had given it.
+    encrypted: u32,
     requests: Vec<Request>,
+    /// What the payloads of block status say.
+    filters: Vec<Option<(u64, Vec<u32>)>>,
     /// What stood where a request should.
     wrong: Option<u32>,
 }
@@ -27,12 +33,20 @@ fn export(name: &str, flags: u16) -> Export {
         smallest: 512,
         preferred: 4096,
         largest: 32 << 20,
+        contexts: vec![Context::Allocation, Context::Place, Context::Heat],
     }
 }
 
-fn made(exports: &[Export], sent: &[u8], piece: usize) -> Made {
-    let mut handshake = Handshake::new(exports);
-    let mut made = Made { answered: Vec::new(), last: None, requests: Vec::new(), wrong: None };
+fn made(exports: &[Export], encryption: Encryption, sent: &[u8], piece: usize) -> Made {
+    let mut handshake = Handshake::new(exports, encryption);
+    let mut made = Made {
+        answered: Vec::new(),
+        last: None,
+        encrypted: 0,
+        requests: Vec::new(),
+        filters: Vec::new(),
+        wrong: None,
+    };
     let (mut rest, mut skip): (Vec<u8>, u64) = (Vec::new(), 0);
     for part in sent.chunks(piece) {
         rest.extend(part);
@@ -43,10 +57,15 @@ fn made(exports: &[Export], sent: &[u8], piece: usize) -> Made {
             match step {
                 Step::More if took == 0 => break,
                 Step::More => {}
+                Step::Encrypt => {
+                    made.encrypted += 1;
+                    assert!(encryption == Encryption::Demanded && made.encrypted == 1);
+                }
                 last => made.last = Some(last),
             }
         }
         let Some(Step::Serve(agreed)) = &made.last else { continue };
+        assert!(encryption == Encryption::None || made.encrypted == 1, "served in plain text");
         assert!(agreed.export < exports.len());
         loop {
             let passed = skip.min(rest.len() as u64);
@@ -57,6 +76,10 @@ fn made(exports: &[Export], sent: &[u8], piece: usize) -> Made {
             }
             match request(&rest, agreed.style == Style::Extended) {
                 Ok(Some((found, header))) => {
+                    if found.command == Command::BlockStatus && (1..=20).contains(&found.payload) {
+                        let Some(payload) = rest.get(header..header + found.payload as usize) else { break };
+                        made.filters.push(filter(payload));
+                    }
                     rest.drain(..header);
                     skip = found.payload;
                     made.requests.push(found);
@@ -70,10 +93,12 @@ fn made(exports: &[Export], sent: &[u8], piece: usize) -> Made {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((piece, sent)) = input.split_first() else { return };
+    let Some((first, sent)) = input.split_first() else { return };
+    let encryption = if first & 1 == 0 { Encryption::None } else { Encryption::Demanded };
+    let piece = first >> 1;
     let exports = [export("disk", 1), export("other", 3)];
-    let whole = made(&exports, sent, sent.len().max(1));
-    assert_eq!(whole, made(&exports, sent, 1 + usize::from(*piece)));
+    let whole = made(&exports, encryption, sent, sent.len().max(1));
+    assert_eq!(whole, made(&exports, encryption, sent, 1 + usize::from(piece)));
     // An option has a header of 16 bytes, and its answer is at most what is known of each export, twice.
     assert!(
         whole.answered.len() <= 400 * (sent.len() / 4 + 1),

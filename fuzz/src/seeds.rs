@@ -77,10 +77,18 @@ fn main() -> io::Result<()> {
     let name = b"\0\0\0\x04disk";
     let context = [name, &b"\0\0\0\x01\0\0\0\x0fbase:allocation"[..]].concat();
     let go = option(7, &[name, &[0, 2, 0, 3, 0, 2][..]].concat());
-    let flags = [40, 0, 0, 0, 3];
+    let filtered =
+        [&[0x21, 0xe4, 0x1c, 0x71, 0, 0x20, 0, 7][..], &[0; 23], &[12], &[0; 6], &[16, 0], &[0, 0, 0, 2]];
+    let contexts = [name, &b"\0\0\0\x02\0\0\0\x0fbase:allocation\0\0\0\x0eseekless:place"[..]].concat();
+    let (flags, encrypted) = ([40, 0, 0, 0, 3], [41, 0, 0, 0, 3]);
     let nbd = [
         [&flags[..], &option(3, &[]), &option(8, &[]), &option(10, &context), &go, &compact(7, &[])].concat(),
         [&flags[..], &option(11, &[]), &option(9, &context), &go, &extended].concat(),
+        [&encrypted[..], &option(3, &[]), &option(5, &[]), &option(11, &[]), &option(10, &contexts), &go]
+            .into_iter()
+            .chain(filtered.iter().map(|part| &part[..]))
+            .collect::<Vec<_>>()
+            .concat(),
         [&flags[..], &option(1, b"other"), &compact(1, &[7; 512]), &compact(0, &[]), &compact(2, &[])]
             .concat(),
     ];

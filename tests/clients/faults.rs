@@ -1,7 +1,7 @@
 //! Faults live: below us, by the lab's own layers, and above us, by nbdkit's filters.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::raw::{READ, Raw};
@@ -34,6 +34,54 @@ fn the_layers_of_the_lab_fail_and_delay_live() {
         assert!(took >= Duration::from_millis(110), "{kind}: {took:?}");
         assert_eq!(raw.read(0, 4096).unwrap(), [1; 4096]);
         server.stop();
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_server_whose_component_stalls() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let far = folder.join("far").display().to_string();
+        let mut command = Command::new("nbdkit");
+        command.args([
+            "-f",
+            "-U",
+            &far,
+            "--filter=delay",
+            "memory",
+            "16M",
+            "delay-read=60",
+            "delay-write=60",
+        ]);
+        let Ok(mut other) = command.stderr(Stdio::null()).spawn() else {
+            return skipped("nbdkit", "it is not installed");
+        };
+        while !Path::new(&far).exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        volume(folder, &format!("[component.far]\nnbd = \"nbd+unix:///?socket={far}\"\n"), &[("far", "")]);
+        if let Some(mut server) = Server::start(folder, kind) {
+            let mut raw = Raw::open(folder, "far");
+            raw.ask(READ, 0, 1, 0, 4096).unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            server.signal();
+            assert!(server.line().starts_with("stopping; a second signal"));
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(server.is_running(), "{kind}: it waits for the request that it took");
+            let began = Instant::now();
+            server.signal();
+            assert!(server.line().starts_with("stopped at once"));
+            assert_eq!(server.wait().code(), Some(1));
+            assert!(began.elapsed() < Duration::from_secs(5), "{kind}: {:?}", began.elapsed());
+            assert!(raw.reply().is_err(), "nobody answers any more");
+        }
+        // And what it left behind is in nobody's way.
+        if let Some(server) = Server::start(folder, kind) {
+            server.stop();
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 }
 

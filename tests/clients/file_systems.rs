@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::fsx::{Expected, Load};
 use crate::noise;
 use crate::server::{KINDS, Server, skipped, succeeds, volume};
 
@@ -186,11 +188,54 @@ fn file_systems_find_after_a_remount_what_they_wrote() {
     });
 }
 
+/// Files under load at once.
+const LOADS: u64 = 4;
+
+#[test]
+fn file_systems_read_what_they_wrote_under_a_random_load() {
+    let all: Vec<&Kind> = FILE_SYSTEMS.iter().collect();
+    on_each(&all, |folder, export, how, kind| {
+        let Some(server) = Server::start(folder, how) else { return };
+        let Some(attached) = Attached::new(&server, export) else { return };
+        let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*attached.device]).collect();
+        succeeds(kind.make[0], &make);
+        let mounted = attached.mount();
+        let files: Vec<Expected> = std::thread::scope(|scope| {
+            let each = |number: u64| {
+                let path = mounted.at.join(format!("load{number}"));
+                scope.spawn(move || {
+                    let mut load = Load::new(&path, number).unwrap();
+                    (0..told("SEEKLESS_STEPS", 250)).for_each(|_| load.step().unwrap());
+                    load.end()
+                })
+            };
+            let running: Vec<_> = (0..LOADS).map(each).collect();
+            running.into_iter().map(|load| load.join().unwrap()).collect()
+        });
+        files.iter().for_each(Expected::is_there);
+        succeeds("fstrim", &[&mounted.at.display().to_string()]);
+        drop(mounted);
+        attached.check(kind);
+        let mounted = attached.mount();
+        files.iter().for_each(Expected::is_there);
+        drop((mounted, attached));
+        let last = server.stop();
+        assert!(last.contains(", 0 of them with an error"), "{last}");
+        let server = Server::start(folder, how).unwrap();
+        let attached = Attached::new(&server, export).unwrap();
+        attached.check(kind);
+        let mounted = attached.mount();
+        files.iter().for_each(Expected::is_there);
+        drop((mounted, attached));
+        server.stop();
+    });
+}
+
 #[test]
 fn file_systems_have_what_they_synced_after_the_server_was_killed() {
     on_each(&[&FILE_SYSTEMS[0], &FILE_SYSTEMS[1]], |folder, export, how, kind| {
-        let mut synced: Vec<u64> = Vec::new();
-        for round in 0..rounds() {
+        let (mut synced, mut files): (Vec<u64>, Vec<Expected>) = (Vec::new(), Vec::new());
+        for round in 0..told("SEEKLESS_KILLS", 3) {
             let Some(server) = Server::start(folder, how) else { return };
             let Some(attached) = Attached::new(&server, export) else { return };
             if round == 0 {
@@ -199,19 +244,27 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
             }
             let mounted = attached.mount();
             expect(&mounted.at, synced.drain(..));
+            files.drain(..).for_each(|file| file.is_there());
             // Room for the next: what was looked at goes.
             for entry in std::fs::read_dir(&mounted.at).unwrap() {
                 let _ = std::fs::remove_file(entry.unwrap().path());
             }
-            let before = synced.len();
+            let first = AtomicBool::new(false);
             std::thread::scope(|scope| {
+                let (at, first) = (mounted.at.clone(), &first);
+                let load = scope.spawn(move || synced_until_it_fails(&at, (round + 1) * 1000, first));
                 let at = mounted.at.clone();
-                let load = scope.spawn(move || synced_until_it_fails(&at, (round + 1) * 1000));
-                std::thread::sleep(Duration::from_millis(600 + 200 * (round % 5)));
+                let random = scope.spawn(move || loaded_until_it_fails(&at, (round + 1) * 1000));
+                let some = (0..3_000).any(|_| {
+                    std::thread::sleep(Duration::from_millis(10));
+                    first.load(Ordering::Relaxed)
+                });
+                std::thread::sleep(Duration::from_millis(200 + 200 * (round % 5)));
                 server.kill();
                 synced.extend(load.join().unwrap());
+                files.extend(random.join().unwrap());
+                assert!(some, "nothing was synced in time");
             });
-            assert!(synced.len() > before, "nothing was synced in time");
             drop(mounted);
             drop(attached);
         }
@@ -220,6 +273,7 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
         // Mounting replays the journal.
         let mounted = attached.mount();
         expect(&mounted.at, synced.iter().copied());
+        files.iter().for_each(Expected::is_there);
         drop(mounted);
         attached.check(kind);
         drop(attached);
@@ -227,19 +281,34 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
     });
 }
 
-/// How often a server is killed, each time a file system is tried: `SEEKLESS_KILLS`, else a few times.
-fn rounds() -> u64 {
-    std::env::var("SEEKLESS_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
+/// How often a server is killed, each time a file system is tried (`SEEKLESS_KILLS`), or how many operations each file of
+/// a random load has (`SEEKLESS_STEPS`); a few if nobody says more.
+fn told(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Writes and syncs files, from this number on; those that were synced, folder and all.
-fn synced_until_it_fails(at: &Path, first: u64) -> Vec<u64> {
+/// Writes and syncs files, from this number on, and says when there is one; those that were synced, folder and all.
+fn synced_until_it_fails(at: &Path, first: u64, some: &AtomicBool) -> Vec<u64> {
     let sync = |path: &Path| std::fs::File::open(path).and_then(|file| file.sync_all());
     let one = |number: u64| {
         let path = at.join(number.to_string());
         std::fs::write(&path, content(number))?;
         sync(&path)?;
-        sync(at)
+        sync(at)?;
+        some.store(true, Ordering::Relaxed);
+        Ok::<(), std::io::Error>(())
     };
     (first..first + 1000).take_while(|number| one(*number).is_ok()).collect()
+}
+
+/// The same with files that are left alone when they were synced after some operations at random.
+fn loaded_until_it_fails(at: &Path, first: u64) -> Vec<Expected> {
+    let one = |number: u64| {
+        let mut load = Load::new(&at.join(format!("load{number}")), number)?;
+        (0..40).try_for_each(|_| load.step())?;
+        load.sync()?;
+        std::fs::File::open(at)?.sync_all()?;
+        Ok::<Expected, std::io::Error>(load.end())
+    };
+    (first..first + 1000).map_while(|number| one(number).ok()).collect()
 }

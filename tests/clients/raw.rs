@@ -34,6 +34,16 @@ impl Raw {
         raw
     }
 
+    /// The same the new way, and it was told of the sizes of blocks.
+    pub fn told(folder: &Path, export: &str) -> Raw {
+        let mut raw = Raw::connect(folder);
+        raw.send(&3_u32.to_be_bytes()).unwrap();
+        let name = [&(export.len() as u32).to_be_bytes(), export.as_bytes()].concat();
+        raw.option(7, &[&name[..], &[0, 1, 0, 3]].concat()).unwrap();
+        while raw.option_reply().unwrap().0 != 1 {}
+        raw
+    }
+
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         self.socket.write_all(bytes)
     }

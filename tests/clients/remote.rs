@@ -1,4 +1,4 @@
-//! Other servers' exports as components: ours over ours, and over nbdkit with its faults.
+//! Other servers' exports as components: ours over ours, directly and with nbdkit and its faults in between.
 
 use std::process::Command;
 use std::time::Duration;
@@ -43,10 +43,13 @@ fn a_mapper_lies_over_the_export_of_another_server() {
 #[test]
 fn what_nbdkit_fails_below_fails_one_request() {
     for kind in KINDS {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        volume(far.path(), "[component.m]\nram = \"16MiB\"\n", &[("m", "")]);
+        let Some(below) = Server::start(far.path(), kind) else { continue };
         let socket = folder.path().join("far").display().to_string();
         let mut command = Command::new("nbdkit");
-        command.args(["-f", "-U", &socket, "--filter=error", "--filter=delay", "memory", "16M"]);
+        command.args(["-f", "-U", &socket, "--filter=error", "--filter=delay", "nbd"]);
+        command.arg(format!("uri={}", below.uri("m")));
         command.args(["error-pread=EIO", "error-pread-rate=20%", "delay-read=1ms"]);
         let Ok(mut other) = command.stderr(std::process::Stdio::null()).spawn() else {
             return skipped("nbdkit", "it is not installed");
@@ -75,5 +78,6 @@ fn what_nbdkit_fails_below_fails_one_request() {
         }
         other.kill().unwrap();
         other.wait().unwrap();
+        below.stop();
     }
 }

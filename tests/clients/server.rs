@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -81,10 +81,25 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it as a service manager does; what it says at last.
-    pub fn stop(mut self) -> String {
+    /// Tells it to end.
+    pub fn signal(&self) {
         let signalled = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(signalled.success());
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Ends it as a service manager does; what it says at last.
+    pub fn stop(mut self) -> String {
+        self.signal();
         let status = self.child.wait().unwrap();
         let last: Vec<String> = self.lines.iter().collect();
         assert!(status.success(), "{status}: {last:?}");

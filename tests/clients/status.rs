@@ -29,6 +29,7 @@ fn a_server_says_how_it_is() {
         };
         let (_, told) = status(&[]);
         assert!(told.contains("1 now, 1 so far") && told.contains("4 KiB"), "{told}");
+        assert!(told.contains("component 0"), "{told}");
         let (_, told) = status(&["--json"]);
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
         assert_eq!(

@@ -195,6 +195,7 @@ impl Setup {
                 background_share_pct: self.background_share,
                 starvation_limit: self.starvation_limit,
                 depth: self.depth,
+                freeblock: None,
             },
             pace,
             reconfigure: self.reconfigure,

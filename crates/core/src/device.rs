@@ -148,7 +148,7 @@ pub trait BlockDevice {
         self.write(at, Buffer::zeroed(at.bytes()), how)
     }
 
-    /// The device that answers the next four where this one has no answer of its own: below it, in the same order.
+    /// The device that answers the next five where this one has no answer of its own: below it, in the same order.
     fn below(&self) -> Option<&dyn BlockDevice> {
         None
     }
@@ -165,6 +165,12 @@ pub trait BlockDevice {
             Some(below) => below.places(at, each),
             None => each(at, Place::Unknown),
         }
+    }
+
+    /// Calls `each` with parts of `at`, in order and all of it, and how often they were asked for lately; false, and it
+    /// calls nothing, where nobody counts that.
+    fn heat(&self, at: Extent, each: &mut dyn FnMut(Extent, u32)) -> bool {
+        self.below().is_some_and(|below| below.heat(at, each))
     }
 
     /// Says that the sectors will be wanted soon.

@@ -237,6 +237,10 @@ impl BlockDevice for Top {
         self.switch.child().places(at, each);
     }
 
+    fn heat(&self, at: Extent, each: &mut dyn FnMut(Extent, u32)) -> bool {
+        self.switch.child().heat(at, each)
+    }
+
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         self.switch.child().estimate(at, how)
     }

@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use seekless_core::{Extent, Nanos, Size};
+use seekless_core::{Extent, Lba, Nanos, Size};
 use seekless_drive::{Model, QueueOptions};
 use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::volume_file::{ComponentKeys, simulated};
@@ -53,6 +54,20 @@ pub struct Description<C = Component> {
     pub exports: Vec<Export>,
     /// The socket at which a server of it is asked how it is, if it is told.
     pub control: Option<PathBuf>,
+    /// Who the server is and whom it lets in, if it is to be encrypted. The lab serves nothing.
+    pub tls: Option<Tls>,
+}
+
+/// Files of certificates and keys, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities whose clients are let in.
+    pub clients: PathBuf,
 }
 
 impl<C> Default for Description<C> {
@@ -65,6 +80,7 @@ impl<C> Default for Description<C> {
             top: String::new(),
             exports: Vec::new(),
             control: None,
+            tls: None,
         }
     }
 }
@@ -278,6 +294,18 @@ impl<C: Leaf> Description<C> {
         }
         let of = self.slices.get(name).map_or(name, |window| &window.of);
         BTreeSet::from([of.to_owned()])
+    }
+
+    /// Where the sectors of `top` would be if there were no layers: the component, and where on it the first would be.
+    pub fn home_of(&self, top: &str) -> (String, Lba) {
+        let mut name = top;
+        while let Some(layer) = self.layers.get(name) {
+            name = &layer.over;
+        }
+        match self.slices.get(name) {
+            Some(window) => (window.of.clone(), window.extent.start),
+            None => (name.to_owned(), Lba(0)),
+        }
     }
 
     /// The device `top` in a line, from there down.

@@ -12,7 +12,7 @@ use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
-use crate::description::{Component, Description, Export, Layer, Leaf, VolumeError, Window};
+use crate::description::{Component, Description, Export, Layer, Leaf, Tls, VolumeError, Window};
 use crate::nearest::nearest;
 use crate::workload::keys::duration;
 
@@ -26,6 +26,7 @@ struct File<K> {
     layer: BTreeMap<String, toml::Table>,
     export: Vec<ExportKeys>,
     control: Option<PathBuf>,
+    tls: Option<Tls>,
 }
 
 /// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
@@ -109,7 +110,7 @@ pub fn read_of<C: Leaf>(path: &Path) -> Result<Description<C>, VolumeError> {
 pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, VolumeError> {
     let read: File<C::Keys> = toml::from_str(text).map_err(|error| {
         let found = error.to_string().trim_end().to_owned();
-        let keys = "the keys of a volume file: component, slice, layer, export, control".to_owned();
+        let keys = "the keys of a volume file: component, slice, layer, export, control, tls".to_owned();
         let meant = found.split_once("expected").and_then(|(wrong, known)| nearest(error_line(wrong), known));
         let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
         VolumeError { place: file.to_owned(), found, expected }
@@ -124,8 +125,8 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
-    let mut volume =
-        Description { file: file_name, top, exports, control: read.control, ..Description::default() };
+    let (control, tls) = (read.control, read.tls);
+    let mut volume = Description { file: file_name, top, exports, control, tls, ..Description::default() };
     for (name, keys) in read.component {
         let component = C::read(file, &name, keys)?;
         volume.components.insert(name, component);

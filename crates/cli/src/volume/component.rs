@@ -37,6 +37,12 @@ pub struct Keys {
     write_cache: Option<bool>,
 }
 
+/// Where a file is that a volume file names: beside it, or else here.
+pub fn beside(volume: &str, path: PathBuf) -> PathBuf {
+    let beside = Path::new(volume).parent().map(|folder| folder.join(&path));
+    beside.filter(|path| path.exists()).unwrap_or(path)
+}
+
 /// A component that was found, and is not in use by another volume.
 pub struct Live {
     store: Store,
@@ -144,8 +150,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
             Ok(Store::Remote(RefCell::new(Some(connected)), sectors))
         }
         (Some(path), None, None) => {
-            let beside = Path::new(file).parent().map(|folder| folder.join(&path));
-            let path = beside.filter(|path| path.exists()).unwrap_or(path);
+            let path = beside(file, path);
             let opened = Opened::open(&path, keys.cached, keys.read_only);
             let opened = opened.map_err(|error| {
                 wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)

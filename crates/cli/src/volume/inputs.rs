@@ -117,10 +117,10 @@ fn described(run: &Run) -> anyhow::Result<Description<Live>> {
         let component = component.as_table_mut().context("a component without keys")?;
         component.insert(FOUND.to_owned(), toml::Value::try_from(facts)?);
     }
-    let Description { file, components, slices, layers, top, exports, control } =
+    let Description { file, components, slices, layers, top, exports, control, tls } =
         volume_file::parse_of::<Again>(&run.volume.display().to_string(), &toml::to_string(&keys)?)?;
     let components = components.into_iter().map(|(name, again)| (name, again.0)).collect();
-    Ok(Description { file, components, slices, layers, top, exports, control })
+    Ok(Description { file, components, slices, layers, top, exports, control, tls })
 }
 
 /// What a replay found, as JSON.
@@ -153,7 +153,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let serving =
         Serving { volume: &run.volume, ground: Ground::Replay, process: run.process, reactor: &reactor };
     let served = async {
-        let served = std::pin::pin!(serve::serve(&serving, &description, places));
+        let served = std::pin::pin!(serve::serve(&serving, &description, places, None));
         let over = std::pin::pin!(reactor.replayed());
         futures_util::future::select(served, over).await;
     };

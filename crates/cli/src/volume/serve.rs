@@ -9,14 +9,15 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{Class, Hints, SECTOR_BYTES, Size};
-use seekless_lab::description::Description;
+use seekless_core::{BlockDevice, Class, Hints, SECTOR_BYTES, Size};
+use seekless_lab::description::{Description, Tls};
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
+use seekless_serve::component::Numbered;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Export, Server, control};
+use seekless_serve::server::{Address, Bytewise, Export, Home, Keys, Server, control};
 
-use super::component::Live;
+use super::component::{Live, beside};
 use super::ground::Ground;
 use super::inputs;
 use super::status::{self, Told};
@@ -87,10 +88,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     });
     let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
     let places = places(&description, arguments.allow_plain_tcp)?;
+    let keys = keys(&description)?;
     let (mut reactor, refused) = Reactor::start(wish).context("io")?;
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
     output::complain(&format!("io: {}{why}", reactor.kind()));
     if let Some(file) = &arguments.log_inputs {
+        if keys.is_some() {
+            bail!(
+                "--log-inputs: found tls in {}, whose secrets no replay has; expected none",
+                description.file
+            );
+        }
         let recorder = inputs::begin(file, &arguments.volume, &description, reactor.kind())?;
         reactor = reactor.recorded(recorder);
     }
@@ -101,9 +109,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         process: std::process::id(),
         reactor: &reactor,
     };
-    let served = runtime.run_live(serve(&serving, &description, places), &*reactor)?;
+    let served = runtime.run_live(serve(&serving, &description, places, keys), &*reactor)?;
     reactor.end(runtime.event_hash());
     served
+}
+
+/// Certificates and keys, if there are to be any.
+fn keys(description: &Description<Live>) -> anyhow::Result<Option<Keys>> {
+    let Some(Tls { certificate, key, clients }) = description.tls.clone() else { return Ok(None) };
+    let [certificate, key, clients] = [certificate, key, clients].map(|path| beside(&description.file, path));
+    let keys = Keys::read(&certificate, &key, &clients);
+    keys.map(Some).map_err(|error| anyhow::anyhow!("{}: tls.{error}", description.file))
 }
 
 /// The addresses to listen at, each with the numbers of its exports.
@@ -115,10 +131,10 @@ pub fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Ve
             bail!("{key}: found no nbd, expected where to listen for clients")
         };
         let address: Address = text.parse().with_context(|| format!("{key}.nbd"))?;
-        if !address.is_local() && !plain {
+        if !address.is_local() && !plain && description.tls.is_none() {
             bail!(
                 "{key}.nbd: found {address}, which other machines reach and anyone there may read and write; \
-                 expected a loopback address, or --allow-plain-tcp"
+                 expected a loopback address, tls = {{...}} in the file, or --allow-plain-tcp"
             );
         }
         let known = places.iter().position(|(other, _)| *other == address);
@@ -142,6 +158,7 @@ pub async fn serve(
     serving: &Serving<'_>,
     description: &Description<Live>,
     places: Vec<(Address, Vec<usize>)>,
+    keys: Option<Keys>,
 ) -> anyhow::Result<()> {
     let Serving { ground, reactor, .. } = *serving;
     let signals = ground.signals().context("signals")?;
@@ -162,27 +179,29 @@ pub async fn serve(
             places.len()
         );
     }
+    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
+    let tops: BTreeMap<_, _> = tops.collect();
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
             let export = &description.exports[number];
             let line = description.line_of(&export.top);
-            let device = trees[&export.top].top.clone();
+            let device = &tops[&export.top];
             let bytes = Size(device.geometry().sectors * SECTOR_BYTES);
-            exports.push(Export::new(&export.name, &line, device, export.read_only));
+            let home = home(description, &export.top);
+            exports.push(Export { home, ..Export::new(&export.name, &line, device, export.read_only) });
             ground.say(&format!(
                 "serving {} ({bytes}, {line}) at {}",
                 export.name,
-                address.uri(&export.name)
+                address.uri(&export.name, keys.is_some())
             ));
         }
         let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
-        server.listen(listener, exports);
+        server.listen(listener, exports, keys.clone());
     }
-    let uri = description
-        .exports
-        .first()
-        .and_then(|export| Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name)));
+    let uri = description.exports.first().and_then(|export| {
+        Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name, keys.is_some()))
+    });
     ground.say(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
     ground.say("stopping; a second signal ends it at once");
@@ -208,8 +227,9 @@ async fn trees(
     description: &Description<Live>,
 ) -> anyhow::Result<BTreeMap<String, Tree>> {
     let mut components = BTreeMap::new();
-    for ((name, component), number) in description.components.iter().zip(0..) {
-        components.insert(name.clone(), component.build(reactor, name, number)?);
+    for (number, (name, component)) in (0..).zip(&description.components) {
+        let component = Numbered::new(number, component.build(reactor, name, number)?);
+        components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
     }
     let mut trees = BTreeMap::new();
     for export in &description.exports {
@@ -220,6 +240,13 @@ async fn trees(
         }
     }
     Ok(trees)
+}
+
+/// Where the sectors of a device would be without layers.
+fn home(description: &Description<Live>, top: &str) -> Option<Home> {
+    let (component, start) = description.home_of(top);
+    let number = description.components.keys().position(|name| *name == component)?;
+    Some(Home { component: number as u32, start })
 }
 
 /// Layers that are to be reconfigured every so often are.

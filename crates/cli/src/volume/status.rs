@@ -61,6 +61,8 @@ struct Status {
     written_bytes: u64,
     /// How often it went to the kernel.
     turns: u64,
+    /// Each has the number by which `seekless:place` names it.
+    components: Vec<String>,
     exports: Vec<Served>,
     layers: Vec<LayerStatus>,
 }
@@ -94,6 +96,7 @@ pub struct Told {
     process: u32,
     server: Rc<Server>,
     file: String,
+    components: Vec<String>,
     exports: Vec<Served>,
     trees: Rc<BTreeMap<String, Tree>>,
     /// What each layer is.
@@ -120,6 +123,7 @@ impl Told {
             process: serving.process,
             server: server.clone(),
             file: description.file.clone(),
+            components: description.components.keys().cloned().collect(),
             exports: exports.collect(),
             trees: trees.clone(),
             kinds: description.layers.iter().map(|(name, layer)| (name.clone(), layer.entry.name)).collect(),
@@ -156,6 +160,7 @@ impl Told {
             read_bytes: served.read_bytes,
             written_bytes: served.written_bytes,
             turns: self.reactor.turns(),
+            components: self.components.clone(),
             exports: self.exports.iter().map(Served::copy).collect(),
             layers: layers.collect(),
         }
@@ -210,6 +215,9 @@ impl Status {
         table.row(["requests", &format!("{}, {} of them failed", self.requests, self.failed)]);
         table.row(["read", &bytes(self.read_bytes)]);
         table.row(["written", &bytes(self.written_bytes)]);
+        for (number, component) in self.components.iter().enumerate() {
+            table.row([format!("component {number}"), component.clone()]);
+        }
         for export in &self.exports {
             let how = if export.read_only { ", read-only" } else { "" };
             let line = format!("{}{how}, {}, at {}", bytes(export.bytes), export.made_of, export.nbd);

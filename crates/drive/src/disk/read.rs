@@ -4,8 +4,8 @@ use seekless_core::{Extent, Lba, Nanos};
 
 use super::Drive;
 use super::bus::{Pauses, Transfer};
-use super::legs::Leg;
 use super::cache::Found;
+use super::legs::Leg;
 use super::mechanics::{Access, Head};
 
 /// A read that is on its way.

@@ -35,8 +35,8 @@ use plan::{Filling, Piece, Plan, Planner};
 use requests::Requests;
 use search::Gap;
 use side::Side;
-pub use task::{FreeBlock, FreeError, FreeTask};
 use task::Task;
+pub use task::{FreeBlock, FreeError, FreeTask};
 use tracks::Tracks;
 use worth::{Weights, Worth};
 
@@ -285,7 +285,8 @@ impl Inner {
             for (track, &count) in side.counts().iter().enumerate() {
                 let region = &mut left[self.worth.region((track / heads) as u32)];
                 region.0 += u64::from(count);
-                region.1 += self.tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors) / 8).sum::<u64>();
+                region.1 +=
+                    self.tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors) / 8).sum::<u64>();
             }
         }
         let all = left.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));

@@ -42,7 +42,9 @@ impl Requests {
     /// A piece has passed: whoever is done with that goes into `done`.
     pub fn delivered(&mut self, bit: usize, done: &mut Vec<Slot>) {
         let mut over = Vec::new();
-        for (&key, waiting) in self.waiting.range_mut((bit.saturating_sub(self.longest), 0)..=(bit, Slot::MAX)) {
+        for (&key, waiting) in
+            self.waiting.range_mut((bit.saturating_sub(self.longest), 0)..=(bit, Slot::MAX))
+        {
             if waiting.done_with(bit - key.0) && waiting.left == 0 {
                 over.push(key);
             }
@@ -80,12 +82,13 @@ impl Inner {
     pub(super) fn request(&mut self, slot: Slot, write: bool, at: Extent) {
         let side = &mut self.sides[usize::from(write)];
         let requests = &mut self.requests[usize::from(write)];
-        let set = *requests
-            .set
-            .get_or_insert_with(|| side.add_set(&self.tracks, UNIT, self.layout.sectors().next_multiple_of(UNIT)));
+        let set = *requests.set.get_or_insert_with(|| {
+            side.add_set(&self.tracks, UNIT, self.layout.sectors().next_multiple_of(UNIT))
+        });
         let mut pieces = Vec::new();
         self.tracks.of(&self.layout, at, |track, stretch| {
-            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let into =
+                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
             let wanted = &side.sets[set].wanted;
             let (from, to) = wanted.touched(stretch, (into(at.start.0), into(at.end().0)));
             for bit in from..to {
@@ -94,8 +97,7 @@ impl Inner {
             }
         });
         let (Some(&first), Some(&last)) = (pieces.first(), pieces.last()) else { return };
-        let mut waiting =
-            Waiting { at, bits: vec![0; (last - first) / 64 + 1], left: pieces.len() as u32 };
+        let mut waiting = Waiting { at, bits: vec![0; (last - first) / 64 + 1], left: pieces.len() as u32 };
         for bit in pieces {
             waiting.bits[(bit - first) / 64] |= 1 << ((bit - first) % 64);
         }
@@ -110,7 +112,8 @@ impl Inner {
         let Some(gone) = requests.waiting.remove(&key) else { return };
         let side = &mut self.sides[usize::from(write)];
         self.tracks.of(&self.layout, gone.at, |track, stretch| {
-            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let into =
+                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
             let wanted = &side.sets[set].wanted;
             let (from, to) = wanted.touched(stretch, (into(gone.at.start.0), into(gone.at.end().0)));
             for bit in (from..to).filter(|&bit| gone.waits_for(bit - key.0) && !requests.wants(bit)) {

@@ -94,7 +94,17 @@ impl Search<'_> {
     /// `stay` looks at its track alone.
     pub fn best(&self, gap: Gap, stay: bool) -> (Option<Stop>, u32) {
         let sides = [0, 1].map(|side| Some(&self.sides[side]).filter(|side| !side.is_empty()));
-        let mut looking = Looking { search: self, gap, best: None, worth: 0, least: 1, least_count: 1, tested: 0, sides, whole: 0 };
+        let mut looking = Looking {
+            search: self,
+            gap,
+            best: None,
+            worth: 0,
+            least: 1,
+            least_count: 1,
+            tested: 0,
+            sides,
+            whole: 0,
+        };
         looking.whole = self.window(&gap, gap.from, false).length();
         if stay {
             looking.track(gap.to);
@@ -131,7 +141,8 @@ impl Looking<'_> {
                 self.track(head);
             }
         }
-        for head in (0..heads).map(|head| Head { cylinder, head }).filter(|&head| head != from && head != to) {
+        for head in (0..heads).map(|head| Head { cylinder, head }).filter(|&head| head != from && head != to)
+        {
             self.track(head);
         }
     }

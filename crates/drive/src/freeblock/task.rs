@@ -254,12 +254,14 @@ impl Inner {
         let Task { write, set, block, parts, .. } = &self.tasks[task];
         let wanted = &self.sides[usize::from(*write)].sets[*set].wanted;
         let under_way = |number: u64| {
-            let due = |piece: &Piece| (piece.write, piece.taken.set, piece.taken.block) == (*write, *set, number);
+            let due =
+                |piece: &Piece| (piece.write, piece.taken.set, piece.taken.block) == (*write, *set, number);
             parts.contains_key(&number) || self.due.iter().any(due)
         };
         let mut found = None;
         self.tracks.of(&self.layout, at, |_, stretch| {
-            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let into =
+                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
             let (from, to) = wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
             let count = wanted.count((from, to)) as usize;
             // Most often all are, or none is.
@@ -269,9 +271,8 @@ impl Inner {
             if !registered && count == to - from {
                 return;
             }
-            let so = |&bit: &usize| {
-                (wanted.is_set(bit) || under_way(wanted.block_at(stretch, bit))) == registered
-            };
+            let so =
+                |&bit: &usize| (wanted.is_set(bit) || under_way(wanted.block_at(stretch, bit))) == registered;
             found = (from..to).find(so).map(|bit| wanted.block_at(stretch, bit));
         });
         found.map(|number| Extent::new(number * block, *block))
@@ -283,9 +284,9 @@ impl Inner {
         self.tasks[task].pending += at.sectors / block;
         let side = &mut self.sides[usize::from(write)];
         self.tracks.of(&self.layout, at, |track, stretch| {
-            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
-            let (from, to) =
-                side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            let into =
+                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let (from, to) = side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
             for bit in from..to {
                 side.want(&self.tracks, set, track, bit);
             }
@@ -299,9 +300,9 @@ impl Inner {
         let mut last = u64::MAX;
         let task = &mut self.tasks[task];
         self.tracks.of(&self.layout, at, |track, stretch| {
-            let into = |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
-            let (from, to) =
-                side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            let into =
+                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
+            let (from, to) = side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
             for bit in from..to {
                 let number = side.sets[set].wanted.block_at(stretch, bit);
                 let was = side.unwant(&self.tracks, set, track, bit);

@@ -165,7 +165,8 @@ impl Tracks {
         let angle = u64::from(stretch.angle);
         let until = if angle >= now { angle - now } else { angle + self.revolution - now };
         let per_track = u64::from(stretch.per_track);
-        let sectors = |nanos: u64| (nanos * per_track / self.revolution).min(u64::from(stretch.sectors)) as u32;
+        let sectors =
+            |nanos: u64| (nanos * per_track / self.revolution).min(u64::from(stretch.sectors)) as u32;
         let whole = (0, if length > until { sectors(length - until) } else { 0 });
         // What of it passed a turn ago had the head been there, and its end that is still to come.
         let ago = self.revolution - until;

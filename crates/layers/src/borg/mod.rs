@@ -13,6 +13,7 @@
 mod absorber;
 mod analyzer;
 mod chains;
+mod heat;
 mod indirector;
 mod layout;
 mod log;
@@ -43,6 +44,7 @@ use seekless_core::{
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
+use heat::Heat;
 use layout::Layout;
 use log::Log;
 pub use map::{BorgMap, Slot};
@@ -112,6 +114,8 @@ struct State {
     /// When the segment was taken that the log begins in for who opens the BOPT.
     anchored_at: u64,
     profiler: Profiler,
+    /// How often parts were asked for.
+    heat: Heat,
     /// What was seen before; not here while it is at work.
     analyzer: Option<Analyzer>,
     last_plan: Plan,
@@ -164,6 +168,7 @@ impl Borg {
             tending: false,
             anchored_at: 0,
             profiler: Profiler::default(),
+            heat: Heat::new(pages),
             analyzer: Some(Analyzer::default()),
             last_plan: Plan::default(),
             plans: 0,
@@ -262,8 +267,9 @@ impl Borg {
     /// The profiler and the ledger see a request.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         self.ledger.borrow_mut().above(at, how, write);
-        let State { asked, profiler, analyzer, .. } = &mut *self.state.borrow_mut();
+        let State { asked, profiler, heat, analyzer, .. } = &mut *self.state.borrow_mut();
         *asked = runtime::now();
+        heat.note(at);
         let (pages, grain) = (at.pages(), self.grain);
         let (first, end) = (pages.start >> grain, pages.end.div_ceil(1 << grain));
         profiler.note(&Access::new(*asked, how.origin, Extent::of_pages(first, end - first), write));
@@ -337,6 +343,11 @@ impl BlockDevice for Borg {
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
         self.places_indirected(at, each);
+    }
+
+    fn heat(&self, at: Extent, each: &mut dyn FnMut(Extent, u32)) -> bool {
+        self.state.borrow().heat.each(at, each);
+        true
     }
 }
 

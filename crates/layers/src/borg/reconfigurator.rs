@@ -245,6 +245,7 @@ impl Borg {
             let anew =
                 self.options.training == Training::Partial || state.plans % self.options.full_plan_every == 0;
             state.plans += 1;
+            state.heat.age();
             let last = (!anew).then(|| state.last_plan.clone());
             (state.profiler.take(), state.analyzer.take().unwrap_or_default(), last)
         };

@@ -7,6 +7,7 @@ mod emulated;
 mod error;
 mod file;
 mod memory;
+mod numbered;
 mod remote;
 
 pub use crate::nbd::client::Told;
@@ -14,4 +15,5 @@ pub use emulated::EmulatedComponent;
 pub use error::{OpenError, kind_of};
 pub use file::{FileComponent, FileFacts, Opened};
 pub use memory::MemoryComponent;
+pub use numbered::Numbered;
 pub use remote::{Connected, RemoteComponent};

@@ -105,7 +105,7 @@ pub fn simple_reply(bytes: &[u8]) -> Option<(u64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nbd::{Export, GREETING, Handshake, Replies, Step, Style, request};
+    use crate::nbd::{Encryption, Export, GREETING, Handshake, Replies, Step, Style, request};
 
     #[test]
     fn client_and_server_understand_each_other() {
@@ -117,12 +117,13 @@ mod tests {
             smallest: 512,
             preferred: 4096,
             largest: 1 << 25,
+            contexts: Vec::new(),
         };
         assert!(greets(&GREETING));
         let exports = [export];
         for (name, found) in [("disk", true), ("", true), ("other", false)] {
             let mut out = Vec::new();
-            let (_, step) = Handshake::new(&exports).feed(&go(name), &mut out);
+            let (_, step) = Handshake::new(&exports, Encryption::None).feed(&go(name), &mut out);
             assert_eq!(matches!(step, Step::Serve(_)), found);
             let (mut told, mut at, mut last) = (Told::default(), 0, Said::Told);
             while at < out.len() {

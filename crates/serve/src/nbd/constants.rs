@@ -35,6 +35,7 @@ pub const REP_META_CONTEXT: u32 = 4;
 pub const REP_ERR_UNSUP: u32 = ERROR | 0x1;
 pub const REP_ERR_POLICY: u32 = ERROR | 0x2;
 pub const REP_ERR_INVALID: u32 = ERROR | 0x3;
+pub const REP_ERR_TLS_REQD: u32 = ERROR | 0x5;
 pub const REP_ERR_UNKNOWN: u32 = ERROR | 0x6;
 pub const REP_ERR_TOO_BIG: u32 = ERROR | 0x9;
 pub const REP_ERR_EXT_HEADER_REQD: u32 = ERROR | 0xa;
@@ -55,6 +56,7 @@ pub const FLAG_SEND_DF: u16 = 1 << 7;
 pub const FLAG_CAN_MULTI_CONN: u16 = 1 << 8;
 pub const FLAG_SEND_CACHE: u16 = 1 << 10;
 pub const FLAG_SEND_FAST_ZERO: u16 = 1 << 11;
+pub const FLAG_BLOCK_STAT_PAYLOAD: u16 = 1 << 12;
 
 pub const CMD_READ: u16 = 0;
 pub const CMD_WRITE: u16 = 1;

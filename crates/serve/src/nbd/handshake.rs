@@ -36,7 +36,7 @@ pub struct Export {
     pub description: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// `NBD_FLAG_*`.
+    /// `NBD_FLAG_*`, as for who agreed on all that there is.
     pub flags: u16,
     /// Requests begin and end at multiples of this many bytes.
     pub smallest: u32,
@@ -44,6 +44,8 @@ pub struct Export {
     pub preferred: u32,
     /// They are not longer than this.
     pub largest: u32,
+    /// What block status can tell of it.
+    pub contexts: Vec<Context>,
 }
 
 /// A context that block status knows.
@@ -52,16 +54,19 @@ pub struct Export {
 pub enum Context {
     /// `base:allocation`: holes and zeroes.
     Allocation = 1,
+    /// `seekless:place`: where it lies below the layers.
+    Place = 2,
+    /// `seekless:heat`: how often it was asked for.
+    Heat = 3,
 }
 
 impl Context {
-    /// All of them.
-    pub const ALL: [Context; 1] = [Context::Allocation];
-
     /// What clients call it.
     pub fn name(self) -> &'static str {
         match self {
             Context::Allocation => "base:allocation",
+            Context::Place => "seekless:place",
+            Context::Heat => "seekless:heat",
         }
     }
 }
@@ -75,6 +80,19 @@ pub struct Agreed {
     pub style: Style,
     /// The contexts of block status.
     pub contexts: Vec<Context>,
+    /// Whether the client was told of the sizes of blocks, which it keeps to then. Else it may ask for any bytes.
+    pub knows_blocks: bool,
+}
+
+/// Whether a connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// It never is.
+    None,
+    /// It has to be: nothing else is answered before.
+    Demanded,
+    /// It is.
+    On,
 }
 
 /// What comes next.
@@ -82,6 +100,8 @@ pub struct Agreed {
 pub enum Step {
     /// More bytes are needed.
     More,
+    /// When what is to be sent is sent, the next byte is TLS's, and what comes out of that is fed here again.
+    Encrypt,
     /// The transmission phase begins with the next byte.
     Serve(Agreed),
     /// The connection ends, when what is to be sent is sent.
@@ -92,19 +112,30 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Handshake<'a> {
     exports: &'a [Export],
+    encryption: Encryption,
     /// The client's flags; before them comes nothing else.
     flags: Option<u32>,
     style: Style,
     /// The export for which contexts were agreed on, and which.
     contexts: Option<(usize, Vec<Context>)>,
+    /// The export whose sizes of blocks were told last.
+    told_blocks: Option<usize>,
     /// Bytes of an option that was too long, still to be passed over.
     skip: u64,
 }
 
 impl<'a> Handshake<'a> {
     /// A handshake about these exports; [`GREETING`] goes before it.
-    pub fn new(exports: &'a [Export]) -> Handshake<'a> {
-        Handshake { exports, flags: None, style: Style::Simple, contexts: None, skip: 0 }
+    pub fn new(exports: &'a [Export], encryption: Encryption) -> Handshake<'a> {
+        Handshake {
+            exports,
+            encryption,
+            flags: None,
+            style: Style::Simple,
+            contexts: None,
+            told_blocks: None,
+            skip: 0,
+        }
     }
 
     /// Takes what it can from the beginning of `input`: how many bytes, and what comes next. What is to be sent is
@@ -163,6 +194,18 @@ impl<'a> Handshake<'a> {
     }
 
     fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        if self.encryption == Encryption::Demanded && ![c::OPT_STARTTLS, c::OPT_ABORT].contains(&option) {
+            if option == c::OPT_EXPORT_NAME {
+                return Some(Step::End);
+            }
+            refuse(
+                out,
+                option,
+                c::REP_ERR_TLS_REQD,
+                "expected STARTTLS first: this server has all encrypted",
+            );
+            return None;
+        }
         match option {
             c::OPT_EXPORT_NAME => return Some(self.export_name(data, out)),
             c::OPT_ABORT => {
@@ -199,10 +242,33 @@ impl<'a> Handshake<'a> {
                 self.style = Style::Extended;
                 reply(out, option, c::REP_ACK, &[]);
             }
-            c::OPT_STARTTLS => refuse(out, option, c::REP_ERR_POLICY, "this server has no TLS"),
+            c::OPT_STARTTLS => return self.start_tls(data, out),
             _ => refuse(out, option, c::REP_ERR_UNSUP, "this server does not know the option"),
         }
         None
+    }
+
+    fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        let option = c::OPT_STARTTLS;
+        match self.encryption {
+            _ if !data.is_empty() => {
+                refuse(out, option, c::REP_ERR_INVALID, "expected no data with this option");
+                None
+            }
+            Encryption::None => {
+                refuse(out, option, c::REP_ERR_POLICY, "this server has no TLS");
+                None
+            }
+            Encryption::On => {
+                refuse(out, option, c::REP_ERR_INVALID, "all is encrypted already");
+                None
+            }
+            Encryption::Demanded => {
+                self.encryption = Encryption::On;
+                reply(out, option, c::REP_ACK, &[]);
+                Some(Step::Encrypt)
+            }
+        }
     }
 
     /// The number of the export of this name; the empty one is the first.
@@ -219,16 +285,31 @@ impl<'a> Handshake<'a> {
         };
         let export = &self.exports[number];
         out.extend(export.bytes.to_be_bytes());
-        out.extend(export.flags.to_be_bytes());
+        out.extend(self.flags(number).to_be_bytes());
         if self.flags.unwrap_or(0) & c::FLAG_C_NO_ZEROES == 0 {
             out.extend([0; 124]);
         }
         self.agreed(number)
     }
 
+    /// The flags of an export, without those that go with what was not agreed on.
+    fn flags(&self, number: usize) -> u16 {
+        let mut flags = self.exports[number].flags;
+        if self.style == Style::Simple {
+            flags &= !c::FLAG_SEND_DF;
+        }
+        let filters =
+            self.contexts.as_ref().is_some_and(|(of, contexts)| *of == number && !contexts.is_empty());
+        if self.style != Style::Extended || !filters {
+            flags &= !c::FLAG_BLOCK_STAT_PAYLOAD;
+        }
+        flags
+    }
+
     fn agreed(&mut self, export: usize) -> Step {
         let contexts = self.contexts.take().filter(|(of, _)| *of == export).map(|(_, contexts)| contexts);
-        Step::Serve(Agreed { export, style: self.style, contexts: contexts.unwrap_or_default() })
+        let (contexts, knows_blocks) = (contexts.unwrap_or_default(), self.told_blocks == Some(export));
+        Step::Serve(Agreed { export, style: self.style, contexts, knows_blocks })
     }
 
     fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
@@ -243,7 +324,7 @@ impl<'a> Handshake<'a> {
         let export = &self.exports[number];
         let mut told = c::INFO_EXPORT.to_be_bytes().to_vec();
         told.extend(export.bytes.to_be_bytes());
-        told.extend(export.flags.to_be_bytes());
+        told.extend(self.flags(number).to_be_bytes());
         reply(out, option, c::REP_INFO, &told);
         for wanted in wanted {
             let mut told = wanted.to_be_bytes().to_vec();
@@ -251,6 +332,7 @@ impl<'a> Handshake<'a> {
                 c::INFO_NAME => told.extend(export.name.as_bytes()),
                 c::INFO_DESCRIPTION => told.extend(export.description.as_bytes()),
                 c::INFO_BLOCK_SIZE => {
+                    self.told_blocks = Some(number);
                     for size in [export.smallest, export.preferred, export.largest] {
                         told.extend(size.to_be_bytes());
                     }
@@ -292,7 +374,8 @@ impl<'a> Handshake<'a> {
             let all_of_its_kind = context.name().split_inclusive(':').next().unwrap_or_default();
             query == context.name().as_bytes() || !set && query == all_of_its_kind.as_bytes()
         };
-        let wanted = Context::ALL.into_iter().filter(|context| {
+        let known = self.exports[number].contexts.iter().copied();
+        let wanted = known.filter(|context| {
             !set && queries.is_empty() || queries.iter().any(|query| asks(query, *context))
         });
         let wanted: Vec<Context> = wanted.collect();

@@ -76,12 +76,25 @@ pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>,
         // A write has its payload. With extended headers it has to say so too; there are clients that do not.
         Command::Write if extended => (length, allowed | CMD_FLAG_PAYLOAD_LEN),
         Command::Write => (length, allowed),
+        // It may say which contexts it is about.
+        Command::BlockStatus if extended && carries => (length, allowed | CMD_FLAG_PAYLOAD_LEN),
         // Nothing else has one that this server knows, nor has anything in compact headers.
         _ => (if extended && carries { length } else { 0 }, allowed),
     };
     let well_formed = flags & !allowed == 0;
     let request = Request { command, flags, cookie, offset, length, payload, well_formed };
     Ok(Some((request, if extended { 32 } else { 28 })))
+}
+
+/// What the payload of a block status says: how many bytes it is about, and the numbers of contexts. `None` if it is not
+/// made so, or names none.
+pub fn filter(payload: &[u8]) -> Option<(u64, Vec<u32>)> {
+    let (length, numbers) = (u64_at(payload, 0)?, &payload[8..]);
+    if numbers.is_empty() || numbers.len() % 4 != 0 {
+        return None;
+    }
+    let numbers = (0..numbers.len() / 4).map(|index| u32_at(numbers, 4 * index)).collect::<Option<_>>()?;
+    Some((length, numbers))
 }
 
 /// A command, and the flags that it may have.
@@ -132,6 +145,24 @@ mod tests {
         assert!(!of(CMD_FLAG_DF, CMD_WRITE).well_formed);
         assert_eq!(of(CMD_FLAG_DF, CMD_WRITE).payload, 512, "it follows all the same");
         assert!(!of(CMD_FLAG_PAYLOAD_LEN, CMD_READ).well_formed);
+    }
+
+    #[test]
+    fn a_block_status_may_say_which_contexts_it_is_about() {
+        let payload = |numbers: &[u32]| {
+            let numbers = numbers.iter().flat_map(|number| number.to_be_bytes());
+            [0, 0, 0, 1, 0, 0, 0, 0].into_iter().chain(numbers).collect::<Vec<u8>>()
+        };
+        assert_eq!(filter(&payload(&[3, 1])), Some((1 << 32, vec![3, 1])));
+        assert_eq!(filter(&payload(&[])), None);
+        assert_eq!(filter(&payload(&[1])[..11]), None);
+        assert_eq!(filter(&[]), None);
+        let mut bytes = EXTENDED_REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend([0, 1 << 5, 0, 7]);
+        bytes.extend([0; 16]);
+        bytes.extend(12_u64.to_be_bytes());
+        let (read, header) = request(&bytes, true).unwrap().unwrap();
+        assert_eq!((read.payload, read.well_formed, header), (12, true, 32));
     }
 
     #[test]

@@ -29,10 +29,11 @@ impl Address {
     }
 
     /// How NBD clients name an export here.
-    pub fn uri(&self, export: &str) -> String {
+    pub fn uri(&self, export: &str, encrypted: bool) -> String {
+        let nbd = if encrypted { "nbds" } else { "nbd" };
         match self {
-            Address::Unix(path) => format!("nbd+unix:///{export}?socket={}", path.display()),
-            Address::Tcp(at) => format!("nbd://{at}/{export}"),
+            Address::Unix(path) => format!("{nbd}+unix:///{export}?socket={}", path.display()),
+            Address::Tcp(at) => format!("{nbd}://{at}/{export}"),
         }
     }
 }

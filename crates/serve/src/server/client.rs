@@ -14,12 +14,12 @@ use rustix::net::{Shutdown, shutdown};
 use seekless_core::Nanos;
 use seekless_core::runtime::{sleep, spawn};
 
-use super::Server;
-use super::export::Export;
 use super::input::Input;
 use super::outbox::Outbox;
 use super::request::{Asked, Session};
-use crate::nbd::{Agreed, Command, GREETING, Handshake, Replies, Request, Step, Style, request};
+use super::tls::Tunnel;
+use super::{Offer, Server};
+use crate::nbd::{Agreed, Command, Encryption, GREETING, Handshake, Replies, Request, Step, Style, request};
 use crate::reactor::{Job, Memory, What};
 
 /// A handshake is over within this.
@@ -32,7 +32,7 @@ pub async fn serve(
     server: &Rc<Server>,
     socket: Arc<OwnedFd>,
     number: u32,
-    exports: &Rc<Vec<Export>>,
+    offer: &Rc<Offer>,
 ) -> Result<(), String> {
     let mut input = Input::new(&server.reactor, &socket);
     let late = spawn({
@@ -42,59 +42,124 @@ pub async fn serve(
             let _ = shutdown(socket, Shutdown::Both);
         }
     });
-    // Whoever only looks, or asks for the list, goes without a word.
-    let agreed = shake_hands(server, &socket, &mut input, exports).await.ok().flatten();
+    let greeted = shake_hands(server, &socket, &mut input, offer).await;
     drop(late);
-    let Some(agreed) = agreed else { return Ok(()) };
+    let (agreed, tunnel) = match greeted {
+        Ok(Some(agreed)) => agreed,
+        // Whoever only looks, or asks for the list, goes without a word; not so who was not let in.
+        Ok(None) | Err(Ended::Gone) => return Ok(()),
+        Err(Ended::NotLetIn(why)) => return Err(why),
+    };
     let outbox = Rc::new(Outbox::default());
-    let sent = spawn(outbox.clone().send(server.reactor.clone(), socket.clone()));
+    let sent = spawn(outbox.clone().send(server.reactor.clone(), socket.clone(), tunnel.clone()));
     let session = Rc::new(Session {
         server: server.clone(),
-        export: exports[agreed.export].clone(),
+        export: offer.exports[agreed.export].clone(),
         replies: Replies(agreed.style),
         contexts: agreed.contexts,
+        knows_blocks: agreed.knows_blocks,
         outbox: outbox.clone(),
         client: number,
     });
     let ended = transmission(&session, &mut input).await;
     outbox.answered().await;
     sent.await;
+    if let Some(farewell) = tunnel.map(|tunnel| tunnel.close()).filter(|_| !outbox.is_closed()) {
+        let _ = server.reactor.ask(Job::new(What::Send, &socket, Memory::of(farewell))).await;
+    }
     // The other end learns now that this is over; whoever holds the socket besides would keep it open.
     let _ = shutdown(socket, Shutdown::Both);
     ended
 }
 
-/// `None` if the client does not want to go on.
+/// Why a handshake ended before anything was agreed on.
+enum Ended {
+    /// The client went.
+    Gone,
+    /// It could not show that it may be here, or spoke no TLS.
+    NotLetIn(String),
+}
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Ended {
+        Ended::Gone
+    }
+}
+
+/// What was agreed on, and whether it is encrypted; `None` if the client does not want to go on.
 async fn shake_hands(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
     input: &mut Input,
-    exports: &Rc<Vec<Export>>,
-) -> io::Result<Option<Agreed>> {
-    let told: Vec<_> = exports.iter().map(|export| export.told.clone()).collect();
-    let mut handshake = Handshake::new(&told);
-    let mut out = GREETING.to_vec();
+    offer: &Rc<Offer>,
+) -> Result<Option<(Agreed, Option<Rc<Tunnel>>)>, Ended> {
+    let told: Vec<_> = offer.exports.iter().map(|export| export.told.clone()).collect();
+    let demanded = if offer.keys.is_some() { Encryption::Demanded } else { Encryption::None };
+    let mut handshake = Handshake::new(&told, demanded);
+    let (mut out, mut tunnel): (Vec<u8>, Option<Rc<Tunnel>>) = (GREETING.to_vec(), None);
     loop {
-        if !out.is_empty() {
-            server
-                .reactor
-                .ask(Job::new(What::Send, socket, Memory::of(std::mem::take(&mut out))))
-                .await
-                .result?;
-        }
+        send(server, socket, tunnel.as_deref(), std::mem::take(&mut out)).await?;
         let (took, step) = handshake.feed(input.rest(), &mut out);
         input.take(took);
-        let ended = match step {
-            Step::More if took > 0 || receive_more(input).await? => continue,
-            Step::More => return Ok(None),
-            Step::Serve(agreed) => Some(agreed),
-            Step::End => None,
+        let ended = match (step, &offer.keys) {
+            (Step::More, _) if took > 0 || receive_more(input).await? => continue,
+            (Step::Encrypt, Some(keys)) if input.rest().is_empty() => {
+                send(server, socket, None, std::mem::take(&mut out)).await?;
+                let opened = Tunnel::new(keys).map_err(Ended::NotLetIn)?;
+                open(server, socket, input, &opened).await?;
+                tunnel = Some(opened);
+                continue;
+            }
+            // What came behind the wish for TLS, before there was any, nobody vouches for.
+            (Step::Encrypt, _) => return Err(Ended::NotLetIn("it sent more before TLS began".to_owned())),
+            (Step::Serve(agreed), _) => Some(agreed),
+            (Step::More, _) => return Ok(None),
+            (Step::End, _) => None,
         };
-        if !out.is_empty() {
-            server.reactor.ask(Job::new(What::Send, socket, Memory::of(out))).await.result?;
-        }
-        return Ok(ended);
+        send(server, socket, tunnel.as_deref(), out).await?;
+        return Ok(ended.map(|agreed| (agreed, tunnel)));
     }
+}
+
+/// Sends what is to be said, through the tunnel if there is one.
+async fn send(
+    server: &Rc<Server>,
+    socket: &Arc<OwnedFd>,
+    tunnel: Option<&Tunnel>,
+    out: Vec<u8>,
+) -> io::Result<()> {
+    let bytes = match tunnel {
+        Some(tunnel) => tunnel.seal(&out),
+        None => out,
+    };
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    server.reactor.ask(Job::new(What::Send, socket, Memory::of(bytes))).await.result.map(drop)
+}
+
+/// Agrees on TLS: each shows its certificate.
+async fn open(
+    server: &Rc<Server>,
+    socket: &Arc<OwnedFd>,
+    input: &mut Input,
+    tunnel: &Rc<Tunnel>,
+) -> Result<(), Ended> {
+    input.decrypt(tunnel.clone());
+    while tunnel.is_opening() {
+        let received = input.unseal().await;
+        // Also the word of an error.
+        send(server, socket, Some(tunnel), Vec::new()).await?;
+        match received {
+            Ok(true) => {}
+            // What TLS refuses, and not what the system could not do.
+            Err(error) if error.kind() == io::ErrorKind::Other => {
+                return Err(Ended::NotLetIn(error.to_string()));
+            }
+            Ok(false) | Err(_) => return Err(Ended::Gone),
+        }
+    }
+    Ok(())
 }
 
 /// Whether anything came.

@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
-use seekless_core::{BlockDevice, SECTOR_BYTES};
+use seekless_core::{Extent, SECTOR_BYTES};
 
-use crate::nbd::{self, constants as c};
+use super::bytewise::Bytewise;
+use super::status::Home;
+use crate::nbd::{self, Context, constants as c};
 
 /// A device that clients see.
 #[derive(Clone)]
@@ -12,18 +14,20 @@ pub struct Export {
     /// What they are told.
     pub told: nbd::Export,
     /// The top of its volume.
-    pub device: Rc<dyn BlockDevice>,
+    pub device: Rc<Bytewise>,
     /// They may not write.
     pub read_only: bool,
+    /// Where it all would be without layers, if that is one place.
+    pub home: Option<Home>,
 }
 
 impl Export {
-    /// `device` under this name.
-    pub fn new(name: &str, description: &str, device: Rc<dyn BlockDevice>, read_only: bool) -> Export {
+    /// `device` under this name. Exports of the same device have to have the same [`Bytewise`].
+    pub fn new(name: &str, description: &str, device: &Rc<Bytewise>, read_only: bool) -> Export {
         let geometry = device.geometry();
         // All clients see one volume without caches of their own: what one has flushed all have (multi-conn).
         let mut flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA | c::FLAG_CAN_MULTI_CONN;
-        flags |= c::FLAG_SEND_DF | c::FLAG_SEND_CACHE;
+        flags |= c::FLAG_SEND_DF | c::FLAG_SEND_CACHE | c::FLAG_BLOCK_STAT_PAYLOAD;
         if geometry.rotational {
             flags |= c::FLAG_ROTATIONAL;
         }
@@ -33,6 +37,10 @@ impl Export {
             c::FLAG_SEND_TRIM | c::FLAG_SEND_WRITE_ZEROES | c::FLAG_SEND_FAST_ZERO
         };
         let bytes = |sectors: u64| (sectors * SECTOR_BYTES) as u32;
+        let mut contexts = vec![Context::Allocation, Context::Place];
+        if device.device().heat(Extent::new(0, 1), &mut |_, _| {}) {
+            contexts.push(Context::Heat);
+        }
         let told = nbd::Export {
             name: name.to_owned(),
             description: description.to_owned(),
@@ -41,7 +49,8 @@ impl Export {
             smallest: bytes(geometry.logical_sectors),
             preferred: bytes(geometry.physical_sectors.max(8)),
             largest: bytes(geometry.largest_sectors),
+            contexts,
         };
-        Export { told, device, read_only }
+        Export { told, device: device.clone(), read_only, home: None }
     }
 }

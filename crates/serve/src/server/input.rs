@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Reactor, What};
 
 /// Bytes that are received at once, at most.
@@ -17,12 +18,15 @@ pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// What comes is encrypted, and received here first.
+    tunnel: Option<(Rc<Tunnel>, Vec<u8>)>,
 }
 
 impl Input {
     /// Nothing came yet.
     pub fn new(reactor: &Rc<Reactor>, socket: &Arc<OwnedFd>) -> Input {
-        Input { reactor: reactor.clone(), socket: socket.clone(), bytes: vec![0; PIECE], start: 0, end: 0 }
+        let (reactor, socket, bytes) = (reactor.clone(), socket.clone(), vec![0; PIECE]);
+        Input { reactor, socket, bytes, start: 0, end: 0, tunnel: None }
     }
 
     /// What came and was not taken.
@@ -35,8 +39,33 @@ impl Input {
         self.start += bytes;
     }
 
+    /// What comes from now on is encrypted.
+    pub fn decrypt(&mut self, tunnel: Rc<Tunnel>) {
+        self.tunnel = Some((tunnel, vec![0; PIECE]));
+    }
+
+    /// Receives once through the tunnel, which may give nothing yet; false if nothing more will come.
+    pub async fn unseal(&mut self) -> io::Result<bool> {
+        let Some((tunnel, sealed)) = &mut self.tunnel else { return Ok(false) };
+        let memory = Memory::of(std::mem::take(sealed));
+        let done = self.reactor.ask(Job::new(What::Receive, &self.socket, memory)).await;
+        *sealed = done.memory.into_bytes();
+        let received = done.result?;
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        self.bytes.truncate(self.end);
+        tunnel.take(&sealed[..received], &mut self.bytes).map_err(io::Error::other)?;
+        self.end = self.bytes.len();
+        Ok(received > 0)
+    }
+
     /// Waits for more; false if nothing more will come.
     pub async fn more(&mut self) -> io::Result<bool> {
+        if self.tunnel.is_some() {
+            let before = self.rest().len();
+            while self.rest().len() == before && self.unseal().await? {}
+            return Ok(!self.rest().is_empty());
+        }
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         let room = self.end..PIECE;
@@ -54,8 +83,16 @@ impl Input {
         let mut bytes = Vec::with_capacity(len);
         bytes.extend_from_slice(&self.rest()[..here]);
         self.take(here);
+        while self.tunnel.is_some() && bytes.len() < len {
+            if !self.more().await? || self.rest().is_empty() {
+                return Ok(None);
+            }
+            let here = self.rest().len().min(len - bytes.len());
+            bytes.extend_from_slice(&self.rest()[..here]);
+            self.take(here);
+        }
+        let mut got = bytes.len();
         bytes.resize(len, 0);
-        let mut got = here;
         while got < len {
             let memory = Memory::of(bytes).cut(got..len);
             let done = self.reactor.ask(Job::new(What::Receive, &self.socket, memory)).await;

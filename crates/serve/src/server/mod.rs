@@ -5,13 +5,21 @@
 //! Fault model: clients are slow, vanish, or send anything; that ends them and harms nobody else.
 
 mod address;
+mod bytewise;
 mod client;
 mod control;
 mod export;
 mod input;
+mod keys_error;
 mod listener;
 mod outbox;
 mod request;
+mod status;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,10 +34,14 @@ use seekless_core::runtime::{now, sleep, spawn};
 use crate::reactor::{Job, Reactor, What};
 
 pub use address::{Address, AddressError};
+pub use bytewise::{Bytes, Bytewise};
 pub use control::{Answering, control};
 pub use export::Export;
 pub(crate) use input::Input;
+pub use keys_error::KeysError;
 pub use listener::{ListenError, Listener};
+pub use status::Home;
+pub use tls::Keys;
 
 /// Clients at once, over all sockets; more are not accepted until one goes.
 const CLIENTS: usize = 256;
@@ -47,6 +59,13 @@ pub struct Served {
     pub read_bytes: u64,
     /// Bytes written by them.
     pub written_bytes: u64,
+}
+
+/// What those who connect to a socket find there.
+struct Offer {
+    exports: Vec<Export>,
+    /// All is encrypted.
+    keys: Option<Keys>,
 }
 
 /// See the file's header.
@@ -75,9 +94,9 @@ impl Server {
         })
     }
 
-    /// Serves `exports` to whoever connects to `listener`, from now on.
-    pub fn listen(self: &Rc<Self>, listener: Listener, exports: Vec<Export>) {
-        let (server, exports) = (self.clone(), Rc::new(exports));
+    /// Serves `exports` to whoever connects to `listener`, from now on; with `keys`, encrypted and to their clients only.
+    pub fn listen(self: &Rc<Self>, listener: Listener, exports: Vec<Export>, keys: Option<Keys>) {
+        let (server, offer) = (self.clone(), Rc::new(Offer { exports, keys }));
         spawn(async move {
             while !server.stopping.get() {
                 if server.clients.borrow().len() >= CLIENTS {
@@ -86,7 +105,7 @@ impl Server {
                 }
                 let done = server.reactor.ask(Job::without(What::Accept, &listener.socket)).await;
                 match done.result {
-                    Ok(number) => server.welcome(listener.accepted(number), &exports),
+                    Ok(number) => server.welcome(listener.accepted(number), &offer),
                     // Out of descriptors, or a client that went before it was here.
                     Err(_) => sleep(Nanos::from_millis(10)).await,
                 }
@@ -95,7 +114,7 @@ impl Server {
         .detach();
     }
 
-    fn welcome(self: &Rc<Self>, socket: OwnedFd, exports: &Rc<Vec<Export>>) {
+    fn welcome(self: &Rc<Self>, socket: OwnedFd, offer: &Rc<Offer>) {
         if self.stopping.get() {
             return;
         }
@@ -103,9 +122,9 @@ impl Server {
         self.came.set(number);
         let socket = Arc::new(socket);
         self.clients.borrow_mut().insert(number, socket.clone());
-        let (server, exports) = (self.clone(), exports.clone());
+        let (server, offer) = (self.clone(), offer.clone());
         spawn(async move {
-            if let Err(why) = client::serve(&server, socket, number, &exports).await {
+            if let Err(why) = client::serve(&server, socket, number, &offer).await {
                 (server.tell)(&format!("client {number}: {why}"));
             }
             server.clients.borrow_mut().remove(&number);

@@ -13,6 +13,7 @@ use std::task::{Poll, Waker};
 
 use seekless_core::runtime::quiet;
 
+use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Reactor, What};
 
 /// Bytes that a client's requests hold at once: two of the largest.
@@ -92,7 +93,12 @@ impl Outbox {
     }
 
     /// Sends what is put in, until that is complete.
-    pub async fn send(self: Rc<Self>, reactor: Rc<Reactor>, socket: Arc<OwnedFd>) {
+    pub async fn send(
+        self: Rc<Self>,
+        reactor: Rc<Reactor>,
+        socket: Arc<OwnedFd>,
+        tunnel: Option<Rc<Tunnel>>,
+    ) {
         let mut spare = Vec::new();
         loop {
             let some = poll_fn(|context| {
@@ -112,6 +118,10 @@ impl Outbox {
             quiet().await;
             let bytes = self.pending.replace(spare);
             let held = self.pending_held.take();
+            let bytes = match &tunnel {
+                Some(tunnel) => tunnel.seal(&bytes),
+                None => bytes,
+            };
             spare = if self.closed.get() { bytes } else { self.send_now(&reactor, &socket, bytes).await };
             spare.clear();
             if spare.capacity() > KEPT {

@@ -2,22 +2,26 @@
 
 use std::rc::Rc;
 
-use seekless_core::device::{Content, ExtentState};
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Lba, Origin, SECTOR_BYTES, StreamId, Zeroes};
+use seekless_core::device::Content;
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Origin, SECTOR_BYTES, StreamId, Zeroes};
 
 use super::Server;
+use super::bytewise::Bytes;
 use super::export::Export;
 use super::outbox::Outbox;
+use super::status::described;
 use crate::nbd::constants::{
-    CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE, CMD_FLAG_REQ_ONE, STATE_HOLE, STATE_ZERO,
+    CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE, CMD_FLAG_REQ_ONE,
 };
-use crate::nbd::{Command, Context, Errno, Replies, Request, Style};
+use crate::nbd::{Command, Context, Errno, Replies, Request, Style, filter};
 
 /// Reads from this many bytes on leave out what is known to be a hole, where the reply has a way to say so.
 const SPARSE_BYTES: u64 = 32 << 10;
-/// Block status looks at so many bytes at once, and tells so many parts.
-const STATUS_BYTES: u64 = 1 << 30;
-const STATUS_PARTS: usize = 1 << 14;
+/// What clients that know no better have for the largest request.
+const USUAL_LARGEST: u64 = 32 << 20;
+
+/// Of requests that are about no bytes.
+const NOTHING: Bytes = Bytes { start: 0, end: 0 };
 
 /// A client that was agreed with.
 pub struct Session {
@@ -25,6 +29,7 @@ pub struct Session {
     pub export: Export,
     pub replies: Replies,
     pub contexts: Vec<Context>,
+    pub knows_blocks: bool,
     pub outbox: Rc<Outbox>,
     pub client: u32,
 }
@@ -33,9 +38,9 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// It is carried out.
-    Does(Extent),
+    Does(Bytes),
     /// The same, and it has a payload.
-    Takes(Extent),
+    Takes(Bytes),
     /// It makes no sense.
     Refused(Errno, &'static str),
 }
@@ -54,51 +59,76 @@ impl Asked {
 impl Session {
     /// Whether a request makes sense.
     pub fn judge(&self, request: &Request) -> Asked {
-        let told = &self.export.told;
         let invalid = |why| Asked::Refused(Errno::Invalid, why);
-        let writes = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
-        let moves = matches!(request.command, Command::Read | Command::Write);
         if !request.well_formed {
             return invalid("flags that do not go with this command");
         }
-        if request.payload > 0 && request.command != Command::Write {
-            return invalid("a payload with a command that has none");
+        match request.command {
+            Command::Write => {}
+            // What it is about stands in the payload, which is judged when it is here.
+            Command::BlockStatus if request.payload > 0 => {
+                return if request.payload <= 8 + 4 * self.contexts.len() as u64 {
+                    Asked::Takes(NOTHING)
+                } else {
+                    invalid("a payload that names more contexts than were agreed on")
+                };
+            }
+            _ if request.payload > 0 => return invalid("a payload with a command that has none"),
+            _ => {}
         }
         match request.command {
             Command::Unknown(_) | Command::Disconnect => return invalid("an unknown command"),
-            Command::Flush => return Asked::Does(Extent::new(0, 0)),
+            Command::Flush => return Asked::Does(NOTHING),
             Command::BlockStatus if self.contexts.is_empty() => return invalid("no context was agreed on"),
             _ => {}
         }
+        match self.place(request) {
+            Err((errno, why)) => Asked::Refused(errno, why),
+            Ok(at) if request.command == Command::Write => Asked::Takes(at),
+            Ok(at) => Asked::Does(at),
+        }
+    }
+
+    /// The bytes that a request is about.
+    fn place(&self, request: &Request) -> Result<Bytes, (Errno, &'static str)> {
+        let told = &self.export.told;
+        let invalid = |why| Err((Errno::Invalid, why));
+        let writes = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
+        let moves = matches!(request.command, Command::Read | Command::Write);
         if writes && self.export.read_only {
-            return Asked::Refused(Errno::NotPermitted, "the export is read-only");
+            return Err((Errno::NotPermitted, "the export is read-only"));
         }
         let end = request.offset.checked_add(request.length);
         if request.length == 0 {
             return invalid("expected a length of at least one block");
         } else if end.is_none_or(|end| end > told.bytes) {
             let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
-            return Asked::Refused(errno, "it reaches past the end of the export");
-        } else if moves && request.length > told.largest.into() {
+            return Err((errno, "it reaches past the end of the export"));
+        } else if moves && request.length > self.largest() {
             return invalid("it is larger than the largest request");
         }
-        let block = u64::from(told.smallest);
+        let at = Bytes { start: request.offset, end: request.offset + request.length };
         // Where nothing is moved clients may be careless: what is asked for is widened.
-        if request.command != Command::BlockStatus
-            && (request.offset % block != 0 || request.length % block != 0)
+        if self.knows_blocks && request.command != Command::BlockStatus && !at.are_whole(told.smallest.into())
         {
-            return invalid("it is not of whole blocks");
+            return invalid("it is not of whole blocks, of whose size this client was told");
         }
-        let first = request.offset / SECTOR_BYTES;
-        let last = (request.offset + request.length).div_ceil(SECTOR_BYTES);
-        let extent = Extent::new(first, last - first);
-        if request.command == Command::Write { Asked::Takes(extent) } else { Asked::Does(extent) }
+        Ok(at)
+    }
+
+    /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
+    fn largest(&self) -> u64 {
+        let told = u64::from(self.export.told.largest);
+        if self.knows_blocks { told } else { told.max(USUAL_LARGEST) }
     }
 
     /// Carries a request out, and puts its reply into the outbox.
     pub async fn answer(self: Rc<Self>, request: Request, asked: Asked, payload: Vec<u8>) {
         let result = match asked {
             Asked::Refused(errno, why) => Err((errno, why.to_owned())),
+            Asked::Takes(_) if request.command == Command::BlockStatus => {
+                self.filtered(&request, &payload).await
+            }
             Asked::Does(at) | Asked::Takes(at) => {
                 let carried = self.carry_out(&request, at, payload).await;
                 carried.map_err(|error| (errno(&error), error.to_string()))
@@ -122,50 +152,72 @@ impl Session {
         });
     }
 
-    async fn carry_out(&self, request: &Request, at: Extent, payload: Vec<u8>) -> Result<Answer, IoError> {
+    async fn carry_out(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let fua = request.flags & CMD_FLAG_FUA != 0;
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
         let how = || Hints { fua, origin, ..Hints::default() };
-        let parts = || at.split(device.geometry().largest_sectors);
+        let blocks = at.touched(device.block());
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
             Command::Write => device.write(at, Buffer::from_vec(payload), how()).await?,
-            Command::Flush => device.flush(how()).await?,
+            Command::Flush => device.device().flush(how()).await?,
             Command::Trim => {
-                for part in parts() {
-                    device.discard(part, how()).await?;
-                }
+                device.discard(at, how()).await?;
                 if fua {
-                    device.flush(how()).await?;
+                    device.device().flush(how()).await?;
                 }
             }
             Command::WriteZeroes => {
                 let may_unmap = request.flags & CMD_FLAG_NO_HOLE == 0;
                 let zeroes = Zeroes { may_unmap, only_if_fast: request.flags & CMD_FLAG_FAST_ZERO != 0 };
-                for part in parts() {
-                    device.write_zeroes(part, how(), zeroes).await?;
-                }
+                device.write_zeroes(at, how(), zeroes).await?;
             }
             Command::Cache => {
-                for part in parts() {
-                    device.prefetch(part, how()).await?;
+                for part in device.parts(blocks) {
+                    device.device().prefetch(part, how()).await?;
                 }
             }
-            Command::BlockStatus => {
-                let looked_at = Extent { sectors: at.sectors.min(STATUS_BYTES / SECTOR_BYTES), ..at };
-                return Ok(Answer::Status(device.extents(looked_at).await?));
-            }
+            Command::BlockStatus => return self.status_of(request, at, &self.contexts).await,
             Command::Disconnect | Command::Unknown(_) => unreachable!("refused before"),
         }
         Ok(Answer::Done)
     }
 
-    async fn read(&self, request: &Request, at: Extent, how: Hints) -> Result<Answer, IoError> {
+    /// Block status of the contexts that its payload names.
+    async fn filtered(&self, request: &Request, payload: &[u8]) -> Result<Answer, (Errno, String)> {
+        let invalid = |why: &str| (Errno::Invalid, why.to_owned());
+        let (length, numbers) =
+            filter(payload).ok_or_else(|| invalid("expected a length and the numbers of contexts"))?;
+        let named = numbers
+            .iter()
+            .map(|number| self.contexts.iter().copied().find(|context| *context as u32 == *number));
+        let named: Option<Vec<Context>> = named.collect();
+        let named = named.ok_or_else(|| invalid("a context that was not agreed on"))?;
+        if (1..named.len()).any(|index| named[..index].contains(&named[index])) {
+            return Err(invalid("a context is named twice"));
+        }
+        let about = Request { length, ..*request };
+        let at = self.place(&about).map_err(|(errno, why)| (errno, why.to_owned()))?;
+        let status = self.status_of(request, at, &named).await;
+        status.map_err(|error| (errno(&error), error.to_string()))
+    }
+
+    async fn status_of(&self, request: &Request, at: Bytes, contexts: &[Context]) -> Result<Answer, IoError> {
+        let Export { device, home, .. } = &self.export;
+        let only_first = request.flags & CMD_FLAG_REQ_ONE != 0;
+        let mut status = Vec::new();
+        for context in contexts {
+            status.push((*context, described(device, *home, *context, at, only_first).await?));
+        }
+        Ok(Answer::Status(status))
+    }
+
+    async fn read(&self, request: &Request, at: Bytes, how: Hints) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
-        if may_be_sparse && request.length >= SPARSE_BYTES {
-            let states = device.extents(at).await?;
+        if may_be_sparse && request.length >= SPARSE_BYTES && at.are_whole(device.block()) {
+            let states = device.device().extents(at.touched(device.block())).await?;
             if states.iter().any(|state| reads_as_zeroes(state.content)) {
                 let mut parts: Vec<(Extent, Option<Buffer>)> = Vec::new();
                 for state in states {
@@ -173,7 +225,7 @@ impl Session {
                         Content::Hole | Content::Zero => None,
                         _ => {
                             let into = Buffer::zeroed(state.extent.bytes());
-                            Some(device.read(state.extent, into, how.clone()).await?)
+                            Some(device.device().read(state.extent, into, how.clone()).await?)
                         }
                     };
                     parts.push((state.extent, data));
@@ -181,7 +233,7 @@ impl Session {
                 return Ok(Answer::Parts(parts));
             }
         }
-        device.read(at, Buffer::zeroed(at.bytes()), how).await.map(Answer::Data)
+        device.read(at, how).await.map(Answer::Data)
     }
 
     fn data(&self, out: &mut Vec<u8>, request: &Request, data: &Buffer) {
@@ -202,12 +254,10 @@ impl Session {
         }
     }
 
-    fn status(&self, out: &mut Vec<u8>, request: &Request, states: &[ExtentState]) {
-        let one = request.flags & CMD_FLAG_REQ_ONE != 0;
-        let told = described(states, request, if one { 1 } else { STATUS_PARTS });
-        for (number, context) in self.contexts.iter().enumerate() {
-            let last = number + 1 == self.contexts.len();
-            self.replies.status(out, request.cookie, request.offset, *context as u32, &told, last);
+    fn status(&self, out: &mut Vec<u8>, request: &Request, status: &[(Context, Vec<(u64, u32)>)]) {
+        for (number, (context, parts)) in status.iter().enumerate() {
+            let last = number + 1 == status.len();
+            self.replies.status(out, request.cookie, request.offset, *context as u32, parts, last);
         }
     }
 }
@@ -217,7 +267,7 @@ enum Answer {
     Done,
     Data(Buffer),
     Parts(Vec<(Extent, Option<Buffer>)>),
-    Status(Vec<ExtentState>),
+    Status(Vec<(Context, Vec<(u64, u32)>)>),
 }
 
 fn append(out: &mut Vec<u8>, data: &Buffer) {
@@ -230,31 +280,6 @@ fn append(out: &mut Vec<u8>, data: &Buffer) {
 
 fn reads_as_zeroes(content: Content) -> bool {
     matches!(content, Content::Hole | Content::Zero)
-}
-
-/// Lengths and flags of what begins where the request does; equal neighbours are one.
-fn described(states: &[ExtentState], request: &Request, most: usize) -> Vec<(u64, u32)> {
-    let mut told: Vec<(u64, u32)> = Vec::new();
-    let (mut at, end) = (request.offset, request.offset.saturating_add(request.length));
-    for state in states {
-        let Lba(start) = state.extent.start;
-        let state_end = ((start + state.extent.sectors) * SECTOR_BYTES).min(end);
-        let length = state_end.saturating_sub(at);
-        let flags = match state.content {
-            Content::Hole => STATE_HOLE | STATE_ZERO,
-            Content::Zero => STATE_ZERO,
-            Content::Data | Content::Unknown => 0,
-        };
-        let full = told.len() == most;
-        match told.last_mut() {
-            _ if length == 0 => {}
-            Some((before, same)) if *same == flags => *before += length,
-            _ if full => break,
-            _ => told.push((length, flags)),
-        }
-        at = at.max(state_end);
-    }
-    told
 }
 
 /// An error in the protocol's words.

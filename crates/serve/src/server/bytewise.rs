@@ -1,0 +1,173 @@
+//! Bytes on a device of blocks: clients that were not told of blocks ask for any bytes.
+//!
+//! Invariants: a block of which a part is written keeps the rest. Whoever reads a block to write it back is alone with
+//! it: all other writes of the device go through here too, whole blocks beside each other. Fault model: as the
+//! device's; of a write that fails any blocks may have been written, and nothing beside it is lost.
+
+use std::rc::Rc;
+
+use seekless_core::{
+    BlockDevice, Buffer, Extent, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
+};
+
+/// Bytes of a device, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes {
+    /// From this one on.
+    pub start: u64,
+    /// To the one before this.
+    pub end: u64,
+}
+
+impl Bytes {
+    fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether these are blocks of so many bytes, and no parts of any.
+    pub fn are_whole(self, block: u64) -> bool {
+        self.start % block == 0 && self.end % block == 0
+    }
+
+    /// The blocks that they touch.
+    pub fn touched(self, block: u64) -> Extent {
+        sectors(self.start / block * block, self.end.next_multiple_of(block))
+    }
+
+    /// The blocks that are whole in them, if there are any.
+    fn within(self, block: u64) -> Option<Extent> {
+        let (start, end) = (self.start.next_multiple_of(block), self.end / block * block);
+        (start < end).then(|| sectors(start, end))
+    }
+}
+
+fn sectors(start: u64, end: u64) -> Extent {
+    Extent::new(start / SECTOR_BYTES, (end - start) / SECTOR_BYTES)
+}
+
+/// See the file's header. Exports of one device share one of these.
+pub struct Bytewise {
+    device: Rc<dyn BlockDevice>,
+    locks: RangeLocks,
+}
+
+impl Bytewise {
+    /// The bytes of this device.
+    pub fn new(device: Rc<dyn BlockDevice>) -> Rc<Bytewise> {
+        Rc::new(Bytewise { device, locks: RangeLocks::new() })
+    }
+
+    /// The device, for what writes nothing.
+    pub fn device(&self) -> &dyn BlockDevice {
+        &*self.device
+    }
+
+    /// What the device is like.
+    pub fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    /// Bytes of a block.
+    pub fn block(&self) -> u64 {
+        self.geometry().logical_sectors * SECTOR_BYTES
+    }
+
+    /// The parts in which the device takes an extent.
+    pub fn parts(&self, at: Extent) -> impl Iterator<Item = Extent> + use<> {
+        at.split(self.geometry().largest_sectors)
+    }
+
+    /// These bytes.
+    pub async fn read(&self, at: Bytes, how: Hints) -> Result<Buffer, IoError> {
+        let blocks = at.touched(self.block());
+        let mut into = Buffer::zeroed(blocks.bytes());
+        if self.fits(blocks) {
+            into = self.device.read(blocks, into, how).await?;
+        } else {
+            for (part, piece) in into.split(blocks, self.geometry().largest_sectors) {
+                self.device.read(part, piece, how.clone()).await?;
+            }
+        }
+        if blocks.bytes() == at.len() {
+            return Ok(into);
+        }
+        Ok(into.cut((at.start - blocks.start.0 * SECTOR_BYTES) as usize, at.len() as usize))
+    }
+
+    /// Takes `from` for these bytes.
+    pub async fn write(&self, at: Bytes, from: Buffer, how: Hints) -> Result<(), IoError> {
+        let blocks = at.touched(self.block());
+        if at.are_whole(self.block()) {
+            let _held = self.locks.shared(blocks, &how).await;
+            return self.write_blocks(blocks, from, &how).await;
+        }
+        let _held = self.locks.exclusive(blocks, &how).await;
+        self.overwrite(at, from, &how).await
+    }
+
+    /// These bytes read as zeroes afterwards.
+    pub async fn write_zeroes(&self, at: Bytes, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
+        let block = self.block();
+        let blocks = at.touched(block);
+        let _held = if at.are_whole(block) {
+            self.locks.shared(blocks, &how).await
+        } else {
+            self.locks.exclusive(blocks, &how).await
+        };
+        let Some(whole) = at.within(block) else {
+            return self.overwrite(at, Buffer::zeroed(at.len()), &how).await;
+        };
+        for part in self.parts(whole) {
+            self.device.write_zeroes(part, how.clone(), zeroes).await?;
+        }
+        let (start, end) = (whole.start.0 * SECTOR_BYTES, whole.end().0 * SECTOR_BYTES);
+        let edges = [Bytes { end: start, ..at }, Bytes { start: end, ..at }];
+        for edge in edges.into_iter().filter(|edge| edge.start < edge.end) {
+            self.overwrite(edge, Buffer::zeroed(edge.len()), &how).await?;
+        }
+        Ok(())
+    }
+
+    /// The blocks that are whole in these bytes are not needed.
+    pub async fn discard(&self, at: Bytes, how: Hints) -> Result<(), IoError> {
+        let Some(whole) = at.within(self.block()) else { return Ok(()) };
+        let _held = self.locks.shared(whole, &how).await;
+        for part in self.parts(whole) {
+            self.device.discard(part, how.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes parts of blocks, for who is alone with them.
+    async fn overwrite(&self, at: Bytes, from: Buffer, how: &Hints) -> Result<(), IoError> {
+        let block = self.block();
+        let blocks = at.touched(block);
+        let edge = async |start: u64| {
+            let one = sectors(start, start + block);
+            self.device.read(one, Buffer::zeroed(block), Hints { fua: false, ..how.clone() }).await
+        };
+        let (first, last) = (at.start / block * block, (at.end - 1) / block * block);
+        let before = edge(first).await?.cut(0, (at.start - first) as usize);
+        let after = (at.end - last) as usize;
+        let after = edge(last).await?.cut(after, block as usize - after);
+        self.write_blocks(blocks, Buffer::join([before, from, after]), how).await
+    }
+
+    /// Whether the device takes so much at once.
+    fn fits(&self, at: Extent) -> bool {
+        at.sectors <= self.geometry().largest_sectors
+    }
+
+    async fn write_blocks(&self, at: Extent, from: Buffer, how: &Hints) -> Result<(), IoError> {
+        if self.fits(at) {
+            return self.device.write(at, from, how.clone()).await;
+        }
+        for (part, piece) in from.split(at, self.geometry().largest_sectors) {
+            self.device.write(part, piece, how.clone()).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Any bytes on memory in blocks that takes its time, held to a copy; and several who write into one block.
+
+use seekless_core::device::io;
+use seekless_core::runtime::{Runtime, rng, sleep, spawn};
+use seekless_core::{IoFuture, Nanos};
+
+use super::*;
+use crate::component::MemoryComponent;
+
+/// Memory in blocks of 4 KiB that takes its time, and no more than 16 KiB at once.
+struct Slow(MemoryComponent);
+
+impl Slow {
+    async fn pause() {
+        sleep(Nanos(1 + rng("pauses").bits() % 100)).await;
+    }
+}
+
+impl BlockDevice for Slow {
+    fn geometry(&self) -> Geometry {
+        Geometry { logical_sectors: 8, largest_sectors: 32, ..self.0.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        assert!(at.start.0 % 8 == 0 && at.sectors % 8 == 0 && at.sectors <= 32, "{at}");
+        io(async move {
+            let read = self.0.read(at, into, how).await;
+            Slow::pause().await;
+            read
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        assert!(at.start.0 % 8 == 0 && at.sectors % 8 == 0 && at.sectors <= 32, "{at}");
+        io(async move {
+            Slow::pause().await;
+            self.0.write(at, from, how).await
+        })
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.0.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        assert!(at.start.0 % 8 == 0 && at.sectors % 8 == 0, "{at}");
+        self.0.discard(at, how)
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        assert!(at.start.0 % 8 == 0 && at.sectors % 8 == 0 && at.sectors <= 32, "{at}");
+        self.0.write_zeroes(at, how, zeroes)
+    }
+}
+
+const SIZE: u64 = 128 << 10;
+
+fn slow() -> Rc<Bytewise> {
+    Bytewise::new(Rc::new(Slow(MemoryComponent::new(SIZE / SECTOR_BYTES).unwrap())))
+}
+
+fn any(most: u64) -> Bytes {
+    let mut rng = rng("places");
+    let start = rng.bits() % SIZE;
+    let len = 1 + rng.bits() % if rng.bits() % 4 == 0 { most } else { 600 };
+    Bytes { start, end: (start + len).min(SIZE) }
+}
+
+#[test]
+fn any_bytes_are_written_zeroed_and_read() {
+    let all = Bytes { start: 0, end: SIZE };
+    Runtime::new(1)
+        .run(async {
+            let (device, mut model) = (slow(), vec![0_u8; SIZE as usize]);
+            for turn in 0..2_000_u32 {
+                let at = any(40 << 10);
+                let range = at.start as usize..at.end as usize;
+                match turn % 4 {
+                    0 => {
+                        device.write_zeroes(at, Hints::default(), Zeroes::default()).await.unwrap();
+                        model[range].fill(0);
+                    }
+                    1 => {
+                        let bytes: Vec<u8> = range.clone().map(|byte| (byte as u32 ^ turn) as u8).collect();
+                        model[range].copy_from_slice(&bytes);
+                        device.write(at, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+                    }
+                    2 => assert_eq!(device.read(at, Hints::default()).await.unwrap().to_vec(), model[range]),
+                    // Of what is not needed some reads as zeroes afterwards: that is memory's way, block by block.
+                    _ => {
+                        device.discard(at, Hints::default()).await.unwrap();
+                        if let Some(whole) = at.within(4096) {
+                            let start = whole.start.0 as usize * 512;
+                            model[start..start + whole.bytes() as usize].fill(0);
+                        }
+                    }
+                }
+            }
+            assert_eq!(device.read(all, Hints::default()).await.unwrap().to_vec(), model);
+        })
+        .unwrap();
+}
+
+#[test]
+fn writers_of_one_block_leave_each_other_what_they_wrote() {
+    Runtime::new(1)
+        .run(async {
+            let device = slow();
+            // Each has every seventh byte, or a block of its own between those.
+            let writers = (0..7_u64).map(|writer| {
+                let device = device.clone();
+                spawn(async move {
+                    for byte in (writer..3 * 4096).step_by(7) {
+                        let at = Bytes { start: byte, end: byte + 1 };
+                        let value = Buffer::from_vec(vec![writer as u8 + 1]);
+                        device.write(at, value, Hints::default()).await.unwrap();
+                    }
+                })
+            });
+            let whole = spawn({
+                let device = device.clone();
+                async move {
+                    for value in 1..=50_u8 {
+                        let at = Bytes { start: 3 * 4096, end: 4 * 4096 };
+                        let bytes = Buffer::from_vec(vec![value; 4096]);
+                        device.write(at, bytes, Hints::default()).await.unwrap();
+                        let across = Bytes { start: 4 * 4096 - 100, end: 4 * 4096 + 100 };
+                        device.write_zeroes(across, Hints::default(), Zeroes::default()).await.unwrap();
+                    }
+                }
+            });
+            for writer in writers.collect::<Vec<_>>() {
+                writer.await;
+            }
+            whole.await;
+            let read =
+                device.read(Bytes { start: 0, end: 5 * 4096 }, Hints::default()).await.unwrap().to_vec();
+            assert!((0..3 * 4096).all(|byte| read[byte] == (byte % 7) as u8 + 1), "a byte is lost");
+            assert_eq!(read[3 * 4096..4 * 4096 - 100], [50; 4096 - 100]);
+            assert!(read[4 * 4096 - 100..].iter().all(|byte| *byte == 0));
+        })
+        .unwrap();
+}

@@ -1,0 +1,160 @@
+//! Block status: what is where, in the words of each context.
+//!
+//! `seekless:place` says on which component a read of the bytes goes: the component's number in the lowest eight bits
+//! (its place among the names of all, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is
+//! home, on the first component. `seekless:heat` says how often the bytes were asked for, on a scale of doublings: 0 is
+//! never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on.
+
+use seekless_core::device::{Content, Place};
+use seekless_core::{Extent, IoError, Lba, SECTOR_BYTES};
+
+use super::bytewise::{Bytes, Bytewise};
+use crate::nbd::Context;
+use crate::nbd::constants::{STATE_HOLE, STATE_ZERO};
+
+/// Not where it would be without layers.
+pub const MOVED: u32 = 0x100;
+/// On no component: it reads as zeroes.
+pub const NOWHERE: u32 = 0x200;
+/// The layers cannot tell.
+pub const UNKNOWN: u32 = 0x400;
+
+/// Bytes that are looked at for one answer. Holes are asked of the system, by the extent; places and heat of the layers,
+/// by the page, and others wait meanwhile.
+const LOOKED_AT: u64 = 1 << 30;
+const LOOKED_AT_BY_THE_PAGE: u64 = 128 << 20;
+/// Parts of an answer.
+const PARTS: usize = 1 << 14;
+
+/// Where the bytes of an export would be without layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The component's number.
+    pub component: u32,
+    /// Where on it the first byte would be.
+    pub start: Lba,
+}
+
+/// Lengths and values of what begins where `at` does, in a context; the first of them alone if only that is wanted.
+pub async fn described(
+    device: &Bytewise,
+    home: Option<Home>,
+    context: Context,
+    at: Bytes,
+    only_first: bool,
+) -> Result<Vec<(u64, u32)>, IoError> {
+    let most = if context == Context::Allocation { LOOKED_AT } else { LOOKED_AT_BY_THE_PAGE };
+    let blocks = Bytes { end: at.end.min(at.start.saturating_add(most)), ..at }.touched(device.block());
+    let mut parts = Parts { at, told: Vec::new(), most: if only_first { 1 } else { PARTS }, full: false };
+    match context {
+        Context::Allocation => {
+            for state in device.device().extents(blocks).await? {
+                parts.add(state.extent, allocation(state.content));
+            }
+        }
+        Context::Place => {
+            device.device().places(blocks, &mut |part, place| parts.add_place(part, place, home));
+        }
+        Context::Heat => {
+            if !device.device().heat(blocks, &mut |part, count| parts.add(part, doublings(count))) {
+                parts.add(blocks, 0);
+            }
+        }
+    }
+    Ok(parts.told)
+}
+
+fn allocation(content: Content) -> u32 {
+    match content {
+        Content::Hole => STATE_HOLE | STATE_ZERO,
+        Content::Zero => STATE_ZERO,
+        Content::Data | Content::Unknown => 0,
+    }
+}
+
+fn doublings(count: u32) -> u32 {
+    u32::BITS - count.leading_zeros()
+}
+
+/// Parts that follow each other; equal neighbours are one.
+struct Parts {
+    /// What is left to tell.
+    at: Bytes,
+    told: Vec<(u64, u32)>,
+    most: usize,
+    full: bool,
+}
+
+impl Parts {
+    /// What comes next.
+    fn add(&mut self, extent: Extent, value: u32) {
+        let end = (extent.end().0 * SECTOR_BYTES).min(self.at.end);
+        let length = end.saturating_sub(self.at.start);
+        if length == 0 || self.full {
+            return;
+        }
+        let fits = self.told.len() < self.most;
+        match self.told.last_mut() {
+            Some((before, same)) if *same == value => *before += length,
+            _ if fits => self.told.push((length, value)),
+            _ => self.full = true,
+        }
+        self.at.start = end;
+    }
+
+    /// The same for where it is: what lies at home and what was moved may follow each other in one run.
+    fn add_place(&mut self, extent: Extent, place: Place, home: Option<Home>) {
+        let value = match place {
+            Place::Nowhere => NOWHERE,
+            Place::Unknown => UNKNOWN,
+            Place::On { component, at } => {
+                let is_home =
+                    home.is_some_and(|home| home.component == component && home.start + extent.start.0 == at);
+                component.min(0xff) | if is_home { 0 } else { MOVED }
+            }
+        };
+        self.add(extent, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(start: u64, end: u64, most: usize) -> Parts {
+        Parts { at: Bytes { start, end }, told: Vec::new(), most, full: false }
+    }
+
+    #[test]
+    fn equal_neighbours_are_one_and_the_ends_are_those_that_were_asked_for() {
+        let mut all = parts(100, 4000, 9);
+        for (start, sectors, value) in [(0, 1, 7), (1, 2, 7), (3, 1, 0), (4, 4, 7)] {
+            all.add(Extent::new(start, sectors), value);
+        }
+        assert_eq!(all.told, [(1436, 7), (512, 0), (1952, 7)]);
+        let mut few = parts(0, 4096, 1);
+        for (start, value) in [(0, 1), (1, 1), (2, 0), (3, 1)] {
+            few.add(Extent::new(start, 1), value);
+        }
+        assert_eq!(few.told, [(1024, 1)], "what follows something else is not told as its neighbour");
+    }
+
+    #[test]
+    fn places_say_which_component_and_whether_it_is_home() {
+        let home = Home { component: 2, start: Lba(1000) };
+        let mut parts = parts(0, 1 << 20, 9);
+        let on = |component, at| Place::On { component, at: Lba(at) };
+        let places = [on(2, 1000), on(2, 1008), on(2, 1000), on(300, 1024), Place::Nowhere, Place::Unknown];
+        for (number, place) in (0_u64..).zip(places) {
+            parts.add_place(Extent::new(number * 8, 8), place, Some(home));
+        }
+        let values = [(8192, 2), (4096, MOVED | 2), (4096, MOVED | 0xff), (4096, NOWHERE), (4096, UNKNOWN)];
+        assert_eq!(parts.told, values);
+    }
+
+    #[test]
+    fn heat_is_in_doublings() {
+        let told: Vec<u32> = [0, 1, 2, 3, 4, 7, 8, u32::MAX].into_iter().map(doublings).collect();
+        assert_eq!(told, [0, 1, 2, 2, 3, 3, 4, 32]);
+    }
+}
