@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use seekless_core::runtime::Runtime;
 use seekless_lab::description::{Description, Leaf, VolumeError};
 use seekless_lab::volume_file;
 use seekless_layers::Refused;
@@ -149,7 +148,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description = described(&run).with_context(place)?;
     let places = serve::places(&description, true)?;
     let reactor = Reactor::replaying(replayer);
-    let runtime = Runtime::new(serve::SEED);
+    let runtime = serve::runtime(&reactor);
     let serving =
         Serving { volume: &run.volume, ground: Ground::Replay, process: run.process, reactor: &reactor };
     let served = async {

@@ -59,7 +59,7 @@ pub struct Arguments {
 }
 
 /// What all randomness of a live volume follows from.
-pub const SEED: u64 = 1;
+const SEED: u64 = 1;
 
 /// A server and what it stands on.
 pub struct Serving<'a> {
@@ -102,7 +102,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let recorder = inputs::begin(file, &arguments.volume, &description, reactor.kind())?;
         reactor = reactor.recorded(recorder);
     }
-    let (reactor, runtime) = (Rc::new(reactor), Runtime::new(SEED));
+    let reactor = Rc::new(reactor);
+    let runtime = runtime(&reactor);
     let serving = Serving {
         volume: &arguments.volume,
         ground: Ground::Live,
@@ -112,6 +113,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let served = runtime.run_live(serve(&serving, &description, places, keys), &*reactor)?;
     reactor.end(runtime.event_hash());
     served
+}
+
+/// The runtime of a volume: what is offloaded goes beside it.
+pub fn runtime(reactor: &Rc<Reactor>) -> Runtime {
+    let (runtime, beside) = (Runtime::new(SEED), reactor.clone());
+    runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+    runtime
 }
 
 /// Certificates and keys, if there are to be any.

@@ -8,6 +8,7 @@
 //! What it tells can be noted and told again ([`inputs`]). Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
 //! error.
 
+mod beside;
 pub mod inputs;
 mod job;
 mod threads;
@@ -17,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::num::NonZeroU64;
+use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -224,6 +226,16 @@ impl Reactor {
             recorder.borrow_mut().looked(at, &found);
         }
         found
+    }
+
+    /// This descriptor was not there before, or was another's.
+    fn is_new(&self, descriptor: RawFd) {
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().is_new(descriptor);
+        }
+        if let Backend::Replay(replayer) = &self.backend {
+            replayer.borrow_mut().is_new(descriptor);
+        }
     }
 
     /// The run is over, with this hash of its events: what was noted is written, what is replayed is compared.

@@ -48,13 +48,15 @@ fn sectors(start: u64, end: u64) -> Extent {
 /// See the file's header. Exports of one device share one of these.
 pub struct Bytewise {
     device: Rc<dyn BlockDevice>,
+    /// As it was at the beginning, asked once: blocks become no larger, and requests no smaller.
+    geometry: Geometry,
     locks: RangeLocks,
 }
 
 impl Bytewise {
     /// The bytes of this device.
     pub fn new(device: Rc<dyn BlockDevice>) -> Rc<Bytewise> {
-        Rc::new(Bytewise { device, locks: RangeLocks::new() })
+        Rc::new(Bytewise { geometry: device.geometry(), device, locks: RangeLocks::new() })
     }
 
     /// The device, for what writes nothing.
@@ -69,12 +71,12 @@ impl Bytewise {
 
     /// Bytes of a block.
     pub fn block(&self) -> u64 {
-        self.geometry().logical_sectors * SECTOR_BYTES
+        self.geometry.logical_sectors * SECTOR_BYTES
     }
 
     /// The parts in which the device takes an extent.
     pub fn parts(&self, at: Extent) -> impl Iterator<Item = Extent> + use<> {
-        at.split(self.geometry().largest_sectors)
+        at.split(self.geometry.largest_sectors)
     }
 
     /// Whether these are whole blocks that the device takes in one request.
@@ -89,7 +91,7 @@ impl Bytewise {
         if self.fits(blocks) {
             into = self.device.read(blocks, into, how).await?;
         } else {
-            for (part, piece) in into.split(blocks, self.geometry().largest_sectors) {
+            for (part, piece) in into.split(blocks, self.geometry.largest_sectors) {
                 self.device.read(part, piece, how.clone()).await?;
             }
         }
@@ -160,14 +162,14 @@ impl Bytewise {
 
     /// Whether the device takes so much at once.
     fn fits(&self, at: Extent) -> bool {
-        at.sectors <= self.geometry().largest_sectors
+        at.sectors <= self.geometry.largest_sectors
     }
 
     async fn write_blocks(&self, at: Extent, from: Buffer, how: &Hints) -> Result<(), IoError> {
         if self.fits(at) {
             return self.device.write(at, from, how.clone()).await;
         }
-        for (part, piece) in from.split(at, self.geometry().largest_sectors) {
+        for (part, piece) in from.split(at, self.geometry.largest_sectors) {
             self.device.write(part, piece, how.clone()).await?;
         }
         Ok(())

@@ -14,11 +14,11 @@ impl Handles {
     /// The number of a descriptor.
     pub fn of(&mut self, descriptor: RawFd) -> u32 {
         let known = self.known.get(&descriptor).copied();
-        known.unwrap_or_else(|| self.accepted(descriptor))
+        known.unwrap_or_else(|| self.new_of(descriptor))
     }
 
     /// The number of one that was not there before; the system may have used its number for another.
-    pub fn accepted(&mut self, descriptor: RawFd) -> u32 {
+    pub fn new_of(&mut self, descriptor: RawFd) -> u32 {
         self.seen += 1;
         self.known.insert(descriptor, self.seen);
         self.seen

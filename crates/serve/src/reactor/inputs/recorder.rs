@@ -64,8 +64,13 @@ impl Recorder {
 
     fn came(&mut self, result: &io::Result<usize>, job: &Job) {
         if let (What::Accept, Ok(number)) = (job.what, result) {
-            self.handles.accepted(RawFd::try_from(*number).unwrap_or_default());
+            self.handles.new_of(RawFd::try_from(*number).unwrap_or_default());
         }
+    }
+
+    /// A descriptor was not there before.
+    pub fn is_new(&mut self, descriptor: RawFd) {
+        self.handles.new_of(descriptor);
     }
 
     /// A file was looked at.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::task::Waker;
 
@@ -175,8 +175,13 @@ impl Replayer {
         }
         // Whoever gets it owns it: so it is one that is open and nobody else's.
         let number = stand_in()?.into_raw_fd();
-        self.handles.accepted(number);
+        self.handles.new_of(number);
         Ok(number as usize)
+    }
+
+    /// A descriptor was not there before.
+    pub fn is_new(&mut self, descriptor: RawFd) {
+        self.handles.new_of(descriptor);
     }
 
     /// What a file held then.
