@@ -31,6 +31,7 @@ const COMPONENTS: &str = "
     [layer.borg]
     over = \"home\"
     bopt = \"bopt\"
+    reconfigure = \"every 300ms\"
     [component.slow]
     ram = \"64MiB\"
     emulate = \"samsung-870-evo-1tb\"

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Context;
-use seekless_core::{BlockDevice, SECTOR_BYTES, Size};
+use seekless_core::{BlockDevice, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::simulated;
 use seekless_lab::description::{Component, Leaf, VolumeError};
 use seekless_lab::volume_file::{self, ComponentKeys};
+use seekless_lab::workload::keys::duration;
 use seekless_layers::Refused;
 use seekless_serve::component::{
-    Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, RemoteComponent, Told,
+    Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, RemoteComponent,
+    TimedComponent, Told,
 };
 use seekless_serve::reactor::Reactor;
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,7 @@ pub struct Keys {
     background_share: Option<u8>,
     depth: Option<u32>,
     write_cache: Option<bool>,
+    timeout: Option<String>,
 }
 
 /// Where a file is that a volume file names: beside it, or else here.
@@ -48,6 +51,8 @@ pub struct Live {
     store: Store,
     /// The drive that it is as slow as.
     emulated: Option<Component>,
+    /// The time that it has for a request.
+    timeout: Option<Nanos>,
 }
 
 /// Where its data is.
@@ -182,7 +187,16 @@ impl Live {
     ) -> Result<Live, VolumeError> {
         let drive = drive_keys(file, name, &mut keys)?;
         let emulated = drive.map(|keys| volume_file::simulated(file, name, &keys, "emulate")).transpose()?;
-        let live = Live { store: store(file, name, keys)?, emulated };
+        let timeout = keys.timeout.take().map(|text| {
+            let time = duration(&text).ok().filter(|time| *time > Nanos::ZERO);
+            time.ok_or_else(|| VolumeError {
+                place: format!("{file}: component.{name}.timeout"),
+                found: format!("'{text}'"),
+                expected: "a time above zero, such as 30s".to_owned(),
+            })
+        });
+        let timeout = timeout.transpose()?;
+        let live = Live { store: store(file, name, keys)?, emulated, timeout };
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
                 place: format!("{file}: component.{name}.emulate"),
@@ -238,11 +252,15 @@ impl Live {
         number: u32,
     ) -> anyhow::Result<Rc<dyn BlockDevice>> {
         let data = self.store.build(reactor, name)?;
-        Ok(match &self.emulated {
+        let device: Rc<dyn BlockDevice> = match &self.emulated {
             Some(Component { drive, queue }) => {
                 Rc::new(EmulatedComponent::new(simulated(number, drive, *queue), data))
             }
             None => data,
+        };
+        Ok(match self.timeout {
+            Some(limit) => Rc::new(TimedComponent::new(device, name, limit)),
+            None => device,
         })
     }
 }

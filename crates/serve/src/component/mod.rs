@@ -9,6 +9,7 @@ mod file;
 mod memory;
 mod numbered;
 mod remote;
+mod timed;
 
 pub use crate::nbd::client::Told;
 pub use emulated::EmulatedComponent;
@@ -17,3 +18,4 @@ pub use file::{FileComponent, FileFacts, Opened};
 pub use memory::MemoryComponent;
 pub use numbered::Numbered;
 pub use remote::{Connected, RemoteComponent};
+pub use timed::TimedComponent;
