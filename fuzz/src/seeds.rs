@@ -97,6 +97,8 @@ fn main() -> io::Result<()> {
         "[component.disk]\ndrive = \"wd2500aaks\"\nscheduler = \"sptf\"\ndepth = 4\n[slice.home]\nof = \"disk\"\nsize = \"8GiB\"\n\
          [slice.bopt]\nof = \"disk\"\nat = \"8GiB\"\nsize = \"1GiB\"\n[layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n\
          reconfigure = \"every 2h\"\n[[export]]\ntop = \"borg\"\nnbd = \"unix:/a\"\n",
+        "control = \"c\"\ntls = { certificate = \"a\", key = \"b\", clients = \"c\" }\n[component.disk]\ndrive = \"wd2500aaks\"\n\
+         [[export]]\ntop = \"disk\"\nname = \"d\"\nread_only = true\nnbd = \"tcp:[::1]:9\"\n",
     ];
     let volumes = volumes.map(|text| text.as_bytes().to_vec());
     for (format, samples) in [("nbd", nbd.to_vec()), ("volume", volumes.to_vec())] {

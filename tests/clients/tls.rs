@@ -1,8 +1,10 @@
 //! Clients by TLS: those with a certificate of the right authority are let in, all others go away empty-handed, and
 //! nobody is harmed. Certificates are made by openssl.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::noise;
 use crate::raw::Raw;
@@ -195,6 +197,72 @@ fn nothing_but_tls_is_answered_before_it_and_garbage_ends_its_client() {
         encrypted.serves(&ours);
         drop(silent);
         encrypted.server.stop();
+    }
+}
+
+/// The first thing that a real client says by TLS, to a server of ours that only listens to it. `None` where there is
+/// no nbdinfo.
+fn hello(folder: &Path, certificates: &Path) -> Option<Vec<u8>> {
+    let path = folder.join("listener");
+    let listener = UnixListener::bind(&path).unwrap();
+    let uri = format!("nbds+unix:///m?socket={}&tls-certificates={}", path.display(), certificates.display());
+    let mut info = match Command::new("nbdinfo").arg(uri).stderr(Stdio::null()).spawn() {
+        Ok(info) => info,
+        Err(error) => {
+            skipped("nbdinfo", &error.to_string());
+            return None;
+        }
+    };
+    let (mut socket, _) = listener.accept().unwrap();
+    socket.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+    let mut asked = [0; 4 + 16];
+    socket.read_exact(&mut asked).unwrap();
+    assert_eq!(asked[12..16], [0, 0, 0, 5], "it asks for TLS first");
+    let ack = [&0x0003_e889_0455_65a9_u64.to_be_bytes()[..], &[0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0]].concat();
+    socket.write_all(&ack).unwrap();
+    let mut header = [0; 5];
+    socket.read_exact(&mut header).unwrap();
+    let mut rest = vec![0; usize::from(u16::from_be_bytes([header[3], header[4]]))];
+    socket.read_exact(&mut rest).unwrap();
+    info.kill().unwrap();
+    info.wait().unwrap();
+    Some([&header[..], &rest].concat())
+}
+
+#[test]
+fn a_real_hello_with_bytes_changed_harms_nobody() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let Some(ours) = authority(folder.join("ours"), 3650) else { return };
+        let Some(hello) = hello(folder, &ours) else { return };
+        let Some(encrypted) = Encrypted::start(folder, kind) else { continue };
+        for (turn, place) in noise(8 * 400, 9).chunks(8).enumerate() {
+            let mut changed = hello.clone();
+            // One to four bytes become something else; every eighth hello ends early, or says more than it should.
+            for change in place[..8].chunks(2).take(1 + turn % 4) {
+                let at = (usize::from(change[0]) * 97 + turn) % changed.len();
+                changed[at] = change[1];
+            }
+            match turn % 16 {
+                0 => changed.truncate(usize::from(place[7]) * changed.len() / 256),
+                8 => changed.extend_from_slice(&hello),
+                _ => {}
+            }
+            let mut raw = Raw::connect(folder);
+            raw.send(&3_u32.to_be_bytes()).unwrap();
+            raw.option(5, &[]).unwrap();
+            assert_eq!(raw.option_reply().unwrap().0, 1);
+            // It may be sent away while it sends.
+            let _ = raw.send(&changed);
+            let _ = raw.socket.shutdown(std::net::Shutdown::Write);
+            let mut answer = Vec::new();
+            let _ = raw.socket.read_to_end(&mut answer);
+            assert!(answer.len() < 16 << 10, "{kind}: turn {turn}: {} bytes for a hello", answer.len());
+        }
+        encrypted.serves(&ours);
+        let last = encrypted.server.stop();
+        assert!(last.contains(", 0 of them with an error"), "{last}");
     }
 }
 

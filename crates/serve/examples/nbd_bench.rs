@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use seekless_serve::nbd::client::{Said, Told, go, option_reply, said};
+
 const ROUNDS: usize = 5;
 const BYTES: u64 = 64 << 20;
 
@@ -159,6 +161,25 @@ fn others(folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>> {
     Ok(all)
 }
 
+/// Begins as clients do nowadays: with `GO`, and told of the sizes of blocks.
+fn agree(socket: &mut UnixStream, export: &str) -> Result<(), Box<dyn Error>> {
+    socket.read_exact(&mut [0; 18])?;
+    socket.write_all(&go(export))?;
+    let mut told = Told::default();
+    loop {
+        let mut header = [0; 20];
+        socket.read_exact(&mut header)?;
+        let (kind, length) = option_reply(&header).ok_or("no answer to GO")?;
+        let mut data = vec![0; length];
+        socket.read_exact(&mut data)?;
+        match said(kind, &data, &mut told) {
+            Said::Told => {}
+            Said::Ready => return Ok(()),
+            Said::Refused(why) => return Err(why.into()),
+        }
+    }
+}
+
 /// Seconds, and CPU seconds of the server, for a load.
 fn measure(
     contender: &Contender,
@@ -166,18 +187,7 @@ fn measure(
 ) -> Result<(f64, f64), Box<dyn Error>> {
     let (_, command, bytes, depth, requests) = *load;
     let mut socket = UnixStream::connect(&contender.socket)?;
-    let mut greeting = [0; 18];
-    socket.read_exact(&mut greeting)?;
-    let name = contender.export.as_bytes();
-    let hello = [
-        &3_u32.to_be_bytes()[..],
-        b"IHAVEOPT",
-        &1_u32.to_be_bytes(),
-        &(name.len() as u32).to_be_bytes(),
-        name,
-    ];
-    socket.write_all(&hello.concat())?;
-    socket.read_exact(&mut [0; 10])?;
+    agree(&mut socket, contender.export)?;
     let (data, mut state) = (vec![7; bytes as usize], 1_u64);
     let mut request = |out: &mut Vec<u8>| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -195,7 +195,7 @@ pub async fn serve(
             let export = &description.exports[number];
             let line = description.line_of(&export.top);
             let device = &tops[&export.top];
-            let bytes = Size(device.geometry().sectors * SECTOR_BYTES);
+            let bytes = Size(device.device().geometry().sectors * SECTOR_BYTES);
             let home = home(description, &export.top);
             exports.push(Export { home, ..Export::new(&export.name, &line, device, export.read_only) });
             ground.say(&format!(

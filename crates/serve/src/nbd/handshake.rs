@@ -430,3 +430,6 @@ fn reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
 fn refuse(out: &mut Vec<u8>, option: u32, kind: u32, why: &str) {
     reply(out, option, kind, why.as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,17 @@
 //! Bytes on a device of blocks: clients that were not told of blocks ask for any bytes.
 //!
 //! Invariants: a block of which a part is written keeps the rest. Whoever reads a block to write it back is alone with
-//! it: all other writes of the device go through here too, whole blocks beside each other. Fault model: as the
-//! device's; of a write that fails any blocks may have been written, and nothing beside it is lost.
+//! it: all other writes of the device go through here too, whole blocks beside each other. While nobody is here who may
+//! write parts of blocks there are no locks to take: that is nearly always. Fault model: as the device's; of a write
+//! that fails any blocks may have been written, and nothing beside it is lost.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
+use seekless_core::gate::Inside;
+use seekless_core::lock::Guard;
 use seekless_core::{
-    BlockDevice, Buffer, Extent, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
+    BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
 };
 
 /// Bytes of a device, at least one.
@@ -48,15 +52,54 @@ fn sectors(start: u64, end: u64) -> Extent {
 /// See the file's header. Exports of one device share one of these.
 pub struct Bytewise {
     device: Rc<dyn BlockDevice>,
-    /// As it was at the beginning, asked once: blocks become no larger, and requests no smaller.
-    geometry: Geometry,
+    /// Bytes of a block, and sectors of the largest request: a device that is changed for another has the same, or a
+    /// part of the one and more of the other.
+    block: u64,
+    largest_sectors: u64,
     locks: RangeLocks,
+    /// Those who may write parts of blocks.
+    careless: Cell<u32>,
+    /// Writes without locks are inside.
+    unlocked: Gate,
+}
+
+/// Leave to write any bytes, until it is dropped.
+pub struct AnyBytes(Rc<Bytewise>);
+
+impl Drop for AnyBytes {
+    fn drop(&mut self) {
+        self.0.careless.set(self.0.careless.get() - 1);
+    }
 }
 
 impl Bytewise {
     /// The bytes of this device.
     pub fn new(device: Rc<dyn BlockDevice>) -> Rc<Bytewise> {
-        Rc::new(Bytewise { geometry: device.geometry(), device, locks: RangeLocks::new() })
+        let Geometry { logical_sectors, largest_sectors, .. } = device.geometry();
+        let (block, locks, unlocked) = (logical_sectors * SECTOR_BYTES, RangeLocks::new(), Gate::default());
+        Rc::new(Bytewise { device, block, largest_sectors, locks, careless: Cell::new(0), unlocked })
+    }
+
+    /// Lets somebody write parts of blocks, when all writes without locks have ended. Until then, and from then on,
+    /// there are none.
+    pub async fn any_bytes(self: &Rc<Self>) -> AnyBytes {
+        self.careless.set(self.careless.get() + 1);
+        let leave = AnyBytes(self.clone());
+        drop(self.unlocked.close().await);
+        leave
+    }
+
+    /// Blocks that are to be written whole, or in parts.
+    async fn hold(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<Inside<'_>>) {
+        let blocks = at.touched(self.block);
+        if !at.are_whole(self.block) {
+            debug_assert!(self.careless.get() > 0, "nobody was let write parts of blocks");
+            return (Some(self.locks.exclusive(blocks, how).await), None);
+        }
+        if self.careless.get() > 0 {
+            return (Some(self.locks.shared(blocks, how).await), None);
+        }
+        (None, Some(self.unlocked.pass().await))
     }
 
     /// The device, for what writes nothing.
@@ -64,34 +107,29 @@ impl Bytewise {
         &*self.device
     }
 
-    /// What the device is like.
-    pub fn geometry(&self) -> Geometry {
-        self.device.geometry()
-    }
-
     /// Bytes of a block.
     pub fn block(&self) -> u64 {
-        self.geometry.logical_sectors * SECTOR_BYTES
+        self.block
     }
 
     /// The parts in which the device takes an extent.
     pub fn parts(&self, at: Extent) -> impl Iterator<Item = Extent> + use<> {
-        at.split(self.geometry.largest_sectors)
+        at.split(self.largest_sectors)
     }
 
     /// Whether these are whole blocks that the device takes in one request.
     pub fn takes(&self, at: Bytes) -> bool {
-        at.are_whole(self.block()) && self.fits(at.touched(self.block()))
+        at.are_whole(self.block) && self.fits(at.touched(self.block))
     }
 
     /// These bytes.
     pub async fn read(&self, at: Bytes, how: Hints) -> Result<Buffer, IoError> {
-        let blocks = at.touched(self.block());
+        let blocks = at.touched(self.block);
         let mut into = Buffer::zeroed(blocks.bytes());
         if self.fits(blocks) {
             into = self.device.read(blocks, into, how).await?;
         } else {
-            for (part, piece) in into.split(blocks, self.geometry.largest_sectors) {
+            for (part, piece) in into.split(blocks, self.largest_sectors) {
                 self.device.read(part, piece, how.clone()).await?;
             }
         }
@@ -101,27 +139,19 @@ impl Bytewise {
         Ok(into.cut((at.start - blocks.start.0 * SECTOR_BYTES) as usize, at.len() as usize))
     }
 
-    /// Takes `from` for these bytes.
+    /// Takes `from` for these bytes; for parts of blocks somebody has to have leave.
     pub async fn write(&self, at: Bytes, from: Buffer, how: Hints) -> Result<(), IoError> {
-        let blocks = at.touched(self.block());
-        if at.are_whole(self.block()) {
-            let _held = self.locks.shared(blocks, &how).await;
-            return self.write_blocks(blocks, from, &how).await;
+        let _held = self.hold(at, &how).await;
+        if at.are_whole(self.block) {
+            return self.write_blocks(at.touched(self.block), from, how).await;
         }
-        let _held = self.locks.exclusive(blocks, &how).await;
         self.overwrite(at, from, &how).await
     }
 
-    /// These bytes read as zeroes afterwards.
+    /// These bytes read as zeroes afterwards; as with a write.
     pub async fn write_zeroes(&self, at: Bytes, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
-        let block = self.block();
-        let blocks = at.touched(block);
-        let _held = if at.are_whole(block) {
-            self.locks.shared(blocks, &how).await
-        } else {
-            self.locks.exclusive(blocks, &how).await
-        };
-        let Some(whole) = at.within(block) else {
+        let _held = self.hold(at, &how).await;
+        let Some(whole) = at.within(self.block) else {
             return self.overwrite(at, Buffer::zeroed(at.len()), &how).await;
         };
         for part in self.parts(whole) {
@@ -137,8 +167,9 @@ impl Bytewise {
 
     /// The blocks that are whole in these bytes are not needed.
     pub async fn discard(&self, at: Bytes, how: Hints) -> Result<(), IoError> {
-        let Some(whole) = at.within(self.block()) else { return Ok(()) };
-        let _held = self.locks.shared(whole, &how).await;
+        let Some(whole) = at.within(self.block) else { return Ok(()) };
+        let bytes = Bytes { start: whole.start.0 * SECTOR_BYTES, end: whole.end().0 * SECTOR_BYTES };
+        let _held = self.hold(bytes, &how).await;
         for part in self.parts(whole) {
             self.device.discard(part, how.clone()).await?;
         }
@@ -147,7 +178,7 @@ impl Bytewise {
 
     /// Writes parts of blocks, for who is alone with them.
     async fn overwrite(&self, at: Bytes, from: Buffer, how: &Hints) -> Result<(), IoError> {
-        let block = self.block();
+        let block = self.block;
         let blocks = at.touched(block);
         let edge = async |start: u64| {
             let one = sectors(start, start + block);
@@ -157,19 +188,19 @@ impl Bytewise {
         let before = edge(first).await?.cut(0, (at.start - first) as usize);
         let after = (at.end - last) as usize;
         let after = edge(last).await?.cut(after, block as usize - after);
-        self.write_blocks(blocks, Buffer::join([before, from, after]), how).await
+        self.write_blocks(blocks, Buffer::join([before, from, after]), how.clone()).await
     }
 
     /// Whether the device takes so much at once.
     fn fits(&self, at: Extent) -> bool {
-        at.sectors <= self.geometry.largest_sectors
+        at.sectors <= self.largest_sectors
     }
 
-    async fn write_blocks(&self, at: Extent, from: Buffer, how: &Hints) -> Result<(), IoError> {
+    async fn write_blocks(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         if self.fits(at) {
-            return self.device.write(at, from, how.clone()).await;
+            return self.device.write(at, from, how).await;
         }
-        for (part, piece) in from.split(at, self.geometry.largest_sectors) {
+        for (part, piece) in from.split(at, self.largest_sectors) {
             self.device.write(part, piece, how.clone()).await?;
         }
         Ok(())

@@ -52,12 +52,14 @@ pub async fn serve(
     };
     let outbox = Rc::new(Outbox::default());
     let sent = spawn(outbox.clone().send(server.reactor.clone(), socket.clone(), tunnel.clone()));
+    let export = offer.exports[agreed.export].clone();
+    let any_bytes = if agreed.knows_blocks { None } else { Some(export.device.any_bytes().await) };
     let session = Rc::new(Session {
         server: server.clone(),
-        export: offer.exports[agreed.export].clone(),
+        export,
         replies: Replies(agreed.style),
         contexts: agreed.contexts,
-        knows_blocks: agreed.knows_blocks,
+        any_bytes,
         outbox: outbox.clone(),
         client: number,
     });

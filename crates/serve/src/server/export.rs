@@ -24,7 +24,7 @@ pub struct Export {
 impl Export {
     /// `device` under this name. Exports of the same device have to have the same [`Bytewise`].
     pub fn new(name: &str, description: &str, device: &Rc<Bytewise>, read_only: bool) -> Export {
-        let geometry = device.geometry();
+        let geometry = device.device().geometry();
         // All clients see one volume without caches of their own: what one has flushed all have (multi-conn).
         let mut flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA | c::FLAG_CAN_MULTI_CONN;
         flags |= c::FLAG_SEND_DF | c::FLAG_SEND_CACHE | c::FLAG_BLOCK_STAT_PAYLOAD;

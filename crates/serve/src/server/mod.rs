@@ -34,7 +34,7 @@ use seekless_core::runtime::{now, sleep, spawn};
 use crate::reactor::{Job, Reactor, What};
 
 pub use address::{Address, AddressError};
-pub use bytewise::{Bytes, Bytewise};
+pub use bytewise::{AnyBytes, Bytes, Bytewise};
 pub use control::{Answering, control};
 pub use export::Export;
 pub(crate) use input::Input;

@@ -6,7 +6,7 @@ use seekless_core::device::Content;
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Origin, SECTOR_BYTES, StreamId, Zeroes};
 
 use super::Server;
-use super::bytewise::Bytes;
+use super::bytewise::{AnyBytes, Bytes};
 use super::export::Export;
 use super::outbox::{Large, Outbox, ROOM};
 use super::status::described;
@@ -31,7 +31,8 @@ pub struct Session {
     pub export: Export,
     pub replies: Replies,
     pub contexts: Vec<Context>,
-    pub knows_blocks: bool,
+    /// Of a client that was not told of the sizes of blocks.
+    pub any_bytes: Option<AnyBytes>,
     pub outbox: Rc<Outbox>,
     pub client: u32,
 }
@@ -111,7 +112,9 @@ impl Session {
         }
         let at = Bytes { start: request.offset, end: request.offset + request.length };
         // Where nothing is moved clients may be careless: what is asked for is widened.
-        if self.knows_blocks && request.command != Command::BlockStatus && !at.are_whole(told.smallest.into())
+        if self.any_bytes.is_none()
+            && request.command != Command::BlockStatus
+            && !at.are_whole(told.smallest.into())
         {
             return invalid("it is not of whole blocks, of whose size this client was told");
         }
@@ -121,7 +124,7 @@ impl Session {
     /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
     fn largest(&self) -> u64 {
         let told = u64::from(self.export.told.largest);
-        if self.knows_blocks { told } else { told.max(USUAL_LARGEST) }
+        if self.any_bytes.is_none() { told } else { told.max(USUAL_LARGEST) }
     }
 
     /// Carries a request out, and puts its reply into the outbox.

@@ -72,6 +72,7 @@ fn any_bytes_are_written_zeroed_and_read() {
     Runtime::new(1)
         .run(async {
             let (device, mut model) = (slow(), vec![0_u8; SIZE as usize]);
+            let _leave = device.any_bytes().await;
             for turn in 0..2_000_u32 {
                 let at = any(40 << 10);
                 let range = at.start as usize..at.end as usize;
@@ -106,6 +107,25 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
     Runtime::new(1)
         .run(async {
             let device = slow();
+            // Some began when nobody could write parts of blocks; the last block is theirs and a writer's of its half.
+            let late = Bytes { start: SIZE - 4096, end: SIZE };
+            let early = (0..20).map(|_| {
+                let device = device.clone();
+                spawn(async move {
+                    let bytes = Buffer::from_vec(vec![99; 4096]);
+                    device.write(late, bytes, Hints::default()).await.unwrap();
+                })
+            });
+            let early: Vec<_> = early.collect();
+            sleep(Nanos(1)).await;
+            let leave = device.any_bytes().await;
+            let half = Bytes { start: SIZE - 2048, ..late };
+            device.write(half, Buffer::from_vec(vec![55; 2048]), Hints::default()).await.unwrap();
+            for writer in early {
+                writer.await;
+            }
+            let read = device.read(late, Hints::default()).await.unwrap().to_vec();
+            assert_eq!(read, [[99; 2048], [55; 2048]].concat());
             // Each has every seventh byte, or a block of its own between those.
             let writers = (0..7_u64).map(|writer| {
                 let device = device.clone();
@@ -138,6 +158,8 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             assert!((0..3 * 4096).all(|byte| read[byte] == (byte % 7) as u8 + 1), "a byte is lost");
             assert_eq!(read[3 * 4096..4 * 4096 - 100], [50; 4096 - 100]);
             assert!(read[4 * 4096 - 100..].iter().all(|byte| *byte == 0));
+            drop(leave);
+            assert_eq!(device.careless.get(), 0);
         })
         .unwrap();
 }
