@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
+use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
 use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
@@ -79,9 +80,54 @@ pub struct Setup {
     /// While the layout is reconfigured, the trace goes on (run) or waits (stop)
     #[arg(long, value_name = "CLOCK", default_value = "run")]
     reconfigure_clock: ClockName,
+    /// As what a reconfiguration copies: in the background, or for free, only while the head waits anyway (turns
+    /// --freeblock on)
+    #[arg(long, value_name = "CLASS", default_value = "background")]
+    reconfigure_class: ClassName,
+    #[command(flatten)]
+    freeblock: Freeblock,
     /// All randomness follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+/// Whether and how the head's waits are filled.
+#[derive(Args)]
+struct Freeblock {
+    /// Carry what is asked for in class free out while the head waits for other requests' sectors
+    #[arg(long)]
+    freeblock: bool,
+    /// What is looked for: as many blocks of one track as can be (paper), or several stops, and blocks that are
+    /// hard to come by first (weighted) [default: weighted]
+    #[arg(long, value_name = "POLICY")]
+    freeblock_policy: Option<FreePolicy>,
+    /// The head is planned to be so much earlier wherever it has to be in time [default: 0s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    guard: Option<Nanos>,
+    /// A decision takes so many microseconds of a wait, unless the request was known before [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    decision_us: Option<u64>,
+}
+
+impl Freeblock {
+    /// The options, if it is on: it is if any of them is told, or if it is `wanted`.
+    fn options(&self, wanted: bool) -> Option<FreeOptions> {
+        let told = self.freeblock_policy.is_some() || self.guard.is_some() || self.decision_us.is_some();
+        let usual = FreeOptions::default();
+        (self.freeblock || told || wanted).then(|| FreeOptions {
+            policy: self.freeblock_policy.unwrap_or(usual.policy),
+            guard: self.guard.unwrap_or(usual.guard),
+            decision: self.decision_us.map_or(usual.decision, |micros| Nanos(micros * 1_000)),
+            ..usual
+        })
+    }
+}
+
+/// As what a reconfiguration copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClassName {
+    Background,
+    Free,
 }
 
 /// How a trace is played.
@@ -195,7 +241,7 @@ impl Setup {
                 background_share_pct: self.background_share,
                 starvation_limit: self.starvation_limit,
                 depth: self.depth,
-                freeblock: None,
+                freeblock: self.freeblock.options(self.reconfigure_class == ClassName::Free),
             },
             pace,
             reconfigure: self.reconfigure,
@@ -225,6 +271,10 @@ impl Setup {
             write_buffer: self.write_buffer,
             threshold: self.threshold,
             training: self.training.into(),
+            reconfigure_class: match self.reconfigure_class {
+                ClassName::Background => borg::MoveClass::Background,
+                ClassName::Free => borg::MoveClass::Free,
+            },
             ..borg::Options::default()
         };
         let options = self.with_others(options)?;

@@ -1,10 +1,12 @@
 //! What is inside of a simulated drive: arithmetic that says what a command takes.
 
+use std::rc::Weak;
+
 use seekless_core::{Extent, Geometry, Lba, Nanos, Op};
 
 use crate::disk::legs::Leg;
 use crate::disk::mechanics::Access;
-use crate::freeblock::{FreeOptions, Freeblock};
+use crate::freeblock::{Foreground, FreeOptions, Freeblock};
 use crate::scheduler::{Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec};
 
@@ -61,8 +63,7 @@ pub trait Machine: Places {
     fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos>;
 
     /// The freeblock scheduler of a drive whose head waits for sectors: from now on it tells where its head goes.
-    fn freeblock(&mut self, options: FreeOptions) -> Option<Freeblock> {
-        let _ = options;
+    fn freeblock(&mut self, _options: FreeOptions, _by: Weak<dyn Foreground>) -> Option<Freeblock> {
         None
     }
 

@@ -304,6 +304,8 @@ fn reconfiguration(done: &Reconfigured, number: u64) -> outcome::Reconfiguration
         vertices: done.vertices,
         edges: done.edges,
         planned_pages: done.planned_pages,
+        copied_pages: done.copied_pages,
+        promoted_pages: done.promoted_pages,
     }
 }
 
@@ -336,6 +338,8 @@ fn settings(trace: &Trace, experiment: &Experiment, places: &Places) -> Settings
         reconfigure: u64::from(experiment.reconfigure),
         background_share_pct: f64::from(experiment.queue.background_share_pct),
         reconfigure_clock: if experiment.clock == Clock::Run { "run" } else { "stop" }.to_owned(),
+        reconfigure_class: experiment.reconfigure_class().to_owned(),
+        freeblock: experiment.queue.freeblock.map(|free| free.policy.to_string()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
 use seekless_drive::{Model, QueueOptions, SpecError};
+use seekless_layers::borg::MoveClass;
 use seekless_layers::registry;
 use seekless_trace::{Trace, TraceError};
 
@@ -135,6 +136,14 @@ pub struct Places {
 }
 
 impl Experiment {
+    /// In which class reconfigurations copy.
+    pub fn reconfigure_class(&self) -> &'static str {
+        match self.layer.as_ref().map(|layer| layer.options.reconfigure_class) {
+            Some(MoveClass::Free) => "free",
+            _ => "background",
+        }
+    }
+
     /// The same without its layer.
     pub fn vanilla(&self) -> Experiment {
         Experiment { layer: None, reconfigure: 0, ..self.clone() }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Runtime};
 use seekless_core::{Extent, Nanos};
 use seekless_drive::freeblock::{FreeOptions, Freeblock, Freed};
+use seekless_drive::spec::BusSpec;
 use seekless_drive::{Policy, QueueOptions, Spec, Work};
 
 use crate::description::{Component, Description};
@@ -57,6 +58,8 @@ pub struct Mined {
     pub hundredths: Vec<Vec<Nanos>>,
     /// What free work had come to at those times, from the scan's begin.
     pub freed_at: Vec<Vec<Freed>>,
+    /// How biased what was read by then was: see [`bias`].
+    pub biases: Vec<Vec<f64>>,
 }
 
 impl Mined {
@@ -65,14 +68,44 @@ impl Mined {
         self.at(100)
     }
 
+    /// The mean of a figure of the scans.
+    pub fn mean(&self, of: impl Fn(usize) -> f64) -> f64 {
+        let scans = self.hundredths.len();
+        (0..scans).map(of).sum::<f64>() / scans.max(1) as f64
+    }
+
     /// When so many hundredths of a scan were done, on average, in seconds.
     pub fn at(&self, hundredth: usize) -> f64 {
-        let sum: f64 = self.hundredths.iter().map(|scan| scan[hundredth].seconds()).sum();
-        sum / self.hundredths.len().max(1) as f64
+        self.mean(|scan| self.hundredths[scan][hundredth].seconds())
     }
 }
 
-/// Mines; with no scans, the same for `requests` of the foreground alone.
+/// The disk is looked at in so many parts of equal length.
+const PARTS: usize = 100;
+
+/// How far a part of a scan is from being a fair sample of the disk, in per cent: the largest difference, over all
+/// places, between the share of the blocks before the place among those that were read and on the disk.
+fn bias(by_part: &[u64; PARTS]) -> f64 {
+    let all = by_part.iter().sum::<u64>().max(1) as f64;
+    let (mut before, mut most) = (0, 0.0_f64);
+    for (part, count) in by_part.iter().enumerate() {
+        before += count;
+        most = most.max((before as f64 / all - (part + 1) as f64 / PARTS as f64).abs());
+    }
+    100.0 * most
+}
+
+/// The drive as the paper's experiments have it: no cache, no bus that takes time, nothing but the head.
+pub fn head_alone(drive: &Spec) -> Spec {
+    let mut drive = drive.clone();
+    drive.set_write_cache(false);
+    (drive.cache.enabled, drive.cache.read_on_arrival) = (false, false);
+    (drive.cache.zero_latency_read, drive.cache.zero_latency_write) = (false, false);
+    drive.bus = BusSpec { mb_s: Some(1e6), ..BusSpec::default() };
+    drive
+}
+
+/// Mines; if `requests` are told, the same foreground alone for so many of them.
 pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     let free = requests.is_none().then_some(mining.free);
     let queue = QueueOptions {
@@ -124,14 +157,18 @@ async fn scan(arm: &Rc<Freeblock>, block: u64, sectors: u64, told: &RefCell<Mine
     }
     let all = sectors / block;
     let (mut times, mut freed) = (vec![Nanos::ZERO], vec![Freed::default()]);
-    while task.next().await.is_some() {
-        let done = task.done() - task.ready();
+    let (mut by_part, mut biases) = ([0; PARTS], vec![0.0]);
+    while let Some(block) = task.next().await {
+        by_part[(block.at.start.0 * PARTS as u64 / sectors) as usize] += 1;
+        let done = task.progress().done - task.ready();
         while times.len() as u64 <= 100 * done / all {
             times.push(runtime::now() - begin);
             freed.push(arm.freed().since(&before));
+            biases.push(bias(&by_part));
         }
     }
     let mut told = told.borrow_mut();
     told.hundredths.push(times);
     told.freed_at.push(freed);
+    told.biases.push(biases);
 }

@@ -132,6 +132,10 @@ pub struct Reconfiguration {
     pub edges: u64,
     /// Pages in the new plan.
     pub planned_pages: u64,
+    /// Pages that were copied, home or into the BOPT.
+    pub copied_pages: u64,
+    /// Those of them that were to be copied for free, and were not in time.
+    pub promoted_pages: u64,
 }
 
 /// One stage of a reconfiguration.
@@ -224,6 +228,10 @@ pub struct Settings {
     pub background_share_pct: f64,
     /// `run`: the trace goes on while a reconfiguration runs; `stop`: it is held.
     pub reconfigure_clock: String,
+    /// In which class reconfigurations copy: background or free.
+    pub reconfigure_class: String,
+    /// How the head's waits are filled: paper or weighted; `None` if they are not.
+    pub freeblock: Option<String>,
 }
 
 /// A whole comparison.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
+use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::{Refused, registry};
 use serde::Deserialize;
@@ -52,6 +53,10 @@ pub struct ComponentKeys {
     pub depth: Option<u32>,
     /// Whether its write cache is on.
     pub write_cache: Option<bool>,
+    /// What is carried out in the head's waits.
+    pub freeblock: Option<String>,
+    /// How much earlier than needed the head is where it has to be.
+    pub guard: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -195,13 +200,27 @@ pub fn simulated(file: &str, name: &str, keys: &ComponentKeys, key: &str) -> Res
     if !(1..=99).contains(&background_share_pct) {
         return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
     }
+    let guard = keys.guard.as_ref().map(|text| {
+        duration(text).map_err(|_| wrong("guard", format!("'{text}'"), "a time with its unit, such as 100us"))
+    });
+    let freeblock = match (keys.freeblock.as_deref().filter(|&text| text != "off"), guard.transpose()?) {
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(wrong("guard", "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""));
+        }
+        (Some(text), guard) => {
+            let expected = "paper, weighted or off";
+            let policy = text.parse().map_err(|_| wrong("freeblock", format!("'{text}'"), expected))?;
+            Some(FreeOptions { policy, guard: guard.unwrap_or_default(), ..FreeOptions::default() })
+        }
+    };
     let queue = QueueOptions {
         policy: policy.transpose()?.unwrap_or(defaults.policy),
         merge: keys.merge.unwrap_or(defaults.merge),
         background_share_pct,
         starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
         depth: keys.depth,
-        freeblock: None,
+        freeblock,
     };
     if let Some(on) = keys.write_cache {
         drive.set_write_cache(on);

@@ -37,6 +37,8 @@ pub struct Keys {
     background_share: Option<u8>,
     depth: Option<u32>,
     write_cache: Option<bool>,
+    freeblock: Option<String>,
+    guard: Option<String>,
     timeout: Option<String>,
 }
 
@@ -118,7 +120,9 @@ fn drive_keys(file: &str, name: &str, keys: &mut Keys) -> Result<Option<Componen
         || keys.merge.is_some()
         || keys.background_share.is_some()
         || keys.depth.is_some()
-        || keys.write_cache.is_some();
+        || keys.write_cache.is_some()
+        || keys.freeblock.is_some()
+        || keys.guard.is_some();
     let Some(drive) = keys.emulate.take() else {
         return match of_a_drive {
             false => Ok(None),
@@ -137,6 +141,8 @@ fn drive_keys(file: &str, name: &str, keys: &mut Keys) -> Result<Option<Componen
         background_share: keys.background_share,
         depth: keys.depth,
         write_cache: keys.write_cache,
+        freeblock: keys.freeblock.take(),
+        guard: keys.guard.take(),
     }))
 }
 

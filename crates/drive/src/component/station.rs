@@ -6,12 +6,12 @@ use std::rc::{Rc, Weak};
 
 use seekless_core::request::TicketHolder;
 use seekless_core::runtime::{self, Agent};
-use seekless_core::{Buffer, Class, Lba, Nanos, Op};
+use seekless_core::{Buffer, Class, Extent, Hints, IoFuture, Lba, Nanos, Op};
 
 use super::content::Content;
 use super::inside::Inside;
 use crate::disk::legs::Leg;
-use crate::freeblock::Freeblock;
+use crate::freeblock::{Foreground, Freeblock};
 use crate::machine::{Asked, Machine};
 use crate::power::Meter;
 use crate::queue::{Command, Queue, QueueOptions};
@@ -62,6 +62,12 @@ impl<M> TicketHolder for Station<M> {
     }
 }
 
+impl<M: 'static> Foreground for Station<M> {
+    fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer> {
+        Box::pin(async move { self.queue.submit(op, at, buffer, Hints::default()).await })
+    }
+}
+
 impl<M: Machine> Places for Station<M> {
     fn place(&self, lba: Lba) -> Place {
         self.machine.borrow().place(lba)
@@ -90,32 +96,34 @@ impl<M: Machine + 'static> Station<M> {
         let lanes = machine.lanes() as usize;
         let own = machine.queue();
         let meter = Meter::new(machine.power());
-        let free = options.freeblock.and_then(|options| machine.freeblock(options)).map(Rc::new);
-        Rc::new_cyclic(|me: &Weak<Station<M>>| Station {
-            queue: Queue::new(
-                device,
-                options,
-                own.queued_flush,
-                me.clone(),
-                me.clone(),
-                me.clone(),
-                free.clone(),
-            ),
-            machine: RefCell::new(machine),
-            ledger: RefCell::default(),
-            meter: RefCell::new(meter),
-            content: RefCell::default(),
-            free,
-            legs: RefCell::default(),
-            free_done: RefCell::default(),
-            begun: Cell::default(),
-            inside: options.depth.map(|_| RefCell::new(Inside::new(own))),
-            at_work: RefCell::default(),
-            depth: options.depth.map_or(lanes, |depth| depth as usize),
-            lanes,
-            in_drive: Cell::new(0),
-            busy_until: Cell::default(),
-            spare: RefCell::default(),
+        Rc::new_cyclic(|me: &Weak<Station<M>>| {
+            let free = options.freeblock.and_then(|free| machine.freeblock(free, me.clone())).map(Rc::new);
+            Station {
+                queue: Queue::new(
+                    device,
+                    options,
+                    own.queued_flush,
+                    me.clone(),
+                    me.clone(),
+                    me.clone(),
+                    free.clone(),
+                ),
+                machine: RefCell::new(machine),
+                ledger: RefCell::default(),
+                meter: RefCell::new(meter),
+                content: RefCell::default(),
+                free,
+                legs: RefCell::default(),
+                free_done: RefCell::default(),
+                begun: Cell::default(),
+                inside: options.depth.map(|_| RefCell::new(Inside::new(own))),
+                at_work: RefCell::default(),
+                depth: options.depth.map_or(lanes, |depth| depth as usize),
+                lanes,
+                in_drive: Cell::new(0),
+                busy_until: Cell::default(),
+                spare: RefCell::default(),
+            }
         })
     }
 

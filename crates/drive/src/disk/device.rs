@@ -1,12 +1,14 @@
 //! A disk drive's arithmetic as the inside of a simulated component.
 
+use std::rc::Weak;
+
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Geometry, Lba, Nanos, Op};
 
 use super::Drive;
 use super::legs::Leg;
 use super::mechanics::Access;
-use crate::freeblock::{FreeOptions, Freeblock};
+use crate::freeblock::{Foreground, FreeOptions, Freeblock};
 use crate::machine::{Asked, Machine};
 use crate::scheduler::{Place, Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec, WriteBack};
@@ -58,9 +60,9 @@ impl Machine for Drive {
         Some(Drive::estimate(self, at, now, write))
     }
 
-    fn freeblock(&mut self, options: FreeOptions) -> Option<Freeblock> {
+    fn freeblock(&mut self, options: FreeOptions, by: Weak<dyn Foreground>) -> Option<Freeblock> {
         self.note_legs();
-        Some(Freeblock::new(self, options))
+        Some(Freeblock::new(self, options, by))
     }
 
     fn take_legs(&mut self, legs: &mut Vec<Leg>) {

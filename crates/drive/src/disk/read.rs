@@ -147,7 +147,7 @@ impl Drive {
         let mut transfer;
         if rest.sectors > 0 {
             let mut arrivals = Transfer::new(Nanos::ZERO, mark.saturating_sub(there).min(rest.sectors), 0);
-            let (before, legs) = (self.head, self.legs.len());
+            let (before, legs) = (self.head, self.legs.count());
             if mark > there {
                 let part = Extent { sectors: mark.saturating_sub(there).min(rest.sectors), ..rest };
                 self.pass_over(part, begin, &mut arrivals);

@@ -21,6 +21,7 @@ mod worth;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Weak;
 
 use seekless_core::{Buffer, Extent, Nanos};
 use slab::Slab;
@@ -36,9 +37,9 @@ use requests::Requests;
 use search::Gap;
 use side::Side;
 use task::Task;
-pub use task::{FreeBlock, FreeError, FreeTask};
+pub use task::{Foreground, FreeBlock, FreeError, FreeTask, Progress};
 use tracks::Tracks;
-use worth::{Weights, Worth};
+use worth::{REGIONS, Weights, Worth};
 
 /// What free work came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +87,8 @@ const WEIGHED_EVERY: u64 = 1_024;
 /// The freeblock scheduler of one arm.
 pub struct Freeblock {
     inner: RefCell<Inner>,
+    /// What carries out what is promoted.
+    foreground: Weak<dyn Foreground>,
 }
 
 struct Inner {
@@ -110,8 +113,8 @@ struct Inner {
 }
 
 impl Freeblock {
-    /// That of a drive.
-    pub fn new(drive: &Drive, options: FreeOptions) -> Freeblock {
+    /// That of a drive; what is promoted is asked of `foreground`.
+    pub fn new(drive: &Drive, options: FreeOptions, foreground: Weak<dyn Foreground>) -> Freeblock {
         let mechanics = drive.mechanics().clone();
         let tracks = Tracks::new(drive.layout(), mechanics.revolution().0);
         let worth = Worth::blocks(1 << 12, tracks.cylinders());
@@ -134,7 +137,7 @@ impl Freeblock {
             earned: (0, 0),
             freed: Freed::default(),
         };
-        Freeblock { inner: RefCell::new(inner) }
+        Freeblock { inner: RefCell::new(inner), foreground }
     }
 
     /// What free work came to so far.
@@ -203,9 +206,7 @@ impl Inner {
         }
         let (tracks, plan, freed) = (&self.tracks, &mut self.plan, &mut self.freed);
         tracks.of(&self.layout, leg.at, |track, stretch| {
-            let from = leg.at.start.0.saturating_sub(stretch.start) as u32;
-            let to = (leg.at.end().0 - stretch.start).min(u64::from(stretch.sectors)) as u32;
-            side.take(tracks, track, stretch, (from, to), |taken, (first, end)| {
+            side.take(tracks, track, stretch, stretch.within(leg.at), |taken, (first, end)| {
                 let (start, sectors) = (stretch.start + u64::from(first), u64::from(end - first));
                 let to = leg.end.0;
                 freed.foreground_bytes += sectors * 512;
@@ -280,7 +281,7 @@ impl Inner {
         let (worth, micros) = std::mem::take(&mut self.earned);
         self.price = worth / micros.max(1);
         let heads = self.tracks.heads() as usize;
-        let mut left = vec![(0, 0); self.worth.regions()];
+        let mut left = [(0, 0); REGIONS];
         for side in &self.sides {
             for (track, &count) in side.counts().iter().enumerate() {
                 let region = &mut left[self.worth.region((track / heads) as u32)];
@@ -295,3 +296,6 @@ impl Inner {
         self.worth.weigh_regions(&left, weights.region);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,7 @@ impl Default for FreeOptions {
         FreeOptions {
             policy: FreePolicy::default(),
             guard: Nanos::ZERO,
-            candidates: Some(200),
+            candidates: Some(40),
             decision: Nanos::ZERO,
             buffers: 8 << 20,
         }

@@ -87,10 +87,8 @@ impl Inner {
         });
         let mut pieces = Vec::new();
         self.tracks.of(&self.layout, at, |track, stretch| {
-            let into =
-                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
             let wanted = &side.sets[set].wanted;
-            let (from, to) = wanted.touched(stretch, (into(at.start.0), into(at.end().0)));
+            let (from, to) = wanted.touched(stretch, stretch.within(at));
             for bit in from..to {
                 side.want(&self.tracks, set, track, bit);
                 pieces.push(bit);
@@ -112,10 +110,8 @@ impl Inner {
         let Some(gone) = requests.waiting.remove(&key) else { return };
         let side = &mut self.sides[usize::from(write)];
         self.tracks.of(&self.layout, gone.at, |track, stretch| {
-            let into =
-                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
             let wanted = &side.sets[set].wanted;
-            let (from, to) = wanted.touched(stretch, (into(gone.at.start.0), into(gone.at.end().0)));
+            let (from, to) = wanted.touched(stretch, stretch.within(gone.at));
             for bit in (from..to).filter(|&bit| gone.waits_for(bit - key.0) && !requests.wants(bit)) {
                 side.unwant(&self.tracks, set, track, bit);
             }

@@ -180,8 +180,10 @@ impl Looking<'_> {
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
         // The shortest stop that could bring more: what passes in it less what the way to it costs.
         let search = self.search;
+        // Few tracks are more than one stretch: who does not look everywhere does not wait for those.
+        let stretches = if search.candidates.is_some() { 1 } else { search.tracks.most_stretches() };
         let least = |count: usize| {
-            let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, search.tracks)).min();
+            let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, stretches)).min();
             search.tracks.least(sectors.unwrap_or(0)).max(1)
         };
         let (mut low, mut high) = (count, search.worth.counts());

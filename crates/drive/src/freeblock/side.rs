@@ -44,8 +44,9 @@ pub struct Side {
     fullest: Vec<u16>,
     /// The same by groups of `GROUP` cylinders: what a search skips as one.
     fullest_of: Vec<u16>,
-    /// The largest weight of a set so far.
+    /// The largest weight of a set so far, and the fewest sectors that count one.
     heaviest: u16,
+    lightest: u64,
 }
 
 impl Side {
@@ -58,6 +59,7 @@ impl Side {
         }
         let weight = u16::try_from(block / 8).unwrap_or(u16::MAX).max(1);
         self.heaviest = self.heaviest.max(weight);
+        self.lightest = (block / u64::from(weight)).min(if self.lightest == 0 { 8 } else { self.lightest });
         let wanted = Wanted::new(block, sectors, tracks.stretches());
         self.sets.insert(Set { wanted, weight, room: u64::MAX, left: 0 })
     }
@@ -65,6 +67,12 @@ impl Side {
     /// Whether nothing is wanted, or may be taken.
     pub fn is_empty(&self) -> bool {
         self.sets.iter().all(|(_, set)| set.left == 0 || set.room == 0)
+    }
+
+    /// How much memory the counts take, in bits.
+    #[cfg(test)]
+    pub fn memory_bits(&self) -> u64 {
+        (self.counts.len() + self.fullest.len() + self.fullest_of.len()) as u64 * 16
     }
 
     /// What counts on a track.
@@ -77,11 +85,11 @@ impl Side {
         &self.counts
     }
 
-    /// So many sectors pass at least while so much that counts does.
-    pub fn least_for(&self, count: usize, tracks: &Tracks) -> u64 {
-        // At the ends of stretches there may be parts of blocks, which count as whole ones.
-        let ends = u64::from(self.heaviest) * (1 + tracks.most_stretches());
-        (count as u64).saturating_sub(ends) * 8 / self.sets.len().max(1) as u64
+    /// So many sectors pass at least while so much that counts does, on a track of so many stretches.
+    pub fn least_for(&self, count: usize, stretches: u64) -> u64 {
+        // At both ends of a stretch there may be parts of blocks, which count as whole ones.
+        let (sets, ends) = (self.sets.len().max(1) as u64, 2 * u64::from(self.heaviest) * stretches);
+        (count as u64).saturating_sub(ends * sets) * self.lightest / sets
     }
 
     /// A piece is wanted; false if it was.
@@ -139,7 +147,7 @@ impl Side {
                 self.sets[set].room -= 1;
                 self.unwant(tracks, set, track, bit);
                 let wanted = &self.sets[set].wanted;
-                let block = wanted.block_at(stretch, bit);
+                let block = stretch.block_at(bit);
                 each(Taken { set, block, bit }, wanted.part(stretch, block));
                 from = bit + 1;
             }

@@ -10,7 +10,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use seekless_core::{Buffer, Extent};
+use seekless_core::device::LARGEST_REQUEST_SECTORS;
+use seekless_core::{Buffer, Extent, IoError, IoFuture, Nanos, Op, runtime};
 use thiserror::Error;
 
 use super::plan::Piece;
@@ -20,7 +21,7 @@ use super::{Freeblock, Inner};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FreeError {
     /// It goes beyond the end.
-    #[error("blocks {at} go past the end: the drive has {sectors} sectors")]
+    #[error("{at} go past the end: the drive has {sectors} sectors")]
     PastTheEnd {
         /// What was registered.
         at: Extent,
@@ -36,7 +37,7 @@ pub enum FreeError {
         most: u64,
     },
     /// The blocks do not divide what was registered.
-    #[error("{at} is not of whole blocks: expected a multiple of {block} sectors at a multiple of it")]
+    #[error("{at} are not whole blocks: expected a multiple of {block} sectors at a multiple of it")]
     NotWhole {
         /// What was registered.
         at: Extent,
@@ -44,13 +45,13 @@ pub enum FreeError {
         block: u64,
     },
     /// Registered, and not yet done.
-    #[error("block {at} is registered already")]
+    #[error("the block of {at} is registered already")]
     Twice {
         /// The first such block.
         at: Extent,
     },
     /// Not registered, or done.
-    #[error("block {at} is not registered")]
+    #[error("the block of {at} is not registered")]
     Unknown {
         /// The first such block.
         at: Extent,
@@ -73,8 +74,26 @@ const LARGEST: u64 = 65_536;
 pub struct FreeBlock {
     /// Where.
     pub at: Extent,
-    /// What was read; empty for a write.
-    pub data: Buffer,
+    /// What was read; empty for a write. Only what was promoted can fail.
+    pub data: Result<Buffer, IoError>,
+}
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Blocks that are done.
+    pub done: u64,
+    /// Blocks that are registered and not done.
+    pub left: u64,
+    /// How long these will take if they come as the others did; `None` before the first one. The last ones of many
+    /// take longer.
+    pub estimate: Option<Nanos>,
+}
+
+/// Carries promoted blocks out: the component whose scheduler this is.
+pub trait Foreground {
+    /// A request of class `Foreground`.
+    fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
 }
 
 /// What a task has registered and was not delivered yet.
@@ -87,6 +106,8 @@ pub(super) struct Task {
     /// Blocks that are registered and not delivered, and those that were.
     pending: u64,
     done: u64,
+    /// When the first was registered.
+    since: Option<Nanos>,
     /// Blocks of which a part was taken: how many sectors are still to come.
     parts: BTreeMap<u64, u64>,
     /// What is to be written, by block.
@@ -132,6 +153,7 @@ impl Freeblock {
             block,
             pending: 0,
             done: 0,
+            since: None,
             parts: BTreeMap::new(),
             from: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -195,6 +217,52 @@ impl FreeTask {
         Ok(())
     }
 
+    /// Blocks of `at` become requests of class `Foreground`, one for those that follow each other. What is not
+    /// registered, done, or being transferred stays as it is: how many blocks were promoted.
+    ///
+    /// # Errors
+    /// Past the end, or not of whole blocks.
+    pub fn promote(&self, at: Extent) -> Result<u64, FreeError> {
+        let mut inner = self.scheduler.inner.borrow_mut();
+        inner.check(self.number, at)?;
+        let Some(foreground) = self.scheduler.foreground.upgrade() else { return Ok(0) };
+        let block = inner.tasks[self.number].block;
+        let (mut promoted, mut run) = (0, Extent { start: at.start, sectors: 0 });
+        for one in at.split(block).chain([Extent { start: at.end(), sectors: 0 }]) {
+            if one.sectors > 0
+                && inner.wants(self.number, one)
+                && run.sectors < LARGEST_REQUEST_SECTORS - block
+            {
+                if run.sectors == 0 {
+                    run.start = one.start;
+                }
+                run.sectors += block;
+                continue;
+            }
+            if run.sectors > 0 {
+                promoted += run.sectors / block;
+                let ask = inner.promote(self.number, run, foreground.clone());
+                let (scheduler, number) = (self.scheduler.clone(), self.number);
+                runtime::spawn(async move { scheduler.promoted(number, run, &ask.await) }).detach();
+            }
+            run.sectors = 0;
+            if one.sectors > 0 && inner.wants(self.number, one) {
+                run = one;
+            }
+        }
+        Ok(promoted)
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        let inner = self.scheduler.inner.borrow();
+        let Task { done, pending: left, since, .. } = inner.tasks[self.number];
+        let took = runtime::now().since(since.unwrap_or_default());
+        let estimate = u128::from(took.0) * u128::from(left) / u128::from(done.max(1));
+        let estimate = (done > 0).then(|| Nanos(u64::try_from(estimate).unwrap_or(u64::MAX)));
+        Progress { done, left, estimate }
+    }
+
     /// The next block that is done; `None` when there is none and none is registered.
     pub async fn next(&self) -> Option<FreeBlock> {
         poll_fn(|context| {
@@ -214,19 +282,9 @@ impl FreeTask {
         .await
     }
 
-    /// Blocks that are registered and not done.
-    pub fn left(&self) -> u64 {
-        self.scheduler.inner.borrow().tasks[self.number].pending
-    }
-
     /// Blocks that are done and were not taken by [`FreeTask::next`].
     pub fn ready(&self) -> u64 {
         self.scheduler.inner.borrow().tasks[self.number].ready.len() as u64
-    }
-
-    /// Blocks that are done.
-    pub fn done(&self) -> u64 {
-        self.scheduler.inner.borrow().tasks[self.number].done
     }
 }
 
@@ -237,7 +295,59 @@ impl Drop for FreeTask {
     }
 }
 
+impl Freeblock {
+    /// Promoted blocks are done.
+    fn promoted(&self, number: usize, run: Extent, result: &Result<Buffer, IoError>) {
+        let mut inner = self.inner.borrow_mut();
+        // The task may be gone.
+        let Some(task) = inner.tasks.get_mut(number) else { return };
+        for at in run.split(task.block) {
+            task.pending -= 1;
+            task.done += 1;
+            let data = match result {
+                Ok(buffer) if task.write => Ok(buffer.cut(0, 0)),
+                Ok(buffer) => Ok(buffer.cut_sectors(at.start.0 - run.start.0, at.sectors)),
+                Err(error) => Err(error.clone()),
+            };
+            task.ready.push_back(FreeBlock { at, data });
+        }
+        task.waker.take().into_iter().for_each(Waker::wake);
+    }
+}
+
 impl Inner {
+    /// Whether all of a block is wanted still.
+    fn wants(&self, task: usize, block: Extent) -> bool {
+        let Task { write, set, .. } = self.tasks[task];
+        let wanted = &self.sides[usize::from(write)].sets[set].wanted;
+        let mut all = true;
+        self.tracks.of(&self.layout, block, |_, stretch| {
+            let (from, to) = wanted.pieces(stretch, stretch.within(block));
+            all &= wanted.count((from, to)) as usize == to - from;
+        });
+        all
+    }
+
+    /// Blocks are not wanted for free any more: they are asked for.
+    fn promote(&mut self, number: usize, run: Extent, by: Rc<dyn Foreground>) -> IoFuture<'static, Buffer> {
+        let task = &mut self.tasks[number];
+        let (write, block) = (task.write, task.block);
+        let data = if write {
+            let parts = run.split(block).filter_map(|at| task.from.get(&(at.start.0 / block)).cloned());
+            Buffer::join(parts.collect::<Vec<_>>())
+        } else {
+            Buffer::zeroed(run.bytes())
+        };
+        // Their number stays: they are under way.
+        self.unwant(number, run);
+        self.tasks[number].pending += run.sectors / block;
+        if !write {
+            let room = &mut self.sides[0].sets[self.tasks[number].set].room;
+            *room = room.saturating_sub(run.sectors / block);
+        }
+        by.ask(if write { Op::Write } else { Op::Read }, run, data)
+    }
+
     fn check(&self, task: usize, at: Extent) -> Result<(), FreeError> {
         let (block, sectors) = (self.tasks[task].block, self.layout.sectors());
         if at.start.0.checked_add(at.sectors).is_none_or(|end| end > sectors) {
@@ -260,9 +370,7 @@ impl Inner {
         };
         let mut found = None;
         self.tracks.of(&self.layout, at, |_, stretch| {
-            let into =
-                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
-            let (from, to) = wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            let (from, to) = wanted.pieces(stretch, stretch.within(at));
             let count = wanted.count((from, to)) as usize;
             // Most often all are, or none is.
             if found.is_some() || (registered && count == 0 && parts.is_empty() && self.due.is_empty()) {
@@ -271,9 +379,8 @@ impl Inner {
             if !registered && count == to - from {
                 return;
             }
-            let so =
-                |&bit: &usize| (wanted.is_set(bit) || under_way(wanted.block_at(stretch, bit))) == registered;
-            found = (from..to).find(so).map(|bit| wanted.block_at(stretch, bit));
+            let so = |&bit: &usize| (wanted.is_set(bit) || under_way(stretch.block_at(bit))) == registered;
+            found = (from..to).find(so).map(|bit| stretch.block_at(bit));
         });
         found.map(|number| Extent::new(number * block, *block))
     }
@@ -282,11 +389,10 @@ impl Inner {
     fn want(&mut self, task: usize, at: Extent) {
         let Task { write, set, block, .. } = self.tasks[task];
         self.tasks[task].pending += at.sectors / block;
+        self.tasks[task].since.get_or_insert(runtime::now());
         let side = &mut self.sides[usize::from(write)];
         self.tracks.of(&self.layout, at, |track, stretch| {
-            let into =
-                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
-            let (from, to) = side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
             for bit in from..to {
                 side.want(&self.tracks, set, track, bit);
             }
@@ -300,11 +406,9 @@ impl Inner {
         let mut last = u64::MAX;
         let task = &mut self.tasks[task];
         self.tracks.of(&self.layout, at, |track, stretch| {
-            let into =
-                |sector: u64| sector.saturating_sub(stretch.start).min(u64::from(stretch.sectors)) as u32;
-            let (from, to) = side.sets[set].wanted.pieces(stretch, (into(at.start.0), into(at.end().0)));
+            let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
             for bit in from..to {
-                let number = side.sets[set].wanted.block_at(stretch, bit);
+                let number = stretch.block_at(bit);
                 let was = side.unwant(&self.tracks, set, track, bit);
                 let part = task.parts.remove(&number).is_some();
                 side.sets[set].room += u64::from(part);
@@ -354,7 +458,7 @@ impl Inner {
         }
         task.pending -= 1;
         task.done += 1;
-        task.ready.push_back(FreeBlock { at, data });
+        task.ready.push_back(FreeBlock { at, data: Ok(data) });
         task.waker.take().into_iter().for_each(Waker::wake);
     }
 

@@ -25,6 +25,19 @@ pub struct Stretch {
     pub ordinal: u32,
 }
 
+impl Stretch {
+    /// Which of its sectors, counted from its first, belong to `at`.
+    pub fn within(&self, at: Extent) -> (u32, u32) {
+        let into = |sector: u64| sector.saturating_sub(self.start).min(u64::from(self.sectors)) as u32;
+        (into(at.start.0), into(at.end().0))
+    }
+
+    /// The block of a bit of its own (see [`super::wanted`]).
+    pub fn block_at(&self, bit: usize) -> u64 {
+        bit as u64 - u64::from(self.ordinal)
+    }
+}
+
 /// The time in which a head is over a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -157,10 +170,8 @@ impl Tracks {
     /// The sectors of a stretch, counted from its first, that pass wholly while the head is over its track: at
     /// most two ranges, in the order in which they pass.
     pub fn passes(&self, stretch: &Stretch, window: Window) -> [(u32, u32); 2] {
-        let length = window.length().saturating_sub(2 * ROUNDING);
-        if length >= self.revolution {
-            return [(0, stretch.sectors), (0, 0)];
-        }
+        // No stop is longer than a turn.
+        let length = window.length().saturating_sub(2 * ROUNDING).min(self.revolution - 1);
         let now = (window.from + ROUNDING) % self.revolution;
         let angle = u64::from(stretch.angle);
         let until = if angle >= now { angle - now } else { angle + self.revolution - now };

@@ -28,12 +28,8 @@ impl Wanted {
         Wanted { block, shift, chunks, words: vec![[0; CHUNK]] }
     }
 
-    /// The size of a block, in sectors.
-    pub fn block(&self) -> u64 {
-        self.block
-    }
-
     /// How much memory it takes, in bits.
+    #[cfg(test)]
     pub fn memory_bits(&self) -> u64 {
         (self.chunks.len() * 32 + self.words.len() * CHUNK * 64) as u64
     }
@@ -73,11 +69,6 @@ impl Wanted {
         let base = u64::from(stretch.ordinal);
         let (first, end) = (stretch.start + u64::from(from), stretch.start + u64::from(to));
         ((self.down(first) + base) as usize, (self.up(end) + base) as usize)
-    }
-
-    /// The block of a bit of this stretch.
-    pub fn block_at(&self, stretch: &Stretch, bit: usize) -> u64 {
-        bit as u64 - u64::from(stretch.ordinal)
     }
 
     /// Which of a stretch's sectors a block has.
@@ -177,7 +168,7 @@ mod tests {
         assert_eq!(wanted.pieces(&first, (0, 100)), (0, 13));
         assert_eq!(wanted.pieces(&second, (0, 100)), (13, 26));
         assert_eq!((wanted.part(&first, 12), wanted.part(&second, 12)), ((96, 100), (0, 4)));
-        assert_eq!(wanted.block_at(&second, 13), 12);
+        assert_eq!(second.block_at(13), 12);
         // Of sectors 1 to 98 the blocks 1 to 11 are whole.
         assert_eq!(wanted.pieces(&first, (1, 99)), (1, 12));
     }

@@ -8,7 +8,7 @@
 const PART: u32 = 256;
 
 /// Cylinders are looked at in so many regions of equal width.
-const REGIONS: usize = 256;
+pub const REGIONS: usize = 256;
 
 /// The worth of blocks.
 #[derive(Clone, Debug)]
@@ -74,11 +74,6 @@ impl Worth {
     /// The region of a cylinder.
     pub fn region(&self, cylinder: u32) -> usize {
         ((cylinder / self.width) as usize).min(REGIONS - 1)
-    }
-
-    /// How many regions there are.
-    pub fn regions(&self) -> usize {
-        REGIONS
     }
 
     /// Taking `taken` blocks off a track that has `left`.

@@ -6,6 +6,7 @@
 mod appendix;
 mod birthday;
 mod freeblock;
+mod mining;
 mod proximal;
 pub mod shown;
 pub mod strand;
@@ -32,6 +33,8 @@ pub struct Entry {
     pub counted: &'static str,
     /// How many of them, if nobody says.
     pub usual: u64,
+    /// What its rows are called in JSON.
+    pub rows: &'static str,
     draw: fn(&Asked) -> Result<Shown, LabError>,
 }
 
@@ -46,17 +49,20 @@ impl Entry {
         drives: &'static [&'static str],
         draw: fn(&Asked) -> Result<Shown, LabError>,
     ) -> Entry {
-        Entry { name, title, source, says, drives, counted, usual: 10_000, draw }
+        Entry { name, title, source, says, drives, counted, usual: 10_000, rows: "rows", draw }
     }
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 10] = [
+pub const FIGURES: [&Entry; 13] = [
     &freeblock::FIGURE_2,
     &freeblock::FIGURE_3,
     &freeblock::FIGURE_4,
     &freeblock::FIGURE_5,
     &freeblock::FIGURE_6,
+    &mining::FIGURE_8,
+    &mining::FIGURE_9,
+    &mining::FIGURE_10,
     &proximal::FIGURE_1,
     &proximal::FIGURE_2,
     &proximal::FIGURE_3,

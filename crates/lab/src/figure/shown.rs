@@ -247,7 +247,7 @@ impl Shown {
             "requests": self.requests,
             "seed": self.seed,
             "columns": columns,
-            "rows": rows,
+            self.entry.rows: rows,
             "more": more.collect::<Vec<_>>(),
             "paper": self.paper.iter().map(Statement::json).collect::<Vec<_>>(),
             "notes": self.notes,

@@ -176,6 +176,7 @@ fn reconfiguration(number: u64) -> Reconfiguration {
         vertices: 40_112,
         edges: 96_870,
         planned_pages: 31_022,
+        ..Reconfiguration::default()
     }
 }
 
@@ -232,6 +233,8 @@ fn comparison() -> Comparison {
             reconfigure: 4,
             background_share_pct: 10.0,
             reconfigure_clock: "run".to_owned(),
+            reconfigure_class: "background".to_owned(),
+            freeblock: None,
         },
         reduction_pct: borg.reduction_pct,
         net_reduction_pct: borg.net_reduction_pct,

@@ -40,7 +40,7 @@ use seekless_core::lock::Guard;
 use seekless_core::runtime::Event;
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
-    Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
+    Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
@@ -48,7 +48,7 @@ use heat::Heat;
 use layout::Layout;
 use log::Log;
 pub use map::{BorgMap, Slot};
-pub use options::{CANARIES, EDGES, Options, Overwrite, Placement, Training};
+pub use options::{CANARIES, EDGES, MoveClass, Options, Overwrite, Placement, Training};
 use page::Super;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
@@ -109,6 +109,8 @@ struct State {
     asked: Nanos,
     /// How many wait for movers to end.
     awaited: u32,
+    /// The ticket of a mover that copies for free.
+    freely: Option<Ticket>,
     /// The log is tended in the background.
     tending: bool,
     /// When the segment was taken that the log begins in for who opens the BOPT.
@@ -165,6 +167,7 @@ impl Borg {
             left: false,
             asked: Nanos::ZERO,
             awaited: 0,
+            freely: None,
             tending: false,
             anchored_at: 0,
             profiler: Profiler::default(),

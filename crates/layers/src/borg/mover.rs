@@ -12,14 +12,16 @@
 //! Faults: a batch that fails ends the move with its error. What was moved stays moved, what was not stays where it
 //! was, and nothing is mapped to a slot that was not written.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::lock::Guard;
-use seekless_core::runtime::edge;
+use seekless_core::runtime::{self, Task, edge};
 use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
 
 use super::map::Slot;
+use super::options::MoveClass;
 use super::pace::Pace;
 use super::table::Session;
 use super::{Borg, State, did};
@@ -42,8 +44,21 @@ type Held = FxHashMap<u64, Buffer>;
 pub(super) struct Mover<'a> {
     borg: &'a Borg,
     how: Hints,
+    /// How pages are copied.
+    copying: Hints,
+    /// Pages that were copied, and those of them that were not for free in the end.
+    copied: Cell<(u64, u64)>,
+    /// From when on copies are not for free any more.
+    deadline: Option<Task<()>>,
     pace: Pace<'a>,
     _alone: Guard,
+}
+
+impl Drop for Mover<'_> {
+    fn drop(&mut self) {
+        self.borg.state.borrow_mut().freely = None;
+        drop(self.deadline.take());
+    }
 }
 
 /// Pages that are locked and were not written since they were watched.
@@ -65,7 +80,35 @@ impl<'a> Mover<'a> {
             return Ok(None);
         }
         borg.begin(Session::Mapped, &how).await?;
-        Ok(Some(Mover { borg, how, pace: Pace::new(borg, gentle), _alone: alone }))
+        let (copying, pace) = (how.clone(), Pace::new(borg, gentle));
+        Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
+    }
+
+    /// The same, its copies in the class that reconfigurations are to have.
+    pub fn of_a_reconfiguration(mut self) -> Mover<'a> {
+        if self.borg.options.reconfigure_class == MoveClass::Free {
+            let ticket = Ticket::new();
+            self.borg.state.borrow_mut().freely = Some(ticket.clone());
+            self.copying = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..self.how.clone() };
+            let deadline = runtime::now() + self.borg.options.free_deadline;
+            self.deadline = Some(runtime::spawn(async move {
+                runtime::sleep_until(deadline).await;
+                ticket.promote(Class::Background);
+            }));
+        }
+        self
+    }
+
+    /// Pages that were copied, and those of them that were not, or not to the end, copied for free.
+    pub fn copied(&self) -> (u64, u64) {
+        self.copied.get()
+    }
+
+    /// So many pages were copied.
+    fn count_copied(&self, pages: usize) {
+        let ((all, paid), pages) = (self.copied.get(), pages as u64);
+        let free = self.copying.effective_class() == Class::Free;
+        self.copied.set((all + pages, paid + if free { 0 } else { pages }));
     }
 
     /// How metadata is written: whoever waits for that raises it.
@@ -134,7 +177,7 @@ impl<'a> Mover<'a> {
             pages.iter().filter_map(place).collect()
         };
         let read =
-            destage::read(&*borg.bopt, places.keys().copied(), |at| borg.buffer(at), &self.how).await?;
+            destage::read(&*borg.bopt, places.keys().copied(), |at| borg.buffer(at), &self.copying).await?;
         Ok(read.into_iter().map(|(place, data)| (places[&place], data)).collect())
     }
 
@@ -153,7 +196,8 @@ impl<'a> Mover<'a> {
             for &page in data.keys() {
                 did("drained", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             }
-            destage::write(&*borg.home, &data, &self.how).await?;
+            destage::write(&*borg.home, &data, &self.copying).await?;
+            self.count_copied(data.len());
             borg.flush_home(&self.how).await?;
         }
         // Older claims on these pages would count again when the newest is gone.
@@ -243,10 +287,11 @@ impl<'a> Mover<'a> {
         }
         let copies = self.read_copies(&within.iter().map(|(page, _)| *page).collect::<Vec<_>>()).await?;
         let pages = incoming.iter().map(|(page, _)| *page);
-        let from_home = destage::read(&*borg.home, pages, |at| borg.buffer(at), &self.how).await?;
+        let from_home = destage::read(&*borg.home, pages, |at| borg.buffer(at), &self.copying).await?;
         let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_home.get(page))?.clone()));
         data.extend(within.iter().chain(&incoming).filter_map(read));
-        destage::write(&*borg.bopt, &data, &self.how).await?;
+        destage::write(&*borg.bopt, &data, &self.copying).await?;
+        self.count_copied(data.len());
         if !incoming.is_empty() {
             // A clean copy must not outlive what was read, which may be in the cache of another component only.
             borg.flush_home(&self.how).await?;

@@ -27,6 +27,12 @@ pub struct Options {
     /// The same goes on when no client has asked for so long, or after a hundred times as long.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub move_idle: Nanos,
+    /// How a reconfiguration copies: in the background, with the share of the head's time that is guaranteed to
+    /// that, or for free, only where no request notices.
+    pub reconfigure_class: MoveClass,
+    /// What is not copied for free after so long goes on in the background.
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
+    pub free_deadline: Nanos,
     /// Where a reconfiguration puts pages.
     pub placement: Placement,
     /// Edges of the access graph below this weight place nothing (section 4.3).
@@ -96,6 +102,17 @@ pub enum Overwrite {
     Logged,
 }
 
+/// How a reconfiguration copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MoveClass {
+    /// In class `Background`.
+    #[default]
+    Background,
+    /// In class `Free`: what freeblock scheduling is for.
+    Free,
+}
+
 /// Where a reconfiguration puts pages in the read cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -162,6 +179,8 @@ impl Default for Options {
             drain_below: 0.25,
             move_rate: Bytes(0),
             move_idle: Nanos::ZERO,
+            reconfigure_class: MoveClass::Background,
+            free_deadline: Nanos::from_millis(600_000),
             placement: Placement::Kept,
             threshold: 1,
             training: Training::Cumulative,

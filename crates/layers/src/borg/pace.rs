@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Nanos, PAGE_BYTES};
+use seekless_core::{Class, Nanos, PAGE_BYTES};
 
 use super::Borg;
 
@@ -32,7 +32,14 @@ impl Borg {
     /// Until this is dropped, gentle movers end as soon as they can.
     pub(super) fn await_movers(&self) -> Awaited<'_> {
         self.state.borrow_mut().awaited += 1;
+        self.hurry(Class::Foreground);
         Awaited(self)
+    }
+
+    /// What a mover copies for free is waited for: it goes on in this class.
+    pub(super) fn hurry(&self, class: Class) {
+        let ticket = self.state.borrow().freely.clone();
+        ticket.into_iter().for_each(|ticket| ticket.promote(class));
     }
 }
 

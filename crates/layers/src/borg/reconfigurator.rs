@@ -13,7 +13,7 @@ use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, PAGE_SECTO
 
 use super::map::Slot;
 use super::mover::{BATCH, Move, Mover};
-use super::options::Placement;
+use super::options::{MoveClass, Placement};
 use super::planner::{Greedy, Plan, Planner as _};
 use super::{Analyzer, Borg, Training};
 
@@ -51,6 +51,10 @@ pub struct Reconfigured {
     pub edges: u64,
     /// In the plan.
     pub planned_pages: u64,
+    /// Pages that were copied, home or into the BOPT.
+    pub copied_pages: u64,
+    /// Those of them that were to be copied for free, and were not in time.
+    pub promoted_pages: u64,
 }
 
 impl Borg {
@@ -59,13 +63,16 @@ impl Borg {
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
         let mover = Mover::start(self, account, true).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
-        let Some(mover) = mover else { return Ok(report) };
+        let Some(mover) = mover.map(Mover::of_a_reconfiguration) else { return Ok(report) };
         let plan = self.make_plan(&mut report).await;
         let targets = self.targets(&plan);
         report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
         self.checkpoint(&mover.raisable()).await?;
+        let (copied, paid) = mover.copied();
+        let free = self.options.reconfigure_class == MoveClass::Free;
+        (report.copied_pages, report.promoted_pages) = (copied, if free { paid } else { 0 });
         Ok(report)
     }
 
@@ -188,6 +195,8 @@ impl Borg {
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
+        // Clients will soon wait for room: a reconfiguration is not to keep it waiting.
+        self.hurry(Class::Background);
         let Some(mover) = Mover::start(self, Account::default(), true).await? else { return Ok(()) };
         loop {
             let before = self.state.borrow().log.room();

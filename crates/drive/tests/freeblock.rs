@@ -1,0 +1,328 @@
+//! Free work on simulated drives: the foreground does not notice, tasks get every block once, requests of class
+//! `Free` are carried out, promoted and withdrawn, and bad input is an error.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use common::Lcg;
+use seekless_core::runtime::{self, Event, Runtime};
+use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, Nanos, Ticket};
+use seekless_drive::freeblock::{FreeError, FreeOptions, FreePolicy, Freeblock};
+use seekless_drive::scheduler::Policy;
+use seekless_drive::spec::{Model, Spec, find, shipped};
+use seekless_drive::{QueueOptions, Simulated, simulated};
+
+/// What the foreground saw: every request and every answer with its time.
+type Schedule = Vec<(Nanos, bool, u64)>;
+
+struct Busy {
+    policy: Policy,
+    free: Option<FreeOptions>,
+    clients: u64,
+    requests: u64,
+    sequential: bool,
+}
+
+async fn client(drive: Rc<dyn Simulated>, mut random: Lcg, requests: u64, sequential: bool) {
+    let sectors = drive.geometry().sectors;
+    let mut last = 0;
+    for _ in 0..requests {
+        let length = [8, 8, 16, 256][random.below(4) as usize];
+        let anywhere = !sequential || random.below(4) == 0;
+        let start = if anywhere || last + length > sectors { random.below(sectors - length) } else { last };
+        last = start + length;
+        let (at, how) = (Extent::new(start, length), Hints { fua: random.below(8) == 0, ..Hints::default() });
+        match random.below(12) {
+            0 => drive.flush(how).await.unwrap(),
+            1..=3 => drive.write(at, Buffer::hollow_sectors(length), how).await.unwrap(),
+            _ => drop(drive.read(at, Buffer::hollow_sectors(length), how).await.unwrap()),
+        }
+        runtime::sleep(Nanos(random.below(12_000_000))).await;
+    }
+}
+
+/// Runs a foreground, with free work beside it if there are options for that: the schedule, and the bytes that were
+/// had for free.
+fn run(model: &Model, busy: &Busy) -> (Schedule, u64) {
+    let runtime = Runtime::new(1);
+    let seen = Rc::new(RefCell::new((Schedule::new(), Vec::new())));
+    let sink = seen.clone();
+    runtime.watch_events(move |now, event| {
+        let (schedule, free) = &mut *sink.borrow_mut();
+        match *event {
+            Event::Request { id, class: Class::Free, .. } => free.push(id),
+            Event::Request { extent, .. } => schedule.push((now, false, extent.start.0)),
+            Event::Complete { id, .. } if !free.contains(&id) => schedule.push((now, true, 0)),
+            _ => {}
+        }
+    });
+    let queue = QueueOptions { policy: busy.policy, freeblock: busy.free, ..QueueOptions::default() };
+    let freed = runtime.run(async {
+        let drive = simulated(0, model, queue);
+        let arms = drive.freeblock();
+        let mut tasks = Vec::new();
+        for arm in &arms {
+            let task = arm.reader(8).unwrap();
+            let sectors = drive.geometry().sectors / arms.len() as u64;
+            // A part in the middle, and the outer edge.
+            let part = (sectors / 50).min(400_000) / 8 * 8;
+            task.read(Extent::new(sectors / 2 / 8 * 8, part)).unwrap();
+            task.read(Extent::new(0, part)).unwrap();
+            tasks.push(runtime::spawn(async move { while task.next().await.is_some() {} }));
+        }
+        let writers: Vec<_> = (0..if busy.free.is_some() { 16 } else { 0 })
+            .map(|number: u64| {
+                let drive = drive.clone();
+                runtime::spawn(async move {
+                    let at = Extent::new(1_000 + number * 1_000, 300);
+                    let how = Hints { class: Class::Free, ..Hints::default() };
+                    drop(drive.write(at, Buffer::hollow_sectors(300), how).await);
+                })
+            })
+            .collect();
+        let clients: Vec<_> = (0..busy.clients)
+            .map(|number| {
+                runtime::spawn(client(drive.clone(), Lcg(number + 1), busy.requests, busy.sequential))
+            })
+            .collect();
+        for client in clients {
+            client.await;
+        }
+        drop((tasks, writers));
+        arms.iter().map(|arm| arm.freed().bytes + arm.freed().foreground_bytes).sum::<u64>()
+    });
+    let schedule = std::mem::take(&mut seen.borrow_mut().0);
+    (schedule, freed.unwrap())
+}
+
+/// Item 7: at the component, its cache included, the schedule of the foreground is the same.
+#[test]
+fn the_foreground_is_the_same_to_the_nanosecond_on_every_drive_under_every_scheduler() {
+    let policies = ["fcfs", "look", "c-look", "sstf", "sptf", "sptf-sw40", "asptf6"];
+    let mut helped = 0;
+    for (number, name) in shipped().enumerate() {
+        let Ok(spec) = find(name) else { continue };
+        // Of the many tracks of large drives a part is enough.
+        if spec.sectors > 1_000_000_000 || spec.shingled.is_some() {
+            continue;
+        }
+        let model: Model = spec.into();
+        for turn in 0..3 {
+            let policy: Policy = policies[(number + turn * 3) % policies.len()].parse().unwrap();
+            let busy = Busy { policy, free: None, clients: 6, requests: 60, sequential: turn == 1 };
+            let (alone, _) = run(&model, &busy);
+            let guard = Nanos([0, 100_000][turn % 2]);
+            for policy in [FreePolicy::Paper, FreePolicy::Weighted] {
+                let free = FreeOptions { policy, guard, ..FreeOptions::default() };
+                let (beside, freed) = run(&model, &Busy { free: Some(free), ..busy });
+                assert!(alone == beside, "{name} under {} is not the same", busy.policy);
+                helped += freed;
+            }
+        }
+    }
+    assert!(helped > 50 << 20, "{helped} bytes for free");
+}
+
+fn atlas() -> Spec {
+    let mut spec = find("quantum-atlas-10k").unwrap();
+    spec.cache.enabled = false;
+    spec
+}
+
+/// A drive with free work, and one foreground client that never ends.
+fn on<T>(
+    free: FreeOptions,
+    foreground: bool,
+    work: impl AsyncFnOnce(Rc<dyn Simulated>, Rc<Freeblock>) -> T,
+) -> T {
+    let runtime = Runtime::new(1);
+    let result = runtime.run(async {
+        let queue = QueueOptions { freeblock: Some(free), ..QueueOptions::default() };
+        let drive = simulated(0, &atlas().into(), queue);
+        let arm = drive.freeblock().remove(0);
+        let _busy: Vec<_> = (0..if foreground { 4 } else { 0 })
+            .map(|number| runtime::spawn(client(drive.clone(), Lcg(number), u64::MAX, false)))
+            .collect();
+        work(drive.clone(), arm).await
+    });
+    result.unwrap()
+}
+
+#[test]
+fn every_block_comes_once_with_its_bytes() {
+    for policy in [FreePolicy::Paper, FreePolicy::Weighted] {
+        on(FreeOptions { policy, ..FreeOptions::default() }, true, async |drive, arm| {
+            let bytes: Vec<u8> = (0..4096_u32).map(|byte| (byte % 251) as u8).collect();
+            drive
+                .write(Extent::new(8_000, 8), Buffer::from_vec(bytes.clone()), Hints::default())
+                .await
+                .unwrap();
+            // Blocks of 24 sectors do not divide the tracks: many lie across their ends.
+            let (task, all) = (arm.reader(24).unwrap(), Extent::new(7_992, 24 * 2_000));
+            task.read(all).unwrap();
+            let mut seen = Vec::new();
+            while let Some(block) = task.next().await {
+                assert_eq!((block.at.sectors, block.data.as_ref().unwrap().len()), (24, 24 * 512));
+                if block.at.start.0 == 7_992 {
+                    assert_eq!(block.data.unwrap().cut_sectors(8, 8).to_vec(), bytes);
+                }
+                seen.push(block.at.start.0);
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, (0..2_000).map(|block| 7_992 + block * 24).collect::<Vec<_>>());
+            assert_eq!((task.progress().left, task.progress().done), (0, 2_000));
+        });
+    }
+}
+
+#[test]
+fn what_is_written_for_free_is_there() {
+    on(FreeOptions::default(), true, async |drive, arm| {
+        let (task, at) = (arm.writer(16).unwrap(), Extent::new(160_000, 320));
+        let bytes: Vec<u8> = (0..320 * 512_u32).map(|byte| (byte / 512) as u8).collect();
+        task.write(at, &Buffer::from_vec(bytes.clone())).unwrap();
+        let mut done = 0;
+        while task.next().await.is_some() {
+            done += 1;
+        }
+        assert_eq!(done, 20);
+        let read = drive.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+        assert_eq!(read.to_vec(), bytes);
+    });
+}
+
+/// Section 2.1: buffers belong to the scheduler.
+#[test]
+fn a_consumer_that_does_not_take_its_blocks_stops_further_reads_and_loses_nothing() {
+    on(FreeOptions { buffers: 64 * 4096, ..FreeOptions::default() }, true, async |_, arm| {
+        let task = arm.reader(8).unwrap();
+        task.read(Extent::new(0, 8 * 4_000)).unwrap();
+        runtime::sleep(Nanos::from_millis(60_000)).await;
+        assert!(task.ready() <= 64 && task.ready() > 32, "{} wait", task.ready());
+        let mut taken = 0;
+        while task.next().await.is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, 4_000);
+    });
+}
+
+#[test]
+fn bad_input_is_an_error_and_changes_nothing() {
+    on(FreeOptions::default(), false, async |drive, arm| {
+        let sectors = drive.geometry().sectors;
+        assert_eq!(arm.reader(0).err(), Some(FreeError::Block { found: 0, most: 65_536 }));
+        assert!(matches!(arm.writer(65_537).err(), Some(FreeError::Block { .. })));
+        let task = arm.reader(8).unwrap();
+        for at in [Extent::new(sectors, 8), Extent::new(0, sectors + 8), Extent::new(u64::MAX - 7, 8)] {
+            assert_eq!(task.read(at), Err(FreeError::PastTheEnd { at, sectors }));
+        }
+        for at in [Extent::new(4, 8), Extent::new(8, 12)] {
+            assert_eq!(task.read(at), Err(FreeError::NotWhole { at, block: 8 }));
+        }
+        task.read(Extent::new(80, 80)).unwrap();
+        let twice = task.read(Extent::new(0, 160)).unwrap_err();
+        assert_eq!(twice, FreeError::Twice { at: Extent::new(80, 8) });
+        assert_eq!(twice.to_string(), "the block of sectors 80..88 is registered already");
+        assert_eq!(task.abort(Extent::new(72, 16)), Err(FreeError::Unknown { at: Extent::new(72, 8) }));
+        assert_eq!(task.progress().left, 10);
+        task.abort(Extent::new(80, 40)).unwrap();
+        assert_eq!(task.abort(Extent::new(80, 8)), Err(FreeError::Unknown { at: Extent::new(80, 8) }));
+        assert_eq!(task.progress().left, 5);
+        let writer = arm.writer(8).unwrap();
+        let found = writer.write(Extent::new(0, 16), &Buffer::zeroed(512)).unwrap_err();
+        assert_eq!(found.to_string(), "512 bytes for sectors 0..16: expected 8192");
+        // Another task may want the same.
+        arm.reader(8).unwrap().read(Extent::new(80, 80)).unwrap();
+        task.abort(Extent::new(120, 40)).unwrap();
+        assert!(task.next().await.is_none());
+    });
+}
+
+#[test]
+fn a_request_of_class_free_is_carried_out_in_the_waits_of_others() {
+    on(FreeOptions::default(), true, async |drive, arm| {
+        let how = Hints { class: Class::Free, ..Hints::default() };
+        let bytes: Vec<u8> = (0..513 * 512_u32).map(|byte| (byte / 511) as u8).collect();
+        let at = Extent::new(5_555_555, 513);
+        drive.write(at, Buffer::from_vec(bytes.clone()), how.clone()).await.unwrap();
+        let read = drive.read(at, Buffer::zeroed(at.bytes()), how).await.unwrap();
+        assert_eq!(read.to_vec(), bytes);
+        assert!(arm.freed().bytes >= 2 * 513 * 512);
+    });
+}
+
+#[test]
+fn without_a_foreground_a_free_request_waits_until_it_is_promoted() {
+    on(FreeOptions::default(), false, async |drive, _| {
+        let ticket = Ticket::new();
+        let how = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..Hints::default() };
+        let below = drive.clone();
+        let read = runtime::spawn(async move {
+            below.read(Extent::new(77_777, 64), Buffer::hollow_sectors(64), how).await.map(drop)
+        });
+        runtime::sleep(Nanos::from_millis(10_000)).await;
+        assert!(!read.is_finished());
+        ticket.promote(Class::Background);
+        read.await.unwrap();
+        assert!(runtime::now() < Nanos::from_millis(10_050));
+        // And one that is withdrawn.
+        let ticket = Ticket::new();
+        let how = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..Hints::default() };
+        let below = drive.clone();
+        let write = runtime::spawn(async move {
+            below.write(Extent::new(77_777, 64), Buffer::hollow_sectors(64), how).await
+        });
+        runtime::sleep(Nanos::from_millis(1)).await;
+        ticket.abort();
+        assert_eq!(write.await.unwrap_err().kind(), ErrorKind::Aborted);
+        assert_eq!(drive.all().blocks_written, 0);
+    });
+}
+
+/// Section 2.1: contiguous ones are merged, and what is done or was never wanted stays as it is.
+#[test]
+fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
+    on(FreeOptions::default(), false, async |drive, arm| {
+        let (task, from) = (arm.writer(8).unwrap(), Buffer::from_vec(vec![7; 40 * 512]));
+        task.write(Extent::new(808, 40), &from).unwrap();
+        assert_eq!(task.promote(Extent::new(800, 80)), Ok(5));
+        let mut places = Vec::new();
+        while let Some(block) = task.next().await {
+            places.push(block.at.start.0);
+        }
+        assert_eq!((places, drive.all().commands), (vec![808, 816, 824, 832, 840], 1));
+        assert_eq!(task.promote(Extent::new(800, 80)), Ok(0));
+        let task = arm.reader(8).unwrap();
+        task.read(Extent::new(800, 80)).unwrap();
+        task.abort(Extent::new(816, 8)).unwrap();
+        assert_eq!(task.promote(Extent::new(800, 80)), Ok(9));
+        let (mut read, mut estimates) = (0, 0);
+        while let Some(block) = task.next().await {
+            let wanted = if (808..848).contains(&block.at.start.0) { 7 } else { 0 };
+            assert!(block.data.unwrap().to_vec().iter().all(|&byte| byte == wanted));
+            read += 1;
+            estimates += u64::from(task.progress().estimate.is_some());
+        }
+        assert_eq!((read, estimates, drive.all().commands), (9, 9, 3));
+        assert!(matches!(task.promote(Extent::new(4, 8)), Err(FreeError::NotWhole { .. })));
+    });
+}
+
+/// A decision that takes long finds less, and one that takes longer than any gap nothing; the foreground is the same.
+#[test]
+fn decisions_cost_gaps_and_not_the_foreground() {
+    let freed = [0, 1_000, 20_000].map(|micros| {
+        let decision = Nanos(micros * 1_000);
+        on(FreeOptions { decision, ..FreeOptions::default() }, true, async |_, arm| {
+            let task = arm.reader(8).unwrap();
+            task.read(Extent::new(0, 17_000_000)).unwrap();
+            runtime::sleep(Nanos::from_millis(20_000)).await;
+            (arm.freed().bytes, arm.freed().potential)
+        })
+    });
+    assert!(freed[0].0 > freed[1].0 && freed[1].0 > freed[2].0, "{freed:?}");
+    assert!(freed[0].1 == freed[1].1 && freed[1].1 == freed[2].1, "{freed:?}");
+}

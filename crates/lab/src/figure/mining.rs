@@ -1,0 +1,319 @@
+//! Figures 8 to 10 of the freeblock paper (Lumb et al., OSDI 2000, section 6.3): a full scan of a disk for free,
+//! beside a busy foreground.
+//!
+//! The paper's algorithm stands beside the weighted one. Every run is repeated without free work: the sum of what
+//! the foreground waited may not differ, nor the hash of its events.
+
+use seekless_core::PAGE_SECTORS;
+use seekless_drive::Policy;
+use seekless_drive::freeblock::{FreeOptions, FreePolicy};
+
+use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
+use super::{Asked, Entry};
+use crate::experiment::LabError;
+use crate::mining::{Mined, Mining, head_alone, mine};
+use crate::report::along::Along;
+use crate::report::plot::{Plot, Series};
+
+/// The paper's drive, as `DiskSim` has it.
+const ATLAS: [&str; 1] = ["quantum-atlas-10k-disksim"];
+
+const BOTH: [FreePolicy; 2] = [FreePolicy::Paper, FreePolicy::Weighted];
+
+const ALONE: &str =
+    "Of the drive there is only the head: no cache, and a bus that takes no time, as in the paper.";
+
+/// Scans against the multiprogramming level.
+pub const FIGURE_8: Entry = Entry {
+    usual: 1,
+    rows: "points",
+    ..Entry::new(
+        "scans a number",
+        "freeblock-8",
+        "free data mining against the load",
+        "freeblock paper (OSDI 2000), section 6.3, Figure 8",
+        "4.9 MB/s and 47 scans a day from level 7 on, half of the potential",
+        &ATLAS,
+        figure_8,
+    )
+};
+
+/// How a scan goes.
+pub const FIGURE_9: Entry = Entry {
+    usual: 10,
+    ..Entry::new(
+        "scans",
+        "freeblock-9",
+        "how a free scan goes at level 7",
+        "freeblock paper (OSDI 2000), section 6.3, Figure 9",
+        "the last 5 % take 30 % of the time",
+        &ATLAS,
+        figure_9,
+    )
+};
+
+/// A part of the data is enough.
+pub const FIGURE_10: Entry = Entry {
+    usual: 10,
+    ..Entry::new(
+        "scans",
+        "freeblock-10",
+        "free scans of a part of the data at level 7",
+        "freeblock paper (OSDI 2000), section 6.3, Figure 10",
+        "any 95 %: 40 % more efficient than all; 80 %: 90 % efficiency, 90 samples a day",
+        &ATLAS,
+        figure_10,
+    )
+};
+
+/// A run with free work, and by how many nanoseconds it made the foreground wait longer.
+struct Pair {
+    mined: Mined,
+    delta: i128,
+}
+
+fn pair(asked: &Asked, policy: Policy, level: u64, free: FreePolicy) -> Result<Pair, LabError> {
+    // The figure measures scheduling: whoever mines takes what comes.
+    let free = FreeOptions { policy: free, buffers: u64::MAX, ..FreeOptions::default() };
+    let mining = Mining {
+        drive: head_alone(asked.drive()),
+        policy,
+        load: format!("oltp:mpl={level}"),
+        free,
+        block: PAGE_SECTORS,
+        scans: asked.requests,
+        seed: asked.seed,
+    };
+    let mined = mine(&mining, None)?;
+    let alone = mine(&mining, Some(mined.requests))?;
+    let delta = i128::from(mined.waited.0) - i128::from(alone.waited.0);
+    let same = mined.hash == alone.hash;
+    // A sum may hide what the events do not.
+    let delta = if same || delta != 0 { delta } else { i128::MAX };
+    Ok(Pair { mined, delta })
+}
+
+/// What was had in the waits and what passed anyway, in 10^6 bytes a second.
+fn free_mb_s(mined: &Mined) -> f64 {
+    (mined.freed.bytes + mined.freed.foreground_bytes) as f64 / 1e6 / mined.elapsed.seconds()
+}
+
+fn potential_mb_s(mined: &Mined) -> f64 {
+    mined.freed.potential_bytes as f64 / 1e6 / mined.elapsed.seconds()
+}
+
+const COLUMNS_8: [Column; 15] = [
+    numbers("mpl", "level", 0),
+    words("scheduler", "scheduler"),
+    words("policy", "free policy"),
+    numbers("free_mb_s", "free MB/s", 2),
+    numbers("potential_mb_s", "potential", 2),
+    numbers("scans_per_day", "scans a day", 1),
+    numbers("tail_pct", "last 5 %", 1),
+    numbers("foreground_delta_ns", "foreground ns", 0),
+    numbers("seek_pct", "seek %", 1),
+    numbers("rotation_pct", "rotation %", 1),
+    numbers("transfer_pct", "transfer %", 1),
+    numbers("idle_pct", "idle %", 1),
+    numbers("free_transfer_pct", "of it free %", 1),
+    numbers("share_pct", "of potential %", 1),
+    numbers("paper_scans_per_day", "paper: scans", 0),
+];
+
+fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
+    const LEVELS: [u64; 5] = [1, 4, 7, 10, 20];
+    let schedulers = [Policy::Fcfs, Policy::CLook, Policy::SptfSw(40)];
+    let mut grid = Grid::new("", &COLUMNS_8);
+    let (mut series, mut paper, mut done) = (Vec::new(), Vec::new(), 0);
+    for policy in schedulers {
+        for free in BOTH {
+            let mut values = Vec::new();
+            for level in LEVELS {
+                asked.progress(done, LEVELS.len() * schedulers.len() * BOTH.len());
+                done += 1;
+                let Pair { mined, delta } = pair(asked, policy, level, free)?;
+                let scans = 86_400.0 / mined.scan_s();
+                let theirs = policy == Policy::Fcfs && free == FreePolicy::Paper && level >= 7;
+                if theirs && level == 7 {
+                    let about = |says, unit, theirs, ours, within| {
+                        Statement::about("section 6.3", says, unit, theirs, ours, Within::Percent(within))
+                    };
+                    let share = 100.0 * free_mb_s(&mined) / potential_mb_s(&mined);
+                    paper.push(about("level 7, FCFS: free bandwidth", "MB/s", 4.9, free_mb_s(&mined), 6.0));
+                    paper.push(about("level 7, FCFS: scans a day", "", 47.0, scans, 6.0));
+                    paper.push(about("level 7, FCFS: of the potential, half", "%", 50.0, share, 20.0));
+                }
+                grid.row(row_8(&mined, delta, level, policy, free, asked.theirs(theirs.then_some(47.0))));
+                values.push(Some(scans));
+            }
+            series.push(Series { name: format!("{policy}, {free}"), values });
+        }
+    }
+    let notes = [
+        ALONE,
+        "Free MB/s also counts what the foreground itself reads or writes of what is wanted. The potential is what \
+         passes under the head on the tracks waited on, while it waits. Seek, rotation and transfer are of all \
+         time, with what is free in them.",
+        "Foreground ns is how much longer all of its requests together took than in the same run without free work; \
+         the hash of all its events with their times is compared as well.",
+    ];
+    let plot = Plot {
+        along: Along::Linear(LEVELS.iter().map(|&level| level as f64).collect()),
+        along_label: "multiprogramming level",
+        value_label: "scans a day",
+        series,
+        ..Plot::default()
+    };
+    Ok(asked.shown(grid, paper, &notes, vec![("scans a day".to_owned(), Picture::Lines(plot))]))
+}
+
+fn row_8(
+    mined: &Mined,
+    delta: i128,
+    level: u64,
+    policy: Policy,
+    free: FreePolicy,
+    theirs: Cell,
+) -> Vec<Cell> {
+    let (work, freed) = (&mined.work, &mined.freed);
+    let percent = |nanos: u64| 100.0 * nanos as f64 / mined.elapsed.0 as f64;
+    let rotation = work.rotation.0.saturating_sub(freed.seek.0 + freed.transfer.0);
+    vec![
+        level.into(),
+        policy.to_string().as_str().into(),
+        free.to_string().as_str().into(),
+        free_mb_s(mined).into(),
+        potential_mb_s(mined).into(),
+        (86_400.0 / mined.scan_s()).into(),
+        (100.0 * (1.0 - mined.at(95) / mined.at(100))).into(),
+        (delta as f64).into(),
+        percent(work.seek.0 + freed.seek.0).into(),
+        percent(rotation).into(),
+        percent(work.transfer.0 + freed.transfer.0).into(),
+        percent(mined.elapsed.0.saturating_sub(work.busy().0)).into(),
+        percent(freed.transfer.0).into(),
+        (100.0 * free_mb_s(mined) / potential_mb_s(mined)).into(),
+        theirs,
+    ]
+}
+
+fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
+    let columns = [
+        words("policy", "free policy"),
+        numbers("done_pct", "done %", 0),
+        numbers("time_pct", "of the time %", 1),
+        numbers("free_mb_s", "free MB/s", 2),
+        numbers("transfer_pct", "transfer %", 1),
+        numbers("seek_pct", "extra seek %", 1),
+        numbers("unused_pct", "unused %", 1),
+    ];
+    let mut grid = Grid::new("", &columns);
+    let (mut series, mut paper) = (Vec::new(), Vec::new());
+    for (done, free) in BOTH.into_iter().enumerate() {
+        asked.progress(done, BOTH.len());
+        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, free)?;
+        for to in (5..=100).step_by(5) {
+            // From the hundredth five before to this one.
+            let seconds = mined.at(to) - mined.at(to - 5);
+            let part = |of: fn(&seekless_drive::freeblock::Freed) -> u64| {
+                mined.mean(|scan| (of(&mined.freed_at[scan][to]) - of(&mined.freed_at[scan][to - 5])) as f64)
+            };
+            let bytes = part(|freed| freed.bytes + freed.foreground_bytes);
+            let potential = part(|freed| freed.potential.0);
+            let (transfer, seek) = (part(|freed| freed.transfer.0), part(|freed| freed.seek.0));
+            let percent = |part: f64| 100.0 * part / potential;
+            grid.row([
+                free.to_string().as_str().into(),
+                (to as u64).into(),
+                (100.0 * mined.at(to) / mined.scan_s()).into(),
+                (bytes / 1e6 / seconds).into(),
+                percent(transfer).into(),
+                percent(seek).into(),
+                percent(potential - transfer - seek).into(),
+            ]);
+        }
+        let tail = 100.0 * (1.0 - mined.at(95) / mined.at(100));
+        if free == FreePolicy::Paper {
+            let about = |says, theirs, ours, within| {
+                Statement::about("section 6.3", says, "%", theirs, ours, Within::Points(within))
+            };
+            let lost = 100.0 * mined.freed.seek.seconds() / mined.freed.potential.seconds();
+            paper.push(about("the last 5 % of a scan: of the time", 30.0, tail, 2.0));
+            paper.push(about("lost to extra seeks: of the potential", 18.0, lost, 4.0));
+        }
+        let values = (0..=100).step_by(5).map(|to| Some(100.0 * mined.at(to) / mined.scan_s())).collect();
+        series.push(Series { name: free.to_string(), values });
+    }
+    let plot = Plot {
+        along: Along::Linear((0..=100).step_by(5).map(f64::from).collect()),
+        along_label: "per cent of the scan done",
+        value_label: "per cent of its time",
+        series,
+        ..Plot::default()
+    };
+    let notes = [ALONE, "Transfer, extra seek and unused are of the waits in that twentieth of the scan."];
+    Ok(asked.shown(grid, paper, &notes, vec![("progress".to_owned(), Picture::Lines(plot))]))
+}
+
+fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
+    let columns = [
+        words("policy", "free policy"),
+        numbers("wanted_pct", "of the data %", 0),
+        numbers("samples_per_day", "samples a day", 1),
+        numbers("free_mb_s", "free MB/s", 2),
+        numbers("efficiency_pct", "of potential %", 1),
+        numbers("more_pct", "more than of all %", 1),
+        numbers("bias_pct", "bias %", 2),
+    ];
+    let mut grid = Grid::new("", &columns);
+    let (mut series, mut paper) = (Vec::new(), Vec::new());
+    for (done, free) in BOTH.into_iter().enumerate() {
+        asked.progress(done, BOTH.len());
+        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, free)?;
+        let efficiency = |to: usize| {
+            100.0
+                * mined.mean(|scan| {
+                    let freed = &mined.freed_at[scan][to];
+                    (freed.bytes + freed.foreground_bytes) as f64 / freed.potential_bytes.max(1) as f64
+                })
+        };
+        for to in (5..=100).step_by(5) {
+            let bytes = mined.mean(|scan| {
+                (mined.freed_at[scan][to].bytes + mined.freed_at[scan][to].foreground_bytes) as f64
+            });
+            grid.row([
+                free.to_string().as_str().into(),
+                (to as u64).into(),
+                (86_400.0 / mined.at(to)).into(),
+                (bytes / 1e6 / mined.at(to)).into(),
+                efficiency(to).into(),
+                (100.0 * (mined.at(100) / mined.at(to) - 1.0)).into(),
+                mined.mean(|scan| mined.biases[scan][to]).into(),
+            ]);
+        }
+        if free == FreePolicy::Paper {
+            let about = |says, unit, theirs, ours, within| {
+                Statement::about("section 6.3", says, unit, theirs, ours, Within::Percent(within))
+            };
+            let more = 100.0 * (mined.at(100) / mined.at(95) - 1.0);
+            paper.push(about("any 95 %: more samples a day than of all", "%", 40.0, more, 10.0));
+            paper.push(about("80 %: efficiency", "%", 90.0, efficiency(80), 10.0));
+            paper.push(about("80 %: samples a day, over", "", 90.0, 86_400.0 / mined.at(80), 15.0));
+        }
+        let values = (5..=100).step_by(5).map(|to| Some(efficiency(to))).collect();
+        series.push(Series { name: free.to_string(), values });
+    }
+    let plot = Plot {
+        along: Along::Linear((5..=100).step_by(5).map(f64::from).collect()),
+        along_label: "per cent of the data that is enough",
+        value_label: "per cent of the potential",
+        series,
+        ..Plot::default()
+    };
+    let notes = [
+        ALONE,
+        "Bias is the largest difference, over all places of the disk, between the share of the blocks before the \
+         place among those read and on the disk: 0 is a fair sample, which the paper assumes.",
+    ];
+    Ok(asked.shown(grid, paper, &notes, vec![("efficiency".to_owned(), Picture::Lines(plot))]))
+}
