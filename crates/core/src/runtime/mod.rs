@@ -449,6 +449,9 @@ pub fn rng(name: &str) -> Rng {
 
 /// Runs a pure function of owned data beside the volume: live on a low-priority thread, in virtual
 /// time at once, its result arriving when `cost` says that it would.
+///
+/// # Panics
+/// When the function does, on its thread.
 pub async fn offload<T, J>(job: J, cost: impl FnOnce(&T) -> Nanos) -> T
 where
     T: Send + 'static,
