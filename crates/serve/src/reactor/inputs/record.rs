@@ -72,7 +72,7 @@ impl Told {
     /// Of this result.
     pub fn of(result: &io::Result<usize>, job: &Job) -> Told {
         let number = match result {
-            Ok(done) => *done as i64,
+            Ok(done) => i64::try_from(*done).unwrap_or(i64::MAX),
             Err(error) => -i64::from(error.raw_os_error().unwrap_or(EIO)),
         };
         let part = job.memory.part();
@@ -222,7 +222,7 @@ fn word(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 fn told(bytes: &mut &[u8]) -> Option<Told> {
-    let (result, len) = (word(bytes)? as i64, usize::try_from(word(bytes)?).ok()?);
+    let (result, len) = (i64::from_le_bytes(word(bytes)?.to_le_bytes()), usize::try_from(word(bytes)?).ok()?);
     let (data, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
     Some(Told { result, data: data.to_vec() })

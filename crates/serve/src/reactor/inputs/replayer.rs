@@ -107,18 +107,18 @@ impl Replayer {
             match next_frame(&mut self.file) {
                 Ok(Some(frame)) => (self.frame, self.at) = (frame, 0),
                 Ok(None) => return,
-                Err(why) => return self.depart(why),
+                Err(why) => return self.depart(&why),
             }
         }
         let mut rest = &self.frame[self.at..];
         self.next = Record::take(&mut rest);
         self.at = self.frame.len() - rest.len();
         if self.next.is_none() {
-            self.depart("found no record where one should begin".to_owned());
+            self.depart("found no record where one should begin");
         }
     }
 
-    fn depart(&mut self, why: String) {
+    fn depart(&mut self, why: &str) {
         let (turn, job) = (self.found.turns, self.found.jobs);
         self.found.departed.get_or_insert_with(|| format!("turn {turn}, job {job}: {why}"));
         self.over = true;
@@ -139,7 +139,7 @@ impl Replayer {
                 return None;
             }
             Some(then) => {
-                self.depart(format!("found {}, expected {}", asked.line(), then.line()));
+                self.depart(&format!("found {}, expected {}", asked.line(), then.line()));
                 return None;
             }
         }
@@ -164,7 +164,7 @@ impl Replayer {
     pub fn fill(&mut self, told: &Told, job: &mut Job) {
         match job.memory.part_mut().get_mut(..told.data.len()) {
             Some(part) => part.copy_from_slice(&told.data),
-            None => self.depart("found more data than was asked for".to_owned()),
+            None => self.depart("found more data than was asked for"),
         }
     }
 
@@ -196,7 +196,7 @@ impl Replayer {
                 Vec::new()
             }
             Some(then) => {
-                self.depart(format!("found a look at what {at} holds, expected {}", then.line()));
+                self.depart(&format!("found a look at what {at} holds, expected {}", then.line()));
                 Vec::new()
             }
         }
@@ -212,7 +212,7 @@ impl Replayer {
                 self.read();
                 let key = self.keys.remove(&job);
                 let Some((key, what)) = key.and_then(|key| Some((key, what(key)?))) else {
-                    self.depart(format!("found no job {job} under way, expected one"));
+                    self.depart(&format!("found no job {job} under way, expected one"));
                     return Step::Over(self.found.time);
                 };
                 let result = self.result(&told, what);
@@ -222,7 +222,7 @@ impl Replayer {
                 self.read();
                 self.found.turns += 1;
                 if Nanos(time) < self.found.time {
-                    self.depart(format!("found the time {time} ns, which is before that of the last turn"));
+                    self.depart(&format!("found the time {time} ns, which is before that of the last turn"));
                     return Step::Over(self.found.time);
                 }
                 self.found.time = Nanos(time);
@@ -233,7 +233,7 @@ impl Replayer {
                 Step::Over(self.found.time)
             }
             Some(then) => {
-                self.depart(format!("found nothing more to do, expected {}", then.line()));
+                self.depart(&format!("found nothing more to do, expected {}", then.line()));
                 Step::Over(self.found.time)
             }
         }
@@ -245,9 +245,9 @@ impl Replayer {
             _ if self.over => {}
             Some(Record::End(then)) if then == hash => self.found.ended = Some(hash),
             Some(Record::End(then)) => {
-                self.depart(format!("found events with the hash {hash:016x}, expected {then:016x}"));
+                self.depart(&format!("found events with the hash {hash:016x}, expected {then:016x}"));
             }
-            Some(then) => self.depart(format!("found the end of the run, expected {}", then.line())),
+            Some(then) => self.depart(&format!("found the end of the run, expected {}", then.line())),
             None => {}
         }
     }

@@ -153,7 +153,9 @@ proptest! {
     #[test]
     fn records_are_read_as_they_were_written(records in prop::collection::vec(record(), 0..20)) {
         let mut bytes = Vec::new();
-        records.iter().for_each(|record| record.put(&mut bytes));
+        for record in &records {
+            record.put(&mut bytes);
+        }
         let mut rest = &bytes[..];
         for record in &records {
             let read = Record::take(&mut rest);
