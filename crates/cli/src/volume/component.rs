@@ -124,14 +124,14 @@ fn drive_keys(file: &str, name: &str, keys: &mut Keys) -> Result<Option<Componen
         || keys.freeblock.is_some()
         || keys.guard.is_some();
     let Some(drive) = keys.emulate.take() else {
-        return match of_a_drive {
-            false => Ok(None),
-            true => Err(VolumeError {
-                place: format!("{file}: component.{name}"),
-                found: "keys of a drive's queue without a drive".to_owned(),
-                expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
-            }),
-        };
+        if !of_a_drive {
+            return Ok(None);
+        }
+        return Err(VolumeError {
+            place: format!("{file}: component.{name}"),
+            found: "keys of a drive's queue without a drive".to_owned(),
+            expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
+        });
     };
     Ok(Some(ComponentKeys {
         drive,

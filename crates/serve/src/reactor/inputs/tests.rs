@@ -1,3 +1,5 @@
+//! A program that is noted and replayed: the same, another one, and files that are cut short or damaged.
+
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::fd::OwnedFd;
