@@ -76,7 +76,7 @@ fn serve(layers: u32, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> 
     Ok(client.join().map_err(|_| "the client panicked")??)
 }
 
-/// A client: whole rounds of requests, one behind the other.
+/// A client: it writes every page, and then asks for whole rounds of requests, one behind the other.
 fn ask(path: &Path, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut socket = UnixStream::connect(path)?;
     socket.read_exact(&mut [0; 18])?;
@@ -93,22 +93,34 @@ fn ask(path: &Path, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> {
             Said::Refused(why) => return Err(why.into()),
         }
     }
-    let mut replies = vec![0; DEPTH * if command == 0 { 16 + 4096 } else { 16 }];
-    for round in 0..rounds {
-        let mut out = Vec::new();
-        for number in 0..DEPTH {
-            let page = ((round * DEPTH + number) as u64).wrapping_mul(0x9E37_79B9) % PAGES;
-            out.extend(0x2560_9513_u32.to_be_bytes());
-            out.extend([0, 0, 0, command]);
-            out.extend(page.to_be_bytes());
-            out.extend((page << 12).to_be_bytes());
-            out.extend(4096_u32.to_be_bytes());
-            if command == 1 {
-                out.extend([7; 4096]);
-            }
-        }
-        socket.write_all(&out)?;
-        socket.read_exact(&mut replies)?;
+    let page = |number: usize| (number as u64).wrapping_mul(0x9E37_79B9) % PAGES;
+    for first in (0..PAGES as usize).step_by(DEPTH) {
+        round(&mut socket, 1, (first..first + DEPTH).map(|number| number as u64))?;
     }
+    for first in (0..rounds * DEPTH).step_by(DEPTH) {
+        round(&mut socket, command, (first..first + DEPTH).map(page))?;
+    }
+    Ok(())
+}
+
+/// Requests at these pages together, and all their replies.
+fn round(
+    socket: &mut UnixStream,
+    command: u8,
+    pages: impl Iterator<Item = u64>,
+) -> Result<(), Box<dyn Error>> {
+    let mut out = Vec::new();
+    for page in pages {
+        out.extend(0x2560_9513_u32.to_be_bytes());
+        out.extend([0, 0, 0, command]);
+        out.extend(page.to_be_bytes());
+        out.extend((page << 12).to_be_bytes());
+        out.extend(4096_u32.to_be_bytes());
+        if command == 1 {
+            out.extend([7; 4096]);
+        }
+    }
+    socket.write_all(&out)?;
+    socket.read_exact(&mut vec![0; DEPTH * if command == 0 { 16 + 4096 } else { 16 }])?;
     Ok(())
 }
