@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::raw::{READ, Raw};
 use crate::server::{KINDS, Server, skipped, succeeds, volume};
+use crate::sparse;
 
 #[test]
 fn the_layers_of_the_lab_fail_and_delay_live() {
@@ -136,6 +137,65 @@ fn who_has_nothing_to_do_takes_no_time() {
         assert!(idle < 30, "{kind}: {idle} turns, and nobody asked for anything");
         raw.ask(READ, 0, 1, 0, 512).unwrap();
         assert_eq!(raw.reply().unwrap(), (1, 0));
+        server.stop();
+    }
+}
+
+/// A volume that is served here and explored in the lab: the layers know no difference.
+#[test]
+fn power_is_lost_live_and_what_was_flushed_is_there() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        sparse(&folder.join("disk.img"), 32 << 20);
+        let disk = "[component.disk]\nfile = \"disk.img\"\n";
+        let cut = "[layer.split]\nover = \"disk\"\nlargest = \"8KiB\"\n\
+                   [layer.powercut]\nover = \"split\"\nnth = 150\nkeep = \"none\"\n";
+        let mapper = |over: &str| format!("[layer.mapper]\nover = \"{over}\"\nsize = \"24MiB\"\n");
+        volume(folder, &format!("{disk}{cut}{}", mapper("powercut")), &[("mapper", "")]);
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let mut raw = Raw::open(folder, "mapper");
+        let mut flushed = Vec::new();
+        for round in 1..=u8::MAX {
+            let pages = (0..8_u64).map(|page| (u64::from(round) * 8 + page) << 12);
+            let written = pages.clone().all(|at| raw.write(0, at, &[round; 4096]).unwrap() == 0);
+            if !written || raw.flush().unwrap() != 0 {
+                break;
+            }
+            flushed.extend(pages.map(|at| (at, round)));
+        }
+        assert!((24..1200).contains(&flushed.len()), "{kind}: {} pages before the cut", flushed.len());
+        raw.ask(READ, 0, 1, 0, 4096).unwrap();
+        server.kill();
+        volume(folder, &format!("{disk}{}", mapper("disk")), &[("mapper", "")]);
+        let server = Server::start(folder, kind).unwrap();
+        let mut raw = Raw::open(folder, "mapper");
+        for (at, round) in flushed {
+            assert_eq!(raw.read(at, 4096).unwrap(), [round; 4096], "{kind}: {at}");
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_write_that_is_lost_or_torn_live_is_missed_by_who_reads_it() {
+    for (kind, what, intact) in KINDS.iter().flat_map(|kind| [(*kind, "lost", 0), (*kind, "torn", 8)]) {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let lose = format!(
+            "[component.disk]\nram = \"1MiB\"\n[layer.lose]\nover = \"disk\"\nwhat = \"{what}\"\nnth = 2\n"
+        );
+        volume(folder, &lose, &[("lose", "")]);
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let mut raw = Raw::open(folder, "lose");
+        for page in 0..3_u64 {
+            assert_eq!(raw.write(0, page << 12, &[7; 4096]).unwrap(), 0, "it is acknowledged all the same");
+        }
+        let found = raw.read(4096, 4096).unwrap();
+        let sectors = found.chunks(512).filter(|sector| **sector == [7; 512]).count();
+        assert!(sectors < 8 && (sectors > 0) == (intact > 0), "{kind} {what}: {sectors} sectors of 8");
+        assert_eq!(raw.read(0, 4096).unwrap(), [7; 4096]);
+        assert_eq!(raw.read(8192, 4096).unwrap(), [7; 4096]);
         server.stop();
     }
 }

@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod contexts;
+mod devices;
+mod emulated;
 mod faults;
 mod file_systems;
 mod fsx;
@@ -12,6 +14,7 @@ mod killed;
 mod misbehaving;
 mod raw;
 mod remote;
+mod replayed;
 mod server;
 mod status;
 #[cfg(feature = "tls")]
@@ -340,6 +343,16 @@ fn one_component_is_in_one_volume() {
     let output = serve(folder, "threads").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("in use"), "{said}");
+    // Nor another volume that has the same file by another name.
+    let other = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(folder.join("disk.img"), other.path().join("mine.img")).unwrap();
+    volume(other.path(), "[component.mine]\nfile = \"mine.img\"\n", &[("mine", "")]);
+    let output = serve(other.path(), "threads").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("component.mine.file") && said.contains("in use"),
+        "{said}"
+    );
     assert!(folder.join("socket").exists(), "the first one's socket stays");
     server.kill();
     let server =

@@ -81,3 +81,39 @@ fn what_nbdkit_fails_below_fails_one_request() {
         below.stop();
     }
 }
+
+#[test]
+fn a_component_that_does_not_answer_in_time_is_an_error_in_time() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("far").display().to_string();
+        let mut command = Command::new("nbdkit");
+        command.args(["-f", "-U", &socket, "--filter=delay", "memory", "16M", "delay-read=3"]);
+        let Ok(mut other) = command.stderr(std::process::Stdio::null()).spawn() else {
+            return skipped("nbdkit", "it is not installed");
+        };
+        while !std::path::Path::new(&socket).exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let far = format!("[component.far]\nnbd = \"nbd+unix:///?socket={socket}\"\ntimeout = \"300ms\"\n");
+        volume(folder.path(), &far, &[("far", "")]);
+        if let Some(server) = Server::start(folder.path(), kind) {
+            let mut raw = Raw::open(folder.path(), "far");
+            let began = std::time::Instant::now();
+            raw.ask(crate::raw::READ, 0, 7, 0, 4096).unwrap();
+            assert_eq!(raw.reply().unwrap(), (7, EIO), "{kind}");
+            let took = began.elapsed();
+            assert!(
+                took >= Duration::from_millis(290) && took < Duration::from_millis(2_900),
+                "{kind}: {took:?}"
+            );
+            // What is quick enough is answered, and the late answer is nobody else's.
+            assert_eq!(raw.write(FUA, 0, &[8; 4096]).unwrap(), 0);
+            std::thread::sleep(Duration::from_secs(3).saturating_sub(began.elapsed()));
+            assert_eq!(raw.write(FUA, 4096, &[9; 4096]).unwrap(), 0);
+            server.stop();
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

@@ -40,7 +40,12 @@ impl Server {
     /// Starts one on the volume file of a folder, and waits until it serves; `None`, with a word, where there is no
     /// `io_uring`.
     pub fn start(folder: &Path, kind: &str) -> Option<Server> {
-        let mut child = serve(folder, kind).spawn().unwrap();
+        Server::start_with(folder, kind, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn start_with(folder: &Path, kind: &str, more: &[&str]) -> Option<Server> {
+        let mut child = serve(folder, kind).args(more).spawn().unwrap();
         let (send, lines) = channel();
         let told = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || told.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));

@@ -23,6 +23,7 @@ use crate::progress::Progress;
 use crate::scan;
 use crate::setup::{Setup, line};
 use crate::trace::{characterised, load};
+use crate::volume::inputs;
 use crate::workload::{Span, list, positive_time, text};
 
 /// What can be tried.
@@ -59,6 +60,9 @@ A volume file and what can be written in it: docs/book/workloads.md.")]
     /// What was asked of a device and what it answered: may that be?
     #[command(after_help = judge::HELP)]
     Judge(judge::Arguments),
+    /// A live run again, from its inputs: does the volume do the same?
+    #[command(after_help = inputs::HELP)]
+    Replay(inputs::Arguments),
 }
 
 /// What is compared.
@@ -156,6 +160,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Figure(arguments) => figure::run(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Judge(arguments) => judge::run(&arguments),
+        Command::Replay(arguments) => inputs::run(&arguments),
     }
 }
 

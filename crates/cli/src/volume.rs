@@ -1,6 +1,8 @@
 //! `seekless volume`: volumes that programs use, live.
 
 mod component;
+mod ground;
+pub mod inputs;
 mod serve;
 mod status;
 

@@ -193,6 +193,18 @@ impl Buffer {
         }
     }
 
+    /// All bytes, zeroes where hollow; not copied if nobody else has them.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.pieces {
+            Pieces::One(Piece { owner: Owner::Heap(bytes), start: 0, len })
+                if Rc::strong_count(&bytes) == 1 && len == bytes.borrow().len() =>
+            {
+                bytes.take().into_vec()
+            }
+            pieces => Buffer { pieces }.to_vec(),
+        }
+    }
+
     /// A copy of all bytes, zeroes where hollow.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = vec![0; self.len()];
@@ -234,6 +246,20 @@ mod tests {
         across.put(0, &[7; 9]);
         assert_eq!(real.cut(28, 2).to_vec(), [7, 7], "a cut is a window, not a copy");
         assert_eq!(real.cut(0, 2).to_vec(), [7, 7]);
+    }
+
+    #[test]
+    fn what_nobody_else_has_is_given_back_without_a_copy() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let at = bytes.as_ptr();
+        let whole = Buffer::from_vec(bytes);
+        let part = whole.cut(10, 5);
+        part.put(0, &[7; 5]);
+        assert_ne!(whole.clone().into_vec().as_ptr(), at, "others have it");
+        drop(part);
+        let bytes = whole.into_vec();
+        assert_eq!((bytes.as_ptr(), bytes.len(), &bytes[9..12]), (at, 100, &[9, 7, 7][..]));
+        assert_eq!(Buffer::hollow(3).into_vec(), [0; 3]);
     }
 
     #[test]

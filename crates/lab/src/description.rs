@@ -154,7 +154,7 @@ impl Leaf for Component {
     type Keys = ComponentKeys;
 
     fn read(file: &str, name: &str, keys: ComponentKeys) -> Result<Component, VolumeError> {
-        simulated(file, name, &keys)
+        simulated(file, name, &keys, "drive")
     }
 
     fn sectors(&self) -> u64 {

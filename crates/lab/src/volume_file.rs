@@ -39,15 +39,24 @@ fn error_line(text: &str) -> &str {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComponentKeys {
-    drive: String,
-    scheduler: Option<String>,
-    starvation_limit: Option<String>,
-    merge: Option<bool>,
-    background_share: Option<u8>,
-    depth: Option<u32>,
-    write_cache: Option<bool>,
-    freeblock: Option<String>,
-    guard: Option<String>,
+    /// The drive's name or its file.
+    pub drive: String,
+    /// Which request comes next.
+    pub scheduler: Option<String>,
+    /// How long a request waits at most.
+    pub starvation_limit: Option<String>,
+    /// Whether adjacent requests go together.
+    pub merge: Option<bool>,
+    /// The background's share, in per cent.
+    pub background_share: Option<u8>,
+    /// Commands in the drive at once.
+    pub depth: Option<u32>,
+    /// Whether its write cache is on.
+    pub write_cache: Option<bool>,
+    /// What is carried out in the head's waits.
+    pub freeblock: Option<String>,
+    /// How much earlier than needed the head is where it has to be.
+    pub guard: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -167,8 +176,8 @@ fn export(keys: ExportKeys) -> Export {
     Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only }
 }
 
-/// The simulated drive that the keys of component `name` describe.
-pub fn simulated(file: &str, name: &str, keys: &ComponentKeys) -> Result<Component, VolumeError> {
+/// The simulated drive that the keys of component `name` describe; `key` is that of the drive itself, for messages.
+pub fn simulated(file: &str, name: &str, keys: &ComponentKeys, key: &str) -> Result<Component, VolumeError> {
     let wrong = |key: &str, found: String, expected: &str| VolumeError {
         place: format!("{file}: component.{name}.{key}"),
         found,
@@ -177,8 +186,8 @@ pub fn simulated(file: &str, name: &str, keys: &ComponentKeys) -> Result<Compone
     let beside =
         Path::new(file).parent().map(|folder| folder.join(&keys.drive)).filter(|path| path.is_file());
     let drive = beside.map_or_else(|| keys.drive.clone(), |path| path.display().to_string());
-    let mut drive = Model::find(&drive)
-        .map_err(|error| wrong("drive", format!("'{}' ({error})", keys.drive), "a drive"))?;
+    let mut drive =
+        Model::find(&drive).map_err(|error| wrong(key, format!("'{}' ({error})", keys.drive), "a drive"))?;
     let defaults = QueueOptions::default();
     let policy = keys.scheduler.as_ref().map(|text| {
         text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))

@@ -97,9 +97,7 @@ impl Target {
         } else if !block && !asked.anything {
             return Err(no_disk("a file"));
         }
-        let sysfs = block.then(|| {
-            PathBuf::from(format!("/sys/dev/block/{}:{}", major(metadata.rdev()), minor(metadata.rdev())))
-        });
+        let sysfs = block.then(|| known_of(metadata.rdev()));
         // Before anything is opened: opening a disk wakes it up.
         if let Some(sysfs) = sysfs.as_deref().filter(|_| !asked.anything) {
             whole_and_turning(path, sysfs)?;
@@ -152,8 +150,13 @@ fn whole_and_turning(path: &Path, sysfs: &Path) -> Result<(), Refused> {
     Ok(())
 }
 
+/// What the system knows of a block device, by its number.
+pub(crate) fn known_of(device: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)))
+}
+
 /// A figure of a device's queue; a partition's is its disk's.
-fn number(sysfs: &Path, name: &str) -> Option<u64> {
+pub(crate) fn number(sysfs: &Path, name: &str) -> Option<u64> {
     let of = |folder: PathBuf| text(&folder.join("queue").join(name))?.parse().ok();
     of(sysfs.to_owned()).or_else(|| of(sysfs.canonicalize().ok()?.parent()?.to_owned()))
 }

@@ -1,15 +1,23 @@
-//! The components of a live volume, as a volume file describes them: files, block devices, memory.
+//! The components of a live volume, as a volume file describes them: files, block devices, memory, other servers'
+//! exports; each of them as slow as a drive, if that is asked for.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Context;
-use seekless_core::{BlockDevice, SECTOR_BYTES, Size};
-use seekless_lab::description::{Leaf, VolumeError};
-use seekless_serve::component::{Connected, FileComponent, MemoryComponent, Opened, RemoteComponent};
+use seekless_core::{BlockDevice, Nanos, SECTOR_BYTES, Size};
+use seekless_drive::simulated;
+use seekless_lab::description::{Component, Leaf, VolumeError};
+use seekless_lab::volume_file::{self, ComponentKeys};
+use seekless_lab::workload::keys::duration;
+use seekless_layers::Refused;
+use seekless_serve::component::{
+    Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, RemoteComponent,
+    TimedComponent, Told,
+};
 use seekless_serve::reactor::Reactor;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The keys of a component.
 #[derive(Deserialize)]
@@ -22,6 +30,16 @@ pub struct Keys {
     cached: bool,
     #[serde(default)]
     read_only: bool,
+    emulate: Option<String>,
+    scheduler: Option<String>,
+    starvation_limit: Option<String>,
+    merge: Option<bool>,
+    background_share: Option<u8>,
+    depth: Option<u32>,
+    write_cache: Option<bool>,
+    freeblock: Option<String>,
+    guard: Option<String>,
+    timeout: Option<String>,
 }
 
 /// Where a file is that a volume file names: beside it, or else here.
@@ -31,7 +49,16 @@ pub fn beside(volume: &str, path: PathBuf) -> PathBuf {
 }
 
 /// A component that was found, and is not in use by another volume.
-pub enum Live {
+pub struct Live {
+    store: Store,
+    /// The drive that it is as slow as.
+    emulated: Option<Component>,
+    /// The time that it has for a request.
+    timeout: Option<Nanos>,
+}
+
+/// Where its data is.
+enum Store {
     /// A file or block device, opened; taken when it is built.
     File(RefCell<Option<Opened>>, u64),
     /// So many sectors of memory.
@@ -40,80 +67,225 @@ pub enum Live {
     Remote(RefCell<Option<Connected>>, u64),
 }
 
+/// What was found of a component when it was opened.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Facts {
+    /// A file or block device.
+    File(FileFacts),
+    /// So many sectors of memory.
+    Memory(u64),
+    /// An export of another server.
+    Remote(Told),
+}
+
 impl Leaf for Live {
     type Keys = Keys;
 
     fn read(file: &str, name: &str, keys: Keys) -> Result<Live, VolumeError> {
-        let wrong = |key: &str, found: String, expected: &str| VolumeError {
-            place: format!("{file}: component.{name}{key}"),
-            found,
-            expected: expected.to_owned(),
-        };
-        match (keys.file, keys.ram, keys.nbd) {
-            (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
-                let connected = Connected::to(&uri).map_err(|error| {
-                    wrong(".nbd", format!("{uri}: {error}"), "an export that can be reached")
-                })?;
-                let sectors = connected.sectors();
-                Ok(Live::Remote(RefCell::new(Some(connected)), sectors))
-            }
-            (Some(path), None, None) => {
-                let path = beside(file, path);
-                let opened = Opened::open(&path, keys.cached, keys.read_only);
-                let opened = opened.map_err(|error| {
-                    wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)
-                })?;
-                let sectors = opened.sectors;
-                Ok(Live::File(RefCell::new(Some(opened)), sectors))
-            }
-            (None, _, _) if keys.cached || keys.read_only => {
-                Err(wrong("", "cached or read_only without a file".to_owned(), "these with a file only"))
-            }
-            (None, Some(text), None) => match text.parse::<Size>() {
-                Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => {
-                    Ok(Live::Memory(bytes / SECTOR_BYTES))
-                }
-                _ => Err(wrong(".ram", format!("'{text}'"), "a size of whole sectors such as 64MiB")),
-            },
-            (None, None, None) => Err(wrong("", "neither file nor ram nor nbd".to_owned(), "one of them")),
-            _ => Err(wrong("", "several of file, ram and nbd".to_owned(), "one of them")),
-        }
+        Live::over(file, name, keys, store)
     }
 
     fn sectors(&self) -> u64 {
-        match self {
-            Live::File(_, sectors) | Live::Memory(sectors) | Live::Remote(_, sectors) => *sectors,
+        match &self.store {
+            Store::File(_, sectors) | Store::Memory(sectors) | Store::Remote(_, sectors) => *sectors,
         }
     }
 
+    fn check(&self) -> Result<(), Refused> {
+        self.emulated.as_ref().map_or(Ok(()), Leaf::check)
+    }
+
     fn line(&self) -> String {
-        match self {
-            Live::File(..) => "a file".to_owned(),
-            Live::Remote(..) => "another server's export".to_owned(),
-            Live::Memory(sectors) => format!("{} of memory", Size(sectors * SECTOR_BYTES)),
+        let data = match &self.store {
+            Store::File(..) => "a file".to_owned(),
+            Store::Remote(..) => "another server's export".to_owned(),
+            Store::Memory(sectors) => format!("{} of memory", told(*sectors)),
+        };
+        match &self.emulated {
+            Some(component) => format!("{data} as slow as {}", component.line()),
+            None => data,
         }
     }
 }
 
-impl Live {
-    /// The device; once.
-    pub fn build(&self, reactor: &Rc<Reactor>, name: &str) -> anyhow::Result<Rc<dyn BlockDevice>> {
-        match self {
-            Live::File(opened, _) => {
-                let opened = opened.take().with_context(|| format!("component.{name} is built twice"))?;
-                Ok(Rc::new(FileComponent::new(reactor, name, opened)))
-            }
-            Live::Remote(connected, _) => {
-                let connected =
-                    connected.take().with_context(|| format!("component.{name} is built twice"))?;
-                Ok(Rc::new(RemoteComponent::new(reactor, name, connected)))
-            }
-            Live::Memory(sectors) => {
-                let memory = MemoryComponent::new(*sectors);
-                let memory =
-                    memory.with_context(|| format!("component.{name}.ram: there is not that much memory"))?;
-                Ok(Rc::new(memory))
-            }
+fn told(sectors: u64) -> Size {
+    Size(sectors * SECTOR_BYTES)
+}
+
+/// The keys of the drive to emulate, taken out of all; without one there may be none.
+fn drive_keys(file: &str, name: &str, keys: &mut Keys) -> Result<Option<ComponentKeys>, VolumeError> {
+    let of_a_drive = keys.scheduler.is_some()
+        || keys.starvation_limit.is_some()
+        || keys.merge.is_some()
+        || keys.background_share.is_some()
+        || keys.depth.is_some()
+        || keys.write_cache.is_some()
+        || keys.freeblock.is_some()
+        || keys.guard.is_some();
+    let Some(drive) = keys.emulate.take() else {
+        if !of_a_drive {
+            return Ok(None);
         }
+        return Err(VolumeError {
+            place: format!("{file}: component.{name}"),
+            found: "keys of a drive's queue without a drive".to_owned(),
+            expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
+        });
+    };
+    Ok(Some(ComponentKeys {
+        drive,
+        scheduler: keys.scheduler.take(),
+        starvation_limit: keys.starvation_limit.take(),
+        merge: keys.merge,
+        background_share: keys.background_share,
+        depth: keys.depth,
+        write_cache: keys.write_cache,
+        freeblock: keys.freeblock.take(),
+        guard: keys.guard.take(),
+    }))
+}
+
+/// Finds what the keys say that the data is on.
+fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
+    let wrong = |key: &str, found: String, expected: &str| VolumeError {
+        place: format!("{file}: component.{name}{key}"),
+        found,
+        expected: expected.to_owned(),
+    };
+    match (keys.file, keys.ram, keys.nbd) {
+        (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
+            let connected = Connected::to(&uri)
+                .map_err(|error| wrong(".nbd", format!("{uri}: {error}"), "an export that can be reached"))?;
+            let sectors = connected.sectors();
+            Ok(Store::Remote(RefCell::new(Some(connected)), sectors))
+        }
+        (Some(path), None, None) => {
+            let path = beside(file, path);
+            let opened = Opened::open(&path, keys.cached, keys.read_only);
+            let opened = opened.map_err(|error| {
+                wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)
+            })?;
+            let sectors = opened.sectors;
+            Ok(Store::File(RefCell::new(Some(opened)), sectors))
+        }
+        (None, _, _) if keys.cached || keys.read_only => {
+            Err(wrong("", "cached or read_only without a file".to_owned(), "these with a file only"))
+        }
+        (None, Some(text), None) => match text.parse::<Size>() {
+            Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => {
+                Ok(Store::Memory(bytes / SECTOR_BYTES))
+            }
+            _ => Err(wrong(".ram", format!("'{text}'"), "a size of whole sectors such as 64MiB")),
+        },
+        (None, None, None) => Err(wrong("", "neither file nor ram nor nbd".to_owned(), "one of them")),
+        _ => Err(wrong("", "several of file, ram and nbd".to_owned(), "one of them")),
+    }
+}
+
+impl Live {
+    /// As slow as its keys say, over what `store` makes of the others.
+    fn over(
+        file: &str,
+        name: &str,
+        mut keys: Keys,
+        store: impl FnOnce(&str, &str, Keys) -> Result<Store, VolumeError>,
+    ) -> Result<Live, VolumeError> {
+        let drive = drive_keys(file, name, &mut keys)?;
+        let emulated = drive.map(|keys| volume_file::simulated(file, name, &keys, "emulate")).transpose()?;
+        let timeout = keys.timeout.take().map(|text| {
+            let time = duration(&text).ok().filter(|time| *time > Nanos::ZERO);
+            time.ok_or_else(|| VolumeError {
+                place: format!("{file}: component.{name}.timeout"),
+                found: format!("'{text}'"),
+                expected: "a time above zero, such as 30s".to_owned(),
+            })
+        });
+        let timeout = timeout.transpose()?;
+        let live = Live { store: store(file, name, keys)?, emulated, timeout };
+        match &live.emulated {
+            Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
+                place: format!("{file}: component.{name}.emulate"),
+                found: format!(
+                    "{}, which has {}, for {} of data",
+                    component.drive.name(),
+                    told(component.drive.sectors()),
+                    told(live.sectors())
+                ),
+                expected: "a drive that is at least as large".to_owned(),
+            }),
+            _ => Ok(live),
+        }
+    }
+
+    /// A component of which this was found in a run that is over.
+    pub fn recalled(file: &str, name: &str, keys: Keys, facts: Facts) -> Result<Live, VolumeError> {
+        Live::over(file, name, keys, |_, _, _| {
+            let store = match facts {
+                Facts::Memory(sectors) => Ok(Store::Memory(sectors)),
+                Facts::File(facts) => {
+                    let sectors = facts.sectors;
+                    Opened::recalled(facts).map(|opened| Store::File(RefCell::new(Some(opened)), sectors))
+                }
+                Facts::Remote(told) => Connected::recalled(told).map(|connected| {
+                    let sectors = connected.sectors();
+                    Store::Remote(RefCell::new(Some(connected)), sectors)
+                }),
+            };
+            store.map_err(|error| VolumeError {
+                place: format!("{file}: component.{name}"),
+                found: error.to_string(),
+                expected: "something to stand for it".to_owned(),
+            })
+        })
+    }
+
+    /// What was found of it, as long as it is not built.
+    pub fn facts(&self) -> anyhow::Result<Facts> {
+        let built = "a component is asked for what was found before it is built";
+        Ok(match &self.store {
+            Store::Memory(sectors) => Facts::Memory(*sectors),
+            Store::File(opened, _) => Facts::File(opened.borrow().as_ref().context(built)?.facts()),
+            Store::Remote(connected, _) => Facts::Remote(connected.borrow().as_ref().context(built)?.told()),
+        })
+    }
+
+    /// The device, the `number`-th of its volume; once.
+    pub fn build(
+        &self,
+        reactor: &Rc<Reactor>,
+        name: &str,
+        number: u32,
+    ) -> anyhow::Result<Rc<dyn BlockDevice>> {
+        let data = self.store.build(reactor, name)?;
+        let device: Rc<dyn BlockDevice> = match &self.emulated {
+            Some(Component { drive, queue }) => {
+                Rc::new(EmulatedComponent::new(simulated(number, drive, *queue), data))
+            }
+            None => data,
+        };
+        Ok(match self.timeout {
+            Some(limit) => Rc::new(TimedComponent::new(device, name, limit)),
+            None => device,
+        })
+    }
+}
+
+impl Store {
+    fn build(&self, reactor: &Rc<Reactor>, name: &str) -> anyhow::Result<Rc<dyn BlockDevice>> {
+        let twice = || format!("component.{name} is built twice");
+        Ok(match self {
+            Store::File(opened, _) => {
+                Rc::new(FileComponent::new(reactor, name, opened.take().with_context(twice)?))
+            }
+            Store::Remote(connected, _) => {
+                Rc::new(RemoteComponent::new(reactor, name, connected.take().with_context(twice)?))
+            }
+            Store::Memory(sectors) => {
+                let memory = MemoryComponent::new(*sectors);
+                let none = || format!("component.{name}.ram: there is not that much memory");
+                Rc::new(memory.with_context(none)?)
+            }
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
 use seekless_serve::component::Numbered;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, Export, Home, Keys, Listener, Server, control};
-use seekless_serve::signals;
+use seekless_serve::server::{Address, Bytewise, Export, Home, Keys, Server, control};
 
 use super::component::{Live, beside};
+use super::ground::Ground;
+use super::inputs;
 use super::status::{self, Told};
 use crate::output;
 
@@ -27,6 +28,7 @@ pub const HELP: &str = "\
 Examples:
   seekless volume serve home.toml
   seekless volume serve home.toml --io threads
+  seekless volume serve home.toml --log-inputs home.inputs; seekless lab replay home.inputs
 
 A volume file that serves a file of yours, with nothing in between:
   [component.disk]
@@ -51,6 +53,24 @@ pub struct Arguments {
     /// Lets TCP without encryption be reached from other machines
     #[arg(long)]
     allow_plain_tcp: bool,
+    /// Notes all that comes from outside in this file, for seekless lab replay; it holds the data, too
+    #[arg(long, value_name = "FILE")]
+    log_inputs: Option<PathBuf>,
+}
+
+/// What all randomness of a live volume follows from.
+const SEED: u64 = 1;
+
+/// A server and what it stands on.
+pub struct Serving<'a> {
+    /// The volume file.
+    pub volume: &'a Path,
+    /// Where it happens.
+    pub ground: Ground,
+    /// The number of its process.
+    pub process: u32,
+    /// What waits.
+    pub reactor: &'a Rc<Reactor>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,11 +89,37 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
     let places = places(&description, arguments.allow_plain_tcp)?;
     let keys = keys(&description)?;
-    let (reactor, refused) = Reactor::start(wish).context("io")?;
+    let (mut reactor, refused) = Reactor::start(wish).context("io")?;
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
     output::complain(&format!("io: {}{why}", reactor.kind()));
-    let runtime = Runtime::new(1);
-    runtime.run_live(serve(arguments, &reactor, &description, places, keys), &*reactor)?
+    if let Some(file) = &arguments.log_inputs {
+        if keys.is_some() {
+            bail!(
+                "--log-inputs: found tls in {}, whose secrets no replay has; expected none",
+                description.file
+            );
+        }
+        let recorder = inputs::begin(file, &arguments.volume, &description, reactor.kind())?;
+        reactor = reactor.recorded(recorder);
+    }
+    let reactor = Rc::new(reactor);
+    let runtime = runtime(&reactor);
+    let serving = Serving {
+        volume: &arguments.volume,
+        ground: Ground::Live,
+        process: std::process::id(),
+        reactor: &reactor,
+    };
+    let served = runtime.run_live(serve(&serving, &description, places, keys), &*reactor)?;
+    reactor.end(runtime.event_hash());
+    served
+}
+
+/// The runtime of a volume: what is offloaded goes beside it.
+pub fn runtime(reactor: &Rc<Reactor>) -> Runtime {
+    let (runtime, beside) = (Runtime::new(SEED), reactor.clone());
+    runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+    runtime
 }
 
 /// Certificates and keys, if there are to be any.
@@ -85,7 +131,7 @@ fn keys(description: &Description<Live>) -> anyhow::Result<Option<Keys>> {
 }
 
 /// The addresses to listen at, each with the numbers of its exports.
-fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Vec<(Address, Vec<usize>)>> {
+pub fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Vec<(Address, Vec<usize>)>> {
     let mut places: Vec<(Address, Vec<usize>)> = Vec::new();
     for (number, export) in description.exports.iter().enumerate() {
         let key = format!("{}: export.{}", description.file, export.name);
@@ -115,24 +161,25 @@ fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Vec<(A
     Ok(places)
 }
 
-async fn serve(
-    arguments: &Arguments,
-    reactor: &Rc<Reactor>,
+/// Serves until a signal comes.
+pub async fn serve(
+    serving: &Serving<'_>,
     description: &Description<Live>,
     places: Vec<(Address, Vec<usize>)>,
     keys: Option<Keys>,
 ) -> anyhow::Result<()> {
-    let signals = signals::listen().context("signals")?;
+    let Serving { ground, reactor, .. } = *serving;
+    let signals = ground.signals().context("signals")?;
     let trees = trees(reactor, description).await?;
     let trees = Rc::new(trees);
     for tree in trees.values() {
-        reconfigure_in_time(description, tree);
+        reconfigure_in_time(description, tree, ground);
     }
-    let server = Server::new(reactor, output::complain);
-    let place = status::socket(&arguments.volume, description.control.as_deref());
-    let told = Told::new(reactor, description, &server, &trees);
-    control(reactor, Listener::bind(&Address::Unix(place))?, move |line| told.answer(&line));
-    let mut given = Listener::activated().context("the sockets that were given (LISTEN_FDS)")?;
+    let server = Server::new(reactor, move |line| ground.say(line));
+    let place = status::socket(serving.volume, description.control.as_deref());
+    let told = Told::new(serving, description, &server, &trees);
+    control(reactor, ground.listen(&Address::Unix(place))?, move |line| told.answer(&line));
+    let mut given = ground.given().context("the sockets that were given (LISTEN_FDS)")?;
     if !given.is_empty() && given.len() != places.len() {
         bail!(
             "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
@@ -151,28 +198,28 @@ async fn serve(
             let bytes = Size(device.device().geometry().sectors * SECTOR_BYTES);
             let home = home(description, &export.top);
             exports.push(Export { home, ..Export::new(&export.name, &line, device, export.read_only) });
-            output::complain(&format!(
+            ground.say(&format!(
                 "serving {} ({bytes}, {line}) at {}",
                 export.name,
                 address.uri(&export.name, keys.is_some())
             ));
         }
-        let listener = if given.is_empty() { Listener::bind(&address)? } else { given.remove(0) };
+        let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
         server.listen(listener, exports, keys.clone());
     }
     let uri = description.exports.first().and_then(|export| {
         Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name, keys.is_some()))
     });
-    output::complain(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
+    ground.say(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
-    output::complain("stopping; a second signal ends it at once");
-    spawn(at_once(reactor.clone(), signals)).detach();
+    ground.say("stopping; a second signal ends it at once");
+    spawn(at_once(reactor.clone(), signals, ground)).detach();
     server.stop().await;
     for tree in trees.values() {
-        stop(description, tree).await?;
+        stop(description, tree, ground).await?;
     }
     let served = server.served();
-    output::complain(&format!(
+    ground.say(&format!(
         "stopped: {} requests answered, {} of them with an error; {} read, {} written",
         served.requests,
         served.failed,
@@ -189,7 +236,7 @@ async fn trees(
 ) -> anyhow::Result<BTreeMap<String, Tree>> {
     let mut components = BTreeMap::new();
     for (number, (name, component)) in (0..).zip(&description.components) {
-        let component = Numbered::new(number, component.build(reactor, name)?);
+        let component = Numbered::new(number, component.build(reactor, name, number)?);
         components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
     }
     let mut trees = BTreeMap::new();
@@ -211,7 +258,7 @@ fn home(description: &Description<Live>, top: &str) -> Option<Home> {
 }
 
 /// Layers that are to be reconfigured every so often are.
-fn reconfigure_in_time(description: &Description<Live>, tree: &Tree) {
+fn reconfigure_in_time(description: &Description<Live>, tree: &Tree, ground: Ground) {
     for (name, layer) in &tree.layers {
         let every = description.layers.get(name).and_then(|layer| layer.reconfigure);
         let Some(every) = every else { continue };
@@ -221,7 +268,7 @@ fn reconfigure_in_time(description: &Description<Live>, tree: &Tree) {
                 sleep(every).await;
                 let how = Hints { class: Class::Background, ..Hints::default() };
                 if let Err(error) = layer.command("reconfigure", how).await {
-                    output::complain(&format!("layer.{name}: not reconfigured: {error}"));
+                    ground.say(&format!("layer.{name}: not reconfigured: {error}"));
                 }
             }
         })
@@ -230,7 +277,7 @@ fn reconfigure_in_time(description: &Description<Live>, tree: &Tree) {
 }
 
 /// Everything acknowledged is durable, layer by layer from the top down.
-async fn stop(description: &Description<Live>, tree: &Tree) -> anyhow::Result<()> {
+async fn stop(description: &Description<Live>, tree: &Tree, ground: Ground) -> anyhow::Result<()> {
     let mut failed = None;
     for name in description.downwards(&tree.name) {
         let stopped = match tree.layers.get(&name) {
@@ -238,7 +285,7 @@ async fn stop(description: &Description<Live>, tree: &Tree) -> anyhow::Result<()
             None => continue,
         };
         if let Err(error) = stopped {
-            output::complain(&format!("layer.{name}: {error}"));
+            ground.say(&format!("layer.{name}: {error}"));
             failed = Some(error);
         }
     }
@@ -251,8 +298,7 @@ async fn signal(reactor: &Rc<Reactor>, signals: &Arc<OwnedFd>) {
 }
 
 /// Ends the program at the next signal.
-async fn at_once(reactor: Rc<Reactor>, signals: Arc<OwnedFd>) {
+async fn at_once(reactor: Rc<Reactor>, signals: Arc<OwnedFd>, ground: Ground) {
     signal(&reactor, &signals).await;
-    output::complain("stopped at once: what was not flushed may be lost, as in a crash");
-    std::process::exit(1);
+    ground.end_at_once();
 }

@@ -16,6 +16,7 @@ use seekless_serve::server::{Answering, Server};
 use serde::{Deserialize, Serialize};
 
 use super::component::Live;
+use super::serve::Serving;
 use crate::output;
 use crate::table::Table;
 
@@ -92,6 +93,7 @@ pub fn socket(volume: &Path, told: Option<&Path>) -> PathBuf {
 /// The server's end: what it answers from.
 pub struct Told {
     reactor: Rc<Reactor>,
+    process: u32,
     server: Rc<Server>,
     file: String,
     components: Vec<String>,
@@ -104,7 +106,7 @@ pub struct Told {
 impl Told {
     /// Of this server.
     pub fn new(
-        reactor: &Rc<Reactor>,
+        serving: &Serving<'_>,
         description: &Description<Live>,
         server: &Rc<Server>,
         trees: &Rc<BTreeMap<String, Tree>>,
@@ -117,7 +119,8 @@ impl Told {
             made_of: description.line_of(&export.top),
         });
         Told {
-            reactor: reactor.clone(),
+            reactor: serving.reactor.clone(),
+            process: serving.process,
             server: server.clone(),
             file: description.file.clone(),
             components: description.components.keys().cloned().collect(),
@@ -147,7 +150,7 @@ impl Told {
         });
         Status {
             file: self.file.clone(),
-            process: std::process::id(),
+            process: self.process,
             io: self.reactor.kind().to_string(),
             up_s: runtime::now().seconds(),
             clients,

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +79,15 @@ struct World {
     streams: RefCell<BTreeMap<String, u64>>,
     /// Few, so that a list is faster than a map.
     edges: RefCell<Vec<(&'static str, u64)>>,
+    /// Who carries out what is offloaded, if not this thread.
+    beside: RefCell<Option<Rc<Beside>>>,
 }
+
+/// Work that is to be done beside a live volume.
+pub type Offloaded = Box<dyn FnOnce() + Send>;
+
+/// Carries out work beside a live volume; what it returns waits for the end of it.
+pub type Beside = dyn Fn(Offloaded) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Something that acts when it is called, and is no task: a device. A task's turn costs several
 /// times as much, and a device has two for each request.
@@ -158,8 +166,14 @@ impl Runtime {
                 seed,
                 streams: RefCell::default(),
                 edges: RefCell::default(),
+                beside: RefCell::default(),
             }),
         }
+    }
+
+    /// What is offloaded from now on is carried out by `beside`, in real time.
+    pub fn offload_to(&self, beside: Rc<Beside>) {
+        self.world.beside.replace(Some(beside));
     }
 
     /// Also hands every event to `sink`, as it happens.
@@ -243,7 +257,8 @@ impl Drop for Runtime {
         let _entered = Entered::enter(&self.world);
         let timers = self.world.timers.take();
         let quiet = self.world.quiet.take();
-        drop((timers, quiet));
+        let beside = self.world.beside.take();
+        drop((timers, quiet, beside));
         let live = self.world.live.take();
         live.into_iter().for_each(|(_, waker)| waker.wake());
         let mut batch = VecDeque::new();
@@ -434,16 +449,30 @@ pub fn rng(name: &str) -> Rng {
 
 /// Runs a pure function of owned data beside the volume: live on a low-priority thread, in virtual
 /// time at once, its result arriving when `cost` says that it would.
+///
+/// # Panics
+/// When the function does, on its thread.
 pub async fn offload<T, J>(job: J, cost: impl FnOnce(&T) -> Nanos) -> T
 where
     T: Send + 'static,
     J: FnOnce() -> T + Send + 'static,
 {
-    let result = job();
-    let cost = cost(&result);
-    sleep(cost).await;
-    event(&Event::Offloaded { cost });
-    result
+    let Some(beside) = current(|world| world.beside.borrow().clone()) else {
+        let result = job();
+        let cost = cost(&result);
+        sleep(cost).await;
+        event(&Event::Offloaded { cost });
+        return result;
+    };
+    let (begun, place) = (now(), Arc::new(Mutex::new(None)));
+    let result = place.clone();
+    beside(Box::new(move || {
+        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(job());
+    }))
+    .await;
+    event(&Event::Offloaded { cost: now() - begun });
+    let result = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    result.expect("offloaded work panicked")
 }
 
 #[cfg(test)]

@@ -173,6 +173,11 @@ impl Mapper {
     }
 }
 
+/// Most requests are: these need not be split, nor their parts waited for.
+fn within_a_page(at: Extent) -> bool {
+    at.whole_pages().sectors == PAGE_SECTORS
+}
+
 impl BlockDevice for Mapper {
     fn geometry(&self) -> Geometry {
         let below = self.below.geometry();
@@ -184,6 +189,10 @@ impl BlockDevice for Mapper {
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             let _held = self.locks.shared(at, &how).await;
+            if within_a_page(at) {
+                self.read_page(at, into.clone(), &how).await?;
+                return Ok(into);
+            }
             let parts = into.split(at, PAGE_SECTORS).map(|(part, piece)| self.read_page(part, piece, &how));
             join_all(parts).await.into_iter().collect::<Result<(), _>>()?;
             Ok(into)
@@ -195,8 +204,13 @@ impl BlockDevice for Mapper {
             // The flush that makes the map durable does the same for the slots.
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
-            let parts = from.split(at, PAGE_SECTORS).map(|(part, piece)| self.write_page(part, piece, &how));
-            join_all(parts).await.into_iter().collect::<Result<(), _>>()?;
+            if within_a_page(at) {
+                self.write_page(at, from.clone(), &how).await?;
+            } else {
+                let parts = from.split(at, PAGE_SECTORS);
+                let parts = parts.map(|(part, piece)| self.write_page(part, piece, &how));
+                join_all(parts).await.into_iter().collect::<Result<(), _>>()?;
+            }
             drop(held);
             if fua {
                 self.flush(how.clone()).await?;

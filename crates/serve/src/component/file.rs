@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,11 +18,15 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, check, io};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, SECTOR_BYTES, Zeroes,
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, PAGE_BYTES, SECTOR_BYTES,
+    Zeroes,
 };
+use serde::{Deserialize, Serialize};
 
 use super::error::{OpenError, kind_of};
+use crate::admit::{known_of, number};
 use crate::patience::patiently;
+use crate::reactor::inputs::stand_in;
 use crate::reactor::{Job, Memory, Reactor, What};
 
 /// Memory that is kept for the next requests, in pieces of this size at most.
@@ -45,9 +49,54 @@ pub struct Opened {
     pub direct: bool,
     /// Whether it cannot be written.
     pub read_only: bool,
+    /// Bytes of what the device writes at once; of a file, what file systems do.
+    pub physical_bytes: u64,
+    /// Whether it is a device that says that it turns.
+    pub rotational: bool,
+}
+
+/// What is found out of a file when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileFacts {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size.
+    pub sectors: u64,
+    /// Bytes of what is read and written at least.
+    pub logical_bytes: u64,
+    /// Whether it goes past the page cache.
+    pub direct: bool,
+    /// Whether it cannot be written.
+    pub read_only: bool,
+    /// Bytes of what the device writes at once; of a file, what file systems do.
+    pub physical_bytes: u64,
+    /// Whether it is a device that says that it turns.
+    pub rotational: bool,
 }
 
 impl Opened {
+    /// What was found out.
+    pub fn facts(&self) -> FileFacts {
+        let Opened { path, sectors, logical_bytes, direct, read_only, physical_bytes, rotational, .. } = self;
+        FileFacts {
+            path: path.clone(),
+            sectors: *sectors,
+            logical_bytes: *logical_bytes,
+            direct: *direct,
+            read_only: *read_only,
+            physical_bytes: *physical_bytes,
+            rotational: *rotational,
+        }
+    }
+
+    /// A file of which this was found out in another run, and which is not opened: for a replay.
+    pub fn recalled(facts: FileFacts) -> io::Result<Opened> {
+        let FileFacts { path, sectors, logical_bytes, direct, read_only, physical_bytes, rotational } = facts;
+        let file = stand_in()?.into();
+        Ok(Opened { file, path, sectors, logical_bytes, direct, read_only, physical_bytes, rotational })
+    }
+
     /// Opens and locks `path`; `cached` goes through the page cache although it need not.
     pub fn open(path: &Path, cached: bool, read_only: bool) -> Result<Opened, OpenError> {
         let refuse = |found: String, expected: &str| OpenError {
@@ -93,8 +142,19 @@ impl Opened {
                 &format!("a multiple of {logical_bytes} bytes, and some"),
             ));
         }
-        let sectors = bytes / SECTOR_BYTES;
-        Ok(Opened { file, path: path.to_owned(), sectors, logical_bytes, direct, read_only })
+        let known = block.then(|| known_of(metadata.rdev()));
+        let known = |name| known.as_deref().and_then(|known| number(known, name));
+        let physical_bytes = known("physical_block_size").unwrap_or(PAGE_BYTES).max(logical_bytes);
+        Ok(Opened {
+            file,
+            path: path.to_owned(),
+            sectors: bytes / SECTOR_BYTES,
+            logical_bytes,
+            direct,
+            read_only,
+            physical_bytes,
+            rotational: known("rotational") == Some(1),
+        })
     }
 }
 
@@ -126,9 +186,9 @@ impl FileComponent {
         let geometry = Geometry {
             sectors: opened.sectors,
             logical_sectors: opened.logical_bytes / SECTOR_BYTES,
-            physical_sectors: 8,
+            physical_sectors: opened.physical_bytes / SECTOR_BYTES,
             volatile_cache: true,
-            rotational: false,
+            rotational: opened.rotational,
             discard_sectors: 8,
             largest_sectors: LARGEST_REQUEST_SECTORS,
         };
@@ -306,7 +366,7 @@ impl BlockDevice for FileComponent {
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        let found = self.check(at, false).map(|()| holes(&self.file, at));
+        let found = self.check(at, false).map(|()| self.reactor.look(at, || holes(&self.file, at)));
         Box::pin(std::future::ready(found))
     }
 }

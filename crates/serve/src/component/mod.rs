@@ -3,14 +3,19 @@
 //! Invariants: a component is in one volume at a time. Fault model: what is below fails, ends early or is full: each of
 //! these is an error value with the component's name and the place.
 
+mod emulated;
 mod error;
 mod file;
 mod memory;
 mod numbered;
 mod remote;
+mod timed;
 
+pub use crate::nbd::client::Told;
+pub use emulated::EmulatedComponent;
 pub use error::{OpenError, kind_of};
-pub use file::{FileComponent, Opened};
+pub use file::{FileComponent, FileFacts, Opened};
 pub use memory::MemoryComponent;
 pub use numbered::Numbered;
 pub use remote::{Connected, RemoteComponent};
+pub use timed::TimedComponent;

@@ -25,6 +25,7 @@ use seekless_core::{
 
 use crate::nbd::client::{Said, Told, ask, go, greets, option_reply, said, simple_reply};
 use crate::nbd::{Command, constants as c};
+use crate::reactor::inputs::stand_in;
 use crate::reactor::{Job, Memory, Reactor, What};
 use crate::server::Input;
 
@@ -58,6 +59,16 @@ impl Connected {
         stream.set_nodelay(true)?;
         let told = shake_hands(&stream, name)?;
         Ok(Connected { socket: stream.into(), told })
+    }
+
+    /// What the server told of the export.
+    pub fn told(&self) -> Told {
+        self.told
+    }
+
+    /// An export of which this was told in another run, and which is not connected to: for a replay.
+    pub fn recalled(told: Told) -> io::Result<Connected> {
+        Ok(Connected { socket: stand_in()?, told })
     }
 
     /// Its size.
@@ -119,6 +130,28 @@ struct Asked {
     reads: usize,
     answer: Option<Result<Vec<u8>, u32>>,
     waker: Option<Waker>,
+    /// Nobody waits for it any more.
+    abandoned: bool,
+}
+
+/// Forgets a request when it is answered, or nobody waits for that any more.
+struct Waits<'a> {
+    line: &'a Line,
+    cookie: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut all = self.line.asked.borrow_mut();
+        let Some(asked) = all.get_mut(&self.cookie) else { return };
+        if asked.answer.is_some() {
+            all.remove(&self.cookie);
+        } else {
+            // Its answer may come yet, and has to be known for what it is.
+            asked.abandoned = true;
+            asked.waker = None;
+        }
+    }
 }
 
 impl RemoteComponent {
@@ -180,6 +213,7 @@ impl RemoteComponent {
         line.cookie.set(cookie);
         let reads = if command == Command::Read { whole as usize } else { 0 };
         line.asked.borrow_mut().insert(cookie, Asked { reads, ..Asked::default() });
+        let _waits = Waits { line, cookie };
         {
             let mut out = line.outgoing.borrow_mut();
             ask(&mut out, command, flags, cookie, at.start.0 * SECTOR_BYTES, whole as u32);
@@ -260,9 +294,14 @@ async fn receive(line: Rc<Line>, mut input: Input, socket: Arc<OwnedFd>) {
             },
             error => Err(error),
         };
-        if let Some(asked) = line.asked.borrow_mut().get_mut(&cookie) {
-            asked.answer = Some(answer);
-            asked.waker.take().into_iter().for_each(Waker::wake);
+        let mut all = line.asked.borrow_mut();
+        match all.get_mut(&cookie) {
+            Some(asked) if asked.abandoned => drop(all.remove(&cookie)),
+            Some(asked) => {
+                asked.answer = Some(answer);
+                asked.waker.take().into_iter().for_each(Waker::wake);
+            }
+            None => {}
         }
     }
     line.end(&socket);
@@ -310,6 +349,18 @@ impl BlockDevice for RemoteComponent {
             if self.has(c::FLAG_SEND_TRIM) {
                 for part in self.parts(at) {
                     self.ask(Command::Trim, 0, part, None).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn prefetch(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.check(at)?;
+            if self.has(c::FLAG_SEND_CACHE) {
+                for part in self.parts(at) {
+                    self.ask(Command::Cache, 0, part, None).await?;
                 }
             }
             Ok(())

@@ -1,10 +1,13 @@
 //! The client's half of the codec: fixed newstyle, `GO`, compact requests and simple replies.
 
+use serde::{Deserialize, Serialize};
+
 use super::constants as c;
 use super::{Command, u16_at, u32_at, u64_at};
 
 /// What a server told of the export that was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Told {
     /// Its size.
     pub bytes: u64,

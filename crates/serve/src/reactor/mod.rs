@@ -5,25 +5,32 @@
 //! what comes back: `io_uring` where the kernel lets us, else a few threads and `poll`.
 //!
 //! Invariants: every job is answered once. Memory is in one job at a time. Time is read once a turn and never goes back.
-//! Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
+//! What it tells can be noted and told again ([`inputs`]). Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
 //! error.
 
+mod beside;
+pub mod inputs;
 mod job;
 mod threads;
 mod uring;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use seekless_core::Nanos;
+use rustix::thread::set_current_timer_slack;
+use seekless_core::device::ExtentState;
 use seekless_core::runtime::Outside;
+use seekless_core::{Extent, Nanos};
 use slab::Slab;
 
+use inputs::{Recorder, Replayed, Replayer, Step};
 pub use job::{Job, Memory, What};
 use threads::Threads;
 use uring::Uring;
@@ -62,15 +69,23 @@ pub struct Reactor {
     /// When the runtime's time was zero.
     zero: Instant,
     turns: Cell<u64>,
+    /// Jobs asked for so far.
+    asked: Cell<u64>,
+    /// Notes what happens, if that is wanted.
+    recorder: Option<RefCell<Recorder>>,
 }
 
 enum Backend {
     Uring(Box<RefCell<Uring>>),
     Threads(Threads),
+    /// No kernel: what happened in another run.
+    Replay(Box<RefCell<Replayer>>),
 }
 
 /// A job under way, or its answer that was not fetched yet.
 struct Slot {
+    /// In the order of asking.
+    number: u64,
     job: Job,
     waker: Option<Waker>,
     result: Option<io::Result<usize>>,
@@ -81,7 +96,7 @@ struct Slot {
 impl Reactor {
     /// A reactor of this kind, or, if there is no wish, of the best that the kernel allows; the reason if that is not
     /// `io_uring`.
-    pub fn start(wish: Option<Kind>) -> io::Result<(Rc<Reactor>, Option<io::Error>)> {
+    pub fn start(wish: Option<Kind>) -> io::Result<(Reactor, Option<io::Error>)> {
         let (backend, refused) = match wish {
             Some(Kind::Uring) => (Backend::Uring(Box::new(RefCell::new(Uring::new()?))), None),
             Some(Kind::Threads) => (Backend::Threads(Threads::new()?), None),
@@ -90,9 +105,28 @@ impl Reactor {
                 Err(error) => (Backend::Threads(Threads::new()?), Some(error)),
             },
         };
+        // The kernel may wake a thread up to 50 us late, to wake several together; an emulated drive would be late by
+        // that in each request. Where it is not allowed the drive is.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        Ok((Reactor::of(backend), refused))
+    }
+
+    /// A reactor without a kernel: what happens is what happened in another run.
+    pub fn replaying(replayer: Replayer) -> Rc<Reactor> {
+        Rc::new(Reactor::of(Backend::Replay(Box::new(RefCell::new(replayer)))))
+    }
+
+    fn of(backend: Backend) -> Reactor {
         #[allow(clippy::disallowed_methods)] // where the machine's clock enters a live runtime
         let zero = Instant::now();
-        Ok((Rc::new(Reactor { jobs: RefCell::default(), backend, zero, turns: Cell::new(0) }), refused))
+        let (turns, asked) = (Cell::new(0), Cell::new(0));
+        Reactor { jobs: RefCell::default(), backend, zero, turns, asked, recorder: None }
+    }
+
+    /// The same, which also notes what happens.
+    pub fn recorded(mut self, recorder: Recorder) -> Reactor {
+        self.recorder = Some(RefCell::new(recorder));
+        self
     }
 
     /// What it is made of.
@@ -100,6 +134,7 @@ impl Reactor {
         match &self.backend {
             Backend::Uring(_) => Kind::Uring,
             Backend::Threads(_) => Kind::Threads,
+            Backend::Replay(replayer) => replayer.borrow().kind(),
         }
     }
 
@@ -110,14 +145,23 @@ impl Reactor {
 
     /// Hands a job in; it reaches the kernel at the end of this turn at the latest.
     pub fn ask(self: &Rc<Self>, job: Job) -> Answer {
+        let number = self.asked.get();
+        self.asked.set(number + 1);
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().asked(&job);
+        }
         let mut jobs = self.jobs.borrow_mut();
         let entry = jobs.vacant_entry();
         let key = entry.key();
-        let slot = entry.insert(Slot { job, waker: None, result: None, abandoned: false });
+        let slot = entry.insert(Slot { number, job, waker: None, result: None, abandoned: false });
         slot.result = match &self.backend {
             Backend::Uring(ring) => ring.borrow_mut().start(key, &mut slot.job).err().map(Err),
             Backend::Threads(threads) => threads.start(key, &mut slot.job),
+            Backend::Replay(replayer) => replayer.borrow_mut().start(key, number, &mut slot.job),
         };
+        if let (Some(recorder), Some(result)) = (&self.recorder, &slot.result) {
+            recorder.borrow_mut().at_once(result, &slot.job);
+        }
         Answer { reactor: self.clone(), key: Some(key) }
     }
 
@@ -131,6 +175,9 @@ impl Reactor {
         }
         if let Some(job) = job {
             slot.job = job;
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().answered(slot.number, &result, &slot.job);
         }
         slot.result = Some(result);
         let waker = slot.waker.take();
@@ -158,8 +205,89 @@ impl Outside for Reactor {
                     jobs.get_mut(key).and_then(|slot| threads::try_now(&mut slot.job))
                 });
             }
+            Backend::Replay(replayer) => return self.turn_again(replayer),
         }
-        self.time()
+        let time = self.time();
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().turn(time);
+        }
+        time
+    }
+}
+
+impl Reactor {
+    /// What `look` finds that a part of a file holds; it is asked at once, and noted.
+    pub fn look(&self, at: Extent, look: impl FnOnce() -> Vec<ExtentState>) -> Vec<ExtentState> {
+        if let Backend::Replay(replayer) = &self.backend {
+            return replayer.borrow_mut().looked(at);
+        }
+        let found = look();
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().looked(at, &found);
+        }
+        found
+    }
+
+    /// This descriptor was not there before, or was another's.
+    fn is_new(&self, descriptor: RawFd) {
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().is_new(descriptor);
+        }
+        if let Backend::Replay(replayer) = &self.backend {
+            replayer.borrow_mut().is_new(descriptor);
+        }
+    }
+
+    /// The run is over, with this hash of its events: what was noted is written, what is replayed is compared.
+    pub fn end(&self, hash: u64) {
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().end(hash);
+        }
+        if let Backend::Replay(replayer) = &self.backend {
+            replayer.borrow_mut().end(hash);
+        }
+    }
+
+    /// Waits until a replay has come to where its file ends, or departed from it; live for ever. What was found.
+    pub async fn replayed(&self) -> Replayed {
+        poll_fn(|context| match &self.backend {
+            Backend::Replay(replayer) if replayer.borrow().over => Poll::Ready(replayer.borrow().found()),
+            Backend::Replay(replayer) => {
+                replayer.borrow_mut().waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Pending,
+        })
+        .await
+    }
+
+    /// What a replay found so far; of a live run nothing.
+    pub fn found(&self) -> Replayed {
+        match &self.backend {
+            Backend::Replay(replayer) => replayer.borrow().found(),
+            _ => Replayed::default(),
+        }
+    }
+
+    /// A turn of a replay.
+    fn turn_again(&self, replayer: &RefCell<Replayer>) -> Nanos {
+        loop {
+            let what = |key| self.jobs.borrow().get(key).map(|slot| slot.job.what);
+            let step = replayer.borrow_mut().step(what);
+            match step {
+                Step::Answered { key, told, result } => {
+                    if let Some(slot) = self.jobs.borrow_mut().get_mut(key) {
+                        replayer.borrow_mut().fill(&told, &mut slot.job);
+                    }
+                    self.answered(key, result, None);
+                }
+                Step::Turned(time) => return time,
+                Step::Over(time) => {
+                    replayer.borrow_mut().waker.take().into_iter().for_each(Waker::wake);
+                    return time;
+                }
+            }
+        }
     }
 }
 

@@ -5,21 +5,23 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use seekless_core::runtime::{Runtime, now, sleep, spawn};
+use seekless_core::runtime::{Runtime, now, offload, sleep, spawn};
 
 use super::*;
 
 fn on_both<T: Future<Output = ()>>(test: impl Fn(Rc<Reactor>) -> T) {
     for kind in [Kind::Uring, Kind::Threads] {
         let reactor = match Reactor::start(Some(kind)) {
-            Ok((reactor, _)) => reactor,
+            Ok((reactor, _)) => Rc::new(reactor),
             Err(error) if kind == Kind::Uring => {
                 eprintln!("skipped: no io_uring here: {error}");
                 continue;
             }
             Err(error) => panic!("{kind}: {error}"),
         };
-        Runtime::new(1).run_live(test(reactor.clone()), &*reactor).unwrap();
+        let (runtime, beside) = (Runtime::new(1), reactor.clone());
+        runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+        runtime.run_live(test(reactor.clone()), &*reactor).unwrap();
     }
 }
 
@@ -87,5 +89,27 @@ fn an_answer_that_nobody_wants_leaves_its_memory_to_the_kernel_until_it_comes() 
         reactor.ask(Job::new(What::Send, &there, Memory::of(vec![1; 10]))).await.result.unwrap();
         sleep(Nanos::from_millis(5)).await;
         assert_eq!(reactor.jobs.borrow().len(), 0);
+    });
+}
+
+#[test]
+fn what_is_offloaded_holds_nobody_up_and_is_the_last_of_the_system() {
+    on_both(|reactor| async move {
+        let began = now();
+        let work = || {
+            #[allow(clippy::disallowed_methods)] // it is on a thread of its own
+            std::thread::sleep(Duration::from_millis(60));
+            rustix::process::getpriority_process(None).unwrap()
+        };
+        let offloaded = spawn(offload(work, |_| Nanos::ZERO));
+        let mut turns = 0;
+        while !offloaded.is_finished() {
+            sleep(Nanos::from_millis(5)).await;
+            turns += 1;
+        }
+        assert!(turns >= 5, "others had {turns} turns meanwhile");
+        assert!(now().since(began) >= Nanos::from_millis(60));
+        assert_eq!(offloaded.await, 19);
+        drop(reactor);
     });
 }

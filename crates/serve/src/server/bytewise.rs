@@ -117,6 +117,11 @@ impl Bytewise {
         at.split(self.largest_sectors)
     }
 
+    /// Whether these are whole blocks that the device takes in one request.
+    pub fn takes(&self, at: Bytes) -> bool {
+        at.are_whole(self.block) && self.fits(at.touched(self.block))
+    }
+
     /// These bytes.
     pub async fn read(&self, at: Bytes, how: Hints) -> Result<Buffer, IoError> {
         let blocks = at.touched(self.block);

@@ -19,6 +19,7 @@ use rustix::process::umask;
 
 use super::address::Address;
 use crate::patience::patiently;
+use crate::reactor::inputs::stand_in;
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,11 @@ impl Listener {
         let why = |error: io::Error| ListenError { address: address.clone(), why: error.to_string() };
         let (socket, path): (OwnedFd, _) = bound.map_err(why)?;
         Ok(Listener { socket: Arc::new(socket), tcp: path.is_none(), path })
+    }
+
+    /// A socket that nobody connects to: for a replay.
+    pub fn recalled() -> io::Result<Listener> {
+        Ok(Listener { socket: Arc::new(stand_in()?), tcp: false, path: None })
     }
 
     /// The listening sockets that whoever started the program gave it (`LISTEN_FDS`), in their order; none if it gave

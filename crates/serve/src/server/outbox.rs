@@ -25,11 +25,23 @@ const HEADER: u64 = 64;
 /// Memory for replies that is kept for the next ones.
 const KEPT: usize = 1 << 20;
 
+/// Of large replies, which are read where they are sent from.
+const KEPT_LARGE: usize = 4 << 20;
+/// Room for the header in front of a large reply's data, which so begins where copies are quick.
+pub const ROOM: usize = 64;
+
+/// A large reply: its data behind room for a header, of which the end is used.
+pub struct Large {
+    pub bytes: Vec<u8>,
+    pub start: usize,
+}
+
 /// See the file's header.
 #[derive(Default)]
 pub struct Outbox {
-    /// What is to be sent, and what its requests hold.
+    /// What is to be sent, and what its requests hold: small replies one behind the other, large ones as they are.
     pending: RefCell<Vec<u8>>,
+    large: RefCell<Vec<Large>>,
     pending_held: Cell<(u64, u32)>,
     /// Held by all requests that were read and whose reply was not sent.
     held: Cell<(u64, u32)>,
@@ -39,6 +51,8 @@ pub struct Outbox {
     complete: Cell<bool>,
     writer: RefCell<Option<Waker>>,
     reader: RefCell<Option<Waker>>,
+    /// Memory of large replies that were sent, for the next ones; all to the same client.
+    kept: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Outbox {
@@ -58,9 +72,34 @@ impl Outbox {
         if !self.closed.get() {
             write(&mut self.pending.borrow_mut());
         }
+        self.put(bytes);
+    }
+
+    /// The same for one that is not copied.
+    pub fn reply_large(&self, bytes: u64, reply: Large) {
+        if !self.closed.get() {
+            self.large.borrow_mut().push(reply);
+        }
+        self.put(bytes);
+    }
+
+    fn put(&self, bytes: u64) {
         let (held, requests) = self.pending_held.get();
         self.pending_held.set((held + bytes + HEADER, requests + 1));
         self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Memory for a large reply with so much data, in which anything that this client was sent may stand.
+    pub fn memory(&self, data: usize) -> Vec<u8> {
+        let kept = self.kept.borrow_mut().pop().filter(|kept| kept.len() == ROOM + data);
+        kept.unwrap_or_else(|| vec![0; ROOM + data])
+    }
+
+    fn keep(&self, memory: Vec<u8>) {
+        let mut kept = self.kept.borrow_mut();
+        if (kept.len() + 1) * memory.len() <= KEPT_LARGE {
+            kept.push(memory);
+        }
     }
 
     /// Waits until all requests are answered, and the answers are sent or never will be.
@@ -116,29 +155,46 @@ impl Outbox {
             }
             // All that is answered in this turn goes together.
             quiet().await;
-            let bytes = self.pending.replace(spare);
+            let (bytes, large) = (self.pending.replace(spare), self.large.take());
             let held = self.pending_held.take();
-            let bytes = match &tunnel {
-                Some(tunnel) => tunnel.seal(&bytes),
-                None => bytes,
-            };
-            spare = if self.closed.get() { bytes } else { self.send_now(&reactor, &socket, bytes).await };
+            let way = Way { reactor: &reactor, socket: &socket, tunnel: tunnel.as_deref() };
+            spare = if bytes.is_empty() { bytes } else { self.send_now(&way, bytes, 0).await };
             spare.clear();
             if spare.capacity() > KEPT {
                 spare = Vec::new();
+            }
+            for Large { bytes, start } in large {
+                let memory = self.send_now(&way, bytes, start).await;
+                self.keep(memory);
             }
             self.released(held);
         }
     }
 
-    async fn send_now(&self, reactor: &Rc<Reactor>, socket: &Arc<OwnedFd>, bytes: Vec<u8>) -> Vec<u8> {
+    /// Sends what is behind `start`, unless the other end takes nothing more; the memory.
+    async fn send_now(&self, way: &Way<'_>, bytes: Vec<u8>, start: usize) -> Vec<u8> {
+        if self.closed.get() {
+            return bytes;
+        }
+        let (bytes, start) = match way.tunnel {
+            Some(tunnel) => (tunnel.seal(&bytes[start..]), 0),
+            None => (bytes, start),
+        };
         let len = bytes.len();
-        let done = reactor.ask(Job::new(What::Send, socket, Memory::of(bytes))).await;
-        if !done.result.is_ok_and(|sent| sent == len) {
+        let job = Job::new(What::Send, way.socket, Memory::of(bytes).cut(start..len));
+        let done = way.reactor.ask(job).await;
+        if !done.result.is_ok_and(|sent| sent == len - start) {
             self.closed.set(true);
             // Its requests are of no use any more: they are not waited for either.
-            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+            let _ = rustix::net::shutdown(way.socket, rustix::net::Shutdown::Both);
         }
         done.memory.into_bytes()
     }
+}
+
+/// How bytes get to the client.
+struct Way<'a> {
+    reactor: &'a Rc<Reactor>,
+    socket: &'a Arc<OwnedFd>,
+    tunnel: Option<&'a Tunnel>,
 }

@@ -8,7 +8,7 @@ use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Origin, SECTOR_BY
 use super::Server;
 use super::bytewise::{AnyBytes, Bytes};
 use super::export::Export;
-use super::outbox::Outbox;
+use super::outbox::{Large, Outbox, ROOM};
 use super::status::described;
 use crate::nbd::constants::{
     CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE, CMD_FLAG_REQ_ONE,
@@ -17,6 +17,8 @@ use crate::nbd::{Command, Context, Errno, Replies, Request, Style, filter};
 
 /// Reads from this many bytes on leave out what is known to be a hole, where the reply has a way to say so.
 const SPARSE_BYTES: u64 = 32 << 10;
+/// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less.
+const LARGE_BYTES: u64 = 32 << 10;
 /// What clients that know no better have for the largest request.
 const USUAL_LARGEST: u64 = 32 << 20;
 
@@ -146,12 +148,16 @@ impl Session {
             _ => {}
         }
         drop(served);
+        if let Ok(Answer::Large(reply)) = result {
+            return self.outbox.reply_large(asked.holds(&request), reply);
+        }
         self.outbox.reply(asked.holds(&request), |out| match result {
             Err((errno, why)) => self.replies.error(out, request.cookie, errno, &why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
             Ok(Answer::Data(data)) => self.data(out, &request, &data),
             Ok(Answer::Parts(parts)) => self.parts(out, &request, &parts),
             Ok(Answer::Status(parts)) => self.status(out, &request, &parts),
+            Ok(Answer::Large(_)) => unreachable!("put in before"),
         });
     }
 
@@ -236,7 +242,22 @@ impl Session {
                 return Ok(Answer::Parts(parts));
             }
         }
+        if request.length >= LARGE_BYTES && device.takes(at) {
+            return self.read_large(request, at.touched(device.block()), how).await;
+        }
         device.read(at, how).await.map(Answer::Data)
+    }
+
+    /// Reads to where it is sent from.
+    async fn read_large(&self, request: &Request, at: Extent, how: Hints) -> Result<Answer, IoError> {
+        let whole = Buffer::from_vec(self.outbox.memory(at.bytes() as usize));
+        let data = whole.cut(ROOM, at.bytes() as usize);
+        drop(self.export.device.device().read(at, data, how).await?);
+        let (mut bytes, mut header) = (whole.into_vec(), Vec::with_capacity(ROOM));
+        self.replies.data(&mut header, request.cookie, request.offset, request.length);
+        let start = ROOM - header.len();
+        bytes[start..ROOM].copy_from_slice(&header);
+        Ok(Answer::Large(Large { bytes, start }))
     }
 
     fn data(&self, out: &mut Vec<u8>, request: &Request, data: &Buffer) {
@@ -269,6 +290,7 @@ impl Session {
 enum Answer {
     Done,
     Data(Buffer),
+    Large(Large),
     Parts(Vec<(Extent, Option<Buffer>)>),
     Status(Vec<(Context, Vec<(u64, u32)>)>),
 }

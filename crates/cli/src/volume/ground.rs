@@ -1,0 +1,62 @@
+//! What a server stands on: the machine, or the inputs of a run that is over.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use seekless_serve::reactor::inputs::stand_in;
+use seekless_serve::server::{Address, ListenError, Listener};
+use seekless_serve::signals;
+
+use crate::output;
+
+/// See the file's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// Clients connect, signals come, and somebody reads what is said.
+    Live,
+    /// Nobody is there: what came then comes again.
+    Replay,
+}
+
+impl Ground {
+    /// Says a line to whoever started the server.
+    pub fn say(self, line: &str) {
+        if self == Ground::Live {
+            output::complain(line);
+        }
+    }
+
+    /// A socket that gets a byte for each signal to stop.
+    pub fn signals(self) -> io::Result<Arc<OwnedFd>> {
+        match self {
+            Ground::Live => signals::listen(),
+            Ground::Replay => stand_in().map(Arc::new),
+        }
+    }
+
+    /// Where clients connect.
+    pub fn listen(self, address: &Address) -> Result<Listener, ListenError> {
+        match self {
+            Ground::Live => Listener::bind(address),
+            Ground::Replay => Listener::recalled()
+                .map_err(|error| ListenError { address: address.clone(), why: error.to_string() }),
+        }
+    }
+
+    /// The sockets that the server was given.
+    pub fn given(self) -> io::Result<Vec<Listener>> {
+        match self {
+            Ground::Live => Listener::activated(),
+            Ground::Replay => Ok(Vec::new()),
+        }
+    }
+
+    /// Ends the program, as a crash would; a replay has ended already where this was called.
+    pub fn end_at_once(self) {
+        if self == Ground::Live {
+            output::complain("stopped at once: what was not flushed may be lost, as in a crash");
+            std::process::exit(1);
+        }
+    }
+}

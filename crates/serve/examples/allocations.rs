@@ -1,0 +1,126 @@
+//! What a request costs the server in allocations, with nothing below its top, and with layers: part of `make bench`.
+//!
+//! The server and its volume are in this thread, where allocations are counted; its client is in another one. What the
+//! start costs cancels out between two runs of different length.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use seekless_core::runtime::Runtime;
+use seekless_core::{BlockDevice, Extent, Slice, Top};
+use seekless_layers::Mapper;
+use seekless_layers::mapper::Options;
+use seekless_serve::component::MemoryComponent;
+use seekless_serve::nbd::client::{Said, Told, go, option_reply, said};
+use seekless_serve::reactor::{Job, Memory, Reactor, What};
+use seekless_serve::server::{Address, Bytewise, Export, Listener, Server};
+
+const PAGES: u64 = 4_096;
+const DEPTH: usize = 32;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("4 KiB requests, {DEPTH} in flight: allocations each");
+    println!("{:<26} {:>8} {:>8}", "", "read", "write");
+    for (name, layers) in [("memory", 0), ("a slice of memory", 1), ("a mapper over memory", 2)] {
+        let mut each = [0.0; 2];
+        for (command, each) in (0..).zip(&mut each) {
+            let count = |rounds| -> Result<f64, Box<dyn Error>> {
+                let mut served = Ok(());
+                let seen = allocation_counter::measure(|| served = serve(layers, command, rounds));
+                served.map(|()| seen.count_total as f64)
+            };
+            *each = (count(600)? - count(200)?) / (400 * DEPTH) as f64;
+        }
+        println!("{name:<26} {:>8.2} {:>8.2}", each[0], each[1]);
+    }
+    Ok(())
+}
+
+/// Serves a client that asks for so many rounds of requests.
+fn serve(layers: u32, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("socket");
+    let (reactor, _) = Reactor::start(None)?;
+    let reactor = Rc::new(reactor);
+    let listener = Listener::bind(&Address::Unix(path.clone()))?;
+    let (over, client) = UnixStream::pair()?;
+    #[allow(clippy::disallowed_methods)] // a client is another program
+    let client = std::thread::spawn(move || {
+        let asked = ask(&path, command, rounds).map_err(|error| error.to_string());
+        drop(client);
+        asked
+    });
+    Runtime::new(1).run_live(
+        async {
+            let memory = MemoryComponent::new(PAGES * 8 * 18 / 17).ok_or("too little memory")?;
+            let memory: Rc<dyn BlockDevice> = Rc::new(memory);
+            let device: Rc<dyn BlockDevice> = match layers {
+                0 => memory,
+                1 => Rc::new(Slice::new(memory, Extent::new(0, PAGES * 8)).ok_or("it is larger")?),
+                _ => Rc::new(Mapper::open(memory, &Options::of_pages(PAGES)).await?),
+            };
+            let server = Server::new(&reactor, |_| {});
+            let device = Bytewise::new(Rc::new(Top::new(device)));
+            server.listen(listener, vec![Export::new("", "", &device, false)], None);
+            let over = Arc::new(over.into());
+            reactor.ask(Job::new(What::Receive, &over, Memory::of(vec![0]))).await.result?;
+            server.stop().await;
+            Ok::<(), Box<dyn Error>>(())
+        },
+        &*reactor,
+    )??;
+    Ok(client.join().map_err(|_| "the client panicked")??)
+}
+
+/// A client: it writes every page, and then asks for whole rounds of requests, one behind the other.
+fn ask(path: &Path, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let mut socket = UnixStream::connect(path)?;
+    socket.read_exact(&mut [0; 18])?;
+    socket.write_all(&go(""))?;
+    loop {
+        let mut header = [0; 20];
+        socket.read_exact(&mut header)?;
+        let (kind, length) = option_reply(&header).ok_or("no answer to GO")?;
+        let mut data = vec![0; length];
+        socket.read_exact(&mut data)?;
+        match said(kind, &data, &mut Told::default()) {
+            Said::Told => {}
+            Said::Ready => break,
+            Said::Refused(why) => return Err(why.into()),
+        }
+    }
+    let page = |number: usize| (number as u64).wrapping_mul(0x9E37_79B9) % PAGES;
+    for first in (0..PAGES as usize).step_by(DEPTH) {
+        round(&mut socket, 1, (first..first + DEPTH).map(|number| number as u64))?;
+    }
+    for first in (0..rounds * DEPTH).step_by(DEPTH) {
+        round(&mut socket, command, (first..first + DEPTH).map(page))?;
+    }
+    Ok(())
+}
+
+/// Requests at these pages together, and all their replies.
+fn round(
+    socket: &mut UnixStream,
+    command: u8,
+    pages: impl Iterator<Item = u64>,
+) -> Result<(), Box<dyn Error>> {
+    let mut out = Vec::new();
+    for page in pages {
+        out.extend(0x2560_9513_u32.to_be_bytes());
+        out.extend([0, 0, 0, command]);
+        out.extend(page.to_be_bytes());
+        out.extend((page << 12).to_be_bytes());
+        out.extend(4096_u32.to_be_bytes());
+        if command == 1 {
+            out.extend([7; 4096]);
+        }
+    }
+    socket.write_all(&out)?;
+    socket.read_exact(&mut vec![0; DEPTH * if command == 0 { 16 + 4096 } else { 16 }])?;
+    Ok(())
+}

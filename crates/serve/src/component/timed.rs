@@ -1,0 +1,87 @@
+//! A component that may not take longer than it is told.
+//!
+//! Invariants: every request is answered in time, with `Timeout` if the component has not answered. Fault model: the
+//! component may answer late or never. What was asked of it goes on: a write that timed out may be carried out later, as
+//! one that failed may have been.
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use seekless_core::device::{ExtentState, Place, io};
+use seekless_core::runtime::sleep;
+use seekless_core::{
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Zeroes,
+};
+
+/// See the file's header.
+pub struct TimedComponent {
+    device: Rc<dyn BlockDevice>,
+    name: String,
+    limit: Nanos,
+}
+
+impl TimedComponent {
+    /// The component `device` called `name`, which has `limit` for each request.
+    pub fn new(device: Rc<dyn BlockDevice>, name: &str, limit: Nanos) -> TimedComponent {
+        TimedComponent { device, name: name.to_owned(), limit }
+    }
+
+    async fn in_time<T>(
+        &self,
+        at: Option<Extent>,
+        work: impl Future<Output = Result<T, IoError>>,
+    ) -> Result<T, IoError> {
+        match select(pin!(work), pin!(sleep(self.limit))).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => {
+                let why = format!("no answer within {}", self.limit);
+                Err(IoError::new(ErrorKind::Timeout, self.name.clone(), at, why))
+            }
+        }
+    }
+}
+
+impl BlockDevice for TimedComponent {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        // What comes too late is dropped with the request: nothing is written to memory that has another use by then.
+        io(self.in_time(Some(at), self.device.read(at, into, how)))
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(self.in_time(Some(at), self.device.write(at, from, how)))
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(self.in_time(None, self.device.flush(how)))
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(self.in_time(Some(at), self.device.discard(at, how)))
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(self.in_time(Some(at), self.device.write_zeroes(at, how, zeroes)))
+    }
+
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        io(self.in_time(Some(at), self.device.extents(at)))
+    }
+
+    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(self.in_time(Some(at), self.device.prefetch(at, how)))
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        self.device.places(at, each);
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        self.device.estimate(at, how)
+    }
+}

@@ -1,0 +1,55 @@
+//! Work beside a volume: a pure function of data of its own, on a thread that gives way to the volume's.
+//!
+//! Its end is an answer of the reactor like any other: so it is noted, and comes at the same place in a replay, where the
+//! work itself is done at once.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::process::setpriority_process;
+use seekless_core::runtime::Offloaded;
+
+use super::inputs::stand_in;
+use super::{Backend, Job, Memory, Reactor, What};
+
+/// What the thread asks to be, among all of the system's: the last.
+const NICE: i32 = 19;
+
+impl Reactor {
+    /// Does `work` beside the volume, and waits for its end.
+    ///
+    /// # Panics
+    /// When the system has no thread or socket left: a volume cannot go on without what it counts on.
+    pub fn offload(self: &Rc<Self>, work: Offloaded) -> Pin<Box<dyn Future<Output = ()>>> {
+        let ended = if matches!(self.backend, Backend::Replay(_)) {
+            work();
+            stand_in()
+        } else {
+            on_a_thread(work)
+        };
+        let ended = Arc::new(ended.expect("a thread for what is done beside the volume"));
+        self.is_new(ended.as_raw_fd());
+        let end = self.ask(Job::new(What::Receive, &ended, Memory::of(vec![0])));
+        Box::pin(async move {
+            let _ = end.await;
+        })
+    }
+}
+
+/// Begins `work`; what is returned can be received from when it has ended, however that was.
+fn on_a_thread(work: Offloaded) -> io::Result<OwnedFd> {
+    let (ended, end) = UnixStream::pair()?;
+    #[allow(clippy::disallowed_methods)] // the thread that this file is about
+    std::thread::Builder::new().name("beside".to_owned()).spawn(move || {
+        // The priority of this thread alone. Where it may not be changed it is as good as the others.
+        let _ = setpriority_process(None, NICE);
+        work();
+        drop(end);
+    })?;
+    Ok(ended.into())
+}

@@ -1,0 +1,287 @@
+//! What stands in a file of inputs, byte by byte.
+//!
+//! The file: `SEEKLESS INPUTS` and a byte of version, then frames: length (u32), CRC-32C of the payload (u32), payload.
+//! The first payload is text that says what was run; all others are records, whole ones, one behind the other. A record
+//! is a byte that says what it is, then numbers of 8 bytes, and data with its length before it. All little-endian.
+
+use std::io::{self, Read, Write};
+
+use seekless_core::Extent;
+use seekless_core::device::{Content, ExtentState};
+
+use crate::reactor::{Job, What};
+
+/// What a file begins with; the last byte is the version.
+const MAGIC: &[u8; 16] = b"SEEKLESS INPUTS\x01";
+/// A frame holds at least a record, and no more than this besides.
+pub const FRAME: usize = 64 << 10;
+/// No frame is longer: two of the largest requests.
+const LONGEST: u32 = 64 << 20;
+
+/// A job's kind, as a number.
+pub type WhatRecord = u8;
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A job was asked for; they are numbered in their order.
+    Asked {
+        /// What.
+        what: WhatRecord,
+        /// Of which file or socket.
+        handle: u32,
+        /// From which byte on.
+        at: u64,
+        /// How many bytes.
+        len: u64,
+        /// CRC-32C of what is written or sent; 0 of all others.
+        digest: u32,
+    },
+    /// What became of the last job that was asked for was known at once.
+    AtOnce(Told),
+    /// What became of a job, in this turn.
+    Answered {
+        /// Which.
+        job: u64,
+        /// What.
+        told: Told,
+    },
+    /// What a file holds was looked up.
+    Looked {
+        /// Where.
+        at: Extent,
+        /// What was found.
+        found: Vec<ExtentState>,
+    },
+    /// The turn is over, at this time.
+    Turn(u64),
+    /// The run is over; the hash of its events.
+    End(u64),
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Bytes or a number; of an error, its number below zero.
+    pub result: i64,
+    /// What was read or received.
+    pub data: Vec<u8>,
+}
+
+impl Told {
+    /// Of this result.
+    pub fn of(result: &io::Result<usize>, job: &Job) -> Told {
+        let number = match result {
+            Ok(done) => i64::try_from(*done).unwrap_or(i64::MAX),
+            Err(error) => -i64::from(error.raw_os_error().unwrap_or(EIO)),
+        };
+        let part = job.memory.part();
+        let data = match job.what {
+            What::Read(_) | What::Receive => &part[..part.len().min(number.max(0) as usize)],
+            _ => &[],
+        };
+        Told { result: number, data: data.to_vec() }
+    }
+
+    /// The result.
+    pub fn result(&self) -> io::Result<usize> {
+        match usize::try_from(self.result) {
+            Ok(done) => Ok(done),
+            Err(_) => Err(io::Error::from_raw_os_error(i32::try_from(-self.result).unwrap_or(EIO))),
+        }
+    }
+}
+
+/// `EIO`: of an error that has no number.
+const EIO: i32 = 5;
+
+impl Record {
+    /// That of a job that is asked for.
+    pub fn asked(job: &Job, handle: u32) -> Record {
+        let moves = job.memory.part().len() as u64;
+        let (what, at, len) = match job.what {
+            What::Read(at) => (0, at, moves),
+            What::Write(at) => (1, at, moves),
+            What::WriteThrough(at) => (2, at, moves),
+            What::Sync => (3, 0, 0),
+            What::Punch { at, len } => (4, at, len),
+            What::Zero { at, len } => (5, at, len),
+            What::Receive => (6, 0, moves),
+            What::Send => (7, 0, moves),
+            What::Accept => (8, 0, 0),
+        };
+        let digest = if matches!(what, 1 | 2 | 7) { crc32c::crc32c(job.memory.part()) } else { 0 };
+        Record::Asked { what, handle, at, len, digest }
+    }
+
+    /// For a person.
+    pub fn line(&self) -> String {
+        match self {
+            Record::Asked { what, handle, at, len, digest } => {
+                let names =
+                    ["read", "write", "write through", "sync", "punch", "zero", "receive", "send", "accept"];
+                let name = names.get(usize::from(*what)).unwrap_or(&"?");
+                format!("{name} of {len} bytes at {at} of handle {handle} (checksum {digest:08x})")
+            }
+            Record::AtOnce(told) => format!("an answer at once: {}", told.result),
+            Record::Answered { job, told } => format!("the answer to job {job}: {}", told.result),
+            Record::Looked { at, .. } => format!("a look at what {at} holds"),
+            Record::Turn(time) => format!("the end of the turn at {time} ns"),
+            Record::End(_) => "the end of the run".to_owned(),
+        }
+    }
+
+    /// Puts it behind `out`.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        let told = |out: &mut Vec<u8>, told: &Told| {
+            number(out, told.result as u64);
+            number(out, told.data.len() as u64);
+            out.extend_from_slice(&told.data);
+        };
+        match self {
+            Record::Asked { what, handle, at, len, digest } => {
+                out.extend([1, *what]);
+                for each in [u64::from(*handle), *at, *len, u64::from(*digest)] {
+                    number(out, each);
+                }
+            }
+            Record::AtOnce(answer) => {
+                out.push(2);
+                told(out, answer);
+            }
+            Record::Answered { job, told: answer } => {
+                out.push(3);
+                number(out, *job);
+                told(out, answer);
+            }
+            Record::Looked { at, found } => {
+                out.push(4);
+                for each in [at.start.0, at.sectors, found.len() as u64] {
+                    number(out, each);
+                }
+                for state in found {
+                    number(out, state.extent.start.0);
+                    number(out, state.extent.sectors);
+                    out.push(state.content as u8);
+                }
+            }
+            Record::Turn(time) => {
+                out.push(5);
+                number(out, *time);
+            }
+            Record::End(hash) => {
+                out.push(6);
+                number(out, *hash);
+            }
+        }
+    }
+
+    /// The first record of `bytes`, which are shortened by it; `None` if they begin with no whole one.
+    pub fn take(bytes: &mut &[u8]) -> Option<Record> {
+        let record = match byte(bytes)? {
+            1 => Record::Asked {
+                what: byte(bytes)?,
+                handle: u32::try_from(word(bytes)?).ok()?,
+                at: word(bytes)?,
+                len: word(bytes)?,
+                digest: u32::try_from(word(bytes)?).ok()?,
+            },
+            2 => Record::AtOnce(told(bytes)?),
+            3 => Record::Answered { job: word(bytes)?, told: told(bytes)? },
+            4 => {
+                let at = Extent::new(word(bytes)?, word(bytes)?);
+                let count = word(bytes)?;
+                let found = (0..count).map(|_| {
+                    let extent = Extent::new(word(bytes)?, word(bytes)?);
+                    Some(ExtentState { extent, content: content(byte(bytes)?)? })
+                });
+                Record::Looked { at, found: found.collect::<Option<_>>()? }
+            }
+            5 => Record::Turn(word(bytes)?),
+            6 => Record::End(word(bytes)?),
+            _ => return None,
+        };
+        Some(record)
+    }
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend(number.to_le_bytes());
+}
+
+fn byte(bytes: &mut &[u8]) -> Option<u8> {
+    let (first, rest) = bytes.split_first()?;
+    *bytes = rest;
+    Some(*first)
+}
+
+fn word(bytes: &mut &[u8]) -> Option<u64> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*word))
+}
+
+fn told(bytes: &mut &[u8]) -> Option<Told> {
+    let (result, len) = (i64::from_le_bytes(word(bytes)?.to_le_bytes()), usize::try_from(word(bytes)?).ok()?);
+    let (data, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(Told { result, data: data.to_vec() })
+}
+
+fn content(number: u8) -> Option<Content> {
+    [Content::Data, Content::Hole, Content::Zero, Content::Unknown]
+        .into_iter()
+        .find(|content| *content as u8 == number)
+}
+
+/// Writes the beginning of a file, with the text that says what is run.
+pub fn begin(out: &mut impl Write, text: &str) -> io::Result<()> {
+    out.write_all(MAGIC)?;
+    frame(out, text.as_bytes())
+}
+
+/// Writes a frame.
+pub fn frame(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
+    out.write_all(&(payload.len() as u32).to_le_bytes())?;
+    out.write_all(&crc32c::crc32c(payload).to_le_bytes())?;
+    out.write_all(payload)
+}
+
+/// The beginning of a file: its text.
+pub fn beginning(input: &mut impl Read) -> Result<String, String> {
+    let mut magic = [0; MAGIC.len()];
+    let read = input.read_exact(&mut magic);
+    if read.is_err() || magic[..MAGIC.len() - 1] != MAGIC[..MAGIC.len() - 1] {
+        return Err("found other bytes, expected a file that volume serve --log-inputs wrote".to_owned());
+    }
+    if magic != *MAGIC {
+        let (found, known) = (magic[MAGIC.len() - 1], MAGIC[MAGIC.len() - 1]);
+        return Err(format!("found version {found}, expected {known}"));
+    }
+    let text = next_frame(input)?.ok_or("it ends before it says what was run")?;
+    String::from_utf8(text).map_err(|_| "found no text where it says what was run".to_owned())
+}
+
+/// The next frame; `None` at the end, also if the file is cut short there.
+pub fn next_frame(input: &mut impl Read) -> Result<Option<Vec<u8>>, String> {
+    let mut header = [0; 8];
+    if input.read_exact(&mut header).is_err() {
+        return Ok(None);
+    }
+    let [length, sum] =
+        [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    if length > LONGEST {
+        return Err(format!("found a frame of {length} bytes, expected at most {LONGEST}"));
+    }
+    // As much as there is, not as much as is said: a length may be wrong.
+    let mut payload = Vec::new();
+    let read = input.take(u64::from(length)).read_to_end(&mut payload).map_err(|error| error.to_string())?;
+    if read < length as usize {
+        return Ok(None);
+    }
+    let found = crc32c::crc32c(&payload);
+    if found != sum {
+        return Err(format!("found a frame with checksum {found:08x}, expected {sum:08x}: it is damaged"));
+    }
+    Ok(Some(payload))
+}

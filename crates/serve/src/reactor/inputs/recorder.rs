@@ -1,0 +1,115 @@
+//! Writes the inputs of a run to a file while it goes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use seekless_core::device::ExtentState;
+use seekless_core::{Extent, Nanos};
+
+use super::handles::Handles;
+use super::record::{FRAME, Record, Told, begin, frame};
+use crate::reactor::{Job, What};
+
+/// What waits longer than this is written at the end of the next turn, however little it is.
+const AGE: Nanos = Nanos::from_millis(1_000);
+
+/// See the file's header.
+pub struct Recorder {
+    file: File,
+    handles: Handles,
+    pending: Vec<u8>,
+    written_at: Nanos,
+    /// Why nothing is noted any more.
+    failed: Option<io::Error>,
+    /// Hears of that, once.
+    tell: Box<dyn Fn(&str)>,
+}
+
+impl Recorder {
+    /// Begins the file at `path`, its owner's alone, with the text that says what is run; `tell` hears if it cannot be
+    /// gone on with.
+    pub fn create(path: &Path, text: &str, tell: impl Fn(&str) + 'static) -> io::Result<Recorder> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        begin(&mut file, text)?;
+        let (handles, written_at) = (Handles::default(), Nanos::ZERO);
+        Ok(Recorder { file, handles, pending: Vec::new(), written_at, failed: None, tell: Box::new(tell) })
+    }
+
+    fn note(&mut self, record: &Record) {
+        if self.failed.is_none() {
+            record.put(&mut self.pending);
+        }
+    }
+
+    /// A job is asked for.
+    pub fn asked(&mut self, job: &Job) {
+        let handle = self.handles.of(job.to.as_raw_fd());
+        self.note(&Record::asked(job, handle));
+    }
+
+    /// The last one was answered at once.
+    pub fn at_once(&mut self, result: &io::Result<usize>, job: &Job) {
+        self.came(result, job);
+        self.note(&Record::AtOnce(Told::of(result, job)));
+    }
+
+    /// One was answered.
+    pub fn answered(&mut self, number: u64, result: &io::Result<usize>, job: &Job) {
+        self.came(result, job);
+        self.note(&Record::Answered { job: number, told: Told::of(result, job) });
+    }
+
+    fn came(&mut self, result: &io::Result<usize>, job: &Job) {
+        if let (What::Accept, Ok(number)) = (job.what, result) {
+            self.handles.new_of(RawFd::try_from(*number).unwrap_or_default());
+        }
+    }
+
+    /// A descriptor was not there before.
+    pub fn is_new(&mut self, descriptor: RawFd) {
+        self.handles.new_of(descriptor);
+    }
+
+    /// A file was looked at.
+    pub fn looked(&mut self, at: Extent, found: &[ExtentState]) {
+        self.note(&Record::Looked { at, found: found.to_vec() });
+    }
+
+    /// A turn is over.
+    pub fn turn(&mut self, time: Nanos) {
+        self.note(&Record::Turn(time.0));
+        if self.pending.len() >= FRAME || time.since(self.written_at) > AGE {
+            self.written_at = time;
+            self.write();
+        }
+    }
+
+    /// The run is over; the hash of its events.
+    pub fn end(&mut self, hash: u64) {
+        self.note(&Record::End(hash));
+        self.write();
+    }
+
+    fn write(&mut self) {
+        if self.failed.is_some() || self.pending.is_empty() {
+            return;
+        }
+        // In one piece, so that a server that is killed leaves whole frames.
+        let mut whole = Vec::with_capacity(self.pending.len() + 8);
+        let framed = frame(&mut whole, &self.pending);
+        if let Err(error) = framed.and_then(|()| self.file.write_all(&whole)) {
+            (self.tell)(&format!("the inputs are not noted any more: {error}"));
+            self.failed = Some(error);
+        }
+        self.pending.clear();
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.write();
+    }
+}

@@ -1,0 +1,259 @@
+//! Gives a run the inputs of a file, and looks whether it asks for what was asked for then.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::task::Waker;
+
+use seekless_core::device::ExtentState;
+use seekless_core::{Extent, Nanos};
+
+use super::handles::Handles;
+use super::record::{Record, Told, beginning, next_frame};
+use crate::reactor::{Job, Kind, What};
+
+/// What a replay found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Turns of the reactor.
+    pub turns: u64,
+    /// Jobs that were asked for as they were then.
+    pub jobs: u64,
+    /// Of them, those of components: files and other servers are all but sockets that clients came by.
+    pub of_files: u64,
+    /// Virtual time at the end.
+    pub time: Nanos,
+    /// A digest of the jobs.
+    pub digest: u64,
+    /// The hash of all events of the run, if it came to its end.
+    pub ended: Option<u64>,
+    /// Where it first departed from the file, or where that is damaged.
+    pub departed: Option<String>,
+}
+
+/// What comes next in a turn.
+pub enum Step {
+    /// A job is answered.
+    Answered {
+        /// In which slot.
+        key: usize,
+        /// What it read.
+        told: Told,
+        /// What became of it.
+        result: io::Result<usize>,
+    },
+    /// The turn is over.
+    Turned(Nanos),
+    /// There is no more.
+    Over(Nanos),
+}
+
+/// See the file's header.
+pub struct Replayer {
+    file: BufReader<File>,
+    frame: Vec<u8>,
+    at: usize,
+    next: Option<Record>,
+    kind: Kind,
+    handles: Handles,
+    /// The slots of the jobs that were not answered, by their numbers.
+    keys: BTreeMap<u64, usize>,
+    found: Replayed,
+    pub(in crate::reactor) over: bool,
+    pub(in crate::reactor) waker: Option<Waker>,
+}
+
+impl Replayer {
+    /// Opens a file, and its text; the run had a reactor of the kind that `kind` finds there.
+    pub fn open<T>(
+        path: &Path,
+        text: impl FnOnce(&str) -> Result<(T, Kind), String>,
+    ) -> Result<(Replayer, T), String> {
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        let mut file = BufReader::new(file);
+        let (told, kind) = text(&beginning(&mut file)?)?;
+        let mut replayer = Replayer {
+            file,
+            frame: Vec::new(),
+            at: 0,
+            next: None,
+            kind,
+            handles: Handles::default(),
+            keys: BTreeMap::new(),
+            found: Replayed::default(),
+            over: false,
+            waker: None,
+        };
+        replayer.read();
+        Ok((replayer, told))
+    }
+
+    /// How the jobs got to the kernel then.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What was found so far.
+    pub fn found(&self) -> Replayed {
+        self.found.clone()
+    }
+
+    /// Goes to the next record.
+    fn read(&mut self) {
+        self.next = None;
+        while self.at == self.frame.len() {
+            match next_frame(&mut self.file) {
+                Ok(Some(frame)) => (self.frame, self.at) = (frame, 0),
+                Ok(None) => return,
+                Err(why) => return self.depart(&why),
+            }
+        }
+        let mut rest = &self.frame[self.at..];
+        self.next = Record::take(&mut rest);
+        self.at = self.frame.len() - rest.len();
+        if self.next.is_none() {
+            self.depart("found no record where one should begin");
+        }
+    }
+
+    fn depart(&mut self, why: &str) {
+        let (turn, job) = (self.found.turns, self.found.jobs);
+        self.found.departed.get_or_insert_with(|| format!("turn {turn}, job {job}: {why}"));
+        self.over = true;
+    }
+
+    /// A job is asked for, the `number`-th; what became of it, if that was known at once.
+    pub fn start(&mut self, key: usize, number: u64, job: &mut Job) -> Option<io::Result<usize>> {
+        let handle = self.handles.of(job.to.as_raw_fd());
+        let asked = Record::asked(job, handle);
+        if self.over {
+            return None;
+        }
+        match self.next.take() {
+            Some(then) if then == asked => {}
+            // It was cut short here.
+            None => {
+                self.over = true;
+                return None;
+            }
+            Some(then) => {
+                self.depart(&format!("found {}, expected {}", asked.line(), then.line()));
+                return None;
+            }
+        }
+        self.found.jobs += 1;
+        self.found.of_files += u64::from(!job.what.is_of_socket());
+        let mut bytes = Vec::new();
+        asked.put(&mut bytes);
+        self.found.digest = u64::from(crc32c::crc32c(&bytes)) ^ self.found.digest.rotate_left(23);
+        self.found.digest = self.found.digest.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.read();
+        if matches!(self.next, Some(Record::AtOnce(_))) {
+            let Some(Record::AtOnce(told)) = self.next.take() else { return None };
+            self.read();
+            self.fill(&told, job);
+            return Some(self.result(&told, job.what));
+        }
+        self.keys.insert(number, key);
+        None
+    }
+
+    /// Puts what was read then into a job's memory.
+    pub fn fill(&mut self, told: &Told, job: &mut Job) {
+        match job.memory.part_mut().get_mut(..told.data.len()) {
+            Some(part) => part.copy_from_slice(&told.data),
+            None => self.depart("found more data than was asked for"),
+        }
+    }
+
+    fn result(&mut self, told: &Told, what: What) -> io::Result<usize> {
+        let result = told.result();
+        if what != What::Accept || result.is_err() {
+            return result;
+        }
+        // Whoever gets it owns it: so it is one that is open and nobody else's.
+        let number = stand_in()?.into_raw_fd();
+        self.handles.new_of(number);
+        Ok(number as usize)
+    }
+
+    /// A descriptor was not there before.
+    pub fn is_new(&mut self, descriptor: RawFd) {
+        self.handles.new_of(descriptor);
+    }
+
+    /// What a file held then.
+    pub fn looked(&mut self, at: Extent) -> Vec<ExtentState> {
+        match self.next.take() {
+            Some(Record::Looked { at: then, found }) if then == at => {
+                self.read();
+                found
+            }
+            None => {
+                self.over = true;
+                Vec::new()
+            }
+            Some(then) => {
+                self.depart(&format!("found a look at what {at} holds, expected {}", then.line()));
+                Vec::new()
+            }
+        }
+    }
+
+    /// What comes next in a turn; `what` knows what the job in a slot is.
+    pub fn step(&mut self, what: impl FnOnce(usize) -> Option<What>) -> Step {
+        if self.over {
+            return Step::Over(self.found.time);
+        }
+        match self.next.take() {
+            Some(Record::Answered { job, told }) => {
+                self.read();
+                let key = self.keys.remove(&job);
+                let Some((key, what)) = key.and_then(|key| Some((key, what(key)?))) else {
+                    self.depart(&format!("found no job {job} under way, expected one"));
+                    return Step::Over(self.found.time);
+                };
+                let result = self.result(&told, what);
+                Step::Answered { key, told, result }
+            }
+            Some(Record::Turn(time)) => {
+                self.read();
+                self.found.turns += 1;
+                if Nanos(time) < self.found.time {
+                    self.depart(&format!("found the time {time} ns, which is before that of the last turn"));
+                    return Step::Over(self.found.time);
+                }
+                self.found.time = Nanos(time);
+                Step::Turned(self.found.time)
+            }
+            None => {
+                self.over = true;
+                Step::Over(self.found.time)
+            }
+            Some(then) => {
+                self.depart(&format!("found nothing more to do, expected {}", then.line()));
+                Step::Over(self.found.time)
+            }
+        }
+    }
+
+    /// The run is over; the hash of its events.
+    pub fn end(&mut self, hash: u64) {
+        match self.next.take() {
+            _ if self.over => {}
+            Some(Record::End(then)) if then == hash => self.found.ended = Some(hash),
+            Some(Record::End(then)) => {
+                self.depart(&format!("found events with the hash {hash:016x}, expected {then:016x}"));
+            }
+            Some(then) => self.depart(&format!("found the end of the run, expected {}", then.line())),
+            None => {}
+        }
+    }
+}
+
+/// A descriptor of its own that nothing is behind: for files and sockets, which are not there in a replay.
+pub fn stand_in() -> io::Result<OwnedFd> {
+    File::open("/dev/null").map(Into::into)
+}

@@ -1,0 +1,89 @@
+//! Block devices as components: a loop device, where one can be had.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::raw::{FUA, Raw};
+use crate::server::{KINDS, Server, client, serve, skipped, volume};
+use crate::{noise, sparse};
+
+const BYTES: u64 = 16 << 20;
+
+/// A loop device; let go of when dropped.
+struct Loop(String);
+
+impl Loop {
+    /// `None`, with a word, where there are none.
+    fn over(file: &Path) -> Option<Loop> {
+        sparse(file, BYTES);
+        let output = client("losetup", &["--find", "--show", &file.display().to_string()])?;
+        if output.status.success() {
+            return Some(Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned()));
+        }
+        skipped("a block device", String::from_utf8_lossy(&output.stderr).trim());
+        None
+    }
+
+    /// What the system says of its queue.
+    fn queue(&self, what: &str) -> Option<u64> {
+        let name = PathBuf::from(&self.0);
+        let folder = Path::new("/sys/block").join(name.file_name()?).join("queue").join(what);
+        std::fs::read_to_string(folder).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_served_alone_and_keeps_what_was_flushed() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let file = folder.join("disk.img");
+        let Some(device) = Loop::over(&file) else { return };
+        let components = format!("[component.disk]\nfile = \"{}\"\n", device.0);
+        volume(folder, &components, &[("disk", "")]);
+        let Some(server) = Server::start(folder, kind) else { continue };
+        // Another server, by another file, and who would open it alone: both are refused.
+        let other = tempfile::tempdir().unwrap();
+        volume(other.path(), &components, &[("disk", "")]);
+        let output = serve(other.path(), kind).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("in use"), "{kind}: {said}");
+
+        if let Some(told) = client("nbdinfo", &["--json", &server.uri("disk")]) {
+            let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+            let export = &told["exports"][0];
+            assert_eq!(export["export-size"], BYTES, "{kind}: {export}");
+            assert_eq!(
+                export["block_size_minimum"],
+                device.queue("logical_block_size").unwrap_or(512),
+                "{export}"
+            );
+            let turns = device.queue("rotational") == Some(1);
+            assert_eq!(export["is_rotational"], turns, "{kind}: {export}");
+        }
+        let mut raw = Raw::open(folder, "disk");
+        let bytes = noise(1 << 20, 5);
+        assert_eq!(raw.write(0, 0, &bytes).unwrap(), 0);
+        assert_eq!(raw.write(FUA, BYTES - 4096, &[9; 4096]).unwrap(), 0);
+        assert_eq!(raw.flush().unwrap(), 0);
+        let there = std::fs::read(&file).unwrap();
+        assert!(there[..1 << 20] == bytes && there[there.len() - 4096..] == [9; 4096], "{kind}");
+        // Trimmed, it reads as zeroes or as before; the file below got holes, where the system knows how.
+        raw.ask(4, 0, 5, 0, 1 << 20).unwrap();
+        assert_eq!(raw.reply().unwrap(), (5, 0), "{kind}");
+        let read = raw.read(0, 4096).unwrap();
+        assert!(read == [0; 4096] || read == bytes[..4096], "{kind}");
+        raw.ask(6, 0, 6, 4096, 8192).unwrap();
+        assert_eq!(raw.reply().unwrap(), (6, 0), "{kind}");
+        assert_eq!(raw.read(4096, 8192).unwrap(), [0; 8192]);
+        assert_eq!(raw.read(BYTES - 4096, 4096).unwrap(), [9; 4096]);
+        drop(raw);
+        server.stop();
+    }
+}

@@ -1,0 +1,85 @@
+//! Components that are as slow as a drive: how long they take, and that their data is right.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::raw::Raw;
+use crate::server::{KINDS, Server, serve, volume};
+use crate::sparse;
+
+const DRIVE: &str = "wd2500aaks";
+const SECTORS: u64 = 488_397_168;
+const READS: u64 = 40;
+
+/// Places all over the drive, in pages, the same every time.
+fn places() -> Vec<u64> {
+    (1..=READS).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (SECTORS / 8)).collect()
+}
+
+/// How long the simulated drive takes to read them one after the other.
+fn predicted(folder: &Path) -> Duration {
+    let mut trace = String::new();
+    for (number, page) in places().iter().enumerate() {
+        writeln!(trace, "8,0 0 {number} 0.{number:09} {number} Q R {} + 8 [reads]", page * 8).unwrap();
+    }
+    let file = folder.join("reads.blkparse");
+    std::fs::write(&file, trace).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(["lab", "run", "--layer", "none", "--pace", "closed", "--outstanding", "1", "--json"]);
+    let output = command.args(["--drive", DRIVE, "--trace"]).arg(file).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    Duration::from_secs_f64(told["elapsed_s"].as_f64().unwrap())
+}
+
+#[test]
+fn an_emulated_drive_takes_the_time_that_the_simulated_one_does() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        sparse(&folder.join("disk.img"), SECTORS * 512);
+        volume(
+            folder,
+            &format!("[component.disk]\nfile = \"disk.img\"\nemulate = \"{DRIVE}\"\n"),
+            &[("disk", "")],
+        );
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let mut raw = Raw::open(folder, "disk");
+        let began = Instant::now();
+        for page in places() {
+            raw.read(page << 12, 4096).unwrap();
+        }
+        let (took, model) = (began.elapsed(), predicted(folder));
+        // A machine that is busy otherwise answers late, and nothing answers early. How near it is on a quiet one is
+        // measured by scripts/emulated.
+        assert!(took > model.mul_f64(0.97) && took < model * 3, "{kind}: {took:?}, the model says {model:?}");
+        for (number, page) in places().into_iter().enumerate() {
+            assert_eq!(raw.write(0, page << 12, &[number as u8 + 1; 4096]).unwrap(), 0);
+        }
+        assert_eq!(raw.flush().unwrap(), 0);
+        for (number, page) in places().into_iter().enumerate() {
+            assert_eq!(raw.read(page << 12, 4096).unwrap(), [number as u8 + 1; 4096], "{kind}: {number}");
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn what_cannot_be_emulated_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (keys, words) in [
+        ("ram = \"1MiB\"\nemulate = \"wd2500aak\"", ["component.disk.emulate", "'wd2500aak'"]),
+        ("ram = \"1MiB\"\nscheduler = \"sptf\"", ["component.disk", "emulate = "]),
+        ("ram = \"1MiB\"\nemulate = \"wd2500aaks\"\ndepth = 99", ["component.disk.depth", "1 to 32"]),
+        ("file = \"large.img\"\nemulate = \"wd2500aaks\"", ["component.disk.emulate", "at least as large"]),
+    ] {
+        sparse(&folder.join("large.img"), (SECTORS + 8) * 512);
+        volume(folder, &format!("[component.disk]\n{keys}\n"), &[("disk", "")]);
+        let output = serve(folder, "threads").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{keys}\n{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?} for {keys}\n{said}");
+    }
+}
