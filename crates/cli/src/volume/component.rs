@@ -260,6 +260,7 @@ impl Live {
         let data = self.store.build(reactor, name)?;
         let device: Rc<dyn BlockDevice> = match &self.emulated {
             Some(Component { drive, queue }) => {
+                reactor.be_exact();
                 Rc::new(EmulatedComponent::new(simulated(number, drive, *queue), data))
             }
             None => data,

@@ -17,14 +17,12 @@ mod uring;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::num::NonZeroU64;
 use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use rustix::thread::set_current_timer_slack;
 use seekless_core::device::ExtentState;
 use seekless_core::runtime::Outside;
 use seekless_core::{Extent, Nanos};
@@ -34,6 +32,10 @@ use inputs::{Recorder, Replayed, Replayer, Step};
 pub use job::{Job, Memory, What};
 use threads::Threads;
 use uring::Uring;
+
+/// Where timers have to be exact, the last stretch before one is waited for awake: as long as it takes a machine at rest
+/// to wake up.
+const AWAKE: Nanos = Nanos(200_000);
 
 /// How jobs get to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub struct Reactor {
     /// When the runtime's time was zero.
     zero: Instant,
     turns: Cell<u64>,
+    /// Timers have to be exact.
+    exact: Cell<bool>,
     /// Jobs asked for so far.
     asked: Cell<u64>,
     /// Notes what happens, if that is wanted.
@@ -105,9 +109,6 @@ impl Reactor {
                 Err(error) => (Backend::Threads(Threads::new()?), Some(error)),
             },
         };
-        // The kernel may wake a thread up to 50 us late, to wake several together; an emulated drive would be late by
-        // that in each request. Where it is not allowed the drive is.
-        let _ = set_current_timer_slack(NonZeroU64::new(1));
         Ok((Reactor::of(backend), refused))
     }
 
@@ -119,8 +120,8 @@ impl Reactor {
     fn of(backend: Backend) -> Reactor {
         #[allow(clippy::disallowed_methods)] // where the machine's clock enters a live runtime
         let zero = Instant::now();
-        let (turns, asked) = (Cell::new(0), Cell::new(0));
-        Reactor { jobs: RefCell::default(), backend, zero, turns, asked, recorder: None }
+        let (turns, exact, asked) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        Reactor { jobs: RefCell::default(), backend, zero, turns, exact, asked, recorder: None }
     }
 
     /// The same, which also notes what happens.
@@ -136,6 +137,12 @@ impl Reactor {
             Backend::Threads(_) => Kind::Threads,
             Backend::Replay(replayer) => replayer.borrow().kind(),
         }
+    }
+
+    /// Timers are exact to some microseconds from now on, at the cost of [`AWAKE`] of the processor each: for components
+    /// that take their time by the clock. What else happens meanwhile is told as ever.
+    pub fn be_exact(&self) {
+        self.exact.set(true);
     }
 
     /// How often it went to the kernel so far.
@@ -194,7 +201,8 @@ impl Reactor {
 impl Outside for Reactor {
     fn turn(&self, until: Option<Nanos>) -> Nanos {
         self.turns.set(self.turns.get() + 1);
-        let wait = until.map(|until| Duration::from_nanos(until.since(self.time()).0));
+        let awake = if self.exact.get() { AWAKE } else { Nanos::ZERO };
+        let wait = until.map(|until| Duration::from_nanos(until.since(self.time() + awake).0));
         let each = |key, result, job| self.answered(key, result, job);
         match &self.backend {
             Backend::Uring(ring) => ring.borrow_mut().turn(wait, |key, result| each(key, result, None)),
