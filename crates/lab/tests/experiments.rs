@@ -8,11 +8,13 @@ use std::rc::Rc;
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Class, Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};
+use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{
     Clock, EventSink, Experiment, LayerSetup, Pace, Run, compare, run_trace, run_workload, workload,
 };
+use seekless_layers::borg::{MoveClass, Options};
 use seekless_trace::{ReadOptions, Trace};
 
 fn experiment() -> Experiment {
@@ -236,6 +238,47 @@ fn borg_saves_disk_time_on_the_recordings_that_ship() {
         assert_eq!(stages.len(), 5);
         assert!(stages["incoming"] > 0 && stages["relocate"] > 0, "{name}: {stages:?}");
     }
+}
+
+/// Freeblock scheduling and BORG together: what a reconfiguration copies for free takes no time of the head's; and
+/// what is not copied in time is copied all the same.
+#[test]
+fn reconfigurations_copy_for_free_or_end_in_the_background() {
+    let trace = shipped("svnserver2");
+    let run = |class, deadline| {
+        let mut experiment = experiment();
+        let layer = experiment.layer.as_mut().unwrap();
+        layer.options.reconfigure_class = class;
+        layer.options.free_deadline = deadline;
+        experiment.queue.freeblock = (class == MoveClass::Free).then(FreeOptions::default);
+        compared(&trace, &experiment)
+    };
+    let usual = Options::default().free_deadline;
+    let [paid, free, late] = [
+        run(MoveClass::Background, usual),
+        run(MoveClass::Free, usual),
+        run(MoveClass::Free, Nanos::from_millis(20)),
+    ];
+    let background = |of: &Comparison| {
+        let phases = layer(of).phases.iter().filter(|phase| phase.name.starts_with('R'));
+        phases.map(|phase| phase.work.background_s).sum::<f64>()
+    };
+    let copied = |of: &Comparison| {
+        let of = &layer(of).reconfigurations;
+        (
+            of.iter().map(|one| one.copied_pages).sum::<u64>(),
+            of.iter().map(|one| one.promoted_pages).sum::<u64>(),
+        )
+    };
+    assert!(background(&free) < 0.3 * background(&paid), "{} {}", background(&free), background(&paid));
+    assert!(free.net_reduction_pct > paid.net_reduction_pct);
+    assert!(copied(&paid).0 > 0 && copied(&paid).1 == 0);
+    assert!(
+        copied(&late).1 > 0 && copied(&late).1 > copied(&free).1,
+        "{:?} {:?}",
+        copied(&late),
+        copied(&free)
+    );
 }
 
 #[test]

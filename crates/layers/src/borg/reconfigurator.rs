@@ -167,6 +167,10 @@ impl Borg {
     pub(super) fn tend_the_log(&self) {
         let slots = u64::from(self.layout.write_buffer * self.layout.segment);
         let low = (slots as f64 * self.options.drain_below) as u64;
+        if self.state.borrow().log.room() < low / 2 {
+            // Clients will soon wait for room: a reconfiguration that copies for free is not to keep it waiting.
+            self.hurry(Class::Background);
+        }
         let mut state = self.state.borrow_mut();
         if state.tending || state.left {
             return;
@@ -195,8 +199,6 @@ impl Borg {
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        // Clients will soon wait for room: a reconfiguration is not to keep it waiting.
-        self.hurry(Class::Background);
         let Some(mover) = Mover::start(self, Account::default(), true).await? else { return Ok(()) };
         loop {
             let before = self.state.borrow().log.room();
