@@ -255,7 +255,8 @@ mod tests {
         let whole = Buffer::from_vec(bytes);
         let part = whole.cut(10, 5);
         part.put(0, &[7; 5]);
-        assert_ne!(whole.clone().into_vec().as_ptr(), at, "others have it");
+        let copied = whole.clone().into_vec();
+        assert_ne!(copied.as_ptr(), at, "others have it");
         drop(part);
         let bytes = whole.into_vec();
         assert_eq!((bytes.as_ptr(), bytes.len(), &bytes[9..12]), (at, 100, &[9, 7, 7][..]));
