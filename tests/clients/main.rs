@@ -294,6 +294,17 @@ fn what_is_wrong_is_told_with_its_place() {
             format!("[component.disk]\nfiel = \"disk.img\"\n{export}"),
             ["unknown field `fiel`", "perhaps `file`"],
         ),
+        (
+            format!("tls = {{ certificate = \"none.pem\", key = \"k\", clients = \"c\" }}\n{disk}{export}"),
+            [
+                "tls.certificate",
+                if cfg!(feature = "tls") { "No such file" } else { "without the feature tls" },
+            ],
+        ),
+        (
+            format!("tls = {{ certificat = \"a\", key = \"b\", clients = \"c\" }}\n{disk}{export}"),
+            ["unknown field `certificat`", "perhaps `certificate`"],
+        ),
         (format!("{disk}[component.same]\nfile = \"disk.img\"\n{export}"), ["component.same.file", "in use"]),
         (format!("{disk}[[export]]\ntop = \"disk\"\n"), ["export.disk", "found no nbd"]),
         (format!("{disk}[[export]]\ntop = \"other\"\n"), ["export.top", "'other'"]),

@@ -20,6 +20,7 @@ use crate::figure;
 use crate::judge;
 use crate::output;
 use crate::progress::Progress;
+use crate::scan;
 use crate::setup::{Setup, line};
 use crate::trace::{characterised, load};
 use crate::volume::inputs;
@@ -53,6 +54,9 @@ A volume file and what can be written in it: docs/book/workloads.md.")]
     /// A figure of a paper, simulated: ours beside theirs
     #[command(after_help = figure::HELP)]
     Figure(figure::Arguments),
+    /// Full scans of a busy disk that cost the foreground nothing
+    #[command(after_help = scan::HELP)]
+    Scan(scan::Arguments),
     /// What was asked of a device and what it answered: may that be?
     #[command(after_help = judge::HELP)]
     Judge(judge::Arguments),
@@ -154,6 +158,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Run(arguments) => run_one(&arguments),
         Command::Explore(arguments) => explore::run(&arguments),
         Command::Figure(arguments) => figure::run(&arguments),
+        Command::Scan(arguments) => scan::run(&arguments),
         Command::Judge(arguments) => judge::run(&arguments),
         Command::Replay(arguments) => inputs::run(&arguments),
     }

@@ -2,13 +2,14 @@
 
 use clap::{Args, ValueEnum};
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
-use seekless_drive::freeblock::{FreeOptions, FreePolicy};
+use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
 use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
 
 use crate::Usage;
+use crate::filling::Filling;
 use crate::text::{counted, factor, size};
 
 /// At most this many outstanding, if nobody says how many.
@@ -84,43 +85,14 @@ pub struct Setup {
     /// --freeblock on)
     #[arg(long, value_name = "CLASS", default_value = "background")]
     reconfigure_class: ClassName,
-    #[command(flatten)]
-    freeblock: Freeblock,
-    /// All randomness follows from it
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-}
-
-/// Whether and how the head's waits are filled.
-#[derive(Args)]
-struct Freeblock {
     /// Carry what is asked for in class free out while the head waits for other requests' sectors
     #[arg(long)]
     freeblock: bool,
-    /// What is looked for: as many blocks of one track as can be (paper), or several stops, and blocks that are
-    /// hard to come by first (weighted) [default: weighted]
-    #[arg(long, value_name = "POLICY")]
-    freeblock_policy: Option<FreePolicy>,
-    /// The head is planned to be so much earlier wherever it has to be in time [default: 0s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    guard: Option<Nanos>,
-    /// A decision takes so many microseconds of a wait, unless the request was known before [default: 0]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
-    decision_us: Option<u64>,
-}
-
-impl Freeblock {
-    /// The options, if it is on: it is if any of them is told, or if it is `wanted`.
-    fn options(&self, wanted: bool) -> Option<FreeOptions> {
-        let told = self.freeblock_policy.is_some() || self.guard.is_some() || self.decision_us.is_some();
-        let usual = FreeOptions::default();
-        (self.freeblock || told || wanted).then(|| FreeOptions {
-            policy: self.freeblock_policy.unwrap_or(usual.policy),
-            guard: self.guard.unwrap_or(usual.guard),
-            decision: self.decision_us.map_or(usual.decision, |micros| Nanos(micros * 1_000)),
-            ..usual
-        })
-    }
+    #[command(flatten)]
+    filling: Filling,
+    /// All randomness follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
 }
 
 /// As what a reconfiguration copies.
@@ -241,7 +213,7 @@ impl Setup {
                 background_share_pct: self.background_share,
                 starvation_limit: self.starvation_limit,
                 depth: self.depth,
-                freeblock: self.freeblock.options(self.reconfigure_class == ClassName::Free),
+                freeblock: self.freeblock(),
             },
             pace,
             reconfigure: self.reconfigure,
@@ -250,6 +222,12 @@ impl Setup {
         };
         experiment.check(None)?;
         Ok(experiment)
+    }
+
+    /// Whatever needs the head's waits to be filled turns that on.
+    fn freeblock(&self) -> Option<FreeOptions> {
+        let wanted = self.freeblock || self.filling.is_told() || self.reconfigure_class == ClassName::Free;
+        wanted.then(|| self.filling.options())
     }
 
     fn layer(&self) -> anyhow::Result<Option<LayerSetup>> {

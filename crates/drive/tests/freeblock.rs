@@ -282,6 +282,21 @@ fn without_a_foreground_a_free_request_waits_until_it_is_promoted() {
     });
 }
 
+/// Blocks across the ends of tracks are read in two parts: those that wait for the other one may not fill all of the
+/// buffers.
+#[test]
+fn a_scan_ends_however_small_its_buffers_are() {
+    on(FreeOptions { buffers: 8 * 4096, ..FreeOptions::default() }, true, async |_, arm| {
+        let task = arm.reader(8).unwrap();
+        task.read(Extent::new(0, 8 * 5_000)).unwrap();
+        let mut taken = 0;
+        while task.next().await.is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, 5_000);
+    });
+}
+
 /// Section 2.1: contiguous ones are merged, and what is done or was never wanted stays as it is.
 #[test]
 fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {

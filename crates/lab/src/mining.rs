@@ -1,14 +1,16 @@
 //! Free data mining (freeblock paper, section 6): full scans of a disk in the waits of a busy foreground.
 //!
 //! A scan registers every block of the disk at once, takes them as they come, and is followed by the next. The
-//! same run without free work tells what the foreground paid: the hash of its event log is of every request and
+//! same run without free work tells what the foreground paid: the sum of its waits, and a hash of every request and
 //! every answer with its time. Fault model: none of its own.
 
 use std::cell::RefCell;
 use std::future::pending;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use seekless_core::runtime::{self, Runtime};
+use rustc_hash::FxHasher;
+use seekless_core::runtime::{self, Event, Runtime};
 use seekless_core::{Extent, Nanos};
 use seekless_drive::freeblock::{FreeOptions, Freeblock, Freed};
 use seekless_drive::spec::BusSpec;
@@ -35,6 +37,8 @@ pub struct Mining {
     pub block: u64,
     /// How many scans, one after another.
     pub scans: u64,
+    /// Or until so much virtual time has passed.
+    pub time: Option<Nanos>,
     /// All randomness follows from it.
     pub seed: u64,
 }
@@ -46,9 +50,11 @@ pub struct Mined {
     pub elapsed: Nanos,
     /// The foreground's requests.
     pub requests: u64,
+    /// Blocks that came, of all scans.
+    pub blocks: u64,
     /// The sum of the foreground's response times.
     pub waited: Nanos,
-    /// The hash of the foreground's event log.
+    /// A hash of the foreground's requests and answers with their times.
     pub hash: u64,
     /// What the drive did for the foreground.
     pub work: Work,
@@ -120,6 +126,13 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         Description::bare(Component { drive: mining.drive.clone().into(), queue }, mining.drive.sectors);
     let load = workload::parse(&mining.load)?;
     let runtime = Runtime::new(mining.seed);
+    let schedule = Rc::new(RefCell::new(FxHasher::default()));
+    let events = schedule.clone();
+    runtime.watch_events(move |now, event| match *event {
+        Event::Request { id, extent, .. } => (now.0, id, extent.start.0).hash(&mut *events.borrow_mut()),
+        Event::Complete { id, ok, .. } => (now.0, id, ok).hash(&mut *events.borrow_mut()),
+        _ => {}
+    });
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(&volume).await?;
         let arms: Vec<Rc<Freeblock>> = volume.drives.values().flat_map(|drive| drive.freeblock()).collect();
@@ -134,7 +147,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
                 }
             }
         };
-        let limit = Limit { requests, time: None };
+        let limit = Limit { requests, time: mining.time.filter(|_| requests.is_none()) };
         let seen = carry_out_beside(&load, volume.top.clone(), limit, false, miner).await?;
         let mut told = told.take();
         told.elapsed = seen.end;
@@ -145,7 +158,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         Ok(told)
     })?;
     let mut told = result?;
-    told.hash = runtime.event_hash();
+    told.hash = schedule.borrow().finish();
     Ok(told)
 }
 
@@ -159,6 +172,7 @@ async fn scan(arm: &Rc<Freeblock>, block: u64, sectors: u64, told: &RefCell<Mine
     let (mut times, mut freed) = (vec![Nanos::ZERO], vec![Freed::default()]);
     let (mut by_part, mut biases) = ([0; PARTS], vec![0.0]);
     while let Some(block) = task.next().await {
+        told.borrow_mut().blocks += 1;
         by_part[(block.at.start.0 * PARTS as u64 / sectors) as usize] += 1;
         let done = task.progress().done - task.ready();
         while times.len() as u64 <= 100 * done / all {

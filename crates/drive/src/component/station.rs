@@ -74,6 +74,16 @@ impl<M: Machine> Places for Station<M> {
     }
 }
 
+/// Hands over what was done for free at a time of its own: nothing else may happen then, or the foreground would
+/// notice.
+struct Delivery<M>(Rc<Station<M>>);
+
+impl<M: Machine + 'static> Agent for Delivery<M> {
+    fn turn(self: Rc<Self>) {
+        self.0.deliver();
+    }
+}
+
 impl<M: Machine + 'static> Agent for Station<M> {
     /// Answers a command that is done, and asks for a turn when its clients have asked for more. If none is
     /// done, begins what can be begun.
@@ -217,7 +227,7 @@ impl<M: Machine + 'static> Station<M> {
             let known = if command.queued { now.since(begun) } else { Nanos::ZERO };
             if let Some(last) = free.fill(&legs, now, known).filter(|&last| last > done) {
                 // What is acknowledged before it is written: the head's wait comes after the answer.
-                runtime::turn_at(last, self.clone());
+                runtime::turn_at(last, Rc::new(Delivery(self.clone())));
             }
         }
         let working = Working { command, took: whole, done };

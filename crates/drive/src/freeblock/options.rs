@@ -53,7 +53,8 @@ pub struct FreeOptions {
     /// What a decision takes, in virtual time: so much of a gap is lost, unless the request was known long enough
     /// before.
     pub decision: Nanos,
-    /// What a task's blocks may take up that were read and not yet taken, in bytes.
+    /// What a task's blocks may take up that were read and not yet taken, in bytes; half of it for blocks across the
+    /// ends of tracks of which a part was read.
     pub buffers: u64,
 }
 

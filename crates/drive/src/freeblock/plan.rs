@@ -85,8 +85,12 @@ impl Planner<'_> {
         let (stop, tested) = search.best(gap, stay);
         plan.tested += tested;
         let Some(stop) = stop else { return };
-        plan.worth += stop.worth;
         let over = self.take(&stop, plan);
+        if over.to == 0 {
+            // There was no room for what it was to take.
+            return;
+        }
+        plan.worth += stop.worth;
         let at = self.tracks.head(stop.track);
         if self.filling == Filling::Again {
             self.fill(Gap { to: at, due: over.from, write: stop.write, ..gap }, stay, plan);

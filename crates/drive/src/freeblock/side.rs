@@ -8,6 +8,9 @@ use slab::Slab;
 use super::tracks::{Stretch, Tracks};
 use super::wanted::Wanted;
 
+/// More than ever are wanted.
+pub const NO_LIMIT: u64 = u64::MAX / 2;
+
 /// Cylinders of a group.
 const GROUP: usize = 32;
 
@@ -20,6 +23,8 @@ pub struct Set {
     pub weight: u16,
     /// Pieces that may be taken now.
     pub room: u64,
+    /// Blocks of which a part may be taken, to wait for the rest.
+    pub parts: u64,
     /// Pieces that are wanted.
     pub left: u64,
 }
@@ -61,7 +66,7 @@ impl Side {
         self.heaviest = self.heaviest.max(weight);
         self.lightest = (block / u64::from(weight)).min(if self.lightest == 0 { 8 } else { self.lightest });
         let wanted = Wanted::new(block, sectors, tracks.stretches());
-        self.sets.insert(Set { wanted, weight, room: u64::MAX, left: 0 })
+        self.sets.insert(Set { wanted, weight, room: NO_LIMIT, parts: NO_LIMIT, left: 0 })
     }
 
     /// Whether nothing is wanted, or may be taken.
@@ -144,12 +149,21 @@ impl Side {
             number = set + 1;
             let (mut from, to) = self.sets[set].wanted.pieces(stretch, range);
             while let Some(bit) = self.sets[set].wanted.next((from, to)).filter(|_| self.sets[set].room > 0) {
-                self.sets[set].room -= 1;
-                self.unwant(tracks, set, track, bit);
-                let wanted = &self.sets[set].wanted;
-                let block = stretch.block_at(bit);
-                each(Taken { set, block, bit }, wanted.part(stretch, block));
                 from = bit + 1;
+                let Set { wanted, room, parts, .. } = &mut self.sets[set];
+                if wanted.begins(stretch, bit) {
+                    if *parts == 0 {
+                        continue;
+                    }
+                    *parts -= 1;
+                } else if wanted.ends(stretch, bit) {
+                    *parts += 1;
+                }
+                *room -= 1;
+                let block = stretch.block_at(bit);
+                let part = wanted.part(stretch, block);
+                self.unwant(tracks, set, track, bit);
+                each(Taken { set, block, bit }, part);
             }
         }
     }
@@ -158,8 +172,14 @@ impl Side {
     pub fn counting(&self, stretch: &Stretch, ranges: [(u32, u32); 2]) -> usize {
         let mut sum = 0;
         for (_, set) in self.sets.iter().filter(|(_, set)| set.room > 0) {
-            let count: u32 =
-                ranges.iter().map(|&range| set.wanted.count(set.wanted.pieces(stretch, range))).sum();
+            let count: u32 = ranges
+                .iter()
+                .map(|&range| {
+                    let pieces = set.wanted.pieces(stretch, range);
+                    let not_now = if set.parts == 0 { set.wanted.beginning(stretch, pieces) } else { 0 };
+                    set.wanted.count(pieces) - not_now
+                })
+                .sum();
             sum += count as usize * usize::from(set.weight);
         }
         sum

@@ -160,8 +160,12 @@ impl Freeblock {
             waker: None,
         });
         // What is written was given; what is read has to be kept.
-        let room = if write { u64::MAX / 2 } else { (inner.options.buffers / (block * 512)).max(1) };
-        inner.sides[usize::from(write)].sets[set].room = room;
+        if !write {
+            // Blocks that wait for their rest may not take all of it, or no rest could come.
+            let room = (inner.options.buffers / (block * 512)).max(2);
+            let set = &mut inner.sides[0].sets[set];
+            (set.room, set.parts) = (room, room / 2);
+        }
         Ok(FreeTask { scheduler: self.clone(), number })
     }
 }
@@ -412,6 +416,7 @@ impl Inner {
                 let was = side.unwant(&self.tracks, set, track, bit);
                 let part = task.parts.remove(&number).is_some();
                 side.sets[set].room += u64::from(part);
+                side.sets[set].parts += u64::from(part);
                 if (was || part) && number != last {
                     task.pending -= 1;
                     task.from.remove(&number);

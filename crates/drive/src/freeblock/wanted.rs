@@ -78,6 +78,28 @@ impl Wanted {
         (from, to)
     }
 
+    /// Whether a piece of this stretch is a part of a block of which another part is wanted still.
+    pub fn begins(&self, stretch: &Stretch, bit: usize) -> bool {
+        let first = stretch.block_at(bit) * self.block;
+        (first < stretch.start && self.is_set(bit - 1))
+            || (first + self.block > stretch.start + u64::from(stretch.sectors) && self.is_set(bit + 1))
+    }
+
+    /// Whether it is the last part of a block that lies on several stretches.
+    pub fn ends(&self, stretch: &Stretch, bit: usize) -> bool {
+        let (from, to) = self.part(stretch, stretch.block_at(bit));
+        u64::from(to - from) < self.block && !self.begins(stretch, bit)
+    }
+
+    /// How many of these are wanted and begin a block: at most one at each end of the stretch.
+    pub fn beginning(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
+        if from >= to {
+            return 0;
+        }
+        let begins = |bit: usize| u32::from(self.is_set(bit) && self.begins(stretch, bit));
+        begins(from) + if to - 1 > from { begins(to - 1) } else { 0 }
+    }
+
     /// Whether a piece is wanted.
     pub fn is_set(&self, bit: usize) -> bool {
         self.word(bit / 64) >> (bit % 64) & 1 == 1

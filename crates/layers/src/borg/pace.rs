@@ -39,7 +39,9 @@ impl Borg {
     /// What a mover copies for free is waited for: it goes on in this class.
     pub(super) fn hurry(&self, class: Class) {
         let ticket = self.state.borrow().freely.clone();
-        ticket.into_iter().for_each(|ticket| ticket.promote(class));
+        if let Some(ticket) = ticket {
+            ticket.promote(class);
+        }
     }
 }
 

@@ -44,12 +44,12 @@ impl Keys {
                 all => Ok(all),
             }
         };
+        let chain = certificates("certificate", certificate)?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
         let mut authorities = RootCertStore::empty();
         for authority in certificates("clients", clients)? {
             authorities.add(authority).map_err(|error| wrong("clients", clients, &error))?;
         }
-        let chain = certificates("certificate", certificate)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider.clone())
             .build()
