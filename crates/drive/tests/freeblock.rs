@@ -234,6 +234,12 @@ fn bad_input_is_an_error_and_changes_nothing() {
         let writer = arm.writer(8).unwrap();
         let found = writer.write(Extent::new(0, 16), &Buffer::zeroed(512)).unwrap_err();
         assert_eq!(found.to_string(), "512 bytes for sectors 0..16: expected 8192");
+        // Tasks of the largest blocks, as many as there may be.
+        let whole = Extent::new(0, sectors / 65_536 * 65_536);
+        let many: Vec<_> = (1..32).map(|_| arm.reader(65_536).unwrap()).collect();
+        many.iter().for_each(|task| task.read(whole).unwrap());
+        assert_eq!(arm.reader(8).err(), Some(FreeError::TooMany { most: 32 }));
+        drop(many);
         // Another task may want the same.
         arm.reader(8).unwrap().read(Extent::new(80, 80)).unwrap();
         task.abort(Extent::new(120, 40)).unwrap();

@@ -136,10 +136,18 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(&volume).await?;
         let arms: Vec<Rc<Freeblock>> = volume.drives.values().flat_map(|drive| drive.freeblock()).collect();
+        if arms.is_empty() && requests.is_none() {
+            return Err(LabError::Setting {
+                setting: "drive",
+                found: format!("{}, which has no waits that could be filled", mining.drive.name),
+                expected: "a disk whose tracks do not overlap".to_owned(),
+            });
+        }
         let told = RefCell::new(Mined::default());
         let miner = async {
             match arms.first() {
                 None => pending().await,
+                // Of a drive with several arms the first one's part is scanned.
                 Some(arm) => {
                     for _ in 0..mining.scans {
                         scan(arm, mining.block, sectors, &told).await;

@@ -89,10 +89,8 @@ impl Inner {
         self.tracks.of(&self.layout, at, |track, stretch| {
             let wanted = &side.sets[set].wanted;
             let (from, to) = wanted.touched(stretch, stretch.within(at));
-            for bit in from..to {
-                side.want(&self.tracks, set, track, bit);
-                pieces.push(bit);
-            }
+            side.want(&self.tracks, set, track, (from, to));
+            pieces.extend(from..to);
         });
         let (Some(&first), Some(&last)) = (pieces.first(), pieces.last()) else { return };
         let mut waiting = Waiting { at, bits: vec![0; (last - first) / 64 + 1], left: pieces.len() as u32 };

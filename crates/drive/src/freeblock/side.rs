@@ -11,6 +11,11 @@ use super::wanted::Wanted;
 /// More than ever are wanted.
 pub const NO_LIMIT: u64 = u64::MAX / 2;
 
+/// The most that a piece counts; and the most sets at once. So what counts on a track fits: the pieces of a set count
+/// no more there than its sectors by 8, and two of the heaviest.
+const HEAVIEST: u64 = 64;
+pub const MOST_SETS: usize = 32;
+
 /// Cylinders of a group.
 const GROUP: usize = 32;
 
@@ -19,7 +24,7 @@ const GROUP: usize = 32;
 pub struct Set {
     /// Which pieces.
     pub wanted: Wanted,
-    /// What a piece counts: its block's length in units of 8 sectors, at least 1.
+    /// What a piece counts: its block's length in units of 8 sectors, 1 to `HEAVIEST`.
     pub weight: u16,
     /// Pieces that may be taken now.
     pub room: u64,
@@ -62,7 +67,7 @@ impl Side {
             self.fullest = vec![0; tracks.cylinders() as usize];
             self.fullest_of = vec![0; self.fullest.len().div_ceil(GROUP)];
         }
-        let weight = u16::try_from(block / 8).unwrap_or(u16::MAX).max(1);
+        let weight = (block / 8).clamp(1, HEAVIEST) as u16;
         self.heaviest = self.heaviest.max(weight);
         self.lightest = (block / u64::from(weight)).min(if self.lightest == 0 { 8 } else { self.lightest });
         let wanted = Wanted::new(block, sectors, tracks.stretches());
@@ -97,19 +102,16 @@ impl Side {
         (count as u64).saturating_sub(ends * sets) * self.lightest / sets
     }
 
-    /// A piece is wanted; false if it was.
-    pub fn want(&mut self, tracks: &Tracks, set: usize, track: usize, bit: usize) -> bool {
+    /// Pieces of a track are wanted.
+    pub fn want(&mut self, tracks: &Tracks, set: usize, track: usize, pieces: (usize, usize)) {
         let set = &mut self.sets[set];
-        if !set.wanted.set(bit) {
-            return false;
-        }
-        set.left += 1;
-        self.counts[track] += set.weight;
+        let new = set.wanted.set_all(pieces);
+        set.left += u64::from(new);
+        self.counts[track] += set.weight * new as u16;
         let cylinder = track / tracks.heads() as usize;
         let (fullest, of) = (&mut self.fullest[cylinder], &mut self.fullest_of[cylinder / GROUP]);
         *fullest = (*fullest).max(self.counts[track]);
         *of = (*of).max(*fullest);
-        true
     }
 
     /// A piece is not wanted any more; false if it was not.

@@ -15,6 +15,7 @@ use seekless_core::{Buffer, Extent, IoError, IoFuture, Nanos, Op, runtime};
 use thiserror::Error;
 
 use super::plan::Piece;
+use super::side::MOST_SETS;
 use super::{Freeblock, Inner};
 
 /// What is wrong with a registration.
@@ -55,6 +56,12 @@ pub enum FreeError {
     Unknown {
         /// The first such block.
         at: Extent,
+    },
+    /// As many tasks of a kind as there may be at once.
+    #[error("a task more than there may be at once: expected at most {most} that read and {most} that write")]
+    TooMany {
+        /// How many there may be.
+        most: usize,
     },
     /// The data do not fit the blocks.
     #[error("{found} bytes for {at}: expected {}", .at.bytes())]
@@ -126,7 +133,7 @@ impl Freeblock {
     /// A task that wants blocks of so many sectors read.
     ///
     /// # Errors
-    /// A block size of nothing, or beyond 32 MiB.
+    /// A block size of nothing or beyond 32 MiB, or 32 tasks that do so already.
     pub fn reader(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
         self.task(block, false)
     }
@@ -134,7 +141,7 @@ impl Freeblock {
     /// A task that wants blocks of so many sectors written.
     ///
     /// # Errors
-    /// A block size of nothing, or beyond 32 MiB.
+    /// A block size of nothing or beyond 32 MiB, or 32 tasks that do so already.
     pub fn writer(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
         self.task(block, true)
     }
@@ -146,6 +153,9 @@ impl Freeblock {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
         let sectors = inner.layout.sectors();
+        if inner.sides[usize::from(write)].sets.len() >= MOST_SETS {
+            return Err(FreeError::TooMany { most: MOST_SETS });
+        }
         let set = inner.sides[usize::from(write)].add_set(&inner.tracks, block, sectors);
         let number = inner.tasks.insert(Task {
             write,
@@ -397,9 +407,7 @@ impl Inner {
         let side = &mut self.sides[usize::from(write)];
         self.tracks.of(&self.layout, at, |track, stretch| {
             let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
-            for bit in from..to {
-                side.want(&self.tracks, set, track, bit);
-            }
+            side.want(&self.tracks, set, track, (from, to));
         });
     }
 

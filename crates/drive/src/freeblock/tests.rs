@@ -69,9 +69,7 @@ impl World {
             let at = Extent::new(number * block, block);
             self.tracks.of(self.drive.layout(), at, |track, stretch| {
                 let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
-                for bit in from..to {
-                    side.want(&self.tracks, set, track, bit);
-                }
+                side.want(&self.tracks, set, track, (from, to));
             });
         }
         set

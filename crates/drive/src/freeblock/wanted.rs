@@ -105,16 +105,28 @@ impl Wanted {
         self.word(bit / 64) >> (bit % 64) & 1 == 1
     }
 
-    /// A piece is wanted; false if it was.
-    pub fn set(&mut self, bit: usize) -> bool {
-        let new = !self.is_set(bit);
-        let chunk = &mut self.chunks[bit / 64 / CHUNK];
+    /// All of these are wanted; how many were not.
+    pub fn set_all(&mut self, (mut from, to): (usize, usize)) -> u32 {
+        let mut new = 0;
+        while from < to {
+            let end = (from / 64 * 64 + 64).min(to);
+            let mask = (u64::MAX << (from % 64)) & (u64::MAX >> (63 - (end - 1) % 64));
+            let word = self.word_mut(from / 64);
+            new += (mask & !*word).count_ones();
+            *word |= mask;
+            from = end;
+        }
+        new
+    }
+
+    /// A word, in a chunk of its own.
+    fn word_mut(&mut self, number: usize) -> &mut u64 {
+        let chunk = &mut self.chunks[number / CHUNK];
         if *chunk == 0 {
             *chunk = self.words.len() as u32;
             self.words.push([0; CHUNK]);
         }
-        self.words[*chunk as usize][bit / 64 % CHUNK] |= 1 << (bit % 64);
-        new
+        &mut self.words[*chunk as usize][number % CHUNK]
     }
 
     /// A piece is not wanted any more; false if it was not.
@@ -169,7 +181,7 @@ mod tests {
     fn counting_and_looking_agree_with_one_bit_at_a_time() {
         let mut wanted = Wanted::new(8, 4_000, 3);
         for bit in (0..500).filter(|bit| bit * bit % 7 == 2 || bit % 64 == 63) {
-            assert!(wanted.set(bit) && !wanted.set(bit));
+            assert_eq!((wanted.set_all((bit, bit + 1)), wanted.set_all((bit, bit + 1))), (1, 0));
         }
         for from in 0..200 {
             for to in from..300 {
@@ -179,6 +191,9 @@ mod tests {
             }
         }
         assert!(wanted.clear(63) && !wanted.clear(63));
+        let before = wanted.count((10, 200));
+        assert_eq!(wanted.set_all((10, 200)), 190 - before);
+        assert_eq!(wanted.count((10, 200)), 190);
     }
 
     #[test]
