@@ -238,12 +238,37 @@ fn the_demo_finds_its_trace_and_writes_its_report() {
 }
 
 #[test]
+fn a_scan_for_free_costs_nothing_and_tells_how_far_it_came() {
+    let scan = ["lab", "scan", "--drive", "quantum-atlas-10k", "--for", "20s", "--workload", "oltp:mpl=5"];
+    let text = quietly(&scan);
+    for word in
+        ["longer than without the scan  0 ns; each one at the same time", "policy weighted", "scans a day"]
+    {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+    let [weighted, paper] = [&["--freeblock-policy", "weighted"][..], &["--freeblock-policy", "paper"]]
+        .map(|policy| json(&[&scan[..], policy].concat()));
+    assert!(weighted["foreground_same"] == true && weighted["foreground_delta_ns"] == 0.0, "{weighted}");
+    assert!(
+        paper["blocks"].as_u64().unwrap() > 1_000 && paper["requests"] == weighted["requests"],
+        "{paper}"
+    );
+    let guarded = json(&[&scan[..], &["--guard", "1ms", "--decision-us", "500"]].concat());
+    assert!(guarded["blocks"].as_u64() < weighted["blocks"].as_u64(), "{guarded}");
+    let flash = seekless(&["lab", "scan", "--drive", "samsung-870-evo-1tb"]);
+    assert!(flash.code != 0 && flash.stderr.contains("is a flash drive"), "{}", flash.stderr);
+    let shingled = seekless(&["lab", "scan", "--drive", "seagate-archive-8tb"]);
+    assert!(shingled.code != 0 && shingled.stderr.contains("no waits"), "{}", shingled.stderr);
+    assert_eq!(seekless(&["lab", "scan", "--freeblock-policy", "best"]).code, 2);
+}
+
+#[test]
 fn figures_of_papers_are_listed_and_drawn() {
     let list = quietly(&["lab", "figure"]);
     assert_eq!(list, quietly(&["lab", "figure", "--list"]));
     let all = json(&["lab", "figure"]);
     let all = all.as_array().unwrap();
-    assert_eq!(all.len(), 10);
+    assert_eq!(all.len(), 13);
     assert!(all.iter().all(|figure| list.contains(figure["name"].as_str().unwrap())), "{list}");
 
     let table = ["lab", "figure", "proximal-table-1", "--requests", "200", "--seed", "4"];
@@ -298,7 +323,7 @@ fn a_figure_has_a_picture_and_takes_another_drive() {
     let refused = seekless(&draw);
     assert!(refused.code != 0 && refused.stderr.contains("--force"), "{}", refused.stderr);
     quietly(&[&draw[..], &["--force"]].concat());
-    let unknown = seekless(&["lab", "figure", "freeblock-9"]);
+    let unknown = seekless(&["lab", "figure", "freeblock-99"]);
     assert_eq!(unknown.code, 2);
     assert!(
         unknown.stderr.contains("freeblock-2") && unknown.stderr.contains("proximal-table-1"),

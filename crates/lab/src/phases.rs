@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Task};
-use seekless_core::{Account, IoError};
+use seekless_core::{Account, Class, IoError};
 use seekless_layers::Borg;
 use seekless_layers::borg::Reconfigured;
 
@@ -88,9 +88,11 @@ impl Reconfigure {
         self.times - self.started
     }
 
-    /// Waits for the one that runs, and returns what each did.
+    /// Waits for the one that runs, and returns what each did. There are no waits of a foreground any more: what it
+    /// would copy for free goes on in the background.
     pub async fn finish(&mut self) -> Result<Vec<Reconfigured>, IoError> {
         if let Some(running) = self.running.take() {
+            self.borg.hurry(Class::Background);
             let report = running.await?;
             self.done.borrow_mut().push(report);
         }

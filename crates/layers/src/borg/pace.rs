@@ -36,8 +36,9 @@ impl Borg {
         Awaited(self)
     }
 
-    /// What a mover copies for free is waited for: it goes on in this class.
-    pub(super) fn hurry(&self, class: Class) {
+    /// What a mover copies for free is waited for, or nobody is there whose waits it could use: it goes on in this
+    /// class.
+    pub fn hurry(&self, class: Class) {
         let ticket = self.state.borrow().freely.clone();
         if let Some(ticket) = ticket {
             ticket.promote(class);
