@@ -237,7 +237,9 @@ fn bad_input_is_an_error_and_changes_nothing() {
         // Tasks of the largest blocks, as many as there may be.
         let whole = Extent::new(0, sectors / 65_536 * 65_536);
         let many: Vec<_> = (1..32).map(|_| arm.reader(65_536).unwrap()).collect();
-        many.iter().for_each(|task| task.read(whole).unwrap());
+        for task in &many {
+            task.read(whole).unwrap();
+        }
         assert_eq!(arm.reader(8).err(), Some(FreeError::TooMany { most: 32 }));
         drop(many);
         // Another task may want the same.
