@@ -166,7 +166,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
             let opened = opened.map_err(|error| {
                 wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)
             })?;
-            let sectors = opened.sectors;
+            let sectors = opened.facts().sectors;
             Ok(Store::File(RefCell::new(Some(opened)), sectors))
         }
         (None, _, _) if keys.cached || keys.read_only => {
@@ -240,12 +240,18 @@ impl Live {
         })
     }
 
+    /// Whether it goes past the page cache, where registered memory is of use; as long as it is not built.
+    pub fn is_direct(&self) -> bool {
+        let Store::File(opened, _) = &self.store else { return false };
+        opened.borrow().as_ref().is_some_and(|opened| opened.facts().direct)
+    }
+
     /// What was found of it, as long as it is not built.
     pub fn facts(&self) -> anyhow::Result<Facts> {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
             Store::Memory(sectors) => Facts::Memory(*sectors),
-            Store::File(opened, _) => Facts::File(opened.borrow().as_ref().context(built)?.facts()),
+            Store::File(opened, _) => Facts::File(opened.borrow().as_ref().context(built)?.facts().clone()),
             Store::Remote(connected, _) => Facts::Remote(connected.borrow().as_ref().context(built)?.told()),
         })
     }

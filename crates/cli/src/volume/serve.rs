@@ -170,7 +170,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let Serving { ground, reactor, .. } = *serving;
     let signals = ground.signals().context("signals")?;
-    let trees = trees(reactor, description).await?;
+    let trees = trees(serving, description).await?;
     let trees = Rc::new(trees);
     for tree in trees.values() {
         reconfigure_in_time(description, tree, ground);
@@ -231,9 +231,14 @@ pub async fn serve(
 
 /// A tree for each device that clients see.
 async fn trees(
-    reactor: &Rc<Reactor>,
+    Serving { ground, reactor, .. }: &Serving<'_>,
     description: &Description<Live>,
 ) -> anyhow::Result<BTreeMap<String, Tree>> {
+    if description.components.values().any(Live::is_direct) {
+        if let Err(error) = reactor.register() {
+            ground.say(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
+        }
+    }
     let mut components = BTreeMap::new();
     for (number, (name, component)) in (0..).zip(&description.components) {
         let component = Numbered::new(number, component.build(reactor, name, number)?);
