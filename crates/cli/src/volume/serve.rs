@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
     output::complain(&format!("io: {}{why}", reactor.kind()));
     if let Some(file) = &arguments.log_inputs {
-        if keys.is_some() {
+        if keys.is_some() || description.components.values().any(Live::is_encrypted) {
             bail!(
                 "--log-inputs: found tls in {}, whose secrets no replay has; expected none",
                 description.file
@@ -189,6 +189,8 @@ pub async fn serve(
     }
     let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
     let tops: BTreeMap<_, _> = tops.collect();
+    // A volume has few components, and one that is far decides how long all of it takes to tell its holes.
+    let far = description.components.values().any(Live::is_remote);
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
@@ -197,7 +199,7 @@ pub async fn serve(
             let device = &tops[&export.top];
             let bytes = Size(device.device().geometry().sectors * SECTOR_BYTES);
             let home = home(description, &export.top);
-            exports.push(Export { home, ..Export::new(&export.name, &line, device, export.read_only) });
+            exports.push(Export { home, far, ..Export::new(&export.name, &line, device, export.read_only) });
             ground.say(&format!(
                 "serving {} ({bytes}, {line}) at {}",
                 export.name,

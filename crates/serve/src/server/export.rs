@@ -19,6 +19,8 @@ pub struct Export {
     pub read_only: bool,
     /// Where it all would be without layers, if that is one place.
     pub home: Option<Home>,
+    /// What is a hole is not known here, but at another server: reads do not wait to be told beforehand.
+    pub far: bool,
 }
 
 impl Export {
@@ -51,6 +53,6 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { told, device: device.clone(), read_only, home: None }
+        Export { told, device: device.clone(), read_only, home: None, far: false }
     }
 }

@@ -233,7 +233,8 @@ impl Session {
     async fn read(&self, request: &Request, at: Bytes, how: Hints) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
-        if may_be_sparse && request.length >= SPARSE_BYTES && at.are_whole(device.block()) {
+        if may_be_sparse && !self.export.far && request.length >= SPARSE_BYTES && at.are_whole(device.block())
+        {
             let states = device.device().extents(at.touched(device.block())).await?;
             if states.iter().any(|state| reads_as_zeroes(state.content)) {
                 let mut parts: Vec<(Extent, Option<Buffer>)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::task::Waker;
@@ -52,7 +52,7 @@ pub enum Step {
 
 /// See the file's header.
 pub struct Replayer {
-    file: BufReader<File>,
+    file: Box<dyn Read>,
     frame: Vec<u8>,
     at: usize,
     next: Option<Record>,
@@ -72,10 +72,17 @@ impl Replayer {
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
     ) -> Result<(Replayer, T), String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
-        let mut file = BufReader::new(file);
+        Replayer::over(BufReader::new(file), text)
+    }
+
+    /// The same for a file that is read by `file`.
+    pub fn over<T>(
+        mut file: impl Read + 'static,
+        text: impl FnOnce(&str) -> Result<(T, Kind), String>,
+    ) -> Result<(Replayer, T), String> {
         let (told, kind) = text(&beginning(&mut file)?)?;
         let mut replayer = Replayer {
-            file,
+            file: Box::new(file),
             frame: Vec::new(),
             at: 0,
             next: None,
