@@ -126,8 +126,9 @@ fn a_component_that_does_not_answer_in_time_is_an_error_in_time() {
 
 /// Passes all on between whoever connects to `here` and the server at `there`; the bytes that the server sent.
 fn counted(here: &Path, there: &Path) -> Arc<AtomicU64> {
-    let (listener, there, sent) = (UnixListener::bind(here).unwrap(), there.to_owned(), Arc::default());
-    let count = Arc::clone(&sent);
+    let (listener, there) = (UnixListener::bind(here).unwrap(), there.to_owned());
+    let sent = Arc::<AtomicU64>::default();
+    let count = sent.clone();
     let pass = |mut from: UnixStream, mut to: UnixStream, count: Arc<AtomicU64>| {
         std::thread::spawn(move || {
             let mut bytes = vec![0; 64 << 10];

@@ -71,6 +71,16 @@ impl Opened {
 
     /// A file of which this was found out in another run, and which is not opened: for a replay.
     pub fn recalled(facts: FileFacts) -> io::Result<Opened> {
+        let block = facts.logical_bytes;
+        let whole = block >= SECTOR_BYTES && block % SECTOR_BYTES == 0 && facts.physical_bytes % block == 0;
+        let sized = facts.sectors > 0
+            && facts.sectors.checked_mul(SECTOR_BYTES).is_some_and(|bytes| bytes % block == 0);
+        if !whole || !sized {
+            return Err(io::Error::other(format!(
+                "found {} sectors in blocks of {block} and {} bytes, expected whole ones",
+                facts.sectors, facts.physical_bytes
+            )));
+        }
         Ok(Opened { file: stand_in()?.into(), facts })
     }
 

@@ -304,7 +304,8 @@ impl Reactor {
     /// A turn of a replay.
     fn turn_again(&self, replayer: &RefCell<Replayer>) -> Nanos {
         loop {
-            let what = |key| self.jobs.borrow().get(key).map(|slot| slot.job.what);
+            let jobs = &self.jobs;
+            let what = |key| jobs.borrow().get(key).map(|slot| (slot.job.what, slot.job.memory.part().len()));
             let step = replayer.borrow_mut().step(what);
             match step {
                 Step::Answered { key, told, result } => {
