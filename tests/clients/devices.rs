@@ -1,7 +1,8 @@
-//! Block devices as components: a loop device, where one can be had.
+//! Block devices as components: a loop device, where one can be had. And what the kernel holds for us of their memory.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::raw::{FUA, Raw};
 use crate::server::{KINDS, Server, client, serve, skipped, volume};
@@ -86,4 +87,32 @@ fn a_block_device_is_served_alone_and_keeps_what_was_flushed() {
         drop(raw);
         server.stop();
     }
+}
+
+/// Of the system's memory that a user may have held, enough for a ring, and not for the memory of requests besides.
+const HELD: &str = "--memlock=2097152:2097152";
+
+#[test]
+fn without_registered_memory_a_file_is_served_as_well_and_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(16 << 20).unwrap();
+    volume(folder.path(), "[component.disk]\nfile = \"disk.img\"\n", &[("disk", "")]);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", HELD]);
+    command.arg(env!("CARGO_BIN_EXE_seekless")).args(["volume", "serve", "--io", "io_uring"]);
+    command.arg(folder.path().join("volume.toml")).stderr(Stdio::piped());
+    let Ok(mut server) = command.spawn() else { return skipped("setpriv", "it is not installed") };
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let before: Vec<String> = said.by_ref().take_while(|line| !line.starts_with("try: ")).collect();
+    let told = before.iter().any(|line| line.starts_with("io: without registered buffers"));
+    if before.last().is_none_or(|last| !last.starts_with("serving")) {
+        skipped("a server that may hold little memory", &before.join("; "));
+    } else {
+        assert!(told, "{before:?}");
+        let mut raw = Raw::open(folder.path(), "disk");
+        assert_eq!(raw.write(FUA, 4096, &[9; 8192]).unwrap(), 0);
+        assert_eq!(raw.read(0, 16384).unwrap(), [[0; 4096], [9; 4096], [9; 4096], [0; 4096]].concat());
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

@@ -85,13 +85,10 @@ impl Told {
 
     /// The result.
     pub fn result(&self) -> io::Result<usize> {
-        match usize::try_from(self.result) {
-            Ok(done) => Ok(done),
-            Err(_) => {
-                let number = self.result.checked_neg().and_then(|number| i32::try_from(number).ok());
-                Err(io::Error::from_raw_os_error(number.unwrap_or(EIO)))
-            }
-        }
+        usize::try_from(self.result).map_err(|_| {
+            let number = self.result.checked_neg().and_then(|number| i32::try_from(number).ok());
+            io::Error::from_raw_os_error(number.unwrap_or(EIO))
+        })
     }
 }
 
