@@ -18,7 +18,7 @@ mod uring;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -64,6 +64,8 @@ pub struct Done {
     pub result: io::Result<usize>,
     /// The job's memory.
     pub memory: Memory,
+    /// The socket that was accepted.
+    pub socket: Option<OwnedFd>,
 }
 
 /// See the file's header.
@@ -97,6 +99,8 @@ struct Slot {
     job: Job,
     waker: Option<Waker>,
     result: Option<io::Result<usize>>,
+    /// What was accepted: ours from then on, whether or not somebody fetches it.
+    socket: Option<OwnedFd>,
     /// Nobody waits for the answer any more.
     abandoned: bool,
 }
@@ -184,14 +188,18 @@ impl Reactor {
         let mut jobs = self.jobs.borrow_mut();
         let entry = jobs.vacant_entry();
         let key = entry.key();
-        let slot = entry.insert(Slot { number, job, waker: None, result: None, abandoned: false });
+        let slot =
+            entry.insert(Slot { number, job, waker: None, result: None, socket: None, abandoned: false });
         slot.result = match &self.backend {
             Backend::Uring(ring) => ring.borrow_mut().start(key, &mut slot.job).err().map(Err),
             Backend::Threads(threads) => threads.start(key, &mut slot.job),
             Backend::Replay(replayer) => replayer.borrow_mut().start(key, number, &mut slot.job),
         };
-        if let (Some(recorder), Some(result)) = (&self.recorder, &slot.result) {
-            recorder.borrow_mut().at_once(result, &slot.job);
+        if let Some(result) = &slot.result {
+            slot.socket = accepted(slot.job.what, result);
+            if let Some(recorder) = &self.recorder {
+                recorder.borrow_mut().at_once(result, &slot.job);
+            }
         }
         Answer { reactor: self.clone(), key: Some(key) }
     }
@@ -200,6 +208,7 @@ impl Reactor {
     fn answered(&self, key: usize, result: io::Result<usize>, job: Option<Job>) {
         let mut jobs = self.jobs.borrow_mut();
         let Some(slot) = jobs.get_mut(key) else { return };
+        slot.socket = accepted(slot.job.what, &result);
         if slot.abandoned {
             jobs.remove(key);
             return;
@@ -333,11 +342,21 @@ impl Reactor {
     }
 }
 
+/// The socket that a job gave us.
+#[allow(unsafe_code)]
+fn accepted(what: What, result: &io::Result<usize>) -> Option<OwnedFd> {
+    let number = RawFd::try_from(*result.as_ref().ok()?).ok().filter(|_| what == What::Accept)?;
+    // SAFETY: the kernel has just given it to us as the answer to an accept (a replay has just opened it), and nobody
+    // else knows it.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 impl Drop for Reactor {
     fn drop(&mut self) {
+        let kernel = !matches!(self.backend, Backend::Replay(_));
         // The kernel may still work on the memory of a job that was not answered: it is left to it.
         for slot in self.jobs.get_mut().drain() {
-            if slot.result.is_none() {
+            if slot.result.is_none() && kernel {
                 std::mem::forget(slot.job);
             }
         }
@@ -364,7 +383,7 @@ impl Future for Answer {
         let slot = jobs.remove(key);
         drop(jobs);
         self.key = None;
-        Poll::Ready(Done { result, memory: slot.job.memory })
+        Poll::Ready(Done { result, memory: slot.job.memory, socket: slot.socket })
     }
 }
 

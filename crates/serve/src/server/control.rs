@@ -27,12 +27,12 @@ pub fn control(reactor: &Rc<Reactor>, listener: Listener, answer: impl Fn(String
     let (reactor, answer) = (reactor.clone(), Rc::new(answer));
     spawn(async move {
         loop {
-            match reactor.ask(Job::without(What::Accept, &listener.socket)).await.result {
-                Ok(number) => {
-                    let socket = Arc::new(listener.accepted(number));
+            match reactor.ask(Job::without(What::Accept, &listener.socket)).await.socket {
+                Some(socket) => {
+                    let socket = Arc::new(listener.accepted(socket));
                     spawn(lines(reactor.clone(), socket, answer.clone())).detach();
                 }
-                Err(_) => sleep(Nanos::from_millis(10)).await,
+                None => sleep(Nanos::from_millis(10)).await,
             }
         }
     })

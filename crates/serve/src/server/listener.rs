@@ -93,12 +93,8 @@ impl Listener {
         Ok(Listener { socket: Arc::new(socket), tcp, path: None })
     }
 
-    /// The socket that was accepted under this number.
-    #[allow(unsafe_code)]
-    pub(super) fn accepted(&self, number: usize) -> OwnedFd {
-        let number = i32::try_from(number).expect("a descriptor is a small number");
-        // SAFETY: the kernel has just given it to us as the answer to an accept, and nobody else knows it.
-        let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    /// A socket that was accepted here.
+    pub(super) fn accepted(&self, socket: OwnedFd) -> OwnedFd {
         if self.tcp {
             // Replies are sent together already; a client that vanishes is noticed some time. Neither is needed.
             let _ = sockopt::set_tcp_nodelay(&socket, true);

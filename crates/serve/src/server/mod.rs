@@ -105,10 +105,10 @@ impl Server {
                     continue;
                 }
                 let done = server.reactor.ask(Job::without(What::Accept, &listener.socket)).await;
-                match done.result {
-                    Ok(number) => server.welcome(listener.accepted(number), &offer),
+                match done.socket {
+                    Some(socket) => server.welcome(listener.accepted(socket), &offer),
                     // Out of descriptors, or a client that went before it was here.
-                    Err(_) => sleep(Nanos::from_millis(10)).await,
+                    None => sleep(Nanos::from_millis(10)).await,
                 }
             }
         })

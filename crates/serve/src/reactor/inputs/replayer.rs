@@ -191,6 +191,7 @@ impl Replayer {
         if moved > most || told.data.len() != data {
             let found = told.data.len();
             self.depart(&format!("found {moved} bytes done of {len}, and {found} bytes of data for it"));
+            return Err(io::ErrorKind::InvalidData.into());
         }
         if what != What::Accept || result.is_err() {
             return result;
