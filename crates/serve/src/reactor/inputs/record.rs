@@ -6,8 +6,8 @@
 
 use std::io::{self, Read, Write};
 
-use seekless_core::Extent;
 use seekless_core::device::{Content, ExtentState};
+use seekless_core::{Extent, SECTOR_BYTES};
 
 use crate::reactor::{Job, What};
 
@@ -189,10 +189,10 @@ impl Record {
             2 => Record::AtOnce(told(bytes)?),
             3 => Record::Answered { job: word(bytes)?, told: told(bytes)? },
             4 => {
-                let at = Extent::new(word(bytes)?, word(bytes)?);
+                let at = extent(bytes)?;
                 let count = word(bytes)?;
                 let found = (0..count).map(|_| {
-                    let extent = Extent::new(word(bytes)?, word(bytes)?);
+                    let extent = extent(bytes)?;
                     Some(ExtentState { extent, content: content(byte(bytes)?)? })
                 });
                 Record::Looked { at, found: found.collect::<Option<_>>()? }
@@ -219,6 +219,13 @@ fn word(bytes: &mut &[u8]) -> Option<u64> {
     let (word, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(u64::from_le_bytes(*word))
+}
+
+/// One whose end is a sector that there can be.
+fn extent(bytes: &mut &[u8]) -> Option<Extent> {
+    let (start, sectors) = (word(bytes)?, word(bytes)?);
+    let end = start.checked_add(sectors)?;
+    (end <= u64::MAX / SECTOR_BYTES).then(|| Extent::new(start, sectors))
 }
 
 fn told(bytes: &mut &[u8]) -> Option<Told> {

@@ -130,6 +130,10 @@ fn told() -> impl Strategy<Value = Told> {
     (any::<i64>(), prop::collection::vec(any::<u8>(), 0..50)).prop_map(|(result, data)| Told { result, data })
 }
 
+fn sector() -> std::ops::Range<u64> {
+    0..1 << 54
+}
+
 fn record() -> impl Strategy<Value = Record> {
     let state = |(start, sectors, hole): (u64, u64, bool)| ExtentState {
         extent: Extent::new(start, sectors),
@@ -140,7 +144,7 @@ fn record() -> impl Strategy<Value = Record> {
             .prop_map(|(what, handle, at, len, digest)| Record::Asked { what, handle, at, len, digest }),
         told().prop_map(Record::AtOnce),
         (any::<u64>(), told()).prop_map(|(job, told)| Record::Answered { job, told }),
-        (any::<u64>(), any::<u64>(), prop::collection::vec(any::<(u64, u64, bool)>(), 0..5)).prop_map(
+        (sector(), sector(), prop::collection::vec((sector(), sector(), any::<bool>()), 0..5)).prop_map(
             move |(start, sectors, found)| Record::Looked {
                 at: Extent::new(start, sectors),
                 found: found.into_iter().map(state).collect(),
@@ -164,6 +168,15 @@ proptest! {
             prop_assert_eq!(read.as_ref(), Some(record));
         }
         prop_assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn no_extent_ends_where_no_sector_is(start in any::<u64>(), sectors in any::<u64>()) {
+        let at = Extent::new(start, sectors);
+        let mut bytes = Vec::new();
+        Record::Looked { at, found: Vec::new() }.put(&mut bytes);
+        let there_is = start.checked_add(sectors).is_some_and(|end| end <= u64::MAX / 512);
+        prop_assert_eq!(Record::take(&mut &bytes[..]).is_some(), there_is);
     }
 
     #[test]
