@@ -305,6 +305,66 @@ fn a_scan_ends_however_small_its_buffers_are() {
     });
 }
 
+/// Longer than any track: a block waits for its rest over several turns.
+#[test]
+fn blocks_of_many_tracks_come_once_however_few_there_is_room_for() {
+    on(FreeOptions { buffers: 4 << 20, ..FreeOptions::default() }, true, async |_, arm| {
+        let task = arm.reader(2_048).unwrap();
+        task.read(Extent::new(0, 2_048 * 40)).unwrap();
+        let mut seen = Vec::new();
+        while let Some(block) = task.next().await {
+            seen.push(block.at.start.0 / 2_048);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..40).collect::<Vec<_>>());
+    });
+}
+
+/// Blocks are aborted and registered again while parts of them pass: each comes once all the same, and the buffers
+/// are there again in the end.
+#[test]
+fn what_is_aborted_at_any_time_can_be_wanted_again() {
+    on(FreeOptions { buffers: 16 * 24 * 512, ..FreeOptions::default() }, true, async |_, arm| {
+        let (task, mut random) = (arm.reader(24).unwrap(), Lcg(5));
+        for round in 0..3 {
+            task.read(Extent::new(0, 24 * 3_000)).unwrap();
+            let (mut seen, mut again) = (vec![0; 3_000], 0);
+            while task.progress().left > 0 || task.ready() > 0 {
+                // Around the last one that came parts of others are under way.
+                let Some(block) = task.next().await else { break };
+                let number = block.at.start.0 / 24;
+                seen[number as usize] += 1;
+                for near in number.saturating_sub(20)..(number + 20).min(3_000) {
+                    let at = Extent::new(near * 24, 24);
+                    if random.below(3) == 0 && task.abort(at).is_ok() && task.read(at).is_ok() {
+                        again += 1;
+                    }
+                }
+            }
+            assert!(seen.iter().all(|&times| times == 1), "round {round}");
+            assert!(again > 1_000, "{again}");
+        }
+    });
+}
+
+/// What was promoted ends after its task: the next task has its number, and none of its blocks.
+#[test]
+fn what_was_promoted_for_a_task_that_is_gone_is_nobodys() {
+    on(FreeOptions::default(), false, async |_, arm| {
+        let task = arm.reader(8).unwrap();
+        task.read(Extent::new(0, 80)).unwrap();
+        assert_eq!(task.promote(Extent::new(0, 80)), Ok(10));
+        drop(task);
+        let task = arm.reader(8).unwrap();
+        task.read(Extent::new(800, 8)).unwrap();
+        assert_eq!(task.promote(Extent::new(800, 8)), Ok(1));
+        assert_eq!(task.next().await.unwrap().at, Extent::new(800, 8));
+        assert!(task.next().await.is_none());
+        runtime::sleep(Nanos::from_millis(1_000)).await;
+        assert_eq!((task.progress().done, task.ready()), (1, 0));
+    });
+}
+
 /// Section 2.1: contiguous ones are merged, and what is done or was never wanted stays as it is.
 #[test]
 fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {

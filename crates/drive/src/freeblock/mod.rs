@@ -9,6 +9,7 @@
 //! Invariants: a wanted piece is taken once; a block is delivered when all of its pieces were taken, at the time
 //! when the last one has passed. Fault model: none of its own. A wrong prediction is what a guard is for.
 
+mod error;
 mod options;
 mod plan;
 mod requests;
@@ -31,13 +32,14 @@ use crate::disk::layout::Layout;
 use crate::disk::legs::Leg;
 use crate::disk::mechanics::Mechanics;
 use crate::scheduler::Slot;
+pub use error::FreeError;
 pub use options::{FreeOptions, FreePolicy};
 use plan::{Filling, Piece, Plan, Planner};
 use requests::Requests;
-use search::Gap;
+use search::{Gap, Known};
 use side::Side;
 use task::Task;
-pub use task::{Foreground, FreeBlock, FreeError, FreeTask, Progress};
+pub use task::{Foreground, FreeBlock, FreeTask, Progress};
 use tracks::Tracks;
 use worth::{REGIONS, Weights, Worth};
 
@@ -102,6 +104,8 @@ struct Inner {
     worth: Worth,
     weights: Option<Weights>,
     tasks: Slab<Task>,
+    /// How many tasks there were.
+    born: u64,
     requests: [Requests; 2],
     /// Pieces that were taken and have not passed yet, in order of time.
     due: VecDeque<Piece>,
@@ -117,8 +121,11 @@ impl Freeblock {
     pub fn new(drive: &Drive, options: FreeOptions, foreground: Weak<dyn Foreground>) -> Freeblock {
         let mechanics = drive.mechanics().clone();
         let tracks = Tracks::new(drive.layout(), mechanics.revolution().0);
-        let worth = Worth::blocks(1 << 12, tracks.cylinders());
+        let mut worth = Worth::blocks(1 << 12, &tracks);
         let weights = (options.policy == FreePolicy::Weighted).then(Weights::usual);
+        if let Some(weights) = &weights {
+            worth.weigh(weights, tracks.len());
+        }
         let inner = Inner {
             options,
             layout: drive.layout().clone(),
@@ -130,6 +137,7 @@ impl Freeblock {
             worth,
             weights,
             tasks: Slab::new(),
+            born: 0,
             requests: Default::default(),
             due: VecDeque::new(),
             plan: Plan::default(),
@@ -234,7 +242,7 @@ impl Inner {
         let begin = if leg.kept { leg.landed } else { leg.begin + late };
         let from = if leg.kept { leg.to } else { leg.from };
         let gap = Gap { from, begin: begin.0, to: leg.to, due: leg.first.0, write: leg.write };
-        let mut planner = Planner {
+        let known = Known {
             tracks: &self.tracks,
             mechanics: &self.mechanics,
             at_least: &self.at_least,
@@ -243,9 +251,9 @@ impl Inner {
             worth: &self.worth,
             price: self.price,
             candidates: self.options.candidates,
-            filling: if self.weights.is_some() { Filling::Again } else { Filling::Once },
-            sides: &mut self.sides,
         };
+        let filling = if self.weights.is_some() { Filling::Again } else { Filling::Once };
+        let mut planner = Planner { known, filling, sides: &mut self.sides };
         let before = self.plan.pieces.len();
         planner.fill(gap, leg.kept, &mut self.plan);
         self.earned.0 += std::mem::take(&mut self.plan.worth);
@@ -281,18 +289,12 @@ impl Inner {
         let (worth, micros) = std::mem::take(&mut self.earned);
         self.price = worth / micros.max(1);
         let heads = self.tracks.heads() as usize;
-        let mut left = [(0, 0); REGIONS];
+        let mut left = [0; REGIONS];
         for side in &self.sides {
             for (track, &count) in side.counts().iter().enumerate() {
-                let region = &mut left[self.worth.region((track / heads) as u32)];
-                region.0 += u64::from(count);
-                region.1 +=
-                    self.tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors) / 8).sum::<u64>();
+                left[self.worth.region((track / heads) as u32)] += u64::from(count);
             }
         }
-        let all = left.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-        let usual = all.1 as f64 / self.tracks.len() as f64;
-        self.worth.weigh(weights, usual);
         self.worth.weigh_regions(&left, weights.region);
     }
 }

@@ -48,7 +48,8 @@ pub struct FreeOptions {
     pub policy: FreePolicy,
     /// Wherever the head has to be in time, it is planned to be there so much earlier.
     pub guard: Nanos,
-    /// Tracks that a search tests at most, beyond the source's and the destination's cylinders; `None`: all.
+    /// Once a search has tested so many tracks it looks at no cylinder beyond the source's and the destination's;
+    /// `None`: it looks at all.
     pub candidates: Option<u32>,
     /// What a decision takes, in virtual time: so much of a gap is lost, unless the request was known long enough
     /// before.
