@@ -394,6 +394,34 @@ fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
     });
 }
 
+/// A wrong model makes the foreground wait for another turn now and then, and costs blocks; a guard that is as long as
+/// the model is wrong keeps the foreground's schedule as it is. Nothing is lost or comes twice.
+#[test]
+fn a_guard_absorbs_what_a_model_is_wrong_by() {
+    let model: Model = atlas().into();
+    let error = Nanos::from_micros(200);
+    let busy = |free| Busy { policy: Policy::CLook, free, clients: 4, requests: 300, sequential: false };
+    let (alone, _) = run(&model, &busy(None));
+    for (guard, same) in [(0, false), (100, false), (200, true)] {
+        let free =
+            FreeOptions { model_error: error, guard: Nanos::from_micros(guard), ..FreeOptions::default() };
+        let (schedule, bytes) = run(&model, &busy(Some(free)));
+        assert!((schedule == alone) == same && bytes > 0, "guard {guard} us");
+    }
+    on(FreeOptions { model_error: error, ..FreeOptions::default() }, true, async |_, arm| {
+        let task = arm.reader(24).unwrap();
+        task.read(Extent::new(0, 24 * 2_000)).unwrap();
+        let mut seen = Vec::new();
+        while let Some(block) = task.next().await {
+            seen.push(block.at.start.0 / 24);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..2_000).collect::<Vec<_>>());
+        let freed = arm.freed();
+        assert!(freed.missed > 0 && freed.late > 0, "{freed:?}");
+    });
+}
+
 /// A decision that takes long finds less, and one that takes longer than any gap nothing; the foreground is the same.
 #[test]
 fn decisions_cost_gaps_and_not_the_foreground() {

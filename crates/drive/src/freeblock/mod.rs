@@ -9,6 +9,7 @@
 //! Invariants: a wanted piece is taken once; a block is delivered when all of its pieces were taken, at the time
 //! when the last one has passed. Fault model: none of its own. A wrong prediction is what a guard is for.
 
+mod astray;
 mod error;
 mod options;
 mod plan;
@@ -32,6 +33,7 @@ use crate::disk::layout::Layout;
 use crate::disk::legs::Leg;
 use crate::disk::mechanics::Mechanics;
 use crate::scheduler::Slot;
+use astray::Errors;
 pub use error::FreeError;
 pub use options::{FreeOptions, FreePolicy};
 use plan::{Filling, Piece, Plan, Planner};
@@ -64,6 +66,10 @@ pub struct Freed {
     pub bytes: u64,
     /// Bytes that the foreground itself transferred and somebody wanted.
     pub foreground_bytes: u64,
+    /// With a wrong model: pieces of blocks that had passed before the head came.
+    pub missed: u64,
+    /// And how often the foreground's first sector had.
+    pub late: u64,
 }
 
 impl Freed {
@@ -79,8 +85,19 @@ impl Freed {
             tested: self.tested - before.tested,
             bytes: self.bytes - before.bytes,
             foreground_bytes: self.foreground_bytes - before.foreground_bytes,
+            missed: self.missed - before.missed,
+            late: self.late - before.late,
         }
     }
+}
+
+/// What filling the waits of a command comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// When the last of what is taken will have passed.
+    pub last: Option<Nanos>,
+    /// How much longer the command takes: nothing, unless the model is wrong.
+    pub late: Nanos,
 }
 
 /// Every so many gaps regions are weighed anew.
@@ -110,6 +127,8 @@ struct Inner {
     /// Pieces that were taken and have not passed yet, in order of time.
     due: VecDeque<Piece>,
     plan: Plan,
+    /// Those of a wrong model.
+    errors: Errors,
     /// What a microsecond of a gap brought of late, and what it brings now: worth, and microseconds.
     price: u64,
     earned: (u64, u64),
@@ -141,6 +160,7 @@ impl Freeblock {
             requests: Default::default(),
             due: VecDeque::new(),
             plan: Plan::default(),
+            errors: Errors::default(),
             price: 0,
             earned: (0, 0),
             freed: Freed::default(),
@@ -154,24 +174,33 @@ impl Freeblock {
     }
 
     /// The head goes these legs for a foreground command that was begun at `now`; the command was known for
-    /// `known` before. What is wanted is taken along; when the last of it will have passed.
-    pub fn fill(&self, legs: &[Leg], now: Nanos, known: Nanos) -> Option<Nanos> {
+    /// `known` before. What is wanted is taken along.
+    pub fn fill(&self, legs: &mut [Leg], now: Nanos, known: Nanos) -> Filled {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
         if inner.sides.iter().all(Side::is_empty) && inner.tasks.is_empty() {
-            return None;
+            return Filled::default();
         }
         let late = inner.options.decision.since(known);
         for leg in legs.iter().filter(|leg| leg.begin >= now) {
             inner.pass(leg);
         }
-        for (number, leg) in legs.iter().enumerate().filter(|(_, leg)| leg.begin >= now) {
-            inner.fill_leg(leg, if number == 0 { late } else { Nanos::ZERO });
+        let mut turns = 0;
+        for number in 0..legs.len() {
+            if legs[number].begin < now {
+                continue;
+            }
+            let more = inner.fill_leg(&legs[number], if number == 0 { late } else { Nanos::ZERO });
+            if more > 0 {
+                inner.plan.postpone(legs[number].first.0, more);
+                legs[number + 1..].iter_mut().for_each(|leg| leg.postpone(Nanos(more)));
+                turns += more;
+            }
         }
         inner.plan.pieces.sort_unstable_by_key(|piece| (piece.to, piece.start));
         let last = inner.plan.pieces.last().map(|piece| Nanos(piece.to));
         inner.due.extend(inner.plan.pieces.drain(..));
-        last
+        Filled { last, late: Nanos(turns) }
     }
 
     /// Delivers what has passed by `now`: `bytes` reads them off the media, or puts them there. Requests of a queue
@@ -223,10 +252,11 @@ impl Inner {
         });
     }
 
-    fn fill_leg(&mut self, leg: &Leg, late: Nanos) {
+    /// Fills the wait of a leg; how much later it ends, in nanoseconds, if the model is wrong.
+    fn fill_leg(&mut self, leg: &Leg, late: Nanos) -> u64 {
         let wait = leg.first.since(leg.landed);
         if wait == Nanos::ZERO {
-            return;
+            return 0;
         }
         let per_track = u128::from(self.layout.piece(leg.at).per_track);
         let revolution = u128::from(self.mechanics.revolution().0);
@@ -234,7 +264,7 @@ impl Inner {
         self.freed.potential += wait;
         self.freed.potential_bytes += (u128::from(wait.0) * per_track * 512 / revolution) as u64;
         if self.sides.iter().all(Side::is_empty) {
-            return;
+            return 0;
         }
         if self.freed.gaps % WEIGHED_EVERY == 1 {
             self.weigh();
@@ -258,7 +288,9 @@ impl Inner {
         planner.fill(gap, leg.kept, &mut self.plan);
         self.earned.0 += std::mem::take(&mut self.plan.worth);
         self.earned.1 += wait.0 / 1_000;
+        let late = self.go_astray(&gap, before);
         self.reckon(leg, before);
+        late
     }
 
     /// Adds up what a plan does in the wait of a leg; its pieces are those from `first` on.

@@ -54,6 +54,8 @@ pub struct FreeOptions {
     /// What a decision takes, in virtual time: so much of a gap is lost, unless the request was known long enough
     /// before.
     pub decision: Nanos,
+    /// Wherever the head seeks to in a wait, it comes earlier or later than planned by at most so much: an experiment.
+    pub model_error: Nanos,
     /// What a task's blocks may take up that were read and not yet taken, in bytes; half of it for blocks across the
     /// ends of tracks of which a part was read.
     pub buffers: u64,
@@ -66,6 +68,7 @@ impl Default for FreeOptions {
             guard: Nanos::ZERO,
             candidates: Some(40),
             decision: Nanos::ZERO,
+            model_error: Nanos::ZERO,
             buffers: 8 << 20,
         }
     }

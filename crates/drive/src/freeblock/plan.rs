@@ -3,6 +3,8 @@
 //! The paper's scheduler makes one stop (section 4). The better one uses what that leaves, before it and
 //! behind it, for other stops, and so on.
 
+use seekless_core::Extent;
+
 use super::search::{Gap, Known, Search, Stop};
 use super::side::{Side, Taken};
 use super::tracks::Window;
@@ -35,6 +37,11 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// Its sectors.
+    pub fn at(&self) -> Extent {
+        Extent::new(self.start, self.sectors)
+    }
+
     /// Whether it is a part of this block.
     pub fn is_of(&self, write: bool, set: usize, block: u64) -> bool {
         (self.write, self.taken.set, self.taken.block) == (write, set, block)
@@ -52,6 +59,15 @@ pub struct Plan {
     pub tested: u32,
     /// What it is all worth.
     pub worth: u64,
+}
+
+impl Plan {
+    /// What passes from `from` on does so much later.
+    pub fn postpone(&mut self, from: u64, by: u64) {
+        for piece in self.pieces.iter_mut().filter(|piece| piece.from >= from) {
+            (piece.from, piece.to) = (piece.from + by, piece.to + by);
+        }
+    }
 }
 
 /// A gap shorter than this many nanoseconds holds nothing.

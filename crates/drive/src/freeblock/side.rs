@@ -64,6 +64,19 @@ impl Set {
         true
     }
 
+    /// So many sectors of a block were not taken after all.
+    fn unbegin(&mut self, block: u64, sectors: u64) {
+        let whole = self.wanted.unit() * self.units;
+        if self.most_begun.is_none() || sectors == whole {
+            return;
+        }
+        let left = self.begun.entry(block).or_default();
+        *left += sectors;
+        if *left == whole {
+            self.begun.remove(&block);
+        }
+    }
+
     /// How many of these are wanted and would begin a block that may not be begun.
     fn not_now(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
         if from >= to || self.most_begun.is_none_or(|most| self.begun.len() < most) {
@@ -223,6 +236,14 @@ impl Side {
                 each(Taken { set, block, bit }, part);
             }
         }
+    }
+
+    /// A piece was not taken after all.
+    pub fn give_back(&mut self, tracks: &Tracks, track: usize, taken: Taken, sectors: u64) {
+        let set = &mut self.sets[taken.set];
+        set.room += 1;
+        set.unbegin(taken.block, sectors);
+        self.want(tracks, taken.set, track, (taken.bit, taken.bit + 1));
     }
 
     /// What counts of a stretch's ranges.
