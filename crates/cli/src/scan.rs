@@ -71,6 +71,8 @@ struct Told {
     elapsed_s: f64,
     requests: u64,
     mean_response_ms: f64,
+    /// Without the scan.
+    mean_response_alone_ms: f64,
     /// How much longer all requests took than without the scan, in nanoseconds.
     foreground_delta_ns: f64,
     /// Whether each request and each answer came at the same time as without it.
@@ -85,6 +87,10 @@ struct Told {
     free_transfer_pct: f64,
     extra_seek_pct: f64,
     unused_pct: f64,
+    /// With a wrong model: pieces of blocks that had passed before the head came, and requests of the foreground that
+    /// waited for another turn.
+    missed: u64,
+    late: u64,
 }
 
 /// Scans, and does the same without scanning.
@@ -127,6 +133,7 @@ fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
         elapsed_s: seconds,
         requests: mined.requests,
         mean_response_ms: 1e3 * mined.waited.seconds() / mined.requests.max(1) as f64,
+        mean_response_alone_ms: 1e3 * alone.waited.seconds() / alone.requests.max(1) as f64,
         foreground_delta_ns: mined.waited.0 as f64 - alone.waited.0 as f64,
         foreground_same: mined.hash == alone.hash,
         free_mb_s: free / 1e6 / seconds,
@@ -138,6 +145,8 @@ fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
         free_transfer_pct: percent(freed.transfer),
         extra_seek_pct: percent(freed.seek),
         unused_pct: (100.0 - used).max(0.0),
+        missed: freed.missed,
+        late: freed.late,
     }
 }
 
@@ -147,8 +156,13 @@ fn text(told: &Told) -> String {
     row("foreground", format!("{} on {}, {}", told.workload, told.drive, told.scheduler));
     row("  requests", format!("{} in {} s", count(told.requests), number(told.elapsed_s, 0)));
     row("  mean response", format!("{} ms", number(told.mean_response_ms, 3)));
+    row("  and without the scan", format!("{} ms", number(told.mean_response_alone_ms, 3)));
     let same = if told.foreground_same { "each one at the same time" } else { "not the same" };
-    row("  longer than without the scan", format!("{} ns; {same}", number(told.foreground_delta_ns, 0)));
+    row("  all together longer by", format!("{} ns; {same}", number(told.foreground_delta_ns, 0)));
+    if !told.foreground_same {
+        row("  waited for another turn", count(told.late));
+        row("  blocks or parts missed", count(told.missed));
+    }
     row("free", format!("{} MB/s, policy {}", number(told.free_mb_s, 2), told.freeblock_policy));
     let potential = format!("{} MB/s", number(told.potential_mb_s, 2));
     row("  of the potential", format!("{} % of {potential}", number(told.share_pct, 1)));

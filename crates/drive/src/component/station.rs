@@ -11,7 +11,7 @@ use seekless_core::{Buffer, Class, Extent, Hints, IoFuture, Lba, Nanos, Op};
 use super::content::Content;
 use super::inside::Inside;
 use crate::disk::legs::Leg;
-use crate::freeblock::{Foreground, Freeblock};
+use crate::freeblock::{Filled, Foreground, Freeblock};
 use crate::machine::{Asked, Machine};
 use crate::power::Meter;
 use crate::queue::{Command, Queue, QueueOptions};
@@ -212,6 +212,8 @@ impl<M: Machine + 'static> Station<M> {
         let asked = Asked { op: command.op, at: command.at, fua: command.fua, queued: command.queued };
         let mut took = machine.serve(&asked, now + woken);
         took.overhead += woken;
+        let free = self.fill_waits(&mut *machine, command.queued);
+        took.rotation += free.late;
         let (aside, meanwhile) = machine.aside();
         let (whole, took) = (took.total(), took.without(meanwhile));
         let (done, meanwhile) = (now + whole, whole.since(took.total()));
@@ -220,19 +222,22 @@ impl<M: Machine + 'static> Station<M> {
         ledger.charge_aside(&aside, meanwhile, &command.sharers, command.waiting);
         let alone = done.since(self.busy_until.replace(done.max(self.busy_until.get())).max(now));
         ledger.occupied(alone.since(meanwhile) + aside.total(), &command.sharers);
-        if let Some(free) = &self.free {
-            let mut legs = self.legs.borrow_mut();
-            machine.take_legs(&mut legs);
-            let begun = self.begun.replace(now);
-            let known = if command.queued { now.since(begun) } else { Nanos::ZERO };
-            if let Some(last) = free.fill(&legs, now, known).filter(|&last| last > done) {
-                // What is acknowledged before it is written: the head's wait comes after the answer.
-                runtime::turn_at(last, Rc::new(Delivery(self.clone())));
-            }
+        if let Some(last) = free.last.filter(|&last| last > done) {
+            // What is acknowledged before it is written: the head's wait comes after the answer.
+            runtime::turn_at(last, Rc::new(Delivery(self.clone())));
         }
         let working = Working { command, took: whole, done };
         runtime::turn_at(working.done, self.clone());
         self.at_work.borrow_mut().push(working);
+    }
+
+    /// Takes along what is wanted while the machine carries out what it was told last.
+    fn fill_waits(&self, machine: &mut M, queued: bool) -> Filled {
+        let Some(free) = &self.free else { return Filled::default() };
+        let (mut legs, now) = (self.legs.borrow_mut(), runtime::now());
+        machine.take_legs(&mut legs);
+        let begun = self.begun.replace(now);
+        free.fill(&mut legs, now, if queued { now.since(begun) } else { Nanos::ZERO })
     }
 
     /// The command that was done first of those that are, in the order in which they began.

@@ -83,7 +83,7 @@ impl Inner {
         let side = &mut self.sides[usize::from(write)];
         let requests = &mut self.requests[usize::from(write)];
         let set = *requests.set.get_or_insert_with(|| {
-            side.add_set(&self.tracks, UNIT, self.layout.sectors().next_multiple_of(UNIT))
+            side.add_set(&self.tracks, (UNIT, 1), self.layout.sectors().next_multiple_of(UNIT))
         });
         let mut pieces = Vec::new();
         self.tracks.of(&self.layout, at, |track, stretch| {
