@@ -222,3 +222,6 @@ impl Layer for Lld {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
