@@ -10,7 +10,7 @@
 
 use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_SECTORS};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
 
 use super::Lld;
 use super::layout::{Block, NONE, Slot};
@@ -65,21 +65,26 @@ impl State {
         segments.iter().map(|&segment| self.layout.room() - self.segments.of(segment).live).sum()
     }
 
-    /// Segments to clean into so much room: those behind the checkpoint, which are free without another one, if that
-    /// gains enough; the emptiest, if nothing else does.
-    pub(super) fn choose(&self, most: u32, room: u32) -> Vec<u32> {
+    /// Segments whose cleaning into so much room gains something: first of those behind the checkpoint, which are free
+    /// without another one.
+    pub(super) fn worth_cleaning(&self, most: u32, room: u32) -> Option<Vec<u32>> {
         // The summary of what is moved, and that of what was gathered before.
         let gains = |chosen: &Vec<u32>| self.dead(chosen) > 2;
         let tries = [(true, true), (false, true)].into_iter();
         let mut tries = tries.map(|(behind, by_age)| self.best(self.candidates(behind), most, room, by_age));
-        tries.find(gains).unwrap_or_else(|| {
+        tries.find(gains)
+    }
+
+    /// The same, or the emptiest ones.
+    fn choose(&self, most: u32, room: u32) -> Vec<u32> {
+        self.worth_cleaning(most, room).unwrap_or_else(|| {
             edge("only the emptiest segments are worth cleaning");
             self.best(self.candidates(false), most.max(2), room, false)
         })
     }
 
     /// Blocks that can be moved before a segment has to become free.
-    pub(super) fn room_to_move(&self) -> u32 {
+    fn room_to_move(&self) -> u32 {
         self.log.room() + self.segments.free() * self.layout.room()
     }
 }
@@ -87,12 +92,13 @@ impl State {
 impl Lld {
     /// Waits until enough segments are free.
     pub(super) async fn clean(&self, how: &Hints) -> Result<(), IoError> {
-        let began = runtime::now();
         let _turn = self.cleaning.exclusive(Extent::new(0, 1), how).await;
         if self.state.borrow().segments.free() >= self.options.threshold {
             return Ok(());
         }
         edge("a client waits for the cleaner");
+        let began = runtime::now();
+        self.take_over().await;
         let how = Hints { ticket: None, fua: false, ..how.clone() };
         let mut passes = 0;
         let cleaned = loop {
@@ -131,7 +137,7 @@ impl Lld {
     }
 
     /// Frees segments that are empty, if that takes no more than what is under way, and a flush.
-    async fn free_what_is_written(&self, how: &Hints) -> Result<bool, IoError> {
+    pub(super) async fn free_what_is_written(&self, how: &Hints) -> Result<bool, IoError> {
         let sealed = {
             let state = self.state.borrow();
             let ready = |segment: &&Segment| {
@@ -155,7 +161,6 @@ impl Lld {
             (newest, behind, pending().all(|segment| segment.pins > 0))
         };
         if pinned {
-            edge("all empty segments are being read");
             let free = self.state.borrow().segments.free();
             self.until(|state| {
                 state.segments.free() > free
@@ -175,38 +180,42 @@ impl Lld {
         Ok(true)
     }
 
-    /// Moves the live blocks of these segments; false if nothing could be moved.
+    /// Moves the live blocks of these segments; false if there was no room for all of them.
     async fn empty(&self, segments: &[u32], how: &Hints) -> Result<bool, IoError> {
-        for &segment in segments {
-            self.state.borrow_mut().segments.get(segment).cleaning = true;
-        }
         let live: Vec<Live> = {
-            let state = self.state.borrow();
+            let state = &mut *self.state.borrow_mut();
+            segments.iter().for_each(|&segment| state.segments.get(segment).cleaning = true);
             segments.iter().map(|&segment| state.live_blocks(segment)).collect()
         };
+        self.pin(segments.iter().copied(), 1);
         let reads = segments.iter().zip(&live).map(|(&segment, live)| self.read_live(segment, live, how));
         let read = join_all(reads).await;
-        let mut moved = true;
-        'all: for (&segment, blocks) in segments.iter().zip(read) {
-            for (block, slot, data) in blocks {
-                if !self.move_block(block, slot, data).await? {
-                    moved = false;
-                    break 'all;
-                }
-            }
-            self.state.borrow_mut().segments.get(segment).cleaning = false;
-        }
+        let moved = self.move_all(read.into_iter().flatten()).await;
         for &segment in segments {
             self.state.borrow_mut().segments.get(segment).cleaning = false;
         }
-        Ok(moved)
+        self.pin(segments.iter().copied(), -1);
+        moved
     }
 
-    /// Reads the live blocks of a segment, at once if that succeeds, else one by one, as far as they can be read.
-    async fn read_live(&self, segment: u32, live: &Live, how: &Hints) -> Vec<(Block, Slot, Buffer)> {
+    async fn move_all(&self, blocks: impl Iterator<Item = (Block, Slot, Buffer)>) -> Result<bool, IoError> {
+        for (block, slot, data) in blocks {
+            if !self.move_block(block, slot, data).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads live blocks of a segment, which is pinned, at once if that succeeds, else one by one, as far as they can be read.
+    pub(super) async fn read_live(
+        &self,
+        segment: u32,
+        live: &[(Block, Slot)],
+        how: &Hints,
+    ) -> Vec<(Block, Slot, Buffer)> {
         let (Some(&(_, first)), Some(&(_, last))) = (live.first(), live.last()) else { return Vec::new() };
         let hollow = self.state.borrow().segments.of(segment).hollow;
-        self.pin([segment].into_iter(), 1);
         let all = self.read_slots(first, last + 1 - first, hollow, how).await;
         let mut blocks = Vec::with_capacity(live.len());
         match all {
@@ -214,17 +223,18 @@ impl Lld {
                 let cut = |slot: Slot| all.cut_sectors(u64::from(slot - first) * PAGE_SECTORS, PAGE_SECTORS);
                 blocks.extend(live.iter().map(|&(block, slot)| (block, slot, cut(slot))));
             }
+            Err(error) if error.kind() == ErrorKind::Aborted => {}
             Err(_) => {
                 edge("a segment cannot be read at once: block by block");
                 for &(block, slot) in live {
                     match self.read_slots(slot, 1, hollow, how).await {
                         Ok(data) => blocks.push((block, slot, data)),
+                        Err(error) if error.kind() == ErrorKind::Aborted => {}
                         Err(_) => self.state.borrow_mut().segments.get(segment).spared = true,
                     }
                 }
             }
         }
-        self.pin([segment].into_iter(), -1);
         blocks
     }
 

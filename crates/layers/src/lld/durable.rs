@@ -57,6 +57,7 @@ impl Lld {
         }
         self.changed();
         self.checkpoint_when_due(how);
+        self.clean_freely_when_due();
     }
 
     /// The blocks of a segment that could not be written go elsewhere.

@@ -1,8 +1,8 @@
 //! A log-structured logical disk (LLD): blocks lie wherever they were written last, in segments that are written with
 //! one request each, and segments of which little is live are cleaned (Lumb et al., OSDI 2000, section 5).
 //!
-//! `path` is what a request does, `log` the segment under construction, `durable` what makes it durable, `cleaner` the
-//! cleaner, `opening` what a start finds; on disk are the `checkpoint` and the `summary` of each segment.
+//! `path` is what a request does, `log` the segment under construction, `durable` what makes it durable, `cleaner` and
+//! `freely` the cleaners, `opening` what a start finds; on disk are the `checkpoint` and the `summary` of each segment.
 //!
 //! Invariants: a block has at most one slot; what a durable checkpoint and the log behind it name is not written over;
 //! clients leave the cleaner as many free segments as it needs to gain another.
@@ -14,6 +14,7 @@ mod bytes;
 mod checkpoint;
 mod cleaner;
 mod durable;
+mod freely;
 mod layout;
 mod log;
 mod opening;
@@ -189,7 +190,7 @@ impl Layer for Lld {
             ("segments_cleaned_free", counted.cleaned_free),
             ("blocks_moved", counted.moved),
             ("blocks_moved_free", counted.moved_free),
-            ("blocks_promoted", counted.promoted),
+            ("blocks_withdrawn", counted.withdrawn),
             ("cleaner_read_bytes", counted.read),
             ("waits_for_the_cleaner", counted.waits),
             ("waited_for_the_cleaner_us", counted.waited_ns / 1_000),
@@ -207,6 +208,7 @@ impl Layer for Lld {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             let how = Hints::default();
+            self.take_over().await;
             self.sync(&how).await?;
             let stale = {
                 let state = self.state.borrow();

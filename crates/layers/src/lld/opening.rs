@@ -55,6 +55,7 @@ pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> R
         failures: 0,
         filled: 0,
         failed: None,
+        freely: None,
         counted: Counted::default(),
     };
     let mut written = checkpoint.written;

@@ -61,9 +61,10 @@ pub const EDGES: &[&str] = &[
     "a block is used while it is cleaned: it is not moved",
     "only the emptiest segments are worth cleaning",
     "a client waits for the cleaner",
-    "all empty segments are being read",
     "empty segments are free only behind a checkpoint",
     "a segment cannot be read at once: block by block",
+    "the freeblock cleaner is taken over",
+    "the freeblock cleaner waits for a free segment",
 ];
 
 /// The known bugs that it can have.

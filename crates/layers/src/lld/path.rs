@@ -200,7 +200,7 @@ impl Lld {
         self.delete_blocks(at, how).await
     }
 
-    /// When a client began to wait for the cleaner, and that it does not any more.
+    /// A client waited for the cleaner since then.
     pub(super) fn waited(&self, since: seekless_core::Nanos) {
         let counted = &mut self.state.borrow_mut().counted;
         counted.waits += 1;

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, IoError};
+use seekless_core::{Buffer, ErrorKind, IoError, Ticket};
 
 use super::checkpoint::Head;
 use super::layout::{Block, Layout, NONE, Slot};
@@ -45,6 +45,8 @@ pub struct State {
     pub filled: u32,
     /// Why nothing is written any more.
     pub failed: Option<IoError>,
+    /// What the freeblock cleaner asks for, while it cleans.
+    pub freely: Option<Ticket>,
     pub counted: Counted,
 }
 
@@ -56,14 +58,14 @@ pub struct Counted {
     /// Blocks that a cleaner moved, and those of them that were read for free.
     pub moved: u64,
     pub moved_free: u64,
-    /// Blocks that the freeblock cleaner asked for and that were not read for free in the end.
-    pub promoted: u64,
+    /// Blocks that the freeblock cleaner asked for in vain.
+    pub withdrawn: u64,
     /// Segments that a cleaner emptied, and those of them by the freeblock cleaner.
     pub cleaned: u64,
     pub cleaned_free: u64,
     /// Bytes that cleaners read.
     pub read: u64,
-    /// How often clients had to wait for the cleaner, and how long: time in which nobody wrote.
+    /// How often clients had to wait for the cleaner, and how long it took all in all.
     pub waits: u64,
     pub waited_ns: u64,
     /// Summaries and blocks of checkpoints that were written, and all blocks.
@@ -168,6 +170,7 @@ impl State {
         let (empty, cleaning) = (segment.live == 0, segment.cleaning);
         if empty && !self.is_filled_now(number) {
             self.counted.cleaned += u64::from(cleaning);
+            self.counted.cleaned_free += u64::from(cleaning && self.freely.is_some());
             self.segments.emptied(number, self.log.sequence);
         }
     }
