@@ -87,6 +87,12 @@ struct Told {
     free_transfer_pct: f64,
     extra_seek_pct: f64,
     unused_pct: f64,
+    /// In idle time: tracks that the head went to, megabytes a second there, and the delay of the requests that came
+    /// meanwhile, in all: for a seek that had begun, and because the head was elsewhere.
+    idle_visits: u64,
+    idle_mb_s: f64,
+    idle_waited_ms: f64,
+    idle_moved_ms: f64,
     /// With a wrong model: pieces of blocks that had passed before the head came, and requests of the foreground that
     /// waited for another turn.
     missed: u64,
@@ -145,6 +151,10 @@ fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
         free_transfer_pct: percent(freed.transfer),
         extra_seek_pct: percent(freed.seek),
         unused_pct: (100.0 - used).max(0.0),
+        idle_visits: freed.visits,
+        idle_mb_s: freed.idle_bytes as f64 / 1e6 / seconds,
+        idle_waited_ms: 1e3 * freed.idle_waited.seconds(),
+        idle_moved_ms: freed.idle_moved as f64 / 1e6,
         missed: freed.missed,
         late: freed.late,
     }
@@ -159,13 +169,23 @@ fn text(told: &Told) -> String {
     row("  and without the scan", format!("{} ms", number(told.mean_response_alone_ms, 3)));
     let same = if told.foreground_same { "each one at the same time" } else { "not the same" };
     row("  all together longer by", format!("{} ns; {same}", number(told.foreground_delta_ns, 0)));
-    if !told.foreground_same {
+    if told.late + told.missed > 0 {
         row("  waited for another turn", count(told.late));
         row("  blocks or parts missed", count(told.missed));
+    }
+    if told.idle_visits > 0 {
+        let each = (told.mean_response_ms - told.mean_response_alone_ms) * 1e3;
+        row("  each later by", format!("{} us on average", number(each, 1)));
+        let parts = format!("{} ms, {} ms", number(told.idle_waited_ms, 1), number(told.idle_moved_ms, 1));
+        row("  waiting for a seek, head elsewhere", parts);
     }
     row("free", format!("{} MB/s, policy {}", number(told.free_mb_s, 2), told.freeblock_policy));
     let potential = format!("{} MB/s", number(told.potential_mb_s, 2));
     row("  of the potential", format!("{} % of {potential}", number(told.share_pct, 1)));
+    if told.idle_visits > 0 {
+        let visits = count(told.idle_visits);
+        row("  in idle time", format!("{} MB/s, {visits} tracks", number(told.idle_mb_s, 2)));
+    }
     row("  scans", format!("{} ({})", number(told.scans, 3), counted(told.blocks, "block")));
     row("  scans a day", number(told.scans_per_day, 1));
     row(

@@ -422,6 +422,76 @@ fn a_guard_absorbs_what_a_model_is_wrong_by() {
     });
 }
 
+/// Left open in the paper: with nothing else to do the head reads what is wanted as fast as it passes, each block once,
+/// the innermost and the outermost alike.
+#[test]
+fn an_idle_drive_is_scanned_at_full_speed() {
+    let idle_delay_limit = Nanos::from_millis(1);
+    on(FreeOptions { idle_delay_limit, ..FreeOptions::default() }, false, async |drive, arm| {
+        let (task, sectors) = (arm.reader(24).unwrap(), drive.geometry().sectors / 24 * 24);
+        let (from, part) = (sectors / 48 * 24, 24 * 5_000);
+        for start in [0, from, sectors - part] {
+            task.read(Extent::new(start, part)).unwrap();
+        }
+        let begin = runtime::now();
+        let mut seen = Vec::new();
+        while let Some(block) = task.next().await {
+            seen.push(block.at.start.0);
+        }
+        assert!(seen.len() == 15_000);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 15_000);
+        let (took, bytes) = ((runtime::now() - begin).seconds(), 15_000.0 * 24.0 * 512.0);
+        assert!(bytes / took > 10e6, "{} MB/s", bytes / took / 1e6);
+        assert_eq!(arm.freed().idle_bytes, 15_000 * 24 * 512);
+        // And a request of class free.
+        let how = Hints { class: Class::Free, ..Hints::default() };
+        drive.read(Extent::new(777, 99), Buffer::hollow_sectors(99), how).await.unwrap();
+    });
+}
+
+/// The foreground is delayed by no more than it allows on average, and the less it allows the less is read.
+#[test]
+fn idle_time_costs_no_more_than_is_allowed() {
+    let response = |limit: Option<u64>| {
+        let runtime = Runtime::new(1);
+        let limit_nanos = Nanos::from_micros(limit.unwrap_or(0));
+        let free = FreeOptions { idle_delay_limit: limit_nanos, ..FreeOptions::default() };
+        let queue = QueueOptions { freeblock: Some(free), ..QueueOptions::default() };
+        let result = runtime.run(async {
+            let drive = simulated(0, &atlas().into(), queue);
+            let arm = drive.freeblock().remove(0);
+            let task = arm.reader(8).unwrap();
+            if limit.is_some() {
+                task.read(Extent::new(0, drive.geometry().sectors / 8 * 8)).unwrap();
+            }
+            let miner = runtime::spawn(async move { while task.next().await.is_some() {} });
+            let (mut random, mut waited) = (Lcg(9), 0);
+            for _ in 0..3_000 {
+                runtime::sleep(Nanos(random.below(60_000_000))).await;
+                let (at, begin) =
+                    (Extent::new(random.below(drive.geometry().sectors - 8), 8), runtime::now());
+                drive.read(at, Buffer::hollow_sectors(8), Hints::default()).await.unwrap();
+                waited += (runtime::now() - begin).0;
+            }
+            drop(miner);
+            (waited / 3_000, arm.freed())
+        });
+        result.unwrap()
+    };
+    let (alone, _) = response(None);
+    let mut before = 0;
+    for limit in [0, 100, 500] {
+        let (mean, freed) = response(Some(limit));
+        assert!(mean <= alone + limit * 1_000, "{limit} us: {mean} instead of {alone}");
+        assert!(limit == 0 || freed.idle_bytes > 2 * before, "{freed:?}");
+        assert_eq!(limit == 0, mean == alone && freed.visits == 0);
+        eprintln!("{limit} us: {} us later, {} MB", (mean - alone) / 1_000, freed.idle_bytes / 1_000_000);
+        before = freed.idle_bytes;
+    }
+}
+
 /// A decision that takes long finds less, and one that takes longer than any gap nothing; the foreground is the same.
 #[test]
 fn decisions_cost_gaps_and_not_the_foreground() {

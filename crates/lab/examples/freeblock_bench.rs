@@ -56,7 +56,7 @@ fn decisions(policy: FreePolicy, scattered: bool) {
             drive.take_legs(&mut legs);
             #[allow(clippy::disallowed_methods)] // what a decision takes is what is measured
             let start = Instant::now();
-            free.fill(&legs, Nanos(now), Nanos::ZERO);
+            free.fill(&mut legs, Nanos(now), Nanos::ZERO);
             times.push(start.elapsed().as_nanos() as u64);
             now += took;
             free.deliver(Nanos(now), &mut done, |at, _| seekless_core::Buffer::hollow_sectors(at.sectors));

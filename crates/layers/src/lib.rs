@@ -20,3 +20,4 @@ pub use mapper::Mapper;
 pub use refused::Refused;
 pub use split::Split;
 pub use topmost::Topmost;
+pub use units::Bytes;

@@ -12,7 +12,7 @@ use super::content::Content;
 use super::inside::Inside;
 use crate::disk::legs::Leg;
 use crate::freeblock::{Filled, Foreground, Freeblock};
-use crate::machine::{Asked, Machine};
+use crate::machine::{Asked, Machine, Rest};
 use crate::power::Meter;
 use crate::queue::{Command, Queue, QueueOptions};
 use crate::scheduler::{Place, Places, Positioning, Slot};
@@ -41,6 +41,8 @@ pub struct Station<M> {
     in_drive: Cell<usize>,
     /// When all commands will be done that were begun.
     busy_until: Cell<Nanos>,
+    /// Until then the head of an idle drive has something to do, or nothing new.
+    idle_until: Cell<Nanos>,
     /// Commands that are not in use: their memory is.
     spare: RefCell<Vec<Command>>,
 }
@@ -62,9 +64,13 @@ impl<M> TicketHolder for Station<M> {
     }
 }
 
-impl<M: 'static> Foreground for Station<M> {
+impl<M: Machine + 'static> Foreground for Station<M> {
     fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer> {
         Box::pin(async move { self.queue.submit(op, at, buffer, Hints::default()).await })
+    }
+
+    fn look(self: Rc<Self>) {
+        runtime::turn_when_quiet(self);
     }
 }
 
@@ -96,6 +102,7 @@ impl<M: Machine + 'static> Agent for Station<M> {
         } else {
             self.fill();
             self.begin();
+            self.visit();
         }
     }
 }
@@ -132,6 +139,7 @@ impl<M: Machine + 'static> Station<M> {
                 lanes,
                 in_drive: Cell::new(0),
                 busy_until: Cell::default(),
+                idle_until: Cell::default(),
                 spare: RefCell::default(),
             }
         })
@@ -157,6 +165,27 @@ impl<M: Machine + 'static> Station<M> {
             self.ledger.borrow_mut().charge_free(op, &sharer);
         }
         self.free_done.replace(done);
+    }
+
+    /// Sends the head of an idle drive where something is wanted.
+    fn visit(self: &Rc<Self>) {
+        let now = runtime::now();
+        let Some(free) = self.free.as_ref().filter(|free| free.uses_idle_time()) else { return };
+        if self.in_drive.get() > 0 || now < self.idle_until.get() {
+            return;
+        }
+        let mut machine = self.machine.borrow_mut();
+        let until = match machine.rest(now) {
+            Rest::Never => return,
+            Rest::NotBefore(then) => then,
+            Rest::At(head) => {
+                let Some(visit) = free.visit(head, now) else { return };
+                machine.move_head(visit.at, visit.landed);
+                visit.until
+            }
+        };
+        self.idle_until.set(until);
+        runtime::turn_at(until, self.clone());
     }
 
     /// Takes commands from the queue in front, as many as there is room for.
@@ -209,6 +238,10 @@ impl<M: Machine + 'static> Station<M> {
         let (mut machine, mut ledger) = (self.machine.borrow_mut(), self.ledger.borrow_mut());
         let mut meter = self.meter.borrow_mut();
         let woken = meter.wake(now);
+        self.idle_until.set(now);
+        if let Some(free) = &self.free {
+            free.interrupt(now);
+        }
         let asked = Asked { op: command.op, at: command.at, fua: command.fua, queued: command.queued };
         let mut took = machine.serve(&asked, now + woken);
         took.overhead += woken;

@@ -44,12 +44,7 @@ impl Inner {
         let turn = self.mechanics.revolution().0;
         let late = late.div_ceil(turn) * turn;
         self.plan.pieces.retain(|piece| !missed.contains(piece));
-        for piece in &missed {
-            let taken = piece.taken;
-            self.tracks.of(&self.layout, piece.at(), |track, _| {
-                self.sides[usize::from(piece.write)].give_back(&self.tracks, track, taken, piece.sectors);
-            });
-        }
+        missed.iter().for_each(|piece| self.give_back(piece));
         self.freed.missed += missed.len() as u64;
         self.freed.late += u64::from(late > 0);
         late

@@ -11,6 +11,7 @@
 
 mod astray;
 mod error;
+mod idle;
 mod options;
 mod plan;
 mod requests;
@@ -35,6 +36,8 @@ use crate::disk::mechanics::Mechanics;
 use crate::scheduler::Slot;
 use astray::Errors;
 pub use error::FreeError;
+use idle::Idle;
+pub use idle::Visit;
 pub use options::{FreeOptions, FreePolicy};
 use plan::{Filling, Piece, Plan, Planner};
 use requests::Requests;
@@ -43,7 +46,7 @@ use side::Side;
 use task::Task;
 pub use task::{Foreground, FreeBlock, FreeTask, Progress};
 use tracks::Tracks;
-use worth::{REGIONS, Weights, Worth};
+use worth::{Weights, Worth};
 
 /// What free work came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +69,15 @@ pub struct Freed {
     pub bytes: u64,
     /// Bytes that the foreground itself transferred and somebody wanted.
     pub foreground_bytes: u64,
+    /// Tracks that the head went to in idle time.
+    pub visits: u64,
+    /// Bytes read or written there.
+    pub idle_bytes: u64,
+    /// How long the requests that came meanwhile waited for a seek to end.
+    pub idle_waited: Nanos,
+    /// By how many nanoseconds the first sector of those came later for that the head was elsewhere; below zero if it
+    /// was nearer there.
+    pub idle_moved: i64,
     /// With a wrong model: pieces of blocks that had passed before the head came.
     pub missed: u64,
     /// And how often the foreground's first sector had.
@@ -85,6 +97,10 @@ impl Freed {
             tested: self.tested - before.tested,
             bytes: self.bytes - before.bytes,
             foreground_bytes: self.foreground_bytes - before.foreground_bytes,
+            visits: self.visits - before.visits,
+            idle_bytes: self.idle_bytes - before.idle_bytes,
+            idle_waited: self.idle_waited - before.idle_waited,
+            idle_moved: self.idle_moved - before.idle_moved,
             missed: self.missed - before.missed,
             late: self.late - before.late,
         }
@@ -129,6 +145,7 @@ struct Inner {
     plan: Plan,
     /// Those of a wrong model.
     errors: Errors,
+    idle: Idle,
     /// What a microsecond of a gap brought of late, and what it brings now: worth, and microseconds.
     price: u64,
     earned: (u64, u64),
@@ -161,6 +178,7 @@ impl Freeblock {
             due: VecDeque::new(),
             plan: Plan::default(),
             errors: Errors::default(),
+            idle: Idle::default(),
             price: 0,
             earned: (0, 0),
             freed: Freed::default(),
@@ -178,6 +196,7 @@ impl Freeblock {
     pub fn fill(&self, legs: &mut [Leg], now: Nanos, known: Nanos) -> Filled {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
+        inner.came(legs, now);
         if inner.sides.iter().all(Side::is_empty) && inner.tasks.is_empty() {
             return Filled::default();
         }
@@ -226,6 +245,14 @@ impl Freeblock {
     /// A queue's request is to be carried out for free.
     pub fn request(&self, slot: Slot, write: bool, at: Extent) {
         self.inner.borrow_mut().request(slot, write, at);
+        self.look();
+    }
+
+    /// There is something to be done in idle time.
+    fn look(&self) {
+        if let Some(foreground) = self.foreground.upgrade().filter(|_| self.uses_idle_time()) {
+            foreground.look();
+        }
     }
 
     /// It is not any more: what was done of it counts for nothing.
@@ -320,13 +347,7 @@ impl Inner {
         let Some(weights) = &self.weights else { return };
         let (worth, micros) = std::mem::take(&mut self.earned);
         self.price = worth / micros.max(1);
-        let heads = self.tracks.heads() as usize;
-        let mut left = [0; REGIONS];
-        for side in &self.sides {
-            for (track, &count) in side.counts().iter().enumerate() {
-                left[self.worth.region((track / heads) as u32)] += u64::from(count);
-            }
-        }
+        let left = self.left_by_region();
         self.worth.weigh_regions(&left, weights.region);
     }
 }

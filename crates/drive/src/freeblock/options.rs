@@ -54,6 +54,8 @@ pub struct FreeOptions {
     /// What a decision takes, in virtual time: so much of a gap is lost, unless the request was known long enough
     /// before.
     pub decision: Nanos,
+    /// Idle time is used as long as requests are delayed by no more than this on average; not at all if it is zero.
+    pub idle_delay_limit: Nanos,
     /// Wherever the head seeks to in a wait, it comes earlier or later than planned by at most so much: an experiment.
     pub model_error: Nanos,
     /// What a task's blocks may take up that were read and not yet taken, in bytes; half of it for blocks across the
@@ -68,6 +70,7 @@ impl Default for FreeOptions {
             guard: Nanos::ZERO,
             candidates: Some(40),
             decision: Nanos::ZERO,
+            idle_delay_limit: Nanos::ZERO,
             model_error: Nanos::ZERO,
             buffers: 8 << 20,
         }

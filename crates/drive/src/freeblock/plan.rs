@@ -7,7 +7,7 @@ use seekless_core::Extent;
 
 use super::search::{Gap, Known, Search, Stop};
 use super::side::{Side, Taken};
-use super::tracks::Window;
+use super::tracks::{Tracks, Window};
 use crate::disk::mechanics::Head;
 
 /// How a gap is filled.
@@ -89,7 +89,7 @@ impl Planner<'_> {
         let (stop, tested) = Search { known: self.known, sides: self.sides }.best(gap, stay);
         plan.tested += tested;
         let Some(stop) = stop else { return };
-        let over = self.take(&stop, plan);
+        let over = take(self.known.tracks, self.sides, &stop, plan);
         if over.to == 0 {
             // There was no room for what it was to take.
             return;
@@ -104,29 +104,28 @@ impl Planner<'_> {
             self.fill(Gap { from: at, begin: over.to, ..gap }, stay, plan);
         }
     }
+}
 
-    /// Takes what a stop passes: from when to when the head is over it.
-    pub fn take(&mut self, stop: &Stop, plan: &mut Plan) -> Window {
-        let mut over = Window { from: u64::MAX, to: 0 };
-        let (tracks, from) = (self.known.tracks, stop.window.from);
-        let side = &mut self.sides[usize::from(stop.write)];
-        for stretch in tracks.on(stop.track) {
-            for range in tracks.passes(stretch, stop.window) {
-                side.take(tracks, stop.track, stretch, range, |taken, (first, end)| {
-                    let passes = tracks.pass(stretch, first, end - first, from);
-                    over.from = over.from.min(passes.0);
-                    over.to = over.to.max(passes.1);
-                    plan.pieces.push(Piece {
-                        write: stop.write,
-                        taken,
-                        start: stretch.start + u64::from(first),
-                        sectors: u64::from(end - first),
-                        from: passes.0,
-                        to: passes.1,
-                    });
+/// Takes what a stop passes: from when to when the head is over it.
+pub fn take(tracks: &Tracks, sides: &mut [Side; 2], stop: &Stop, plan: &mut Plan) -> Window {
+    let mut over = Window { from: u64::MAX, to: 0 };
+    let (side, from) = (&mut sides[usize::from(stop.write)], stop.window.from);
+    for stretch in tracks.on(stop.track) {
+        for range in tracks.passes(stretch, stop.window) {
+            side.take(tracks, stop.track, stretch, range, |taken, (first, end)| {
+                let passes = tracks.pass(stretch, first, end - first, from);
+                over.from = over.from.min(passes.0);
+                over.to = over.to.max(passes.1);
+                plan.pieces.push(Piece {
+                    write: stop.write,
+                    taken,
+                    start: stretch.start + u64::from(first),
+                    sectors: u64::from(end - first),
+                    from: passes.0,
+                    to: passes.1,
                 });
-            }
+            });
         }
-        over
     }
+    over
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use seekless_core::Extent;
 
 use super::Inner;
+use super::side::Taken;
 use crate::scheduler::Slot;
 
 /// Sectors of a unit.
@@ -53,6 +54,11 @@ impl Requests {
             self.waiting.remove(&key);
             done.push(key.1);
         }
+    }
+
+    /// Whether somebody wants a piece that was taken: the requests if it is theirs, else a task.
+    pub fn still_wants(&self, taken: &Taken) -> bool {
+        self.set != Some(taken.set) || self.wants(taken.bit)
     }
 
     /// Whether a request waits for a piece.

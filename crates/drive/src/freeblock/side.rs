@@ -239,11 +239,10 @@ impl Side {
     }
 
     /// A piece was not taken after all.
-    pub fn give_back(&mut self, tracks: &Tracks, track: usize, taken: Taken, sectors: u64) {
+    pub fn give_back(&mut self, taken: Taken, sectors: u64) {
         let set = &mut self.sets[taken.set];
         set.room += 1;
         set.unbegin(taken.block, sectors);
-        self.want(tracks, taken.set, track, (taken.bit, taken.bit + 1));
     }
 
     /// What counts of a stretch's ranges.

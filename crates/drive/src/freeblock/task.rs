@@ -45,6 +45,9 @@ pub struct Progress {
 pub trait Foreground {
     /// A request of class `Foreground`.
     fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
+
+    /// There is something to be done in idle time: it asks for that if it is idle.
+    fn look(self: Rc<Self>);
 }
 
 /// What a task has registered and was not delivered yet.
@@ -161,6 +164,8 @@ impl FreeTask {
             return Err(FreeError::Twice { at });
         }
         inner.want(self.number, at);
+        drop(inner);
+        self.scheduler.look();
         Ok(())
     }
 
@@ -217,12 +222,15 @@ impl FreeTask {
 
     /// The next block that is done; `None` when there is none and none is registered.
     pub async fn next(&self) -> Option<FreeBlock> {
-        poll_fn(|context| {
+        let mut full = false;
+        let next = poll_fn(|context| {
             let mut inner = self.scheduler.inner.borrow_mut();
             let inner = &mut *inner;
             let task = &mut inner.tasks[self.number];
             if let Some(block) = task.ready.pop_front() {
-                inner.sides[usize::from(task.write)].sets[task.set].room += 1;
+                let room = &mut inner.sides[usize::from(task.write)].sets[task.set].room;
+                *room += 1;
+                full = *room == 1;
                 return Poll::Ready(Some(block));
             }
             if task.pending == 0 {
@@ -231,7 +239,11 @@ impl FreeTask {
             task.waker = Some(context.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
+        if full {
+            self.scheduler.look();
+        }
+        next
     }
 
     /// Blocks that are done and were not taken by [`FreeTask::next`].

@@ -82,6 +82,18 @@ impl Worth {
         ((cylinder / self.width) as usize).min(REGIONS - 1)
     }
 
+    /// The cylinders of a region: the first, and the one behind the last.
+    pub fn cylinders(&self, region: usize) -> (u32, u32) {
+        (region as u32 * self.width, (region as u32 + 1) * self.width)
+    }
+
+    /// The region of which most is left, of what there is in it.
+    pub fn fullest(&self, left: &[u64; REGIONS]) -> usize {
+        let share = |region: usize| left[region] as f64 / (self.whole[region] as f64).max(1.0);
+        // Of several the first one.
+        (0..REGIONS).rev().max_by(|&a, &b| share(a).total_cmp(&share(b))).unwrap_or(0)
+    }
+
     /// Taking `taken` blocks off a track that has `left`.
     pub fn of(&self, left: usize, taken: usize, cylinder: u32) -> u64 {
         let most = self.of_track.len() - 1;
