@@ -75,7 +75,7 @@ impl Run {
 /// Two rounds of transactions on so many files.
 fn run(asked: &Asked, drive: &Spec, files: u64, cleaner: lld::Cleaner) -> Result<Run, LabError> {
     let load = workload::parse(&format!(
-        "postmark:files={files},transactions={},rounds=2,cpu=500us,cache=32MiB,dirty=1MiB,commit=30s,journal=0,\
+        "postmark:files={files},transactions={},rounds=2,cpu=500us,cache=32MiB,dirty=4MiB,commit=30s,journal=0,\
          discard=1",
         asked.requests
     ))?;
@@ -187,7 +187,7 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
     };
     let notes = [
         "Of the drive there is the head alone, with one surface, and of that the outermost 394 MiB. A transaction \
-         computes for 0.5 ms (the paper does not say); the file system caches 32 MiB, of which at most 1 MiB is \
+         computes for 0.5 ms (the paper does not say); the file system caches 32 MiB, of which at most 4 MiB is \
          dirty.",
         "Full is what is live of all that the segments can hold, at the end of the second round. Cleaned, moved and \
          waited are those of the freeblock cleaner: segments, of which so many for free; blocks moved, of all that \
