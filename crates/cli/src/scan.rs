@@ -1,18 +1,22 @@
 //! `seekless lab scan`: full scans of a busy disk, for free.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use seekless_core::{Nanos, Size};
+use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Policy, spec};
-use seekless_lab::mining::{Mined, Mining, head_alone, mine};
+use seekless_lab::Pace;
+use seekless_lab::mining::{Foreground, Mined, Mining, head_alone, mine};
 use serde::Serialize;
 
 use crate::filling::Filling;
 use crate::output;
 use crate::progress::Progress;
-use crate::setup::whole_sectors;
+use crate::setup::{OUTSTANDING, whole_sectors};
 use crate::table::Table;
 use crate::text::{count, counted, number};
+use crate::trace;
 use crate::workload::positive_time;
 
 /// Examples.
@@ -20,6 +24,7 @@ pub const HELP: &str = "\
 Examples:
   seekless lab scan
   seekless lab scan --drive wd-re3-1tb --workload oltp:mpl=20 --for 1h
+  seekless lab scan --trace data/svnserver2
   seekless lab scan --drive quantum-atlas-10k --freeblock-policy paper --scheduler fcfs --scans 10 --json
 
 What is free about it: docs/book/freeblock.md.";
@@ -33,6 +38,9 @@ pub struct Arguments {
     /// The foreground: a workload of `seekless lab run --workloads`
     #[arg(long, value_name = "SPEC", default_value = "oltp")]
     workload: String,
+    /// Or a recording, to its end: each process's next read waits for its previous one, and at most 8 are outstanding
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workload", "time"])]
+    trace: Vec<PathBuf>,
     #[arg(long, value_name = "NAME", default_value = "c-look",
         help = format!("Which request of the foreground comes next: {}", Policy::NAMES))]
     scheduler: Policy,
@@ -105,10 +113,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.head_alone {
         drive = head_alone(&drive);
     }
+    let foreground = if arguments.trace.is_empty() {
+        Foreground::Load(arguments.workload.clone())
+    } else {
+        let trace = trace::load(&arguments.trace)?;
+        let reaches = trace.records.iter().map(|record| record.extent.end().0).max().unwrap_or(0);
+        if reaches > drive.sectors {
+            let (found, most) = (Size(reaches * SECTOR_BYTES), Size(drive.sectors * SECTOR_BYTES));
+            anyhow::bail!(
+                "--trace: found requests up to {found}, expected at most {most}, which {} has",
+                drive.name
+            );
+        }
+        Foreground::Trace(trace.records.into(), Pace::Closed { outstanding: OUTSTANDING })
+    };
     let mining = Mining {
         drive,
         policy: arguments.scheduler,
-        load: arguments.workload.clone(),
+        foreground,
         free: FreeOptions { buffers: arguments.buffers.0, ..arguments.filling.options() },
         block: arguments.block,
         scans: arguments.scans,
@@ -133,7 +155,12 @@ fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
     let used = percent(freed.transfer) + percent(freed.seek);
     Told {
         drive: mining.drive.name.clone(),
-        workload: mining.load.clone(),
+        workload: match &mining.foreground {
+            Foreground::Load(text) => text.clone(),
+            Foreground::Trace(records, _) => {
+                format!("a recording of {} requests", count(records.len() as u64))
+            }
+        },
         scheduler: mining.policy.to_string(),
         freeblock_policy: mining.free.policy.to_string(),
         elapsed_s: seconds,
