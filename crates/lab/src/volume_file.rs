@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
+use seekless_core::{Class, Extent, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::{Refused, registry};
@@ -77,6 +77,28 @@ struct ExportKeys {
     nbd: Option<String>,
     #[serde(default)]
     read_only: bool,
+    #[serde(default)]
+    class: ExportClass,
+}
+
+/// Of which class the requests of an export's clients are.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ExportClass {
+    #[default]
+    Foreground,
+    Background,
+    Free,
+}
+
+impl From<ExportClass> for Class {
+    fn from(class: ExportClass) -> Class {
+        match class {
+            ExportClass::Foreground => Class::Foreground,
+            ExportClass::Background => Class::Background,
+            ExportClass::Free => Class::Free,
+        }
+    }
 }
 
 /// Reads and checks the file at `path`, a volume of simulated drives with one export.
@@ -175,7 +197,7 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
 
 fn export(keys: ExportKeys) -> Export {
     let name = keys.name.unwrap_or_else(|| keys.top.clone());
-    Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only }
+    Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only, class: keys.class.into() }
 }
 
 /// The simulated drive that the keys of component `name` describe; `key` is that of the drive itself, for messages.
