@@ -206,7 +206,7 @@ impl Lld {
     /// Writes a checkpoint of all that was gathered before; whose turn it is.
     pub(super) async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let Head { identity, epoch, .. } = self.state.borrow().disk;
-        self.write_checkpoint(identity, epoch, how).await
+        self.write_checkpoint(identity, epoch, &waited_for(how)).await
     }
 
     async fn write_checkpoint(&self, identity: u128, epoch: u64, how: &Hints) -> Result<(), IoError> {
