@@ -27,6 +27,9 @@ fn waited_for(how: &Hints) -> Hints {
 impl Lld {
     /// Seals what is gathered, and sends it on its way.
     pub(super) fn seal(&self, how: &Hints) {
+        if self.canary.is("early reuse") {
+            self.state.borrow_mut().segments.free_up(u64::MAX, u64::MAX);
+        }
         let sealed = self.state.borrow_mut().seal(self.canary.is("lost deletion"));
         if let (Some(sealed), Some(lld)) = (sealed, self.me.upgrade()) {
             let how = waited_for(how);
