@@ -17,6 +17,8 @@ use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
 const MAGIC: [u8; 8] = *b"SKLLLDCP";
 const VERSION: u32 = 1;
 const SUM: usize = 8;
+/// No generation, epoch or sequence is this or more: a million a second would take 100,000 years to get there.
+const LAST: u64 = 1 << 62;
 
 /// A place in the log where the next segment, or part of one, will be written: the segment, and which block of it.
 pub type Place = (u32, u32);
@@ -123,6 +125,9 @@ fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)>
         return Err((format!("a log that goes on at {anchor:?}"), "a place in a segment".to_owned()));
     }
     let number = |index: usize| u64_at(bytes, 48 + 8 * index);
+    if (0..4).any(|index| number(index) >= LAST) {
+        return Err(("numbers that nothing counts up to".to_owned(), format!("less than {LAST}")));
+    }
     Ok(Some(Head {
         features: u64_at(bytes, 24),
         identity: u128_at(bytes, 32),
@@ -143,7 +148,10 @@ fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     let (for_slots, for_segments) = body.split_at_checked(ENTRIES.0 as usize * layout.blocks as usize)?;
     let slots: Vec<Slot> = for_slots.chunks_exact(4).map(|entry| u32_at(entry, 0)).collect();
     let entries = for_segments.chunks_exact(8).take(layout.segments as usize);
-    let written = entries.map(|entry| u64_at(entry, 0)).collect();
+    let written: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
+    if written.iter().any(|written| *written > head.sequence) {
+        return None;
+    }
     let mut used = vec![false; layout.slots() as usize];
     for &slot in slots.iter().filter(|&&slot| slot != NONE) {
         if std::mem::replace(used.get_mut(slot as usize)?, true) {

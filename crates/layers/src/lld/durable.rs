@@ -27,6 +27,9 @@ fn waited_for(how: &Hints) -> Hints {
 impl Lld {
     /// Seals what is gathered, and sends it on its way.
     pub(super) fn seal(&self, how: &Hints) {
+        if self.canary.is("early reuse") {
+            self.state.borrow_mut().segments.free_up(u64::MAX, u64::MAX);
+        }
         let sealed = self.state.borrow_mut().seal(self.canary.is("lost deletion"));
         if let (Some(sealed), Some(lld)) = (sealed, self.me.upgrade()) {
             let how = waited_for(how);
@@ -206,7 +209,7 @@ impl Lld {
     /// Writes a checkpoint of all that was gathered before; whose turn it is.
     pub(super) async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
         let Head { identity, epoch, .. } = self.state.borrow().disk;
-        self.write_checkpoint(identity, epoch, how).await
+        self.write_checkpoint(identity, epoch, &waited_for(how)).await
     }
 
     async fn write_checkpoint(&self, identity: u128, epoch: u64, how: &Hints) -> Result<(), IoError> {

@@ -7,6 +7,8 @@
 //!
 //! Invariant: it leaves as many segments free as clients do. Faults: as of the other cleaner.
 
+use std::rc::Rc;
+
 use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, Ticket};
@@ -19,56 +21,88 @@ use super::state::{Admitted, Who};
 /// Blocks in the longest run: what has passed under the head is not moved before the rest of its run has.
 const RUN: usize = 16;
 
+/// What the freeblock cleaner is at.
+pub struct Freely {
+    /// Of all that it asks for.
+    ticket: Ticket,
+    /// Segments that are being cleaned.
+    segments: u32,
+}
+
 impl Lld {
-    /// Begins if segments are few, and it does not clean already.
+    /// Begins with as many segments as it may, if few are free.
     pub(super) fn clean_freely_when_due(&self) {
-        let due = self.options.cleaner == Cleaner::Freeblock && self.is_short() && self.cleaning.is_empty();
+        let may = self.options.cleaner == Cleaner::Freeblock && self.cleaning.is_empty();
+        while let Some((lld, segment, ticket)) = self.next_to_clean(may) {
+            runtime::spawn(async move {
+                let how = Hints { class: Class::Free, ticket: Some(ticket), ..Hints::default() };
+                // What fails here is left to the other cleaner.
+                let moved = lld.clean_freely(segment, &how).await.unwrap_or(false);
+                {
+                    let state = &mut *lld.state.borrow_mut();
+                    state.segments.get(segment).cleaning = false;
+                    let left = |freely: &mut Freely| {
+                        freely.segments -= 1;
+                        freely.segments > 0
+                    };
+                    state.freely =
+                        state.freely.take().and_then(|mut freely| left(&mut freely).then_some(freely));
+                }
+                lld.changed();
+                if moved {
+                    lld.clean_freely_when_due();
+                }
+            })
+            .detach();
+        }
+    }
+
+    /// A segment to clean now, if there is one: it is counted.
+    fn next_to_clean(&self, may: bool) -> Option<(Rc<Lld>, u32, Ticket)> {
+        let lld = self.me.upgrade().filter(|_| may)?;
         let state = &mut *self.state.borrow_mut();
-        let Some(lld) = self.me.upgrade().filter(|_| due && state.begun && state.freely.is_none()) else {
-            return;
-        };
-        let ticket = Ticket::new();
-        state.freely = Some(ticket.clone());
-        runtime::spawn(async move {
-            // What fails here is left to the other cleaner.
-            let _ = lld.clean_freely(&ticket).await;
-            lld.state.borrow_mut().freely = None;
-            lld.changed();
-        })
-        .detach();
+        let at_work = state.freely.as_ref().map_or(0, |freely| freely.segments);
+        let withdrawn = state.freely.as_ref().is_some_and(|freely| freely.ticket.is_aborted());
+        let there = state.segments.free() as usize + state.segments.pending().count();
+        let short = there < self.options.free_threshold as usize && at_work < self.options.at_once;
+        if !short || withdrawn || !state.begun || state.failed.is_some() {
+            return None;
+        }
+        let segment = *state.worth_cleaning(1, u32::MAX)?.first()?;
+        state.segments.get(segment).cleaning = true;
+        let freely = state.freely.get_or_insert_with(|| Freely { ticket: Ticket::new(), segments: 0 });
+        freely.segments += 1;
+        Some((lld, segment, freely.ticket.clone()))
     }
 
     /// Withdraws what it asked for, and waits until it has ended.
     pub(super) async fn take_over(&self) {
-        let Some(ticket) = self.state.borrow().freely.clone() else { return };
+        let ticket = self.state.borrow().freely.as_ref().map(|freely| freely.ticket.clone());
+        let Some(ticket) = ticket else { return };
         edge("the freeblock cleaner is taken over");
         ticket.abort();
         self.changed();
         self.until(|state| state.freely.is_none()).await;
     }
 
-    /// Whether fewer segments are free, or will be, than the freeblock cleaner likes.
-    fn is_short(&self) -> bool {
-        let state = self.state.borrow();
-        let there = state.segments.free() as usize + state.segments.pending().count();
-        there < self.options.free_threshold as usize && state.failed.is_none()
-    }
-
-    async fn clean_freely(&self, ticket: &Ticket) -> Result<(), IoError> {
-        let how = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..Hints::default() };
-        while self.is_short() && !ticket.is_aborted() {
-            let chosen = self.state.borrow().worth_cleaning(self.options.at_once, u32::MAX);
-            let Some(segments) = chosen else { break };
-            let before = self.state.borrow().counted.moved;
-            self.empty_freely(&segments, &how).await?;
-            if self.state.borrow().counted.moved == before {
-                break;
-            }
-            if !ticket.is_aborted() && !self.free_what_is_written(&how).await? {
-                self.free_behind_a_checkpoint(&how).await?;
+    /// Moves the live blocks of a segment, as they come; false if none of them could be.
+    async fn clean_freely(&self, segment: u32, how: &Hints) -> Result<bool, IoError> {
+        let mut runs: Vec<Vec<(Block, Slot)>> = Vec::new();
+        for (block, slot) in self.state.borrow().live_blocks(segment) {
+            match runs.last_mut() {
+                Some(run) if run.len() < RUN && run.last().is_some_and(|(_, last)| last + 1 == slot) => {
+                    run.push((block, slot));
+                }
+                _ => runs.push(vec![(block, slot)]),
             }
         }
-        Ok(())
+        let moves = runs.iter().map(|run| self.move_run(segment, run, how));
+        let moved: Vec<bool> = join_all(moves).await.into_iter().collect::<Result<_, _>>()?;
+        let withdrawn = how.ticket.as_ref().is_some_and(Ticket::is_aborted);
+        if !withdrawn && !self.free_what_is_written(how).await? {
+            self.free_behind_a_checkpoint(how).await?;
+        }
+        Ok(moved.contains(&true))
     }
 
     /// Where nothing else would free them: a checkpoint.
@@ -84,37 +118,14 @@ impl Lld {
         Ok(())
     }
 
-    /// Moves the live blocks of these segments, as they come.
-    async fn empty_freely(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
-        let mut runs: Vec<(u32, Vec<(Block, Slot)>)> = Vec::new();
-        for &segment in segments {
-            let state = &mut *self.state.borrow_mut();
-            state.segments.get(segment).cleaning = true;
-            for (block, slot) in state.live_blocks(segment) {
-                match runs.last_mut() {
-                    Some((_, run))
-                        if run.len() < RUN && run.last().is_some_and(|(_, last)| last + 1 == slot) =>
-                    {
-                        run.push((block, slot));
-                    }
-                    _ => runs.push((segment, vec![(block, slot)])),
-                }
-            }
-        }
-        let moves = runs.iter().map(|(segment, run)| self.move_run(*segment, run, how));
-        let moved: Result<(), IoError> = join_all(moves).await.into_iter().collect();
-        for &segment in segments {
-            self.state.borrow_mut().segments.get(segment).cleaning = false;
-        }
-        moved
-    }
-
-    async fn move_run(&self, segment: u32, run: &[(Block, Slot)], how: &Hints) -> Result<(), IoError> {
+    /// Whether all of a run was read.
+    async fn move_run(&self, segment: u32, run: &[(Block, Slot)], how: &Hints) -> Result<bool, IoError> {
         // Or its blocks could be overwritten, it be used again, and a block come back to the same slot.
         self.pin([segment].into_iter(), 1);
         let read = self.read_live(segment, run, how).await;
         let withdrawn = how.ticket.as_ref().is_some_and(Ticket::is_aborted);
         self.state.borrow_mut().counted.withdrawn += if withdrawn { run.len() as u64 } else { 0 };
+        let all = read.len() == run.len();
         let mut moved = Ok(());
         for (block, slot, data) in read {
             moved = self.move_freely(block, slot, data, how).await;
@@ -123,7 +134,7 @@ impl Lld {
             }
         }
         self.pin([segment].into_iter(), -1);
-        moved
+        moved.map(|()| all)
     }
 
     /// A block joins the segment under construction, if it is where it was and clients can do that too.

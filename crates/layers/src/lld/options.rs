@@ -134,7 +134,7 @@ impl Default for Options {
             cleaner: Cleaner::Original,
             threshold: THRESHOLD,
             free_threshold: 16,
-            at_once: 4,
+            at_once: 8,
             #[cfg(feature = "canaries")]
             canary: None,
         }

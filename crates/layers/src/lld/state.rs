@@ -6,9 +6,10 @@
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, IoError, Ticket};
+use seekless_core::{Buffer, ErrorKind, IoError};
 
 use super::checkpoint::Head;
+use super::freely::Freely;
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::{Log, Sealed};
 use super::segments::Segments;
@@ -45,8 +46,8 @@ pub struct State {
     pub filled: u32,
     /// Why nothing is written any more.
     pub failed: Option<IoError>,
-    /// What the freeblock cleaner asks for, while it cleans.
-    pub freely: Option<Ticket>,
+    /// What the freeblock cleaner is at, while it cleans.
+    pub freely: Option<Freely>,
     pub counted: Counted,
 }
 

@@ -1,5 +1,6 @@
 //! What it is like to its clients, and what an opening refuses.
 
+use seekless_core::runtime;
 use seekless_core::{ErrorKind, Lba};
 
 use super::*;
@@ -147,4 +148,61 @@ fn more_deletions_than_a_summary_holds_take_several() {
             assert_eq!(found, [if block % 2 == 0 { 0 } else { 5 }; 8], "block {block}");
         }
     });
+}
+
+/// A checkpoint or a summary with its checksums made right again.
+fn sealed(page: &mut [u8]) {
+    let checkpoint = page.starts_with(b"SKLLLDCP");
+    if checkpoint {
+        let body = crc32c::crc32c(&page[512..]);
+        bytes::put(page, 12, &body.to_le_bytes());
+    }
+    let (all, sum_at) = (if checkpoint { 512 } else { page.len() }, 8);
+    let sum = bytes::sum_but(&page[..all], sum_at);
+    bytes::put(page, sum_at, &sum.to_le_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever checkpoints and summaries say, with checksums that are right: it opens, or tells what is wrong, and
+    /// what opens can be read, written and stopped. Nothing panics.
+    #[test]
+    fn made_up_metadata_is_named_or_harmless(
+        changes in proptest::collection::vec((0..58_u64, 0..160_usize, any::<u8>(), any::<bool>()), 1..12),
+        writes in 1..40_u8,
+    ) {
+        Runtime::new(1).run(async {
+            let below = disk(14, 4);
+            let lld = open(&below).await.unwrap();
+            for value in 0..writes {
+                write(&*lld, u64::from(value) * 5 % BLOCKS * 8, 8, value).await.unwrap();
+                if value % 5 == 3 {
+                    flush(&*lld).await.unwrap();
+                }
+            }
+            runtime::sleep(Nanos::from_millis(1_000)).await;
+            for (page, at, value, in_head) in changes {
+                let place = Extent::of_pages(page, 1);
+                let old = below.read(place, Buffer::zeroed(4_096), Hints::default()).await.unwrap();
+                let mut bytes = old.to_vec();
+                if !bytes.starts_with(b"SKLLLD") {
+                    continue;
+                }
+                // Behind magic and checksums; the entries of a checkpoint are behind its first sector.
+                let at = if in_head || page > 1 { 16 + at } else { 512 + at };
+                bytes[at] = value;
+                sealed(&mut bytes);
+                below.write(place, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+            }
+            let whole = Extent::new(0, SECTORS);
+            if let Ok(lld) = open(&below).await {
+                let _ = lld.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await;
+                for value in 0..20 {
+                    let _ = write(&*lld, 0, SECTORS, value).await;
+                }
+                let _ = lld.stop().await;
+            }
+        }).unwrap();
+    }
 }
