@@ -1,6 +1,6 @@
 //! Writes what the fuzzer starts from: `seeds FOLDER` makes a folder a format in it, with the samples
 //! that the tests have, and prints the formats' names; `history` is the checker's, `bopt` BORG's,
-//! `nbd` what clients of a volume send, `volume` volume files.
+//! `nbd` what clients of a volume send, `volume` volume files, `inputs` the inputs of a served volume.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -18,6 +18,7 @@ mod builder;
 #[allow(dead_code)]
 #[path = "../../crates/trace/tests/common/samples.rs"]
 mod samples;
+mod served;
 
 /// A history, for the checker.
 const HISTORY: &[u8] = include_bytes!("../../crates/lab/src/check/tests/sample.history");
@@ -109,6 +110,21 @@ fn main() -> io::Result<()> {
         }
         formats.push(format);
     }
+    // A run's inputs: as they are, and as records without frames.
+    let inputs = Path::new(&folder).join("inputs");
+    fs::create_dir_all(&inputs)?;
+    let run = served::recorded(tempfile::tempdir()?.path())?;
+    fs::write(inputs.join("0"), [&[0], &run[..]].concat())?;
+    let text = served::framed(&[]).len() - 8;
+    let frames = run[text..].to_vec();
+    let (mut rest, mut records) = (&frames[..], vec![1]);
+    while let Some((header, payload)) = rest.split_first_chunk::<8>() {
+        let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        records.extend(&payload[..length]);
+        rest = &payload[length..];
+    }
+    fs::write(inputs.join("1"), records)?;
+    formats.push("inputs");
     println!("{}", formats.join("\n"));
     Ok(())
 }

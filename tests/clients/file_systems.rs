@@ -62,6 +62,12 @@ impl Attached {
         Some(attached)
     }
 
+    /// A new file system on it.
+    fn make(&self, kind: &Kind) {
+        let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*self.device]).collect();
+        succeeds(kind.make[0], &make);
+    }
+
     fn mount(&self) -> Mounted {
         let at = self.folder.join("mounted");
         std::fs::create_dir_all(&at).unwrap();
@@ -155,37 +161,49 @@ fn on_each(file_systems: &[&Kind], test: impl Fn(&Path, &str, &str, &Kind)) {
     }
 }
 
+/// What `fill` brings to a new file system is there, by `is_there`, when it is mounted again, and when the server was
+/// started again.
+fn outlasts<T>(
+    (folder, export, how, kind): (&Path, &str, &str, &Kind),
+    fill: impl Fn(&Path) -> T,
+    is_there: impl Fn(&Path, &T),
+) {
+    let Some(server) = Server::start(folder, how) else { return };
+    let Some(attached) = Attached::new(&server, export) else { return };
+    attached.make(kind);
+    let mounted = attached.mount();
+    let filled = fill(&mounted.at);
+    is_there(&mounted.at, &filled);
+    succeeds("fstrim", &[&mounted.at.display().to_string()]);
+    drop(mounted);
+    let again = |server: Server, attached: Attached| {
+        attached.check(kind);
+        let mounted = attached.mount();
+        is_there(&mounted.at, &filled);
+        drop((mounted, attached));
+        let last = server.stop();
+        assert!(last.contains(", 0 of them with an error"), "{last}");
+    };
+    again(server, attached);
+    let server = Server::start(folder, how).unwrap();
+    let attached = Attached::new(&server, export).unwrap();
+    again(server, attached);
+}
+
 #[test]
 fn file_systems_find_after_a_remount_what_they_wrote() {
     let all: Vec<&Kind> = FILE_SYSTEMS.iter().collect();
     on_each(&all, |folder, export, how, kind| {
-        let Some(server) = Server::start(folder, how) else { return };
-        let Some(attached) = Attached::new(&server, export) else { return };
-        let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*attached.device]).collect();
-        succeeds(kind.make[0], &make);
-        let mounted = attached.mount();
-        write(&mounted.at, 0..150);
-        (0..150)
-            .step_by(3)
-            .for_each(|number| std::fs::remove_file(mounted.at.join(number.to_string())).unwrap());
-        write(&mounted.at, 150..200);
-        succeeds("fstrim", &[&mounted.at.display().to_string()]);
-        drop(mounted);
-        attached.check(kind);
-        let mounted = attached.mount();
-        expect(&mounted.at, (0..200).filter(|number| *number >= 150 || number % 3 != 0));
-        drop(mounted);
-        drop(attached);
-        let last = server.stop();
-        assert!(last.contains(", 0 of them with an error"), "{last}");
-        // And after a restart of the server.
-        let server = Server::start(folder, how).unwrap();
-        let attached = Attached::new(&server, export).unwrap();
-        attached.check(kind);
-        let mounted = attached.mount();
-        expect(&mounted.at, 150..200);
-        drop((mounted, attached));
-        server.stop();
+        let fill = |at: &Path| {
+            write(at, 0..150);
+            let third = (0..150).step_by(3).map(|number: u64| at.join(number.to_string()));
+            third.for_each(|path| std::fs::remove_file(path).unwrap());
+            write(at, 150..200);
+        };
+        let is_there = |at: &Path, (): &()| {
+            expect(at, (0..200).filter(|number| *number >= 150 || number % 3 != 0));
+        };
+        outlasts((folder, export, how, kind), fill, is_there);
     });
 }
 
@@ -196,39 +214,22 @@ const LOADS: u64 = 4;
 fn file_systems_read_what_they_wrote_under_a_random_load() {
     let all: Vec<&Kind> = FILE_SYSTEMS.iter().collect();
     on_each(&all, |folder, export, how, kind| {
-        let Some(server) = Server::start(folder, how) else { return };
-        let Some(attached) = Attached::new(&server, export) else { return };
-        let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*attached.device]).collect();
-        succeeds(kind.make[0], &make);
-        let mounted = attached.mount();
-        let files: Vec<Expected> = std::thread::scope(|scope| {
-            let each = |number: u64| {
-                let path = mounted.at.join(format!("load{number}"));
-                scope.spawn(move || {
-                    let mut load = Load::new(&path, number).unwrap();
-                    (0..told("SEEKLESS_STEPS", 250)).for_each(|_| load.step().unwrap());
-                    load.end()
-                })
-            };
-            let running: Vec<_> = (0..LOADS).map(each).collect();
-            running.into_iter().map(|load| load.join().unwrap()).collect()
-        });
-        files.iter().for_each(Expected::is_there);
-        succeeds("fstrim", &[&mounted.at.display().to_string()]);
-        drop(mounted);
-        attached.check(kind);
-        let mounted = attached.mount();
-        files.iter().for_each(Expected::is_there);
-        drop((mounted, attached));
-        let last = server.stop();
-        assert!(last.contains(", 0 of them with an error"), "{last}");
-        let server = Server::start(folder, how).unwrap();
-        let attached = Attached::new(&server, export).unwrap();
-        attached.check(kind);
-        let mounted = attached.mount();
-        files.iter().for_each(Expected::is_there);
-        drop((mounted, attached));
-        server.stop();
+        let fill = |at: &Path| -> Vec<Expected> {
+            std::thread::scope(|scope| {
+                let each = |number: u64| {
+                    let path = at.join(format!("load{number}"));
+                    scope.spawn(move || {
+                        let mut load = Load::new(&path, number).unwrap();
+                        (0..told("SEEKLESS_STEPS", 250)).for_each(|_| load.step().unwrap());
+                        load.end()
+                    })
+                };
+                let running: Vec<_> = (0..LOADS).map(each).collect();
+                running.into_iter().map(|load| load.join().unwrap()).collect()
+            })
+        };
+        let is_there = |_: &Path, files: &Vec<Expected>| files.iter().for_each(Expected::is_there);
+        outlasts((folder, export, how, kind), fill, is_there);
     });
 }
 
@@ -240,8 +241,7 @@ fn file_systems_have_what_they_synced_after_the_server_was_killed() {
             let Some(server) = Server::start(folder, how) else { return };
             let Some(attached) = Attached::new(&server, export) else { return };
             if round == 0 {
-                let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*attached.device]).collect();
-                succeeds(kind.make[0], &make);
+                attached.make(kind);
             }
             let mounted = attached.mount();
             expect(&mounted.at, synced.drain(..));

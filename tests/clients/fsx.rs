@@ -1,18 +1,24 @@
-//! A load on files as fsx has it: reads, writes, truncations, holes, zeroes, ranges that are cut out and put in, all at
-//! random places from a seed, each read held to a copy in memory. So what a file system makes of a volume that answers
+//! A load on files as fsx has it: reads, writes, both of them also by mapping the file, truncations, holes, zeroes, ranges
+//! that are cut out and put in, all at random places from a seed, each read held to a copy in memory. So what a file system makes of a volume that answers
 //! wrongly, once and late, is seen here.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+
+use crate::server::skipped;
 
 /// No file is longer.
 const LONGEST: u64 = 1 << 20;
 /// No operation is about more.
 const MOST: u64 = 64 << 10;
+/// No more is read at once of a file that is mapped.
+const MAPPED: u64 = 8 << 10;
 /// What file systems cut out and put in is of whole ones.
 const BLOCK: u64 = 4096;
 
@@ -61,7 +67,7 @@ impl Load {
     pub fn step(&mut self) -> Result<()> {
         self.turn += 1;
         let len = self.content.len() as u64;
-        match self.random(16) {
+        match self.random(17) {
             0..=4 => self.write()?,
             5..=8 if len > 0 => self.read()?,
             9 => {
@@ -79,6 +85,7 @@ impl Load {
                 self.file = open(&self.path, false)?;
                 fadvise(&self.file, 0, None, Advice::DontNeed)?;
             }
+            16 if len > 0 => self.mapped()?,
             _ => {}
         }
         Ok(())
@@ -105,6 +112,45 @@ impl Load {
         let wrong = bytes.iter().zip(expected).position(|(found, expected)| found != expected);
         let (path, turn) = (self.path.display(), self.turn);
         assert_eq!(wrong.map(|at| start + at as u64), None, "{path}: turn {turn} reads what was not written");
+        Ok(())
+    }
+
+    /// Writes a part of the file by mapping it, and reads that and what is around it so; by `xfs_io`, which needs no xfs.
+    fn mapped(&mut self) -> Result<()> {
+        static MISSING: Once = Once::new();
+        let (start, len) = self.part(self.content.len() as u64);
+        let value = self.random(256) as u8;
+        let from = start.saturating_sub(100);
+        let end = (start + len + 100).min(self.content.len() as u64).min(from + MAPPED);
+        let mut command = Command::new("xfs_io");
+        for line in [
+            format!("mmap -rw 0 {}", self.content.len()),
+            format!("mwrite -S {value} {start} {len}"),
+            format!("mread -v {from} {}", end - from),
+            "msync -s".to_owned(),
+        ] {
+            command.args(["-c", &line]);
+        }
+        let output = match command.arg(&self.path).output() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                MISSING.call_once(|| skipped("xfs_io", "it is not installed: no file is mapped"));
+                return Ok(());
+            }
+            output => output?,
+        };
+        // A device that is gone ends it by a signal, or with a word.
+        if !output.status.success() || !output.stderr.is_empty() {
+            return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        self.content[start as usize..(start + len) as usize].fill(value);
+        let told = String::from_utf8_lossy(&output.stdout);
+        // An address, 16 bytes in hexadecimal digits, and their letters.
+        let lines = told.lines().filter_map(|line| line.get(line.find(':')? + 1..)?.get(..50));
+        let bytes = lines.flat_map(str::split_whitespace).map(|byte| u8::from_str_radix(byte, 16).unwrap());
+        let found: Vec<u8> = bytes.collect();
+        let (path, turn) = (self.path.display(), self.turn);
+        let expected = &self.content[from as usize..end as usize];
+        assert_eq!(found, expected, "{path}: turn {turn} maps what was not written");
         Ok(())
     }
 

@@ -1,6 +1,12 @@
 //! Other servers' exports as components: ours over ours, directly and with nbdkit and its faults in between.
 
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::raw::{FUA, Raw};
@@ -115,5 +121,69 @@ fn a_component_that_does_not_answer_in_time_is_an_error_in_time() {
         }
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+}
+
+/// Passes all on between whoever connects to `here` and the server at `there`; the bytes that the server sent.
+fn counted(here: &Path, there: &Path) -> Arc<AtomicU64> {
+    let (listener, there) = (UnixListener::bind(here).unwrap(), there.to_owned());
+    let sent = Arc::<AtomicU64>::default();
+    let count = sent.clone();
+    let pass = |mut from: UnixStream, mut to: UnixStream, count: Arc<AtomicU64>| {
+        std::thread::spawn(move || {
+            let mut bytes = vec![0; 64 << 10];
+            while let Ok(read @ 1..) = from.read(&mut bytes) {
+                count.fetch_add(read as u64, Ordering::SeqCst);
+                if to.write_all(&bytes[..read]).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(std::net::Shutdown::Both);
+        });
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = UnixStream::connect(&there).unwrap();
+            pass(client.try_clone().unwrap(), server.try_clone().unwrap(), Arc::default());
+            pass(server, client, count.clone());
+        }
+    });
+    sent
+}
+
+#[test]
+fn holes_of_another_server_are_told_and_take_no_bytes_on_the_way() {
+    const MIB: u64 = 1 << 20;
+    for kind in KINDS {
+        let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let disk = std::fs::File::create(far.path().join("disk.img")).unwrap();
+        disk.set_len(16 * MIB).unwrap();
+        disk.write_all_at(&vec![5; MIB as usize], 4 * MIB).unwrap();
+        volume(far.path(), "[component.disk]\nfile = \"disk.img\"\n", &[("disk", "")]);
+        let Some(other) = Server::start(far.path(), kind) else { continue };
+        let between = near.path().join("between");
+        let sent = counted(&between, &far.path().join("socket"));
+        let uri = format!("nbd+unix:///disk?socket={}", between.display());
+        volume(near.path(), &format!("[component.far]\nnbd = \"{uri}\"\n"), &[("far", "")]);
+        let server = Server::start(near.path(), kind).unwrap();
+        if let Some(said) = succeeds("nbdinfo", &["--map", &server.uri("far")]) {
+            let words: Vec<&str> = said.split_whitespace().collect();
+            let expected = "0 4194304 3 hole,zero 4194304 1048576 0 data 5242880 11534336 3 hole,zero";
+            assert_eq!(words.join(" "), expected, "{kind}");
+        }
+        let mut raw = Raw::open(near.path(), "far");
+        let mut taken = |at| {
+            let before = sent.load(Ordering::SeqCst);
+            let read = raw.read(at, MIB as u32).unwrap();
+            (read, sent.load(Ordering::SeqCst) - before)
+        };
+        let (read, bytes) = taken(8 * MIB);
+        assert!(read == vec![0; MIB as usize] && bytes < 1000, "{kind}: {bytes} bytes for a hole");
+        let (read, bytes) = taken(4 * MIB - MIB / 2);
+        assert!(read[..MIB as usize / 2].iter().all(|byte| *byte == 0), "{kind}");
+        assert!(read[MIB as usize / 2..].iter().all(|byte| *byte == 5), "{kind}");
+        assert!(bytes >= MIB / 2 && bytes < MIB / 2 + 1000, "{kind}: {bytes} bytes for half a MiB");
+        server.stop();
+        other.stop();
     }
 }

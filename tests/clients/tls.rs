@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::noise;
 use crate::raw::Raw;
-use crate::server::{KINDS, Server, client, serve, skipped, succeeds};
+use crate::server::{KINDS, Server, client, serve, skipped, succeeds, volume};
 
 const MIB: usize = 1 << 20;
 const TLS_REQUIRED: u32 = 1 << 31 | 5;
@@ -292,5 +292,53 @@ fn certificates_that_cannot_be_used_are_told_with_their_place() {
         for word in words {
             assert!(said.contains(word), "no '{word}' in {said}");
         }
+    }
+}
+
+#[test]
+fn an_encrypted_export_of_another_server_is_a_component() {
+    for kind in KINDS {
+        let (folder, near) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let Some(ours) = authority(folder.path().join("ours"), 3650) else { return };
+        let others = authority(folder.path().join("others"), 3650).unwrap();
+        let Some(encrypted) = Encrypted::start(folder.path(), kind) else { continue };
+        let uris = [
+            format!("nbds+unix:///m?socket={}", folder.path().join("socket").display()),
+            format!("nbds://localhost:{}/port", encrypted.port),
+        ];
+        let far = |uri: &str, authority: &Path, client: &Path| {
+            let path = |folder: &Path, name: &str| folder.join(name).display().to_string();
+            format!(
+                "[component.far]\nnbd = \"{uri}\"\ntls = {{ authority = \"{}\", certificate = \"{}\", \
+                 key = \"{}\" }}\n",
+                path(authority, "ca-cert.pem"),
+                path(client, "client-cert.pem"),
+                path(client, "client-key.pem"),
+            )
+        };
+        for (turn, uri) in uris.iter().enumerate() {
+            volume(near.path(), &far(uri, &ours, &ours), &[("far", "")]);
+            let server = Server::start(near.path(), kind).unwrap();
+            let mut raw = Raw::open(near.path(), "far");
+            let bytes = noise(3 * MIB, turn as u64);
+            assert_eq!(raw.write(0, 4096, &bytes).unwrap(), 0);
+            assert_eq!(raw.flush().unwrap(), 0);
+            assert!(raw.read(4096, 3 * MIB as u32).unwrap() == bytes, "{kind}: {uri}");
+            drop(raw);
+            server.stop();
+        }
+        let wrong = [
+            (far(&uris[0], &others, &ours), "not one that is let in"),
+            (far(&uris[0], &ours, &others), "component.far.nbd"),
+            (format!("[component.far]\nnbd = \"{}\"\n", uris[0]), "expected tls = {...}"),
+            (far(&uris[0].replace("nbds", "nbd"), &ours, &ours), "expected nbds://"),
+        ];
+        for (text, why) in wrong {
+            volume(near.path(), &text, &[("far", "")]);
+            let output = serve(near.path(), kind).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && said.contains(why), "{said}");
+        }
+        encrypted.serves(&ours);
     }
 }

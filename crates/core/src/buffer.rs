@@ -195,13 +195,18 @@ impl Buffer {
 
     /// All bytes, zeroes where hollow; not copied if nobody else has them.
     pub fn into_vec(self) -> Vec<u8> {
+        self.reclaim().unwrap_or_else(|shared| shared.to_vec())
+    }
+
+    /// The memory itself, to be used again, if it is one piece and nobody else has it; else the buffer.
+    pub fn reclaim(self) -> Result<Vec<u8>, Buffer> {
         match self.pieces {
             Pieces::One(Piece { owner: Owner::Heap(bytes), start: 0, len })
                 if Rc::strong_count(&bytes) == 1 && len == bytes.borrow().len() =>
             {
-                bytes.take().into_vec()
+                Ok(bytes.take().into_vec())
             }
-            pieces => Buffer { pieces }.to_vec(),
+            pieces => Err(Buffer { pieces }),
         }
     }
 

@@ -128,7 +128,7 @@ impl Pool {
     /// waited for, or small ones would pass it for ever.
     fn admit_waiting(self: &Rc<Self>) {
         let mut waiting = self.waiting.borrow_mut();
-        loop {
+        while !waiting.is_empty() {
             let next =
                 waiting.range((Excluded(self.last.get()), Unbounded)).next().map(|(client, _)| *client);
             let Some(client) = next.or_else(|| waiting.keys().next().copied()) else { return };

@@ -15,9 +15,11 @@ use seekless_core::{BlockDevice, Extent, Slice, Top};
 use seekless_layers::Mapper;
 use seekless_layers::mapper::Options;
 use seekless_serve::component::MemoryComponent;
-use seekless_serve::nbd::client::{Said, Told, go, option_reply, said};
+use seekless_serve::nbd::Command;
 use seekless_serve::reactor::{Job, Memory, Reactor, What};
 use seekless_serve::server::{Address, Bytewise, Export, Listener, Server};
+
+mod client;
 
 const PAGES: u64 = 4_096;
 const DEPTH: usize = 32;
@@ -27,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<26} {:>8} {:>8}", "", "read", "write");
     for (name, layers) in [("memory", 0), ("a slice of memory", 1), ("a mapper over memory", 2)] {
         let mut each = [0.0; 2];
-        for (command, each) in (0..).zip(&mut each) {
+        for (command, each) in [Command::Read, Command::Write].into_iter().zip(&mut each) {
             let count = |rounds| -> Result<f64, Box<dyn Error>> {
                 let mut served = Ok(());
                 let seen = allocation_counter::measure(|| served = serve(layers, command, rounds));
@@ -41,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Serves a client that asks for so many rounds of requests.
-fn serve(layers: u32, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> {
+fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("socket");
     let (reactor, _) = Reactor::start(None)?;
@@ -77,25 +79,12 @@ fn serve(layers: u32, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> 
 }
 
 /// A client: it writes every page, and then asks for whole rounds of requests, one behind the other.
-fn ask(path: &Path, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> {
+fn ask(path: &Path, command: Command, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut socket = UnixStream::connect(path)?;
-    socket.read_exact(&mut [0; 18])?;
-    socket.write_all(&go(""))?;
-    loop {
-        let mut header = [0; 20];
-        socket.read_exact(&mut header)?;
-        let (kind, length) = option_reply(&header).ok_or("no answer to GO")?;
-        let mut data = vec![0; length];
-        socket.read_exact(&mut data)?;
-        match said(kind, &data, &mut Told::default()) {
-            Said::Told => {}
-            Said::Ready => break,
-            Said::Refused(why) => return Err(why.into()),
-        }
-    }
+    client::agree(&mut socket, "")?;
     let page = |number: usize| (number as u64).wrapping_mul(0x9E37_79B9) % PAGES;
     for first in (0..PAGES as usize).step_by(DEPTH) {
-        round(&mut socket, 1, (first..first + DEPTH).map(|number| number as u64))?;
+        round(&mut socket, Command::Write, (first..first + DEPTH).map(|number| number as u64))?;
     }
     for first in (0..rounds * DEPTH).step_by(DEPTH) {
         round(&mut socket, command, (first..first + DEPTH).map(page))?;
@@ -106,21 +95,14 @@ fn ask(path: &Path, command: u8, rounds: usize) -> Result<(), Box<dyn Error>> {
 /// Requests at these pages together, and all their replies.
 fn round(
     socket: &mut UnixStream,
-    command: u8,
+    command: Command,
     pages: impl Iterator<Item = u64>,
 ) -> Result<(), Box<dyn Error>> {
     let mut out = Vec::new();
     for page in pages {
-        out.extend(0x2560_9513_u32.to_be_bytes());
-        out.extend([0, 0, 0, command]);
-        out.extend(page.to_be_bytes());
-        out.extend((page << 12).to_be_bytes());
-        out.extend(4096_u32.to_be_bytes());
-        if command == 1 {
-            out.extend([7; 4096]);
-        }
+        client::request(&mut out, command, page, page << 12, &[7; 4096]);
     }
     socket.write_all(&out)?;
-    socket.read_exact(&mut vec![0; DEPTH * if command == 0 { 16 + 4096 } else { 16 }])?;
+    socket.read_exact(&mut vec![0; DEPTH * if command == Command::Read { 16 + 4096 } else { 16 }])?;
     Ok(())
 }

@@ -11,18 +11,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use seekless_serve::nbd::client::{Said, Told, go, option_reply, said};
+use seekless_serve::nbd;
+
+mod client;
 
 const ROUNDS: usize = 5;
 const BYTES: u64 = 64 << 20;
 
 /// What is asked: the command, bytes a request, requests in flight, and requests in all.
-const LOADS: [(&str, u16, u32, usize, usize); 5] = [
-    ("read 4 KiB, depth 1", 0, 4096, 1, 15_000),
-    ("read 4 KiB, depth 32", 0, 4096, 32, 50_000),
-    ("write 4 KiB, depth 1", 1, 4096, 1, 15_000),
-    ("write 4 KiB, depth 32", 1, 4096, 32, 50_000),
-    ("read 128 KiB, depth 8", 0, 128 << 10, 8, 3_000),
+const LOADS: [(&str, nbd::Command, u32, usize, usize); 5] = [
+    ("read 4 KiB, depth 1", nbd::Command::Read, 4096, 1, 15_000),
+    ("read 4 KiB, depth 32", nbd::Command::Read, 4096, 32, 50_000),
+    ("write 4 KiB, depth 1", nbd::Command::Write, 4096, 1, 15_000),
+    ("write 4 KiB, depth 32", nbd::Command::Write, 4096, 32, 50_000),
+    ("read 128 KiB, depth 8", nbd::Command::Read, 128 << 10, 8, 3_000),
 ];
 
 /// A server under measurement.
@@ -161,47 +163,21 @@ fn others(folder: &Path) -> Result<Vec<Contender>, Box<dyn Error>> {
     Ok(all)
 }
 
-/// Begins as clients do nowadays: with `GO`, and told of the sizes of blocks.
-fn agree(socket: &mut UnixStream, export: &str) -> Result<(), Box<dyn Error>> {
-    socket.read_exact(&mut [0; 18])?;
-    socket.write_all(&go(export))?;
-    let mut told = Told::default();
-    loop {
-        let mut header = [0; 20];
-        socket.read_exact(&mut header)?;
-        let (kind, length) = option_reply(&header).ok_or("no answer to GO")?;
-        let mut data = vec![0; length];
-        socket.read_exact(&mut data)?;
-        match said(kind, &data, &mut told) {
-            Said::Told => {}
-            Said::Ready => return Ok(()),
-            Said::Refused(why) => return Err(why.into()),
-        }
-    }
-}
-
 /// Seconds, and CPU seconds of the server, for a load.
 fn measure(
     contender: &Contender,
-    load: &(&str, u16, u32, usize, usize),
+    load: &(&str, nbd::Command, u32, usize, usize),
 ) -> Result<(f64, f64), Box<dyn Error>> {
     let (_, command, bytes, depth, requests) = *load;
     let mut socket = UnixStream::connect(&contender.socket)?;
-    agree(&mut socket, contender.export)?;
+    client::agree(&mut socket, contender.export)?;
     let (data, mut state) = (vec![7; bytes as usize], 1_u64);
     let mut request = |out: &mut Vec<u8>| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let offset = (state >> 33) % (BYTES / u64::from(bytes)) * u64::from(bytes);
-        out.extend(0x2560_9513_u32.to_be_bytes());
-        out.extend([0, 0, 0, command as u8]);
-        out.extend(state.to_be_bytes());
-        out.extend(offset.to_be_bytes());
-        out.extend(bytes.to_be_bytes());
-        if command == 1 {
-            out.extend(&data);
-        }
+        client::request(out, command, state, offset, &data);
     };
-    let reply = 16 + if command == 0 { bytes as usize } else { 0 };
+    let reply = 16 + if command == nbd::Command::Read { bytes as usize } else { 0 };
     let (mut out, mut input) = (Vec::new(), vec![0; (reply * depth).max(1 << 16)]);
     let (began, cpu) = (now(), cpu_seconds(contender.child.id())?);
     let (mut sent, mut done, mut got) = (0, 0, 0);

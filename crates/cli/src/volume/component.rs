@@ -17,6 +17,7 @@ use seekless_serve::component::{
     TimedComponent, Told,
 };
 use seekless_serve::reactor::Reactor;
+use seekless_serve::server::Trust;
 use serde::{Deserialize, Serialize};
 
 /// The keys of a component.
@@ -41,6 +42,18 @@ pub struct Keys {
     guard: Option<String>,
     idle_delay_limit: Option<String>,
     timeout: Option<String>,
+    tls: Option<TrustKeys>,
+}
+
+/// How another server is known, and we to it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrustKeys {
+    /// The authorities whose servers are believed.
+    authority: PathBuf,
+    /// What the server wants to see of us, if it does.
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
 }
 
 /// Where a file is that a volume file names: beside it, or else here.
@@ -156,9 +169,14 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
         found,
         expected: expected.to_owned(),
     };
+    if keys.tls.is_some() && keys.nbd.is_none() {
+        return Err(wrong(".tls", "tls without nbd".to_owned(), "it with another server's export only"));
+    }
     match (keys.file, keys.ram, keys.nbd) {
         (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
-            let connected = Connected::to(&uri)
+            let trust = keys.tls.map(|keys| trust(file, keys)).transpose();
+            let trust = trust.map_err(|found| wrong(".tls", found, "files in PEM that go together"))?;
+            let connected = Connected::to(&uri, trust.as_ref())
                 .map_err(|error| wrong(".nbd", format!("{uri}: {error}"), "an export that can be reached"))?;
             let sectors = connected.sectors();
             Ok(Store::Remote(RefCell::new(Some(connected)), sectors))
@@ -169,7 +187,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
             let opened = opened.map_err(|error| {
                 wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)
             })?;
-            let sectors = opened.sectors;
+            let sectors = opened.facts().sectors;
             Ok(Store::File(RefCell::new(Some(opened)), sectors))
         }
         (None, _, _) if keys.cached || keys.read_only => {
@@ -184,6 +202,17 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
         (None, None, None) => Err(wrong("", "neither file nor ram nor nbd".to_owned(), "one of them")),
         _ => Err(wrong("", "several of file, ram and nbd".to_owned(), "one of them")),
     }
+}
+
+/// Reads the files by which another server is known, and we to it.
+fn trust(file: &str, keys: TrustKeys) -> Result<Trust, String> {
+    let own = match (keys.certificate, keys.key) {
+        (Some(certificate), Some(key)) => Some((beside(file, certificate), beside(file, key))),
+        (None, None) => None,
+        _ => return Err("certificate without key, or key without certificate".to_owned()),
+    };
+    let own = own.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+    Trust::read(&beside(file, keys.authority), own).map_err(|error| error.to_string())
 }
 
 impl Live {
@@ -243,12 +272,29 @@ impl Live {
         })
     }
 
+    /// Whether it goes past the page cache, where registered memory is of use; as long as it is not built.
+    pub fn is_direct(&self) -> bool {
+        let Store::File(opened, _) = &self.store else { return false };
+        opened.borrow().as_ref().is_some_and(|opened| opened.facts().direct)
+    }
+
+    /// Whether it is an export of another server.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.store, Store::Remote(..))
+    }
+
+    /// Whether what it is told is encrypted; as long as it is not built.
+    pub fn is_encrypted(&self) -> bool {
+        let Store::Remote(connected, _) = &self.store else { return false };
+        connected.borrow().as_ref().is_some_and(Connected::is_encrypted)
+    }
+
     /// What was found of it, as long as it is not built.
     pub fn facts(&self) -> anyhow::Result<Facts> {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
             Store::Memory(sectors) => Facts::Memory(*sectors),
-            Store::File(opened, _) => Facts::File(opened.borrow().as_ref().context(built)?.facts()),
+            Store::File(opened, _) => Facts::File(opened.borrow().as_ref().context(built)?.facts().clone()),
             Store::Remote(connected, _) => Facts::Remote(connected.borrow().as_ref().context(built)?.told()),
         })
     }

@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let why = refused.map_or(String::new(), |error| format!(" (no io_uring: {error})"));
     output::complain(&format!("io: {}{why}", reactor.kind()));
     if let Some(file) = &arguments.log_inputs {
-        if keys.is_some() {
+        if keys.is_some() || description.components.values().any(Live::is_encrypted) {
             bail!(
                 "--log-inputs: found tls in {}, whose secrets no replay has; expected none",
                 description.file
@@ -170,7 +170,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let Serving { ground, reactor, .. } = *serving;
     let signals = ground.signals().context("signals")?;
-    let trees = trees(reactor, description).await?;
+    let trees = trees(serving, description).await?;
     let trees = Rc::new(trees);
     for tree in trees.values() {
         reconfigure_in_time(description, tree, ground);
@@ -189,6 +189,8 @@ pub async fn serve(
     }
     let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
     let tops: BTreeMap<_, _> = tops.collect();
+    // A volume has few components, and one that is far decides how long all of it takes to tell its holes.
+    let far = description.components.values().any(Live::is_remote);
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
@@ -200,6 +202,7 @@ pub async fn serve(
             let class = export.class;
             exports.push(Export {
                 home,
+                far,
                 class,
                 ..Export::new(&export.name, &line, device, export.read_only)
             });
@@ -236,9 +239,14 @@ pub async fn serve(
 
 /// A tree for each device that clients see.
 async fn trees(
-    reactor: &Rc<Reactor>,
+    Serving { ground, reactor, .. }: &Serving<'_>,
     description: &Description<Live>,
 ) -> anyhow::Result<BTreeMap<String, Tree>> {
+    if description.components.values().any(Live::is_direct) {
+        if let Err(error) = reactor.register() {
+            ground.say(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
+        }
+    }
     let mut components = BTreeMap::new();
     for (number, (name, component)) in (0..).zip(&description.components) {
         let component = Numbered::new(number, component.build(reactor, name, number)?);

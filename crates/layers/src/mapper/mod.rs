@@ -13,6 +13,7 @@ mod options;
 mod table;
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -91,7 +92,7 @@ impl Mapper {
         let (whole, mut bytes) = (part.whole_pages(), from);
         if part != whole {
             let old = Buffer::zeroed(PAGE_BYTES);
-            self.read_page(whole, old.clone(), how).await?;
+            Box::pin(self.read_page(whole, old.clone(), how)).await?;
             bytes = old.with_sectors(part.start.0 - whole.start.0, bytes);
         }
         let _room = self.room.admit(&Hints::default(), 0).await;
@@ -113,7 +114,8 @@ impl Mapper {
             return Ok(slot);
         }
         edge("slots ran out: a flush frees some");
-        self.commit(how, |state| state.map.free.is_empty()).await?;
+        // Boxed, as all that is rare: else every write had the room for it.
+        Box::pin(self.commit(how, |state| state.map.free.is_empty())).await?;
         free().ok_or_else(|| IoError::new(ErrorKind::NoSpace, "mapper", None, "a request was not let finish"))
     }
 
@@ -173,6 +175,11 @@ impl Mapper {
     }
 }
 
+/// Several parts at once.
+async fn all(parts: impl Iterator<Item = impl Future<Output = Result<(), IoError>>>) -> Result<(), IoError> {
+    join_all(parts).await.into_iter().collect()
+}
+
 /// Most requests are: these need not be split, nor their parts waited for.
 fn within_a_page(at: Extent) -> bool {
     at.whole_pages().sectors == PAGE_SECTORS
@@ -194,7 +201,7 @@ impl BlockDevice for Mapper {
                 return Ok(into);
             }
             let parts = into.split(at, PAGE_SECTORS).map(|(part, piece)| self.read_page(part, piece, &how));
-            join_all(parts).await.into_iter().collect::<Result<(), _>>()?;
+            Box::pin(all(parts)).await?;
             Ok(into)
         })
     }
@@ -209,7 +216,7 @@ impl BlockDevice for Mapper {
             } else {
                 let parts = from.split(at, PAGE_SECTORS);
                 let parts = parts.map(|(part, piece)| self.write_page(part, piece, &how));
-                join_all(parts).await.into_iter().collect::<Result<(), _>>()?;
+                Box::pin(all(parts)).await?;
             }
             drop(held);
             if fua {

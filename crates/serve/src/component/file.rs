@@ -40,19 +40,7 @@ const ZEROES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Opened {
     file: File,
-    path: PathBuf,
-    /// Its size.
-    pub sectors: u64,
-    /// Bytes of what is read and written at least.
-    pub logical_bytes: u64,
-    /// Whether it goes past the page cache.
-    pub direct: bool,
-    /// Whether it cannot be written.
-    pub read_only: bool,
-    /// Bytes of what the device writes at once; of a file, what file systems do.
-    pub physical_bytes: u64,
-    /// Whether it is a device that says that it turns.
-    pub rotational: bool,
+    facts: FileFacts,
 }
 
 /// What is found out of a file when it is opened.
@@ -77,24 +65,23 @@ pub struct FileFacts {
 
 impl Opened {
     /// What was found out.
-    pub fn facts(&self) -> FileFacts {
-        let Opened { path, sectors, logical_bytes, direct, read_only, physical_bytes, rotational, .. } = self;
-        FileFacts {
-            path: path.clone(),
-            sectors: *sectors,
-            logical_bytes: *logical_bytes,
-            direct: *direct,
-            read_only: *read_only,
-            physical_bytes: *physical_bytes,
-            rotational: *rotational,
-        }
+    pub fn facts(&self) -> &FileFacts {
+        &self.facts
     }
 
     /// A file of which this was found out in another run, and which is not opened: for a replay.
     pub fn recalled(facts: FileFacts) -> io::Result<Opened> {
-        let FileFacts { path, sectors, logical_bytes, direct, read_only, physical_bytes, rotational } = facts;
-        let file = stand_in()?.into();
-        Ok(Opened { file, path, sectors, logical_bytes, direct, read_only, physical_bytes, rotational })
+        let block = facts.logical_bytes;
+        let whole = block >= SECTOR_BYTES && block % SECTOR_BYTES == 0 && facts.physical_bytes % block == 0;
+        let sized = facts.sectors > 0
+            && facts.sectors.checked_mul(SECTOR_BYTES).is_some_and(|bytes| bytes % block == 0);
+        if !whole || !sized {
+            return Err(io::Error::other(format!(
+                "found {} sectors in blocks of {block} and {} bytes, expected whole ones",
+                facts.sectors, facts.physical_bytes
+            )));
+        }
+        Ok(Opened { file: stand_in()?.into(), facts })
     }
 
     /// Opens and locks `path`; `cached` goes through the page cache although it need not.
@@ -145,8 +132,7 @@ impl Opened {
         let known = block.then(|| known_of(metadata.rdev()));
         let known = |name| known.as_deref().and_then(|known| number(known, name));
         let physical_bytes = known("physical_block_size").unwrap_or(PAGE_BYTES).max(logical_bytes);
-        Ok(Opened {
-            file,
+        let facts = FileFacts {
             path: path.to_owned(),
             sectors: bytes / SECTOR_BYTES,
             logical_bytes,
@@ -154,7 +140,8 @@ impl Opened {
             read_only,
             physical_bytes,
             rotational: known("rotational") == Some(1),
-        })
+        };
+        Ok(Opened { file, facts })
     }
 }
 
@@ -183,22 +170,23 @@ pub struct FileComponent {
 impl FileComponent {
     /// The component called `name` on an opened file.
     pub fn new(reactor: &Rc<Reactor>, name: &str, opened: Opened) -> FileComponent {
+        let Opened { file, facts } = opened;
         let geometry = Geometry {
-            sectors: opened.sectors,
-            logical_sectors: opened.logical_bytes / SECTOR_BYTES,
-            physical_sectors: opened.physical_bytes / SECTOR_BYTES,
+            sectors: facts.sectors,
+            logical_sectors: facts.logical_bytes / SECTOR_BYTES,
+            physical_sectors: facts.physical_bytes / SECTOR_BYTES,
             volatile_cache: true,
-            rotational: opened.rotational,
+            rotational: facts.rotational,
             discard_sectors: 8,
             largest_sectors: LARGEST_REQUEST_SECTORS,
         };
         FileComponent {
             reactor: reactor.clone(),
-            file: Arc::new(opened.file.into()),
+            file: Arc::new(file.into()),
             name: name.to_owned(),
-            path: opened.path,
+            path: facts.path,
             geometry,
-            read_only: opened.read_only,
+            read_only: facts.read_only,
             lost: Cell::new(false),
             kept: RefCell::default(),
         }
@@ -231,13 +219,16 @@ impl FileComponent {
         if len > KEPT_BYTES {
             return Memory::aligned(len);
         }
+        if let Some(pooled) = self.reactor.pooled(len) {
+            return pooled;
+        }
         let kept = self.kept.borrow_mut().pop();
         kept.unwrap_or_else(|| Memory::aligned(KEPT_BYTES)).cut(0..len)
     }
 
     fn keep(&self, memory: Memory) {
         let mut kept = self.kept.borrow_mut();
-        if memory.part().len() <= KEPT_BYTES && kept.len() < KEPT {
+        if memory.part().len() <= KEPT_BYTES && kept.len() < KEPT && !memory.is_pooled() {
             kept.push(memory);
         }
     }

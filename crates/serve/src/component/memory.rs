@@ -1,4 +1,7 @@
 //! Memory as a component: for tries, and to measure what all the rest costs. Gone with the server.
+//!
+//! It is asked for in the largest pages that the system has: with small ones, finding a page at random costs more than
+//! all of a request besides.
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -9,7 +12,10 @@ use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFut
 /// What it is called in errors.
 const COMPONENT: &str = "memory";
 
-/// Sectors in memory. The system gives it only as much as is written.
+/// A large page, and its alignment; where the system has another size it knows what to make of the wish.
+const LARGE_PAGE: usize = 2 << 20;
+
+/// Sectors in memory. The system gives it only as much as is written, in large pages where it has them.
 pub struct MemoryComponent {
     bytes: RefCell<Vec<u8>>,
     geometry: Geometry,
@@ -30,13 +36,28 @@ impl MemoryComponent {
             discard_sectors: 1,
             largest_sectors: LARGEST_REQUEST_SECTORS,
         };
-        Some(MemoryComponent { bytes: RefCell::new(vec![0; bytes]), geometry })
+        let mut all = vec![0; bytes];
+        want_large_pages(&mut all);
+        Some(MemoryComponent { bytes: RefCell::new(all), geometry })
     }
 
     fn zero(&self, at: Extent) -> Result<(), IoError> {
         check(&Geometry { largest_sectors: u64::MAX, ..self.geometry }, at, COMPONENT)?;
         self.bytes.borrow_mut()[bytes(at)].fill(0);
         Ok(())
+    }
+}
+
+/// Asks for large pages; it is as well if there are none.
+fn want_large_pages(all: &mut [u8]) {
+    let start = all.as_ptr().align_offset(LARGE_PAGE).min(all.len());
+    let whole = &mut all[start..];
+    let len = whole.len() / LARGE_PAGE * LARGE_PAGE;
+    if len > 0 {
+        // SAFETY: the range is memory of ours, whole pages of it, and this is a wish about how it is laid out; what it
+        // holds does not change.
+        #[allow(unsafe_code)]
+        let _ = unsafe { libc::madvise(whole.as_mut_ptr().cast(), len, libc::MADV_HUGEPAGE) };
     }
 }
 

@@ -1,9 +1,10 @@
-//! The client's half of the codec: fixed newstyle, `GO`, compact requests and simple replies.
+//! The client's half of the codec: fixed newstyle, structured replies where the server has them, one context of block
+//! status, `GO`, and compact requests.
 
 use serde::{Deserialize, Serialize};
 
 use super::constants as c;
-use super::{Command, u16_at, u32_at, u64_at};
+use super::{Command, Context, u16_at, u32_at, u64_at};
 
 /// What a server told of the export that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,12 @@ pub struct Told {
     pub flags: u16,
     /// The smallest, the preferred and the largest request, if the server said so.
     pub blocks: Option<[u32; 3]>,
+    /// Replies come in chunks.
+    #[serde(default)]
+    pub structured: bool,
+    /// The number of `base:allocation`, if block status can be asked for.
+    #[serde(default)]
+    pub allocation: Option<u32>,
 }
 
 /// What a server says to an option.
@@ -34,17 +41,51 @@ pub fn greets(bytes: &[u8]) -> bool {
     magic && u16_at(bytes, 16).is_some_and(|flags| flags & c::FLAG_FIXED_NEWSTYLE != 0)
 }
 
-/// What a client says first: that it wants this export, and to be told of its blocks.
-pub fn go(export: &str) -> Vec<u8> {
-    let mut out = (c::FLAG_C_FIXED_NEWSTYLE | c::FLAG_C_NO_ZEROES).to_be_bytes().to_vec();
-    out.extend(c::IHAVEOPT.to_be_bytes());
-    out.extend(c::OPT_GO.to_be_bytes());
-    out.extend((export.len() as u32 + 8).to_be_bytes());
-    out.extend((export.len() as u32).to_be_bytes());
-    out.extend(export.as_bytes());
-    out.extend(1_u16.to_be_bytes());
-    out.extend(c::INFO_BLOCK_SIZE.to_be_bytes());
+/// What a client says first.
+pub fn flags() -> Vec<u8> {
+    (c::FLAG_C_FIXED_NEWSTYLE | c::FLAG_C_NO_ZEROES).to_be_bytes().to_vec()
+}
+
+fn option(number: u32, data: &[u8]) -> Vec<u8> {
+    let mut out = c::IHAVEOPT.to_be_bytes().to_vec();
+    out.extend(number.to_be_bytes());
+    out.extend((data.len() as u32).to_be_bytes());
+    out.extend(data);
     out
+}
+
+fn named(export: &str) -> Vec<u8> {
+    [&(export.len() as u32).to_be_bytes(), export.as_bytes()].concat()
+}
+
+/// The wish for TLS.
+pub fn start_tls() -> Vec<u8> {
+    option(c::OPT_STARTTLS, &[])
+}
+
+/// The wish for structured replies.
+pub fn structured() -> Vec<u8> {
+    option(c::OPT_STRUCTURED_REPLY, &[])
+}
+
+/// The wish to be told what is allocated of this export.
+pub fn contexts(export: &str) -> Vec<u8> {
+    let count = 1_u32.to_be_bytes();
+    option(
+        c::OPT_SET_META_CONTEXT,
+        &[&named(export)[..], &count, &named(Context::Allocation.name())].concat(),
+    )
+}
+
+/// The wish for this export, and to be told of its blocks.
+pub fn choose(export: &str) -> Vec<u8> {
+    let wishes = [1_u16.to_be_bytes(), c::INFO_BLOCK_SIZE.to_be_bytes()].concat();
+    option(c::OPT_GO, &[named(export), wishes].concat())
+}
+
+/// All that a client has to say that wants this export and simple replies.
+pub fn go(export: &str) -> Vec<u8> {
+    [flags(), choose(export)].concat()
 }
 
 /// The kind of a reply to an option and the length of its data, from its header of 20 bytes.
@@ -53,7 +94,7 @@ pub fn option_reply(header: &[u8]) -> Option<(u32, usize)> {
     (u64_at(header, 0)? == c::OPTION_REPLY_MAGIC).then_some((kind, u32_at(header, 16)? as usize))
 }
 
-/// What a reply to `GO` says, noted in `told`.
+/// What a reply to an option says, noted in `told`.
 pub fn said(kind: u32, data: &[u8], told: &mut Told) -> Said {
     match kind {
         c::REP_ACK => Said::Ready,
@@ -68,6 +109,12 @@ pub fn said(kind: u32, data: &[u8], told: &mut Told) -> Said {
                     told.blocks = Some(sizes).filter(|sizes| !sizes.contains(&0));
                 }
                 _ => {}
+            }
+            Said::Told
+        }
+        c::REP_META_CONTEXT => {
+            if data.get(4..) == Some(Context::Allocation.name().as_bytes()) {
+                told.allocation = u32_at(data, 0);
             }
             Said::Told
         }
@@ -102,10 +149,65 @@ pub fn simple_reply(bytes: &[u8]) -> Option<(u64, u32)> {
     (u32_at(bytes, 0)? == c::SIMPLE_REPLY_MAGIC).then_some(reply)
 }
 
+/// The header of a chunk of a structured reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Of the request.
+    pub cookie: u64,
+    /// `NBD_REPLY_TYPE_*`.
+    pub kind: u16,
+    /// No more comes for this request.
+    pub last: bool,
+    /// Bytes that follow.
+    pub length: u32,
+}
+
+/// Bytes of a chunk's header: four more than of a simple reply.
+pub const CHUNK: usize = 20;
+
+/// The header of a chunk; `None` if it is none.
+pub fn chunk(bytes: &[u8]) -> Option<Chunk> {
+    let (flags, kind) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
+    let (cookie, length) = (u64_at(bytes, 8)?, u32_at(bytes, 16)?);
+    let known = u32_at(bytes, 0)? == c::STRUCTURED_REPLY_MAGIC;
+    known.then_some(Chunk { cookie, kind, last: flags & c::REPLY_FLAG_DONE != 0, length })
+}
+
+/// What a chunk without data says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Nothing: the request was done.
+    Done,
+    /// So many bytes from this one on are zeroes.
+    Hole(u64, u32),
+    /// Bytes and their state, one behind the other, by the context of this number.
+    Status(u32, Vec<(u32, u32)>),
+    /// The request failed, with this error, for this reason.
+    Failed(u32, String),
+}
+
+/// What a chunk says that has this behind its header, and is not one of data; `None` if that makes no sense.
+pub fn part(kind: u16, payload: &[u8]) -> Option<Part> {
+    match kind {
+        c::REPLY_TYPE_NONE => payload.is_empty().then_some(Part::Done),
+        c::REPLY_TYPE_OFFSET_HOLE => Some(Part::Hole(u64_at(payload, 0)?, u32_at(payload, 8)?)),
+        c::REPLY_TYPE_BLOCK_STATUS => {
+            let states = payload.get(4..)?.chunks(8);
+            let states = states.map(|state| Some((u32_at(state, 0)?, u32_at(state, 4)?)));
+            Some(Part::Status(u32_at(payload, 0)?, states.collect::<Option<_>>()?))
+        }
+        _ if kind & c::REPLY_TYPE_ERRORS != 0 => {
+            let why = payload.get(6..6 + usize::from(u16_at(payload, 4)?))?;
+            Some(Part::Failed(u32_at(payload, 0)?, String::from_utf8_lossy(why).into_owned()))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nbd::{Encryption, Export, GREETING, Handshake, Replies, Step, Style, request};
+    use crate::nbd::{Encryption, Errno, Export, GREETING, Handshake, Replies, Step, Style, request};
 
     #[test]
     fn client_and_server_understand_each_other() {
@@ -131,7 +233,8 @@ mod tests {
                 last = said(kind, &out[at + 20..at + 20 + length], &mut told);
                 at += 20 + length;
             }
-            let all = Told { bytes: 1 << 30, flags: 5, blocks: Some([512, 4096, 1 << 25]) };
+            let all =
+                Told { bytes: 1 << 30, flags: 5, blocks: Some([512, 4096, 1 << 25]), ..Told::default() };
             assert_eq!((last == Said::Ready, told), (found, if found { all } else { Told::default() }));
         }
         let mut out = Vec::new();
@@ -144,5 +247,63 @@ mod tests {
         let mut out = Vec::new();
         Replies(Style::Simple).done(&mut out, 7);
         assert_eq!(simple_reply(&out), Some((7, 0)));
+    }
+
+    #[test]
+    fn client_and_server_understand_each_other_in_chunks() {
+        let mut out = Vec::new();
+        let replies = Replies(Style::Structured);
+        replies.done(&mut out, 1);
+        replies.error(&mut out, 2, Errno::NoSpace, "it is full");
+        replies.hole(&mut out, 3, 4096, 512, false);
+        replies.status(&mut out, 4, 0, 1, &[(4096, 0), (512, 3)], true);
+        let mut found = Vec::new();
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            let head = chunk(rest).unwrap();
+            let (payload, more) = rest[CHUNK..].split_at(head.length as usize);
+            found.push((head.cookie, head.last, part(head.kind, payload).unwrap()));
+            for shorter in 1..payload.len() {
+                let _ = part(head.kind, &payload[..shorter]);
+            }
+            rest = more;
+        }
+        let failed = Part::Failed(28, "it is full".to_owned());
+        let status = Part::Status(1, vec![(4096, 0), (512, 3)]);
+        let all =
+            [(1, true, Part::Done), (2, true, failed), (3, false, Part::Hole(4096, 512)), (4, true, status)];
+        assert_eq!(found, all);
+        out.clear();
+        replies.data(&mut out, 5, 4096, 512);
+        let data = Chunk { cookie: 5, kind: c::REPLY_TYPE_OFFSET_DATA, last: true, length: 520 };
+        assert_eq!(chunk(&out), Some(data));
+        assert_eq!(chunk(&[0; CHUNK]), None);
+    }
+
+    #[test]
+    fn a_server_is_asked_for_chunks_and_for_what_is_allocated() {
+        let export = Export {
+            name: "disk".to_owned(),
+            description: String::new(),
+            bytes: 1 << 30,
+            flags: 5,
+            smallest: 512,
+            preferred: 4096,
+            largest: 1 << 25,
+            contexts: vec![Context::Allocation],
+        };
+        let (exports, mut told) = ([export], Told::default());
+        let mut handshake = Handshake::new(&exports, Encryption::None);
+        for wish in [flags(), structured(), contexts("disk"), choose("disk")] {
+            let mut out = Vec::new();
+            handshake.feed(&wish, &mut out);
+            let mut rest = &out[..];
+            while !rest.is_empty() {
+                let (kind, length) = option_reply(rest).unwrap();
+                assert_ne!(said(kind, &rest[20..20 + length], &mut told), Said::Refused(String::new()));
+                rest = &rest[20 + length..];
+            }
+        }
+        assert_eq!((told.allocation, told.bytes), (Some(Context::Allocation as u32), 1 << 30));
     }
 }

@@ -80,6 +80,8 @@ pub const REPLY_TYPE_OFFSET_DATA: u16 = 1;
 pub const REPLY_TYPE_OFFSET_HOLE: u16 = 2;
 pub const REPLY_TYPE_BLOCK_STATUS: u16 = 5;
 pub const REPLY_TYPE_BLOCK_STATUS_EXT: u16 = 6;
+/// What makes a chunk one of an error.
+pub const REPLY_TYPE_ERRORS: u16 = 0x8000;
 pub const REPLY_TYPE_ERROR: u16 = 0x8001;
 
 pub const STATE_HOLE: u32 = 1;

@@ -1,16 +1,51 @@
 //! A job for the kernel: what is to be done, to which file or socket, with which memory.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::pool::Piece;
+
 /// Direct I/O wants memory that begins at a multiple of this, whatever the device.
-const ALIGNED: usize = 4096;
+pub const ALIGNED: usize = 4096;
+
+/// Whose bytes they are.
+#[derive(Debug)]
+enum Owner {
+    Heap(Vec<u8>),
+    Pool(Piece),
+}
+
+impl Default for Owner {
+    fn default() -> Owner {
+        Owner::Heap(Vec::new())
+    }
+}
+
+impl Deref for Owner {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Owner::Heap(bytes) => bytes,
+            Owner::Pool(piece) => piece,
+        }
+    }
+}
+
+impl DerefMut for Owner {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Owner::Heap(bytes) => bytes,
+            Owner::Pool(piece) => piece,
+        }
+    }
+}
 
 /// Bytes that a job reads into or writes from.
 #[derive(Debug, Default)]
 pub struct Memory {
-    bytes: Vec<u8>,
+    bytes: Owner,
     /// The part that the job is about.
     part: Range<usize>,
 }
@@ -19,14 +54,25 @@ impl Memory {
     /// All of these.
     pub fn of(bytes: Vec<u8>) -> Memory {
         let part = 0..bytes.len();
-        Memory { bytes, part }
+        Memory { bytes: Owner::Heap(bytes), part }
+    }
+
+    /// A piece of the reactor's pool.
+    pub(super) fn pooled(piece: Piece) -> Memory {
+        let part = 0..piece.len();
+        Memory { bytes: Owner::Pool(piece), part }
+    }
+
+    /// Whether it is of a reactor's pool.
+    pub fn is_pooled(&self) -> bool {
+        matches!(self.bytes, Owner::Pool(_))
     }
 
     /// `len` bytes that begin where direct I/O wants it.
     pub fn aligned(len: usize) -> Memory {
         let bytes = vec![0; len + ALIGNED];
         let start = bytes.as_ptr().align_offset(ALIGNED);
-        Memory { bytes, part: start..start + len }
+        Memory { bytes: Owner::Heap(bytes), part: start..start + len }
     }
 
     /// Only this part of what there is, counted from the beginning of the part so far.
@@ -56,9 +102,12 @@ impl Memory {
         &mut self.bytes[self.part.clone()]
     }
 
-    /// All bytes, whatever the part.
+    /// All bytes, whatever the part; those of the pool as a copy.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        match self.bytes {
+            Owner::Heap(bytes) => bytes,
+            Owner::Pool(piece) => piece.to_vec(),
+        }
     }
 }
 

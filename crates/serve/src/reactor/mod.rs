@@ -11,10 +11,11 @@
 mod beside;
 pub mod inputs;
 mod job;
+mod pool;
 mod threads;
 mod uring;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::RawFd;
@@ -30,6 +31,7 @@ use slab::Slab;
 
 use inputs::{Recorder, Replayed, Replayer, Step};
 pub use job::{Job, Memory, What};
+use pool::Pool;
 use threads::Threads;
 use uring::Uring;
 
@@ -77,6 +79,8 @@ pub struct Reactor {
     asked: Cell<u64>,
     /// Notes what happens, if that is wanted.
     recorder: Option<RefCell<Recorder>>,
+    /// Memory that the kernel was told of, where it was asked for.
+    pool: OnceCell<Option<Pool>>,
 }
 
 enum Backend {
@@ -121,7 +125,8 @@ impl Reactor {
         #[allow(clippy::disallowed_methods)] // where the machine's clock enters a live runtime
         let zero = Instant::now();
         let (turns, exact, asked) = (Cell::new(0), Cell::new(false), Cell::new(0));
-        Reactor { jobs: RefCell::default(), backend, zero, turns, exact, asked, recorder: None }
+        let (recorder, pool) = (None, OnceCell::new());
+        Reactor { jobs: RefCell::default(), backend, zero, turns, exact, asked, recorder, pool }
     }
 
     /// The same, which also notes what happens.
@@ -143,6 +148,25 @@ impl Reactor {
     /// that take their time by the clock. What else happens meanwhile is told as ever.
     pub fn be_exact(&self) {
         self.exact.set(true);
+    }
+
+    /// Tells the kernel of a pool of memory, for files that are read and written past the page cache; once, and only
+    /// where that is of use. Without it, or where the kernel refuses, all memory is ordinary.
+    pub fn register(&self) -> io::Result<()> {
+        let Backend::Uring(ring) = &self.backend else { return Ok(()) };
+        if self.pool.get().is_some() {
+            return Ok(());
+        }
+        let pool = Pool::new();
+        let registered = ring.borrow_mut().register(&pool);
+        let _ = self.pool.set(registered.is_ok().then_some(pool));
+        registered
+    }
+
+    /// Memory of the pool for a job that moves `len` bytes, if there is any left.
+    pub fn pooled(&self, len: usize) -> Option<Memory> {
+        let piece = self.pool.get()?.as_ref()?.take(len)?;
+        Some(Memory::pooled(piece).cut(0..len))
     }
 
     /// How often it went to the kernel so far.
@@ -280,7 +304,8 @@ impl Reactor {
     /// A turn of a replay.
     fn turn_again(&self, replayer: &RefCell<Replayer>) -> Nanos {
         loop {
-            let what = |key| self.jobs.borrow().get(key).map(|slot| slot.job.what);
+            let jobs = &self.jobs;
+            let what = |key| jobs.borrow().get(key).map(|slot| (slot.job.what, slot.job.memory.part().len()));
             let step = replayer.borrow_mut().step(what);
             match step {
                 Step::Answered { key, told, result } => {

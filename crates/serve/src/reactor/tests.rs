@@ -51,6 +51,47 @@ fn files_are_written_and_read_and_told_of_their_end() {
 }
 
 #[test]
+fn registered_memory_does_what_other_memory_does_and_comes_back() {
+    on_both(|reactor| async move {
+        let kind = reactor.kind();
+        assert!(reactor.pooled(512).is_none(), "nobody asked for it yet");
+        if let Err(error) = reactor.register() {
+            eprintln!("skipped: the kernel holds no memory for us: {error}");
+            return;
+        }
+        reactor.register().expect("a second time it is there already");
+        let Some(mut memory) = reactor.pooled(8192) else {
+            assert_eq!(kind, Kind::Threads, "threads have no use for it");
+            return;
+        };
+        let file: Arc<OwnedFd> = Arc::new(tempfile::tempfile().unwrap().into());
+        let bytes: Vec<u8> = (0..8192).map(|at| (at % 251) as u8).collect();
+        memory.part_mut().copy_from_slice(&bytes);
+        for what in [What::Write(0), What::WriteThrough(4096)] {
+            let done = reactor.ask(Job::new(what, &file, memory)).await;
+            assert_eq!(done.result.unwrap(), 8192);
+            memory = done.memory;
+        }
+        // A part of a piece, short at the end of the file, and one whose answer nobody wants.
+        memory.part_mut().fill(0);
+        let done = reactor.ask(Job::new(What::Read(4096 + 512), &file, memory.cut(512..8192))).await;
+        assert_eq!(done.result.unwrap(), 7680);
+        assert_eq!(done.memory.part(), &bytes[512..]);
+        assert_eq!(done.memory.back(512).part()[..512], [0; 512]);
+        let read_only: Arc<OwnedFd> = Arc::new(File::open("/dev/null").unwrap().into());
+        let refused = reactor.ask(Job::new(What::Write(0), &read_only, reactor.pooled(1).unwrap())).await;
+        assert!(refused.result.is_err());
+        drop(refused);
+        let all = |reactor: &Reactor| std::iter::from_fn(|| reactor.pooled(512)).collect::<Vec<_>>().len();
+        let free = all(&reactor);
+        drop(reactor.ask(Job::new(What::Read(0), &file, reactor.pooled(512).unwrap())));
+        assert_eq!(all(&reactor), free - 1, "the kernel has it");
+        sleep(Nanos::from_millis(5)).await;
+        assert_eq!(all(&reactor), free);
+    });
+}
+
+#[test]
 fn sockets_wait_for_each_other_and_time_passes_meanwhile() {
     on_both(|reactor| async move {
         let (here, there) = socket();

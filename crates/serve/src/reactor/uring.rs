@@ -1,8 +1,10 @@
 //! Jobs by `io_uring`: those of a turn go to the kernel together, in the call that also waits.
 //!
-//! Fault model: the kernel may not know `io_uring`, or not allow it (containers); then there is no ring.
+//! Fault model: the kernel may not know `io_uring`, or not allow it (containers); then there is no ring. It may refuse to
+//! hold the pool's memory (`ulimit -l`); then that is memory as any other.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::SendFlags;
 
 use super::job::{Job, What};
+use super::pool::Pool;
 
 /// Jobs that go to the kernel in one call, at most; more take a second one.
 const ENTRIES: u32 = 1024;
@@ -20,6 +23,8 @@ const ENTRIES: u32 = 1024;
 /// A ring.
 pub struct Uring {
     ring: IoUring,
+    /// The addresses that the kernel was told of: the only buffer that is registered.
+    registered: Range<usize>,
 }
 
 impl Uring {
@@ -44,12 +49,31 @@ impl Uring {
         if !ring.params().is_feature_ext_arg() || needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a kernel of 5.11 or newer is needed"));
         }
-        Ok(Uring { ring })
+        Ok(Uring { ring, registered: 0..0 })
+    }
+
+    /// Tells the kernel of the pool's memory, if it lets us; its requests are quicker then.
+    pub fn register(&mut self, pool: &Pool) -> io::Result<()> {
+        let mut probe = Probe::new();
+        self.ring.submitter().register_probe(&mut probe)?;
+        if ![opcode::ReadFixed::CODE, opcode::WriteFixed::CODE].iter().all(|code| probe.is_supported(*code)) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let whole = pool.whole();
+        let all = libc::iovec { iov_base: whole.start as *mut libc::c_void, iov_len: whole.len() };
+        // SAFETY: the pool's memory is never given back, so it is there as long as the ring. Its pieces are handed out
+        // once at a time, and the kernel touches one only for a job that has it.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.ring.submitter().register_buffers(&[all])?;
+        }
+        self.registered = whole;
+        Ok(())
     }
 
     /// Puts a job in line for the end of the turn.
     pub fn start(&mut self, key: usize, job: &mut Job) -> io::Result<()> {
-        let entry = entry(job).user_data(key as u64);
+        let entry = entry(job, &self.registered).user_data(key as u64);
         loop {
             // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until the
             // kernel has answered it; a reactor that ends before that leaves them to the kernel for ever.
@@ -90,17 +114,21 @@ impl Uring {
 }
 
 /// A job in the kernel's words.
-fn entry(job: &mut Job) -> squeue::Entry {
+fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
     let fd = Fd(job.to.as_raw_fd());
     let part = job.memory.part_mut();
     let (start, len) = (part.as_mut_ptr(), part.len() as u32);
+    let through = flags(ReadWriteFlags::DSYNC.bits());
+    let known = registered.contains(&(start as usize));
     match job.what {
+        What::Read(at) if known => opcode::ReadFixed::new(fd, start, len, REGISTERED).offset(at).build(),
+        What::Write(at) if known => opcode::WriteFixed::new(fd, start, len, REGISTERED).offset(at).build(),
+        What::WriteThrough(at) if known => {
+            opcode::WriteFixed::new(fd, start, len, REGISTERED).offset(at).rw_flags(through).build()
+        }
         What::Read(at) => opcode::Read::new(fd, start, len).offset(at).build(),
         What::Write(at) => opcode::Write::new(fd, start, len).offset(at).build(),
-        What::WriteThrough(at) => opcode::Write::new(fd, start, len)
-            .offset(at)
-            .rw_flags(flags(ReadWriteFlags::DSYNC.bits()))
-            .build(),
+        What::WriteThrough(at) => opcode::Write::new(fd, start, len).offset(at).rw_flags(through).build(),
         What::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
         What::Punch { at, len } => {
             let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -126,6 +154,8 @@ fn flags(bits: u32) -> i32 {
     i32::try_from(bits).unwrap_or_default()
 }
 
+/// The number of the buffer that is registered.
+const REGISTERED: u16 = 0;
 /// `MSG_WAITALL`, which is not among the flags for sending in libraries.
 const WAIT_ALL: u32 = 0x100;
 /// `SOCK_CLOEXEC`.

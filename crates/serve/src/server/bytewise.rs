@@ -122,10 +122,9 @@ impl Bytewise {
         at.are_whole(self.block) && self.fits(at.touched(self.block))
     }
 
-    /// These bytes.
-    pub async fn read(&self, at: Bytes, how: Hints) -> Result<Buffer, IoError> {
+    /// These bytes, in a buffer that has room for all blocks that they touch.
+    pub async fn read(&self, at: Bytes, mut into: Buffer, how: Hints) -> Result<Buffer, IoError> {
         let blocks = at.touched(self.block);
-        let mut into = Buffer::zeroed(blocks.bytes());
         if self.fits(blocks) {
             into = self.device.read(blocks, into, how).await?;
         } else {

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -189,26 +190,31 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
         }
         let asked = session.judge(&request);
         session.outbox.hold(asked.holds(&request)).await;
-        let Some(payload) = payload(asked, &request, input).await.map_err(gone)? else {
+        let Some(payload) = payload(session, asked, &request, input).await.map_err(gone)? else {
             session.outbox.reply(asked.holds(&request), |_| {});
             return Ok(());
         };
-        begin(session.clone().answer(request, asked, payload)).await;
+        begin(Box::pin(session.clone().answer(request, asked, payload))).await;
     }
 }
 
 /// The payload of a request, empty if it has none or makes no sense; `None` if it does not come.
-async fn payload(asked: Asked, request: &Request, input: &mut Input) -> io::Result<Option<Vec<u8>>> {
+async fn payload(
+    session: &Session,
+    asked: Asked,
+    request: &Request,
+    input: &mut Input,
+) -> io::Result<Option<Vec<u8>>> {
     if matches!(asked, Asked::Takes(_)) {
-        return input.exactly(request.payload as usize).await;
+        let len = request.payload as usize;
+        return input.fill(session.outbox.memory(len), len).await;
     }
     let passed = request.payload <= LONGEST_PASSED_OVER && input.pass_over(request.payload).await?;
     Ok(passed.then(Vec::new))
 }
 
 /// Carries a request as far as it gets at once; what then still waits goes on by itself.
-async fn begin(work: impl Future<Output = ()> + 'static) {
-    let mut work = Box::pin(work);
+async fn begin(mut work: Pin<Box<impl Future<Output = ()> + 'static>>) {
     let done = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
     if !done {
         spawn(work).detach();

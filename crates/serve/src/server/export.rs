@@ -21,6 +21,8 @@ pub struct Export {
     pub class: Class,
     /// Where it all would be without layers, if that is one place.
     pub home: Option<Home>,
+    /// What is a hole is not known here, but at another server: reads do not wait to be told beforehand.
+    pub far: bool,
 }
 
 impl Export {
@@ -53,6 +55,10 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
+<<<<<<< HEAD
         Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None }
+=======
+        Export { told, device: device.clone(), read_only, home: None, far: false }
+>>>>>>> hb
     }
 }

@@ -79,8 +79,13 @@ impl Input {
 
     /// The next `len` bytes; `None` if they will not all come.
     pub async fn exactly(&mut self, len: usize) -> io::Result<Option<Vec<u8>>> {
+        self.fill(Vec::with_capacity(len), len).await
+    }
+
+    /// The same in memory that there is, whatever it holds.
+    pub async fn fill(&mut self, mut bytes: Vec<u8>, len: usize) -> io::Result<Option<Vec<u8>>> {
         let here = self.rest().len().min(len);
-        let mut bytes = Vec::with_capacity(len);
+        bytes.clear();
         bytes.extend_from_slice(&self.rest()[..here]);
         self.take(here);
         while self.tunnel.is_some() && bytes.len() < len {

@@ -41,7 +41,8 @@ pub(crate) use input::Input;
 pub use keys_error::KeysError;
 pub use listener::{ListenError, Listener};
 pub use status::Home;
-pub use tls::Keys;
+pub(crate) use tls::Tunnel;
+pub use tls::{Keys, Trust};
 
 /// Clients at once, over all sockets; more are not accepted until one goes.
 const CLIENTS: usize = 256;

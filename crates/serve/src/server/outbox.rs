@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use seekless_core::Buffer;
 use seekless_core::runtime::quiet;
 
 use super::tls::Tunnel;
@@ -27,6 +28,8 @@ const KEPT: usize = 1 << 20;
 
 /// Of large replies, which are read where they are sent from.
 const KEPT_LARGE: usize = 4 << 20;
+/// Of the data of single requests.
+const KEPT_SMALL: usize = 256 << 10;
 /// Room for the header in front of a large reply's data, which so begins where copies are quick.
 pub const ROOM: usize = 64;
 
@@ -52,6 +55,8 @@ pub struct Outbox {
     writer: RefCell<Option<Waker>>,
     reader: RefCell<Option<Waker>>,
     /// Memory of large replies that were sent, for the next ones; all to the same client.
+    kept_large: RefCell<Vec<Vec<u8>>>,
+    /// Memory of requests that were answered, for the next ones; all of the same client.
     kept: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -90,15 +95,21 @@ impl Outbox {
     }
 
     /// Memory for a large reply with so much data, in which anything that this client was sent may stand.
-    pub fn memory(&self, data: usize) -> Vec<u8> {
-        let kept = self.kept.borrow_mut().pop().filter(|kept| kept.len() == ROOM + data);
+    pub fn memory_large(&self, data: usize) -> Vec<u8> {
+        let kept = self.kept_large.borrow_mut().pop().filter(|kept| kept.len() == ROOM + data);
         kept.unwrap_or_else(|| vec![0; ROOM + data])
     }
 
-    fn keep(&self, memory: Vec<u8>) {
-        let mut kept = self.kept.borrow_mut();
-        if (kept.len() + 1) * memory.len() <= KEPT_LARGE {
-            kept.push(memory);
+    /// Memory for the data of a request, in which anything of this client may stand.
+    pub fn memory(&self, len: usize) -> Vec<u8> {
+        let kept = self.kept.borrow_mut().pop().filter(|kept| kept.len() == len);
+        kept.unwrap_or_else(|| vec![0; len])
+    }
+
+    /// A request is done with its data.
+    pub fn keep(&self, data: Buffer) {
+        if let Ok(memory) = data.reclaim() {
+            keep(&self.kept, memory, KEPT_SMALL);
         }
     }
 
@@ -165,7 +176,7 @@ impl Outbox {
             }
             for Large { bytes, start } in large {
                 let memory = self.send_now(&way, bytes, start).await;
-                self.keep(memory);
+                keep(&self.kept_large, memory, KEPT_LARGE);
             }
             self.released(held);
         }
@@ -189,6 +200,14 @@ impl Outbox {
             let _ = rustix::net::shutdown(way.socket, rustix::net::Shutdown::Both);
         }
         done.memory.into_bytes()
+    }
+}
+
+/// Keeps memory for the next, if all that is kept is no more than `most` bytes then.
+fn keep(kept: &RefCell<Vec<Vec<u8>>>, memory: Vec<u8>, most: usize) {
+    let mut kept = kept.borrow_mut();
+    if (kept.len() + 1) * memory.len() <= most {
+        kept.push(memory);
     }
 }
 

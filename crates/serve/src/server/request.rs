@@ -156,14 +156,17 @@ impl Session {
         if let Ok(Answer::Large(reply)) = result {
             return self.outbox.reply_large(asked.holds(&request), reply);
         }
-        self.outbox.reply(asked.holds(&request), |out| match result {
-            Err((errno, why)) => self.replies.error(out, request.cookie, errno, &why),
+        self.outbox.reply(asked.holds(&request), |out| match &result {
+            Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
-            Ok(Answer::Data(data)) => self.data(out, &request, &data),
-            Ok(Answer::Parts(parts)) => self.parts(out, &request, &parts),
-            Ok(Answer::Status(parts)) => self.status(out, &request, &parts),
+            Ok(Answer::Data(data)) => self.data(out, &request, data),
+            Ok(Answer::Parts(parts)) => self.parts(out, &request, parts),
+            Ok(Answer::Status(parts)) => self.status(out, &request, parts),
             Ok(Answer::Large(_)) => unreachable!("put in before"),
         });
+        if let Ok(Answer::Data(data)) = result {
+            self.outbox.keep(data);
+        }
     }
 
     async fn carry_out(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
@@ -176,7 +179,12 @@ impl Session {
         let blocks = at.touched(device.block());
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
-            Command::Write => device.write(at, Buffer::from_vec(payload), how()).await?,
+            Command::Write => {
+                let from = Buffer::from_vec(payload);
+                let written = device.write(at, from.clone(), how()).await;
+                self.outbox.keep(from);
+                written?;
+            }
             Command::Flush => device.device().flush(how()).await?,
             Command::Trim => {
                 device.discard(at, how()).await?;
@@ -247,7 +255,8 @@ impl Session {
     async fn read(&self, request: &Request, at: Bytes, how: Hints) -> Result<Answer, IoError> {
         let device = &self.export.device;
         let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
-        if may_be_sparse && request.length >= SPARSE_BYTES && at.are_whole(device.block()) {
+        if may_be_sparse && !self.export.far && request.length >= SPARSE_BYTES && at.are_whole(device.block())
+        {
             let states = device.device().extents(at.touched(device.block())).await?;
             if states.iter().any(|state| reads_as_zeroes(state.content)) {
                 let mut parts: Vec<(Extent, Option<Buffer>)> = Vec::new();
@@ -267,12 +276,13 @@ impl Session {
         if request.length >= LARGE_BYTES && device.takes(at) {
             return self.read_large(request, at.touched(device.block()), how).await;
         }
-        device.read(at, how).await.map(Answer::Data)
+        let into = self.outbox.memory(at.touched(device.block()).bytes() as usize);
+        device.read(at, Buffer::from_vec(into), how).await.map(Answer::Data)
     }
 
     /// Reads to where it is sent from.
     async fn read_large(&self, request: &Request, at: Extent, how: Hints) -> Result<Answer, IoError> {
-        let whole = Buffer::from_vec(self.outbox.memory(at.bytes() as usize));
+        let whole = Buffer::from_vec(self.outbox.memory_large(at.bytes() as usize));
         let data = whole.cut(ROOM, at.bytes() as usize);
         drop(self.export.device.device().read(at, data, how).await?);
         let (mut bytes, mut header) = (whole.into_vec(), Vec::with_capacity(ROOM));

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ServerConfig, ServerConnection, WebPkiClientVerifier};
-use rustls::{Error, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, Connection, Error, RootCertStore};
 
 use super::keys_error::KeysError;
 
@@ -33,23 +33,9 @@ impl Keys {
     /// Of files in PEM: the server's certificate (and those between it and its authority), its private key, and the
     /// authorities whose clients are let in.
     pub fn read(certificate: &Path, key: &Path, clients: &Path) -> Result<Keys, KeysError> {
-        let wrong = |which, path: &Path, why: &dyn fmt::Display| KeysError {
-            which,
-            found: format!("{}: {why}", path.display()),
-        };
-        let certificates = |which, path: &Path| {
-            let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            match all.map_err(|error| wrong(which, path, &error))? {
-                none if none.is_empty() => Err(wrong(which, path, &"no certificate in it")),
-                all => Ok(all),
-            }
-        };
         let chain = certificates("certificate", certificate)?;
         let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
-        let mut authorities = RootCertStore::empty();
-        for authority in certificates("clients", clients)? {
-            authorities.add(authority).map_err(|error| wrong("clients", clients, &error))?;
-        }
+        let authorities = authorities("clients", clients)?;
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider.clone())
             .build()
@@ -67,16 +53,73 @@ impl Keys {
     }
 }
 
+fn wrong(which: &'static str, path: &Path, why: &dyn fmt::Display) -> KeysError {
+    KeysError { which, found: format!("{}: {why}", path.display()) }
+}
+
+/// The certificates of a file, of which there has to be one.
+fn certificates(which: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, KeysError> {
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match all.map_err(|error| wrong(which, path, &error))? {
+        none if none.is_empty() => Err(wrong(which, path, &"no certificate in it")),
+        all => Ok(all),
+    }
+}
+
+fn authorities(which: &'static str, path: &Path) -> Result<RootCertStore, KeysError> {
+    let mut authorities = RootCertStore::empty();
+    for authority in certificates(which, path)? {
+        authorities.add(authority).map_err(|error| wrong(which, path, &error))?;
+    }
+    Ok(authorities)
+}
+
+/// Which servers are believed, and who we are to them.
+#[derive(Clone)]
+pub struct Trust(Arc<ClientConfig>);
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trust")
+    }
+}
+
+impl Trust {
+    /// Of files in PEM: the authorities whose servers are believed, and our own certificate with its private key, if
+    /// the server wants to see one.
+    pub fn read(authority: &Path, own: Option<(&Path, &Path)>) -> Result<Trust, KeysError> {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong("authority", authority, &error))?
+            .with_root_certificates(authorities("authority", authority)?);
+        let Some((certificate, key)) = own else { return Ok(Trust(Arc::new(config.with_no_client_auth()))) };
+        let chain = certificates("certificate", certificate)?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
+        let config = config.with_client_auth_cert(chain, private);
+        Ok(Trust(Arc::new(config.map_err(|error| wrong("certificate", certificate, &error))?)))
+    }
+}
+
 /// A connection's TLS.
-pub struct Tunnel(RefCell<ServerConnection>);
+pub struct Tunnel(RefCell<Connection>);
 
 impl Tunnel {
     /// One that has to be agreed on yet.
     pub fn new(keys: &Keys) -> Result<Rc<Tunnel>, String> {
-        let mut connection = ServerConnection::new(keys.0.clone()).map_err(told)?;
-        // What goes in is bounded by the client's window already.
+        Ok(Tunnel::over(ServerConnection::new(keys.0.clone()).map_err(told)?))
+    }
+
+    /// One to the server of this name or address, that has to be agreed on yet.
+    pub fn to(trust: &Trust, server: &str) -> Result<Rc<Tunnel>, String> {
+        let name = ServerName::try_from(server.to_owned()).map_err(|error| format!("{server}: {error}"))?;
+        Ok(Tunnel::over(ClientConnection::new(trust.0.clone(), name).map_err(told)?))
+    }
+
+    fn over(connection: impl Into<Connection>) -> Rc<Tunnel> {
+        let mut connection = connection.into();
+        // What goes in is bounded by the window of requests already.
         connection.set_buffer_limit(None);
-        Ok(Rc::new(Tunnel(RefCell::new(connection))))
+        Rc::new(Tunnel(RefCell::new(connection)))
     }
 
     /// Whether it is still to be agreed on.

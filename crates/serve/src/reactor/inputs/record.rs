@@ -87,7 +87,10 @@ impl Told {
     pub fn result(&self) -> io::Result<usize> {
         match usize::try_from(self.result) {
             Ok(done) => Ok(done),
-            Err(_) => Err(io::Error::from_raw_os_error(i32::try_from(-self.result).unwrap_or(EIO))),
+            Err(_) => {
+                let number = self.result.checked_neg().and_then(|number| i32::try_from(number).ok());
+                Err(io::Error::from_raw_os_error(number.unwrap_or(EIO)))
+            }
         }
     }
 }

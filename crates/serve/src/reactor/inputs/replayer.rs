@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::task::Waker;
@@ -13,6 +13,9 @@ use seekless_core::{Extent, Nanos};
 use super::handles::Handles;
 use super::record::{Record, Told, beginning, next_frame};
 use crate::reactor::{Job, Kind, What};
+
+/// No run lasts longer, in nanoseconds: 292 years.
+const LATEST: u64 = u64::MAX / 2;
 
 /// What a replay found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub enum Step {
 
 /// See the file's header.
 pub struct Replayer {
-    file: BufReader<File>,
+    file: Box<dyn Read>,
     frame: Vec<u8>,
     at: usize,
     next: Option<Record>,
@@ -72,10 +75,17 @@ impl Replayer {
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
     ) -> Result<(Replayer, T), String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
-        let mut file = BufReader::new(file);
+        Replayer::over(BufReader::new(file), text)
+    }
+
+    /// The same for a file that is read by `file`.
+    pub fn over<T>(
+        mut file: impl Read + 'static,
+        text: impl FnOnce(&str) -> Result<(T, Kind), String>,
+    ) -> Result<(Replayer, T), String> {
         let (told, kind) = text(&beginning(&mut file)?)?;
         let mut replayer = Replayer {
-            file,
+            file: Box::new(file),
             frame: Vec::new(),
             at: 0,
             next: None,
@@ -153,8 +163,12 @@ impl Replayer {
         if matches!(self.next, Some(Record::AtOnce(_))) {
             let Some(Record::AtOnce(told)) = self.next.take() else { return None };
             self.read();
+            let result = self.result(&told, job.what, job.memory.part().len());
+            if self.over {
+                return None;
+            }
             self.fill(&told, job);
-            return Some(self.result(&told, job.what));
+            return Some(result);
         }
         self.keys.insert(number, key);
         None
@@ -162,14 +176,22 @@ impl Replayer {
 
     /// Puts what was read then into a job's memory.
     pub fn fill(&mut self, told: &Told, job: &mut Job) {
-        match job.memory.part_mut().get_mut(..told.data.len()) {
-            Some(part) => part.copy_from_slice(&told.data),
-            None => self.depart("found more data than was asked for"),
-        }
+        job.memory.part_mut()[..told.data.len()].copy_from_slice(&told.data);
     }
 
-    fn result(&mut self, told: &Told, what: What) -> io::Result<usize> {
+    /// What became of a job with so many bytes of memory; it departs if that cannot be.
+    fn result(&mut self, told: &Told, what: What, len: usize) -> io::Result<usize> {
         let result = told.result();
+        let moved = *result.as_ref().unwrap_or(&0);
+        let (most, data) = match what {
+            What::Read(_) | What::Receive => (len, moved),
+            What::Write(_) | What::WriteThrough(_) | What::Send => (len, 0),
+            What::Sync | What::Punch { .. } | What::Zero { .. } | What::Accept => (usize::MAX, 0),
+        };
+        if moved > most || told.data.len() != data {
+            let found = told.data.len();
+            self.depart(&format!("found {moved} bytes done of {len}, and {found} bytes of data for it"));
+        }
         if what != What::Accept || result.is_err() {
             return result;
         }
@@ -187,7 +209,7 @@ impl Replayer {
     /// What a file held then.
     pub fn looked(&mut self, at: Extent) -> Vec<ExtentState> {
         match self.next.take() {
-            Some(Record::Looked { at: then, found }) if then == at => {
+            Some(Record::Looked { at: then, found }) if then == at && covers(&found, at) => {
                 self.read();
                 found
             }
@@ -202,8 +224,8 @@ impl Replayer {
         }
     }
 
-    /// What comes next in a turn; `what` knows what the job in a slot is.
-    pub fn step(&mut self, what: impl FnOnce(usize) -> Option<What>) -> Step {
+    /// What comes next in a turn; `what` knows what the job in a slot is, and how many bytes of memory it has.
+    pub fn step(&mut self, what: impl FnOnce(usize) -> Option<(What, usize)>) -> Step {
         if self.over {
             return Step::Over(self.found.time);
         }
@@ -211,18 +233,21 @@ impl Replayer {
             Some(Record::Answered { job, told }) => {
                 self.read();
                 let key = self.keys.remove(&job);
-                let Some((key, what)) = key.and_then(|key| Some((key, what(key)?))) else {
+                let Some((key, (what, len))) = key.and_then(|key| Some((key, what(key)?))) else {
                     self.depart(&format!("found no job {job} under way, expected one"));
                     return Step::Over(self.found.time);
                 };
-                let result = self.result(&told, what);
+                let result = self.result(&told, what, len);
+                if self.over {
+                    return Step::Over(self.found.time);
+                }
                 Step::Answered { key, told, result }
             }
             Some(Record::Turn(time)) => {
                 self.read();
                 self.found.turns += 1;
-                if Nanos(time) < self.found.time {
-                    self.depart(&format!("found the time {time} ns, which is before that of the last turn"));
+                if Nanos(time) < self.found.time || time > LATEST {
+                    self.depart(&format!("found the time {time} ns, which cannot come next"));
                     return Step::Over(self.found.time);
                 }
                 self.found.time = Nanos(time);
@@ -251,6 +276,15 @@ impl Replayer {
             None => {}
         }
     }
+}
+
+/// Whether these states are of all of an extent, one behind the other.
+fn covers(found: &[ExtentState], at: Extent) -> bool {
+    let end = found.iter().try_fold(at.start.0, |next, state| {
+        let fits = state.extent.start.0 == next && state.extent.sectors > 0;
+        fits.then(|| next.checked_add(state.extent.sectors)).flatten()
+    });
+    end == at.start.0.checked_add(at.sectors)
 }
 
 /// A descriptor of its own that nothing is behind: for files and sockets, which are not there in a replay.

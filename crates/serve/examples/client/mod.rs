@@ -1,0 +1,35 @@
+//! What the examples that measure a server have in common: a client that agrees with it and puts requests together.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use seekless_serve::nbd::Command;
+use seekless_serve::nbd::client::{Said, Told, ask, go, option_reply, said};
+
+/// Begins as clients do nowadays: with `GO`, and told of the sizes of blocks.
+pub fn agree(socket: &mut UnixStream, export: &str) -> Result<(), Box<dyn Error>> {
+    socket.read_exact(&mut [0; 18])?;
+    socket.write_all(&go(export))?;
+    let mut told = Told::default();
+    loop {
+        let mut header = [0; 20];
+        socket.read_exact(&mut header)?;
+        let (kind, length) = option_reply(&header).ok_or("no answer to GO")?;
+        let mut data = vec![0; length];
+        socket.read_exact(&mut data)?;
+        match said(kind, &data, &mut told) {
+            Said::Told => {}
+            Said::Ready => return Ok(()),
+            Said::Refused(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Puts a request for a part of `data`'s length behind `out`, which writes that or reads as much.
+pub fn request(out: &mut Vec<u8>, command: Command, cookie: u64, offset: u64, data: &[u8]) {
+    ask(out, command, 0, cookie, offset, data.len() as u32);
+    if command == Command::Write {
+        out.extend(data);
+    }
+}

@@ -1,0 +1,206 @@
+//! Connecting to another server's export: before the volume begins, so by calls that wait.
+//!
+//! Fault model: the server may be anybody, say anything, or nothing for [`PATIENCE`].
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::Duration;
+
+use seekless_core::SECTOR_BYTES;
+
+use crate::nbd::client::{
+    Said, Told, choose, contexts, flags, greets, option_reply, said, start_tls, structured,
+};
+use crate::reactor::inputs::stand_in;
+use crate::server::{Trust, Tunnel};
+
+/// A server says what it has to say within this.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to an export, with the handshake behind it.
+pub struct Connected {
+    pub(super) socket: OwnedFd,
+    pub(super) told: Told,
+    pub(super) tunnel: Option<Rc<Tunnel>>,
+}
+
+impl fmt::Debug for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connected")
+            .field("socket", &self.socket)
+            .field("told", &self.told)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connected {
+    /// Connects to `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH`; with `trust` to `nbds://` and
+    /// `nbds+unix://`, which are encrypted.
+    pub fn to(uri: &str, trust: Option<&Trust>) -> io::Result<Connected> {
+        let (plain, encrypted) = match uri.strip_prefix("nbds") {
+            Some(rest) => (format!("nbd{rest}"), true),
+            None => (uri.to_owned(), false),
+        };
+        match (encrypted, trust) {
+            (true, None) => return Err(io::Error::other("expected tls = {...} to know the server by")),
+            (false, Some(_)) => return Err(io::Error::other("expected nbds:// or nbds+unix:// with tls")),
+            _ => {}
+        }
+        let wrong = || io::Error::other("expected nbd://HOST[:PORT]/NAME or nbd+unix:///NAME?socket=PATH");
+        if let Some(rest) = plain.strip_prefix("nbd+unix:///") {
+            let (name, path) = rest.split_once("?socket=").ok_or_else(wrong)?;
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let (told, tunnel) = shake_hands(&stream, name, trust.map(|trust| (trust, "localhost")))?;
+            return Ok(Connected { socket: stream.into(), told, tunnel });
+        }
+        let rest = plain.strip_prefix("nbd://").ok_or_else(wrong)?;
+        let (place, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, at) = match place.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) {
+            Some((host, _)) => (host, place.to_owned()),
+            None => (place, format!("{place}:10809")),
+        };
+        let stream = TcpStream::connect(at)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let (told, tunnel) = shake_hands(&stream, name, trust.map(|trust| (trust, host)))?;
+        Ok(Connected { socket: stream.into(), told, tunnel })
+    }
+
+    /// What the server told of the export.
+    pub fn told(&self) -> Told {
+        self.told
+    }
+
+    /// Whether what is said is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.tunnel.is_some()
+    }
+
+    /// An export of which this was told in another run, and which is not connected to: for a replay.
+    pub fn recalled(told: Told) -> io::Result<Connected> {
+        Ok(Connected { socket: stand_in()?, told, tunnel: None })
+    }
+
+    /// Its size.
+    pub fn sectors(&self) -> u64 {
+        self.told.bytes / SECTOR_BYTES
+    }
+}
+
+/// What was told, and the tunnel if there is to be one, to a server of this name.
+fn shake_hands<S>(
+    stream: &S,
+    export: &str,
+    trust: Option<(&Trust, &str)>,
+) -> io::Result<(Told, Option<Rc<Tunnel>>)>
+where
+    for<'a> &'a S: Read + Write,
+{
+    let mut greeting = [0; 18];
+    let mut bytes = stream;
+    bytes.read_exact(&mut greeting)?;
+    if !greets(&greeting) {
+        return Err(io::Error::other("found a server that does not speak NBD's fixed newstyle"));
+    }
+    bytes.write_all(&flags())?;
+    let Some((trust, host)) = trust else {
+        return Ok((agree(&mut bytes, export)?, None));
+    };
+    if let Said::Refused(why) = ask(&mut bytes, &start_tls(), &mut Told::default())? {
+        return Err(io::Error::other(format!("the server has no TLS: {why}")));
+    }
+    let tunnel = Tunnel::to(trust, host).map_err(io::Error::other)?;
+    let mut sealed = Sealed { bytes, tunnel: &tunnel, plain: Vec::new() };
+    while tunnel.is_opening() {
+        sealed.exchange()?;
+    }
+    let told = agree(&mut sealed, export)?;
+    Ok((told, Some(tunnel)))
+}
+
+/// Agrees on all that the server knows of what we want, and on the export.
+fn agree(stream: &mut (impl Read + Write), export: &str) -> io::Result<Told> {
+    let mut told = Told::default();
+    told.structured = ask(stream, &structured(), &mut told)? == Said::Ready;
+    // Who knows no chunks knows no block status.
+    if told.structured && ask(stream, &contexts(export), &mut told)? != Said::Ready {
+        told.allocation = None;
+    }
+    match ask(stream, &choose(export), &mut told)? {
+        Said::Refused(why) => Err(io::Error::other(format!("the server refuses '{export}': {why}"))),
+        _ => Ok(told),
+    }
+}
+
+/// Asks for something, and reads the answer to its end.
+fn ask(stream: &mut (impl Read + Write), wish: &[u8], told: &mut Told) -> io::Result<Said> {
+    stream.write_all(wish)?;
+    loop {
+        let mut header = [0; 20];
+        stream.read_exact(&mut header)?;
+        let length = option_reply(&header).filter(|(_, length)| *length <= 1 << 16);
+        let (kind, length) = length.ok_or_else(|| io::Error::other("found an answer that makes no sense"))?;
+        let mut data = vec![0; length];
+        stream.read_exact(&mut data)?;
+        match said(kind, &data, told) {
+            Said::Told => {}
+            end => return Ok(end),
+        }
+    }
+}
+
+/// A stream through a tunnel.
+struct Sealed<'a, S> {
+    bytes: S,
+    tunnel: &'a Tunnel,
+    /// What came and was not read.
+    plain: Vec<u8>,
+}
+
+impl<S: Read + Write> Sealed<'_, S> {
+    /// Sends what TLS has to say, and takes what comes.
+    fn exchange(&mut self) -> io::Result<()> {
+        self.bytes.write_all(&self.tunnel.seal(&[]))?;
+        if self.tunnel.is_opening() || self.plain.is_empty() {
+            let mut sealed = [0; 16 << 10];
+            let came = self.bytes.read(&mut sealed)?;
+            if came == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let taken = self.tunnel.take(&sealed[..came], &mut self.plain);
+            // Also the word of an error.
+            self.bytes.write_all(&self.tunnel.seal(&[]))?;
+            taken.map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: Read + Write> Read for Sealed<'_, S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.plain.is_empty() {
+            self.exchange()?;
+        }
+        let len = into.len().min(self.plain.len());
+        into[..len].copy_from_slice(&self.plain[..len]);
+        self.plain.drain(..len);
+        Ok(len)
+    }
+}
+
+impl<S: Write> Write for Sealed<'_, S> {
+    fn write(&mut self, plain: &[u8]) -> io::Result<usize> {
+        self.bytes.write_all(&self.tunnel.seal(plain))?;
+        Ok(plain.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.bytes.flush()
+    }
+}

@@ -1,0 +1,280 @@
+//! The connection to another server while it serves: requests go out together, answers come in any order.
+//!
+//! Invariants: a request has one answer, from the server or because it is gone. What is held is bounded by what was
+//! asked for. Fault model: the server answers what nobody asked, too much, too little, in pieces that make no sense, or
+//! goes: then it is gone for good.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use rustix::net::{Shutdown, shutdown};
+use seekless_core::runtime::{quiet, spawn};
+
+use super::Connected;
+use crate::nbd::client::{CHUNK, Chunk, Part, ask, chunk, part, simple_reply};
+use crate::nbd::{Command, constants as c};
+use crate::reactor::{Job, Memory, Reactor, What};
+use crate::server::{Input, Tunnel};
+
+/// Chunks without data are no longer than this: the states of 128 Ki extents.
+const LONGEST: u32 = 1 << 20;
+/// No number of the protocol's: the connection is gone.
+pub const GONE: u32 = u32::MAX;
+
+/// Why a request failed: the protocol's number, and a word to people if the server had one.
+pub type Failure = (u32, String);
+
+/// What a request gave.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// What was read.
+    pub data: Vec<u8>,
+    /// Bytes and their state, one behind the other.
+    pub states: Vec<(u32, u32)>,
+}
+
+/// See the file's header.
+#[derive(Default)]
+pub struct Line {
+    outgoing: RefCell<Vec<u8>>,
+    asked: RefCell<BTreeMap<u64, Asked>>,
+    cookie: Cell<u64>,
+    gone: Cell<bool>,
+    sender: RefCell<Option<Waker>>,
+    /// The context whose states are wanted.
+    context: Option<u32>,
+}
+
+/// A request without its answer, or with one that was not fetched.
+#[derive(Default)]
+struct Asked {
+    /// Where what is read begins, and its bytes.
+    at: u64,
+    reads: usize,
+    /// What came so far: so many bytes of it, holes too.
+    given: Given,
+    came: usize,
+    failed: Option<Failure>,
+    answer: Option<Result<Given, Failure>>,
+    waker: Option<Waker>,
+    /// Nobody waits for it any more.
+    abandoned: bool,
+}
+
+/// Forgets a request when it is answered, or nobody waits for that any more.
+struct Waits<'a> {
+    line: &'a Line,
+    cookie: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut all = self.line.asked.borrow_mut();
+        let Some(asked) = all.get_mut(&self.cookie) else { return };
+        if asked.answer.is_some() {
+            all.remove(&self.cookie);
+        } else {
+            // Its answer may come yet, and has to be known for what it is.
+            asked.abandoned = true;
+            asked.waker = None;
+        }
+    }
+}
+
+impl Line {
+    /// Begins to send and receive. Inside a runtime.
+    pub fn new(reactor: &Rc<Reactor>, connected: Connected) -> Rc<Line> {
+        let Connected { socket, told, tunnel } = connected;
+        let line = Rc::new(Line { context: told.allocation, ..Line::default() });
+        let socket = Arc::new(socket);
+        let mut input = Input::new(reactor, &socket);
+        if let Some(tunnel) = &tunnel {
+            input.decrypt(tunnel.clone());
+        }
+        spawn(line.clone().send(reactor.clone(), socket.clone(), tunnel)).detach();
+        spawn(line.clone().receive(input, socket)).detach();
+        line
+    }
+
+    /// Asks for something about so many bytes from `offset` on, with a payload or none, and waits for the answer.
+    pub async fn ask(
+        &self,
+        command: Command,
+        flags: u16,
+        offset: u64,
+        bytes: u32,
+        payload: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Given, Failure> {
+        let gone = || (GONE, "the server is gone".to_owned());
+        if self.gone.get() {
+            return Err(gone());
+        }
+        let cookie = self.cookie.get() + 1;
+        self.cookie.set(cookie);
+        let reads = if command == Command::Read { bytes as usize } else { 0 };
+        self.asked.borrow_mut().insert(cookie, Asked { at: offset, reads, ..Asked::default() });
+        let _waits = Waits { line: self, cookie };
+        {
+            let mut out = self.outgoing.borrow_mut();
+            ask(&mut out, command, flags, cookie, offset, bytes);
+            payload(&mut out);
+        }
+        self.sender.take().into_iter().for_each(Waker::wake);
+        poll_fn(|context| {
+            let mut asked = self.asked.borrow_mut();
+            let Some(mine) = asked.get_mut(&cookie) else { return Poll::Ready(Err(gone())) };
+            let Some(answer) = mine.answer.take() else {
+                mine.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            };
+            asked.remove(&cookie);
+            Poll::Ready(answer)
+        })
+        .await
+    }
+
+    async fn send(self: Rc<Self>, reactor: Rc<Reactor>, socket: Arc<OwnedFd>, tunnel: Option<Rc<Tunnel>>) {
+        while !self.gone.get() {
+            poll_fn(|context| {
+                if self.gone.get() || !self.outgoing.borrow().is_empty() {
+                    return Poll::Ready(());
+                }
+                self.sender.replace(Some(context.waker().clone()));
+                Poll::Pending
+            })
+            .await;
+            // All that is asked in this turn goes together.
+            quiet().await;
+            let plain = self.outgoing.take();
+            let bytes = tunnel.as_ref().map(|tunnel| tunnel.seal(&plain)).unwrap_or(plain);
+            let len = bytes.len();
+            let done = reactor.ask(Job::new(What::Send, &socket, Memory::of(bytes))).await;
+            if !done.result.is_ok_and(|sent| sent == len) {
+                self.end(&socket);
+            }
+        }
+    }
+
+    async fn receive(self: Rc<Self>, mut input: Input, socket: Arc<OwnedFd>) {
+        while self.reply(&mut input).await.is_some() {}
+        self.end(&socket);
+    }
+
+    /// Takes a reply, or a chunk of one; `None` if nothing that makes sense comes any more.
+    async fn reply(&self, input: &mut Input) -> Option<()> {
+        const SIMPLE: usize = 16;
+        let mut header = exactly(input, SIMPLE).await?;
+        if let Some((cookie, error)) = simple_reply(&header) {
+            let reads = self.under_way(cookie, |asked| asked.reads)?;
+            if error == 0 && reads > 0 {
+                let data = exactly(input, reads).await?;
+                self.under_way(cookie, |asked| (asked.came, asked.given.data) = (reads, data))?;
+            } else if error != 0 {
+                let why = format!("the server's error {error}");
+                self.under_way(cookie, |asked| asked.failed = Some((error, why)))?;
+            }
+            return self.answered(cookie);
+        }
+        header.extend(exactly(input, CHUNK - SIMPLE).await?);
+        let head = chunk(&header)?;
+        if head.kind == c::REPLY_TYPE_OFFSET_DATA {
+            self.data(head, input).await?;
+        } else {
+            if head.length > LONGEST {
+                return None;
+            }
+            let payload = exactly(input, head.length as usize).await?;
+            let part = part(head.kind, &payload)?;
+            self.under_way(head.cookie, |asked| asked.take(part, self.context))??;
+        }
+        if head.last { self.answered(head.cookie) } else { Some(()) }
+    }
+
+    /// Takes a chunk of data.
+    async fn data(&self, head: Chunk, input: &mut Input) -> Option<()> {
+        let len = (head.length as usize).checked_sub(8)?;
+        let offset = u64::from_be_bytes(exactly(input, 8).await?.try_into().ok()?);
+        let (at, reads) = self.under_way(head.cookie, |asked| asked.part(offset, len))??;
+        let data = exactly(input, len).await?;
+        self.under_way(head.cookie, |asked| {
+            asked.came += len;
+            if len == reads {
+                asked.given.data = data;
+            } else {
+                asked.given.data.resize(reads, 0);
+                asked.given.data[at..at + len].copy_from_slice(&data);
+            }
+        })
+    }
+
+    /// Looks at a request that was not answered; `None` if nobody asked for it.
+    fn under_way<T>(&self, cookie: u64, look: impl FnOnce(&mut Asked) -> T) -> Option<T> {
+        let mut all = self.asked.borrow_mut();
+        all.get_mut(&cookie).filter(|asked| asked.answer.is_none()).map(look)
+    }
+
+    /// All of a reply is here; `None` if it lacks data.
+    fn answered(&self, cookie: u64) -> Option<()> {
+        let mut all = self.asked.borrow_mut();
+        let asked = all.get_mut(&cookie)?;
+        let given = std::mem::take(&mut asked.given);
+        let answer = match asked.failed.take() {
+            Some(failure) => Err(failure),
+            None if asked.came == asked.reads => Ok(given),
+            None => return None,
+        };
+        if asked.abandoned {
+            all.remove(&cookie);
+        } else {
+            asked.answer = Some(answer);
+            asked.waker.take().into_iter().for_each(Waker::wake);
+        }
+        Some(())
+    }
+
+    /// Nothing more comes: all that was asked fails.
+    fn end(&self, socket: &OwnedFd) {
+        self.gone.set(true);
+        let _ = shutdown(socket, Shutdown::Both);
+        for asked in self.asked.borrow_mut().values_mut().filter(|asked| asked.answer.is_none()) {
+            asked.answer = Some(Err((GONE, "the server is gone".to_owned())));
+            asked.waker.take().into_iter().for_each(Waker::wake);
+        }
+        self.sender.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The next `len` bytes, if they come.
+async fn exactly(input: &mut Input, len: usize) -> Option<Vec<u8>> {
+    input.exactly(len).await.ok().flatten()
+}
+
+impl Asked {
+    /// Where a part of what is read goes, and the bytes of all of it; `None` if it was not asked for.
+    fn part(&self, offset: u64, len: usize) -> Option<(usize, usize)> {
+        let at = usize::try_from(offset.checked_sub(self.at)?).ok()?;
+        let end = at.checked_add(len)?;
+        (end <= self.reads && self.came + len <= self.reads).then_some((at, self.reads))
+    }
+
+    /// Takes what a chunk without data says.
+    fn take(&mut self, part: Part, context: Option<u32>) -> Option<()> {
+        match part {
+            Part::Hole(offset, len) => {
+                // What is not data is zeroes already.
+                self.part(offset, len as usize)?;
+                self.given.data.resize(self.reads, 0);
+                self.came += len as usize;
+            }
+            Part::Status(id, states) if Some(id) == context => self.given.states = states,
+            Part::Done | Part::Status(..) => {}
+            Part::Failed(error, why) => self.failed = Some((error, why)),
+        }
+        Some(())
+    }
+}

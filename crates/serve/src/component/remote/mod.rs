@@ -1,0 +1,223 @@
+//! An export of another NBD server as a component.
+//!
+//! Invariants: requests go out in the order in which they came, together if they came together; answers may overtake
+//! each other. Holes are told in a few bytes where the server has structured replies. Fault model: the server refuses,
+//! fails a request, answers what nobody asked, or goes: from then on everything is an error, `Gone`, and nothing is tried
+//! again, since nobody knows what became of what was not answered.
+
+mod connect;
+mod line;
+
+use std::rc::Rc;
+
+use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, check, io};
+use seekless_core::{
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, SECTOR_BYTES, Zeroes,
+};
+
+use crate::nbd::{Command, constants as c};
+use crate::reactor::Reactor;
+pub use connect::Connected;
+use line::{Failure, GONE, Given, Line};
+
+/// Block status is asked for so many sectors at once, at most: what fits a compact request.
+const STATUS_SECTORS: u64 = 1 << 22;
+
+/// See the file's header.
+pub struct RemoteComponent {
+    line: Rc<Line>,
+    name: String,
+    geometry: Geometry,
+    flags: u16,
+    /// Block status can be asked for.
+    tells_allocation: bool,
+}
+
+impl RemoteComponent {
+    /// The component called `name` at the other end. Inside a runtime.
+    pub fn new(reactor: &Rc<Reactor>, name: &str, connected: Connected) -> RemoteComponent {
+        let told = connected.told();
+        let [smallest, preferred, largest] = told.blocks.unwrap_or([512, 4096, 32 << 20]);
+        let sectors = |bytes: u32| u64::from(bytes).div_ceil(SECTOR_BYTES);
+        let flags = told.flags;
+        let geometry = Geometry {
+            sectors: connected.sectors(),
+            logical_sectors: sectors(smallest),
+            physical_sectors: sectors(preferred).max(sectors(smallest)),
+            volatile_cache: flags & c::FLAG_SEND_FLUSH != 0,
+            rotational: flags & c::FLAG_ROTATIONAL != 0,
+            discard_sectors: if flags & c::FLAG_SEND_TRIM == 0 { 0 } else { sectors(preferred) },
+            largest_sectors: (u64::from(largest) / SECTOR_BYTES).clamp(1, LARGEST_REQUEST_SECTORS),
+        };
+        let (line, name) = (Line::new(reactor, connected), name.to_owned());
+        RemoteComponent { line, name, geometry, flags, tells_allocation: told.allocation.is_some() }
+    }
+
+    fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn error(&self, at: Option<Extent>, (number, why): Failure) -> IoError {
+        let kind = match number {
+            1 => ErrorKind::ReadOnly,
+            22 => ErrorKind::Invalid,
+            28 => ErrorKind::NoSpace,
+            95 => ErrorKind::Unsupported,
+            GONE | 108 => ErrorKind::Gone,
+            _ => ErrorKind::Medium,
+        };
+        IoError::new(kind, self.name.clone(), at, why)
+    }
+
+    /// Asks, and waits for the answer.
+    async fn ask(
+        &self,
+        command: Command,
+        flags: u16,
+        at: Extent,
+        from: Option<&Buffer>,
+    ) -> Result<Given, IoError> {
+        let (place, whole) = if at.sectors == 0 { (None, 0) } else { (Some(at), at.bytes()) };
+        let payload = |out: &mut Vec<u8>| {
+            if let Some(from) = from {
+                from.look(|bytes| out.extend_from_slice(bytes));
+            }
+        };
+        let given = self.line.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
+        given.map_err(|failure| self.error(place, failure))
+    }
+
+    fn check(&self, at: Extent) -> Result<(), IoError> {
+        check(&Geometry { largest_sectors: u64::MAX, ..self.geometry }, at, "remote export")
+    }
+
+    fn parts(&self, at: Extent) -> impl Iterator<Item = Extent> + use<> {
+        at.split(self.geometry.largest_sectors)
+    }
+}
+
+impl BlockDevice for RemoteComponent {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: Extent, into: Buffer, _how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            self.check(at)?;
+            for part in self.parts(at) {
+                let given = self.ask(Command::Read, 0, part, None).await?;
+                into.put(((part.start.0 - at.start.0) * SECTOR_BYTES) as usize, &given.data);
+            }
+            Ok(into)
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.check(at)?;
+            let flags = if how.fua && self.has(c::FLAG_SEND_FUA) { c::CMD_FLAG_FUA } else { 0 };
+            for (part, bytes) in from.split(at, self.geometry.largest_sectors) {
+                self.ask(Command::Write, flags, part, Some(&bytes)).await?;
+            }
+            if how.fua && flags == 0 { self.flush(how).await } else { Ok(()) }
+        })
+    }
+
+    fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            if self.has(c::FLAG_SEND_FLUSH) {
+                self.ask(Command::Flush, 0, Extent::new(0, 0), None).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.check(at)?;
+            if self.has(c::FLAG_SEND_TRIM) {
+                for part in self.parts(at) {
+                    self.ask(Command::Trim, 0, part, None).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn prefetch(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.check(at)?;
+            if self.has(c::FLAG_SEND_CACHE) {
+                for part in self.parts(at) {
+                    self.ask(Command::Cache, 0, part, None).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            self.check(at)?;
+            let known = self.has(c::FLAG_SEND_WRITE_ZEROES);
+            if zeroes.only_if_fast && !(known && self.has(c::FLAG_SEND_FAST_ZERO)) {
+                return Err(self.error(Some(at), (95, "it has no fast zeroes".to_owned())));
+            }
+            if !known {
+                return self.write(at, Buffer::zeroed(at.bytes()), how).await;
+            }
+            let mut flags = if zeroes.may_unmap { 0 } else { c::CMD_FLAG_NO_HOLE };
+            flags |= if zeroes.only_if_fast { c::CMD_FLAG_FAST_ZERO } else { 0 };
+            for part in self.parts(at) {
+                self.ask(Command::WriteZeroes, flags, part, None).await?;
+            }
+            if how.fua { self.flush(how).await } else { Ok(()) }
+        })
+    }
+
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        io(async move {
+            self.check(at)?;
+            let (mut states, mut from, end) = (Vec::new(), at.start.0, at.end().0);
+            while from < end && self.tells_allocation {
+                let rest = Extent::new(from, (end - from).min(STATUS_SECTORS));
+                let given = self.ask(Command::BlockStatus, 0, rest, None).await?;
+                let before = from;
+                for (bytes, flags) in given.states {
+                    let sectors = (u64::from(bytes) / SECTOR_BYTES).min(end - from);
+                    // What is about no whole sector is about nothing that can be asked for.
+                    if sectors == 0 || u64::from(bytes) % SECTOR_BYTES != 0 {
+                        break;
+                    }
+                    put(&mut states, Extent::new(from, sectors), content(flags));
+                    from += sectors;
+                }
+                if from == before {
+                    break;
+                }
+            }
+            if from < end {
+                put(&mut states, Extent::new(from, end - from), Content::Unknown);
+            }
+            Ok(states)
+        })
+    }
+}
+
+/// What flags of `base:allocation` say.
+fn content(flags: u32) -> Content {
+    match (flags & c::STATE_ZERO != 0, flags & c::STATE_HOLE != 0) {
+        (true, true) => Content::Hole,
+        (true, false) => Content::Zero,
+        (false, true) => Content::Unknown,
+        (false, false) => Content::Data,
+    }
+}
+
+/// Puts a state behind the others, or makes the last one longer.
+fn put(states: &mut Vec<ExtentState>, extent: Extent, content: Content) {
+    match states.last_mut() {
+        Some(last) if last.content == content => last.extent.sectors += extent.sectors,
+        _ => states.push(ExtentState { extent, content }),
+    }
+}

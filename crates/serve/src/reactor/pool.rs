@@ -1,0 +1,106 @@
+//! Memory that the kernel has been told of beforehand, so that it need not find and hold its pages anew at each request.
+//!
+//! Invariants: a piece is in one job, or with whoever asked for it, or here; it comes back when it is dropped. The pool
+//! is of one size: whoever finds it empty takes ordinary memory. It is never given back to the system, since the kernel
+//! may work on a piece for some time after the ring is gone.
+
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::job::ALIGNED;
+
+/// Bytes of a piece, and how many there are of them: 4 MiB in all, half of what a user may hold in memory where nobody
+/// set a limit (`ulimit -l`), with as many small requests as a device takes at once.
+const PIECES: [(usize, usize); 2] = [(16 << 10, 128), (128 << 10, 16)];
+
+/// Those of a size that nobody has.
+type Kept = Arc<Mutex<Vec<&'static mut [u8]>>>;
+
+/// See the file's header.
+pub struct Pool {
+    whole: Range<usize>,
+    kept: [(usize, Kept); PIECES.len()],
+}
+
+/// A piece of the pool.
+#[derive(Debug)]
+pub struct Piece {
+    bytes: &'static mut [u8],
+    home: Kept,
+}
+
+impl Pool {
+    /// All of its memory, at addresses that direct I/O takes.
+    pub fn new() -> Pool {
+        let len: usize = PIECES.iter().map(|(bytes, count)| bytes * count).sum();
+        let all = Box::leak(vec![0; len + ALIGNED].into_boxed_slice());
+        let start = all.as_ptr().align_offset(ALIGNED);
+        let mut rest = &mut all[start..start + len];
+        let whole = rest.as_ptr() as usize..rest.as_ptr() as usize + len;
+        let kept = PIECES.map(|(bytes, count)| {
+            let (these, others) = std::mem::take(&mut rest).split_at_mut(bytes * count);
+            rest = others;
+            (bytes, Arc::new(Mutex::new(these.chunks_exact_mut(bytes).collect())))
+        });
+        Pool { whole, kept }
+    }
+
+    /// The addresses of all of it.
+    pub fn whole(&self) -> Range<usize> {
+        self.whole.clone()
+    }
+
+    /// A piece of at least so many bytes, if there is one.
+    pub fn take(&self, len: usize) -> Option<Piece> {
+        let mut large_enough = self.kept.iter().filter(|(bytes, _)| len <= *bytes);
+        large_enough.find_map(|(_, kept)| {
+            let bytes = kept.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            Some(Piece { bytes, home: kept.clone() })
+        })
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl DerefMut for Piece {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_aligned_come_back_and_are_bounded() {
+        let pool = Pool::new();
+        let mut all: Vec<Piece> = std::iter::from_fn(|| pool.take(512)).collect();
+        let count: usize = PIECES.iter().map(|(_, count)| count).sum();
+        assert_eq!(all.len(), count, "large ones are taken when there are no small ones");
+        assert!(all.iter().all(|piece| piece.as_ptr().align_offset(ALIGNED) == 0));
+        all.sort_by_key(|piece| piece.as_ptr());
+        assert!(
+            all.windows(2).all(|two| two[0].as_ptr_range().end <= two[1].as_ptr()),
+            "none overlaps another"
+        );
+        assert!(all.iter().all(|piece| pool.whole().contains(&(piece.as_ptr() as usize))));
+        assert!(pool.take(1).is_none());
+        all.clear();
+        assert_eq!(pool.take(100_000).map(|piece| piece.len()), Some(128 << 10));
+        assert!(pool.take((128 << 10) + 1).is_none(), "larger ones are not of the pool");
+    }
+}

@@ -1,0 +1,42 @@
+//! Any bytes as the inputs of a run: the volume that was served is given them, and whatever they are, the replay ends,
+//! with the place where it departed or without, and nothing panics.
+//!
+//! The first byte of the input says whether the rest is the file, or records that lack only frame and checksum.
+
+#![no_main]
+
+mod served;
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use seekless_core::runtime::Runtime;
+use seekless_serve::component::Opened;
+use seekless_serve::reactor::inputs::{Replayer, stand_in};
+use seekless_serve::reactor::{Kind, Reactor};
+use seekless_serve::server::Listener;
+use served::{facts, framed, serve};
+
+/// A record of a turn, the shortest that there is.
+const TURN_BYTES: usize = 9;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((first, rest)) = input.split_first() else { return };
+    let file = if *first == 0 { rest.to_vec() } else { framed(rest) };
+    let Ok((replayer, ())) = Replayer::over(Cursor::new(file), |_| Ok(((), Kind::Threads))) else { return };
+    let (reactor, runtime) = (Reactor::replaying(replayer), Runtime::new(1));
+    let opened = Opened::recalled(facts()).expect("a file that stands for it");
+    let listener = Listener::recalled().expect("a socket that stands for it");
+    let stop = Arc::new(stand_in().expect("another one"));
+    let served = async {
+        let served = std::pin::pin!(serve(&reactor, opened, listener, stop));
+        let over = std::pin::pin!(reactor.replayed());
+        futures_util::future::select(served, over).await;
+    };
+    runtime.run_live(served, &*reactor).expect("it goes on as long as there are inputs");
+    reactor.end(runtime.event_hash());
+    let found = reactor.found();
+    assert!(found.turns as usize <= input.len() / TURN_BYTES, "{found:?}");
+    assert!(found.ended.is_none() || found.departed.is_none(), "{found:?}");
+});
