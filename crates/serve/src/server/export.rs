@@ -55,10 +55,6 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-<<<<<<< HEAD
-        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None }
-=======
-        Export { told, device: device.clone(), read_only, home: None, far: false }
->>>>>>> hb
+        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None, far: false }
     }
 }
