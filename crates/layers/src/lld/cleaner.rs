@@ -27,14 +27,14 @@ impl State {
         slots.map(|slot| (self.owners[slot as usize], slot)).filter(|(block, _)| *block != NONE).collect()
     }
 
-    /// Segments that can be cleaned.
-    fn candidates(&self, behind_checkpoint: bool) -> Vec<(u32, &Segment)> {
+    /// Segments that can be cleaned; for those who wait also what the freeblock cleaner is at.
+    fn candidates(&self, behind_checkpoint: bool, waiting: bool) -> Vec<(u32, &Segment)> {
         let settled = self.log.settled();
         let last = if behind_checkpoint { settled.min(self.disk.sequence) } else { settled };
         let room = self.layout.room();
         let can = |(number, segment): &(u32, &Segment)| {
             let worth = segment.live > 0 && segment.live < room && segment.written <= last;
-            worth && !segment.spared && !segment.cleaning && !self.is_filled_now(*number)
+            worth && !segment.spared && (waiting || !segment.cleaning) && !self.is_filled_now(*number)
         };
         self.segments.iter().filter(can).collect()
     }
@@ -67,19 +67,20 @@ impl State {
 
     /// Segments whose cleaning into so much room gains something: first of those behind the checkpoint, which are free
     /// without another one.
-    pub(super) fn worth_cleaning(&self, most: u32, room: u32) -> Option<Vec<u32>> {
+    pub(super) fn worth_cleaning(&self, most: u32, room: u32, waiting: bool) -> Option<Vec<u32>> {
         // The summary of what is moved, and that of what was gathered before.
         let gains = |chosen: &Vec<u32>| self.dead(chosen) > 2;
         let tries = [(true, true), (false, true)].into_iter();
-        let mut tries = tries.map(|(behind, by_age)| self.best(self.candidates(behind), most, room, by_age));
+        let mut tries =
+            tries.map(|(behind, by_age)| self.best(self.candidates(behind, waiting), most, room, by_age));
         tries.find(gains)
     }
 
     /// The same, or the emptiest ones.
     fn choose(&self, most: u32, room: u32) -> Vec<u32> {
-        self.worth_cleaning(most, room).unwrap_or_else(|| {
+        self.worth_cleaning(most, room, true).unwrap_or_else(|| {
             edge("only the emptiest segments are worth cleaning");
-            self.best(self.candidates(false), most.max(2), room, false)
+            self.best(self.candidates(false, true), most.max(2), room, false)
         })
     }
 
@@ -98,7 +99,6 @@ impl Lld {
         }
         edge("a client waits for the cleaner");
         let began = runtime::now();
-        self.take_over().await;
         let how = Hints { ticket: None, fua: false, ..how.clone() };
         let mut passes = 0;
         let cleaned = loop {
@@ -133,6 +133,7 @@ impl Lld {
         if enough || segments.is_empty() {
             return self.free_all(how).await;
         }
+        self.take_over(&segments).await;
         self.empty(&segments, how).await
     }
 
@@ -153,6 +154,12 @@ impl Lld {
 
     /// Frees all segments that are empty.
     async fn free_all(&self, how: &Hints) -> Result<bool, IoError> {
+        // What is still asked for of an empty one may never come: nobody else asks for anything.
+        let empty: Vec<u32> = {
+            let state = self.state.borrow();
+            state.freely.keys().copied().filter(|&segment| state.segments.of(segment).live == 0).collect()
+        };
+        self.take_over(&empty).await;
         let (newest, behind, pinned) = {
             let state = self.state.borrow();
             let pending = || state.segments.pending();

@@ -1,9 +1,9 @@
 //! The freeblock cleaner: begins earlier than the other one, and reads in class `Free`, where it costs nothing.
 //!
-//! Several segments are asked for at once, in runs of live blocks. Each run is moved as it comes, in any order, into the
-//! segment that clients fill too; its write is theirs. When clients have to wait for the cleaner all the same, what is
-//! still asked for is withdrawn, and read again as the other cleaner reads, a segment at once: a promoted run would
-//! wait for its sectors alone.
+//! Several segments are asked for at once, block by block. Each block is moved as it comes, in any order, into the
+//! segment that clients fill too; its write is theirs. When clients have to wait for the cleaner all the same, it takes
+//! over the segments that are worth it: what is still asked for of them is withdrawn, and read at once, since
+//! a promoted block would wait for its sectors alone. The others go on.
 //!
 //! Invariant: it leaves as many segments free as clients do. Faults: as of the other cleaner.
 
@@ -16,18 +16,7 @@ use seekless_core::{Buffer, Class, Extent, Hints, IoError, Ticket};
 use super::Lld;
 use super::layout::{Block, Slot};
 use super::options::Cleaner;
-use super::state::{Admitted, Who};
-
-/// Blocks in the longest run: what has passed under the head is not moved before the rest of its run has.
-const RUN: usize = 16;
-
-/// What the freeblock cleaner is at.
-pub struct Freely {
-    /// Of all that it asks for.
-    ticket: Ticket,
-    /// Segments that are being cleaned.
-    segments: u32,
-}
+use super::state::{Admitted, State, Who};
 
 impl Lld {
     /// Begins with as many segments as it may, if few are free.
@@ -41,12 +30,7 @@ impl Lld {
                 {
                     let state = &mut *lld.state.borrow_mut();
                     state.segments.get(segment).cleaning = false;
-                    let left = |freely: &mut Freely| {
-                        freely.segments -= 1;
-                        freely.segments > 0
-                    };
-                    state.freely =
-                        state.freely.take().and_then(|mut freely| left(&mut freely).then_some(freely));
+                    state.freely.remove(&segment);
                 }
                 lld.changed();
                 if moved {
@@ -57,49 +41,50 @@ impl Lld {
         }
     }
 
-    /// A segment to clean now, if there is one: it is counted.
+    /// A segment to clean now, if there is one.
     fn next_to_clean(&self, may: bool) -> Option<(Rc<Lld>, u32, Ticket)> {
         let lld = self.me.upgrade().filter(|_| may)?;
         let state = &mut *self.state.borrow_mut();
-        let at_work = state.freely.as_ref().map_or(0, |freely| freely.segments);
-        let withdrawn = state.freely.as_ref().is_some_and(|freely| freely.ticket.is_aborted());
         let there = state.segments.free() as usize + state.segments.pending().count();
-        let short = there < self.options.free_threshold as usize && at_work < self.options.at_once;
-        if !short || withdrawn || !state.begun || state.failed.is_some() {
+        let short = there < self.options.free_threshold as usize;
+        let more = state.freely.len() < self.options.at_once as usize && state.failed.is_none();
+        if !short || !more || !state.begun {
             return None;
         }
-        let segment = *state.worth_cleaning(1, u32::MAX)?.first()?;
+        let segment = *state.worth_cleaning(1, u32::MAX, false)?.first()?;
         state.segments.get(segment).cleaning = true;
-        let freely = state.freely.get_or_insert_with(|| Freely { ticket: Ticket::new(), segments: 0 });
-        freely.segments += 1;
-        Some((lld, segment, freely.ticket.clone()))
+        let ticket = Ticket::new();
+        state.freely.insert(segment, ticket.clone());
+        Some((lld, segment, ticket))
     }
 
-    /// Withdraws what it asked for, and waits until it has ended.
-    pub(super) async fn take_over(&self) {
-        let ticket = self.state.borrow().freely.as_ref().map(|freely| freely.ticket.clone());
-        let Some(ticket) = ticket else { return };
+    /// Withdraws what it asked for of these segments, and waits until it leaves them alone.
+    pub(super) async fn take_over(&self, segments: &[u32]) {
+        let tickets: Vec<Ticket> = {
+            let state = self.state.borrow();
+            segments.iter().filter_map(|segment| state.freely.get(segment).cloned()).collect()
+        };
+        if tickets.is_empty() {
+            return;
+        }
         edge("the freeblock cleaner is taken over");
-        ticket.abort();
+        tickets.iter().for_each(Ticket::abort);
         self.changed();
-        self.until(|state| state.freely.is_none()).await;
+        self.until(|state| !segments.iter().any(|segment| state.freely.contains_key(segment))).await;
+    }
+
+    /// The same of all.
+    pub(super) async fn take_over_all(&self) {
+        let all: Vec<u32> = self.state.borrow().freely.keys().copied().collect();
+        self.take_over(&all).await;
     }
 
     /// Moves the live blocks of a segment, as they come; false if none of them could be.
     async fn clean_freely(&self, segment: u32, how: &Hints) -> Result<bool, IoError> {
-        let mut runs: Vec<Vec<(Block, Slot)>> = Vec::new();
-        for (block, slot) in self.state.borrow().live_blocks(segment) {
-            match runs.last_mut() {
-                Some(run) if run.len() < RUN && run.last().is_some_and(|(_, last)| last + 1 == slot) => {
-                    run.push((block, slot));
-                }
-                _ => runs.push(vec![(block, slot)]),
-            }
-        }
-        let moves = runs.iter().map(|run| self.move_run(segment, run, how));
+        let live = self.state.borrow().live_blocks(segment);
+        let moves = live.iter().map(|&(block, slot)| self.fetch(segment, block, slot, how));
         let moved: Vec<bool> = join_all(moves).await.into_iter().collect::<Result<_, _>>()?;
-        let withdrawn = how.ticket.as_ref().is_some_and(Ticket::is_aborted);
-        if !withdrawn && !self.free_what_is_written(how).await? {
+        if !withdrawn(how) && !self.free_what_is_written(how).await? {
             self.free_behind_a_checkpoint(how).await?;
         }
         Ok(moved.contains(&true))
@@ -118,49 +103,45 @@ impl Lld {
         Ok(())
     }
 
-    /// Whether all of a run was read.
-    async fn move_run(&self, segment: u32, run: &[(Block, Slot)], how: &Hints) -> Result<bool, IoError> {
-        // Or its blocks could be overwritten, it be used again, and a block come back to the same slot.
+    /// Moves a block when it comes; false if it does not.
+    async fn fetch(&self, segment: u32, block: Block, slot: Slot, how: &Hints) -> Result<bool, IoError> {
+        // Or the segment could be overwritten and used again meanwhile, and the block come back to the same slot.
         self.pin([segment].into_iter(), 1);
-        let read = self.read_live(segment, run, how).await;
-        let withdrawn = how.ticket.as_ref().is_some_and(Ticket::is_aborted);
-        self.state.borrow_mut().counted.withdrawn += if withdrawn { run.len() as u64 } else { 0 };
-        let all = read.len() == run.len();
-        let mut moved = Ok(());
-        for (block, slot, data) in read {
-            moved = self.move_freely(block, slot, data, how).await;
-            if moved.is_err() {
-                break;
-            }
-        }
+        let read = self.read_live(segment, &[(block, slot)], how).await.pop();
+        let moved = match read {
+            Some((block, slot, data)) => self.move_freely(block, slot, data, how).await,
+            None => Ok(false),
+        };
         self.pin([segment].into_iter(), -1);
-        moved.map(|()| all)
+        self.state.borrow_mut().counted.withdrawn += u64::from(matches!(moved, Ok(false)) && withdrawn(how));
+        moved
     }
 
-    /// A block joins the segment under construction, if it is where it was and clients can do that too.
-    async fn move_freely(&self, block: Block, was: Slot, data: Buffer, how: &Hints) -> Result<(), IoError> {
-        let withdrawn = || how.ticket.as_ref().is_some_and(Ticket::is_aborted);
+    /// A block joins the segment under construction, if it is where it was and clients can do that too, or the cleaner
+    /// that they wait for takes over; false if it is left where it is.
+    async fn move_freely(&self, block: Block, was: Slot, data: Buffer, how: &Hints) -> Result<bool, IoError> {
         loop {
-            if withdrawn() {
-                return Ok(());
+            if withdrawn(how) && self.cleaning.is_empty() {
+                return Ok(false);
             }
             let admitted = {
                 let state = &mut *self.state.borrow_mut();
                 if state.slots[block as usize] != was {
                     edge("a block is used while it is cleaned: it is not moved");
-                    return Ok(());
+                    return Ok(true);
                 }
-                state.admit(Who::Client, self.options.threshold)
+                state.admit(if withdrawn(how) { Who::Cleaner } else { Who::Client }, self.options.threshold)
             };
             match admitted {
                 Admitted::Now => break,
-                Admitted::No(error) => return Err(error),
+                Admitted::No(error) if self.state.borrow().failed.is_some() => return Err(error),
+                Admitted::No(_) => return Ok(false),
                 Admitted::InFlight => self.room_in_flight().await,
                 Admitted::Begin | Admitted::Clean => {
                     edge("the freeblock cleaner waits for a free segment");
                     let threshold = self.options.threshold;
-                    let enough = |state: &super::state::State| state.segments.free() >= threshold;
-                    self.until(|state| withdrawn() || enough(state) || state.failed.is_some()).await;
+                    let enough = |state: &State| state.segments.free() >= threshold;
+                    self.until(|state| withdrawn(how) || enough(state) || state.failed.is_some()).await;
                 }
             }
         }
@@ -171,6 +152,11 @@ impl Lld {
             state.counted.moved_free += 1;
         }
         self.seal_if_full(&Hints::default());
-        Ok(())
+        Ok(true)
     }
+}
+
+/// Whether what was asked for is not to be waited for any more.
+fn withdrawn(how: &Hints) -> bool {
+    how.ticket.as_ref().is_some_and(Ticket::is_aborted)
 }

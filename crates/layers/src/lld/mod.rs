@@ -208,7 +208,7 @@ impl Layer for Lld {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             let how = Hints::default();
-            self.take_over().await;
+            self.take_over_all().await;
             self.sync(&how).await?;
             let stale = {
                 let state = self.state.borrow();

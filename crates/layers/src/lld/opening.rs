@@ -8,6 +8,8 @@
 //! own flush. The first write of a client begins with a checkpoint of a new epoch, so that nothing which the log has
 //! left behind here is ever taken for its continuation.
 
+use std::collections::BTreeMap;
+
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Hints, IoError};
 
@@ -55,7 +57,7 @@ pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> R
         failures: 0,
         filled: 0,
         failed: None,
-        freely: None,
+        freely: BTreeMap::new(),
         counted: Counted::default(),
     };
     let mut written = checkpoint.written;

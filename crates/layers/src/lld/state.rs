@@ -3,13 +3,13 @@
 //! Invariants: a block has at most one slot, and that slot has this block; a segment's live blocks are the slots of it
 //! that have one. Nothing here waits.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, IoError};
+use seekless_core::{Buffer, ErrorKind, IoError, Ticket};
 
 use super::checkpoint::Head;
-use super::freely::Freely;
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::{Log, Sealed};
 use super::segments::Segments;
@@ -46,8 +46,8 @@ pub struct State {
     pub filled: u32,
     /// Why nothing is written any more.
     pub failed: Option<IoError>,
-    /// What the freeblock cleaner is at, while it cleans.
-    pub freely: Option<Freely>,
+    /// Segments that the freeblock cleaner is at, and what it asks for.
+    pub freely: BTreeMap<u32, Ticket>,
     pub counted: Counted,
 }
 
@@ -171,7 +171,7 @@ impl State {
         let (empty, cleaning) = (segment.live == 0, segment.cleaning);
         if empty && !self.is_filled_now(number) {
             self.counted.cleaned += u64::from(cleaning);
-            self.counted.cleaned_free += u64::from(cleaning && self.freely.is_some());
+            self.counted.cleaned_free += u64::from(self.freely.contains_key(&number));
             self.segments.emptied(number, self.log.sequence);
         }
     }

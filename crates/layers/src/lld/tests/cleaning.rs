@@ -20,7 +20,7 @@ async fn overwrite(lld: &Lld, blocks: u64, writes: u64, seed: u64) {
             flush(lld).await.unwrap();
         }
     }
-    lld.take_over().await;
+    lld.take_over_all().await;
     agrees(lld);
     let found = values(lld, Extent::of_pages(0, blocks)).await.unwrap();
     let expected: Vec<u8> = last.iter().flat_map(|value| [*value; 8]).collect();
@@ -70,10 +70,10 @@ fn segments_are_chosen_by_cost_and_benefit() {
             (1.0 - u) * age / (1.0 + u)
         };
         assert!(value(3) > value(8) && value(8) > value(1) && value(1) > value(7));
-        assert_eq!(state.worth_cleaning(4, 100), Some(vec![3, 8, 1, 7]));
-        assert_eq!(state.worth_cleaning(2, 100), Some(vec![3, 8]));
-        assert_eq!(state.worth_cleaning(4, 10), Some(vec![3, 8]), "what does not fit is left");
-        assert_eq!(state.worth_cleaning(1, 100), None, "one block is no gain");
+        assert_eq!(state.worth_cleaning(4, 100, false), Some(vec![3, 8, 1, 7]));
+        assert_eq!(state.worth_cleaning(2, 100, false), Some(vec![3, 8]));
+        assert_eq!(state.worth_cleaning(4, 10, false), Some(vec![3, 8]), "what does not fit is left");
+        assert_eq!(state.worth_cleaning(1, 100, true), None, "one block is no gain");
     });
 }
 
