@@ -3,11 +3,13 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::raw::Raw;
-use crate::server::{KINDS, Server, serve, volume};
-use crate::sparse;
+use crate::server::{KINDS, Server, client, serve, volume};
+use crate::{noise, sparse};
 
 const DRIVE: &str = "wd2500aaks";
 const SECTORS: u64 = 488_397_168;
@@ -81,5 +83,51 @@ fn what_cannot_be_emulated_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{keys}\n{said}");
         assert!(words.iter().all(|word| said.contains(word)), "{words:?} for {keys}\n{said}");
+    }
+}
+
+/// Any program that copies can do so in the head's waits, through an export of its own: beside a busy foreground, with
+/// an idle drive that may be used, and with one that may not, where each request waits for its deadline.
+#[test]
+fn a_backup_goes_on_for_free_through_an_export_of_its_own() {
+    const BYTES: usize = 8 << 20;
+    let scan = "name = \"scan\"\nclass = \"free\"\nread_only = true";
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let data = noise(BYTES, 3);
+        std::fs::write(folder.join("disk.img"), &data).unwrap();
+        for (idle, busy) in [("0s", true), ("20ms", false), ("0s", false)] {
+            let drive = "emulate = \"quantum-atlas-10k\"\nfreeblock = \"weighted\"";
+            let disk =
+                format!("[component.disk]\nfile = \"disk.img\"\n{drive}\nidle_delay_limit = \"{idle}\"\n");
+            volume(folder, &disk, &[("disk", ""), ("disk", scan)]);
+            let Some(server) = Server::start(folder, kind) else { continue };
+            let over = Arc::new(AtomicBool::new(false));
+            let (until, place) = (over.clone(), folder.to_owned());
+            let foreground = busy.then(|| {
+                std::thread::spawn(move || {
+                    let (mut raw, mut reads) = (Raw::open(&place, "disk"), 0_u64);
+                    while !until.load(Ordering::Relaxed) {
+                        reads += 1;
+                        let page = reads.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (BYTES as u64 >> 12);
+                        raw.read(page << 12, 4096).unwrap();
+                    }
+                    reads
+                })
+            });
+            let (backup, began) = (folder.join("backup.img"), Instant::now());
+            let copied = client("nbdcopy", &[&server.uri("scan"), &backup.display().to_string()]);
+            let took = began.elapsed();
+            over.store(true, Ordering::Relaxed);
+            let reads = foreground.map(|thread| thread.join().unwrap());
+            let Some(copied) = copied else { return };
+            assert!(copied.status.success(), "{kind}: {}", String::from_utf8_lossy(&copied.stderr));
+            assert_eq!(std::fs::read(&backup).unwrap(), data, "{kind}, idle {idle}, busy {busy}");
+            assert!(reads.is_none_or(|reads| reads > 20), "{reads:?} reads");
+            assert!(busy || idle != "0s" || took > Duration::from_secs(4), "{kind}: {took:?}");
+            eprintln!("{kind}, idle {idle}, busy {busy}: {took:?} beside {reads:?} reads");
+            server.stop();
+        }
     }
 }

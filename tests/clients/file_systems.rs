@@ -137,7 +137,8 @@ fn volumes() -> BTreeMap<&'static str, &'static str> {
     let borg = "[component.disk]\nfile = \"disk.img\"\n[slice.home]\nof = \"disk\"\nsize = \"384MiB\"\n\
                 [slice.bopt]\nof = \"disk\"\nat = \"384MiB\"\n[layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n\
                 reconfigure = \"every 1s\"\n";
-    BTreeMap::from([("disk", disk), ("mapper", mapper), ("borg", borg)])
+    let lld = "[component.disk]\nfile = \"disk.img\"\n[layer.lld]\nover = \"disk\"\n";
+    BTreeMap::from([("disk", disk), ("lld", lld), ("mapper", mapper), ("borg", borg)])
 }
 
 /// Runs a test on each volume with each file system that there is, one kind of waiting for each in turn.

@@ -13,7 +13,7 @@ use crate::filling::Filling;
 use crate::text::{counted, factor, size};
 
 /// At most this many outstanding, if nobody says how many.
-const OUTSTANDING: usize = 8;
+pub const OUTSTANDING: usize = 8;
 
 /// The options, with their defaults.
 #[derive(Args)]

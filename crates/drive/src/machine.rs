@@ -5,7 +5,7 @@ use std::rc::Weak;
 use seekless_core::{Extent, Geometry, Lba, Nanos, Op};
 
 use crate::disk::legs::Leg;
-use crate::disk::mechanics::Access;
+use crate::disk::mechanics::{Access, Head};
 use crate::freeblock::{Foreground, FreeOptions, Freeblock};
 use crate::scheduler::{Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec};
@@ -30,6 +30,17 @@ pub struct Drawn {
     pub seek: Nanos,
     /// Its heads or all of its cells were at work.
     pub active: Nanos,
+}
+
+/// Whether a drive's head is at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// It is, over this track.
+    At(Head),
+    /// Not before then.
+    NotBefore(Nanos),
+    /// It has none that could be sent anywhere.
+    Never,
 }
 
 /// A drive's arithmetic and the state that it is in.
@@ -71,6 +82,14 @@ pub trait Machine: Places {
     fn take_legs(&mut self, legs: &mut Vec<Leg>) {
         legs.clear();
     }
+
+    /// Where its head is if it has nothing to do for itself at `now`.
+    fn rest(&self, _now: Nanos) -> Rest {
+        Rest::Never
+    }
+
+    /// Its head, which was at rest, goes to this track and is there at `landed`.
+    fn move_head(&mut self, _to: Head, _landed: Nanos) {}
 
     /// What it draws, if that is known.
     fn power(&self) -> Option<&PowerSpec>;

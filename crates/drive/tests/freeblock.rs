@@ -305,6 +305,66 @@ fn a_scan_ends_however_small_its_buffers_are() {
     });
 }
 
+/// Longer than any track: a block waits for its rest over several turns.
+#[test]
+fn blocks_of_many_tracks_come_once_however_few_there_is_room_for() {
+    on(FreeOptions { buffers: 4 << 20, ..FreeOptions::default() }, true, async |_, arm| {
+        let task = arm.reader(2_048).unwrap();
+        task.read(Extent::new(0, 2_048 * 40)).unwrap();
+        let mut seen = Vec::new();
+        while let Some(block) = task.next().await {
+            seen.push(block.at.start.0 / 2_048);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..40).collect::<Vec<_>>());
+    });
+}
+
+/// Blocks are aborted and registered again while parts of them pass: each comes once all the same, and the buffers
+/// are there again in the end.
+#[test]
+fn what_is_aborted_at_any_time_can_be_wanted_again() {
+    on(FreeOptions { buffers: 16 * 24 * 512, ..FreeOptions::default() }, true, async |_, arm| {
+        let (task, mut random) = (arm.reader(24).unwrap(), Lcg(5));
+        for round in 0..3 {
+            task.read(Extent::new(0, 24 * 3_000)).unwrap();
+            let (mut seen, mut again) = (vec![0; 3_000], 0);
+            while task.progress().left > 0 || task.ready() > 0 {
+                // Around the last one that came parts of others are under way.
+                let Some(block) = task.next().await else { break };
+                let number = block.at.start.0 / 24;
+                seen[number as usize] += 1;
+                for near in number.saturating_sub(20)..(number + 20).min(3_000) {
+                    let at = Extent::new(near * 24, 24);
+                    if random.below(3) == 0 && task.abort(at).is_ok() && task.read(at).is_ok() {
+                        again += 1;
+                    }
+                }
+            }
+            assert!(seen.iter().all(|&times| times == 1), "round {round}");
+            assert!(again > 1_000, "{again}");
+        }
+    });
+}
+
+/// What was promoted ends after its task: the next task has its number, and none of its blocks.
+#[test]
+fn what_was_promoted_for_a_task_that_is_gone_is_nobodys() {
+    on(FreeOptions::default(), false, async |_, arm| {
+        let task = arm.reader(8).unwrap();
+        task.read(Extent::new(0, 80)).unwrap();
+        assert_eq!(task.promote(Extent::new(0, 80)), Ok(10));
+        drop(task);
+        let task = arm.reader(8).unwrap();
+        task.read(Extent::new(800, 8)).unwrap();
+        assert_eq!(task.promote(Extent::new(800, 8)), Ok(1));
+        assert_eq!(task.next().await.unwrap().at, Extent::new(800, 8));
+        assert!(task.next().await.is_none());
+        runtime::sleep(Nanos::from_millis(1_000)).await;
+        assert_eq!((task.progress().done, task.ready()), (1, 0));
+    });
+}
+
 /// Section 2.1: contiguous ones are merged, and what is done or was never wanted stays as it is.
 #[test]
 fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
@@ -332,6 +392,104 @@ fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
         assert_eq!((read, estimates, drive.all().commands), (9, 9, 3));
         assert!(matches!(task.promote(Extent::new(4, 8)), Err(FreeError::NotWhole { .. })));
     });
+}
+
+/// A wrong model makes the foreground wait for another turn now and then, and costs blocks; a guard that is as long as
+/// the model is wrong keeps the foreground's schedule as it is. Nothing is lost or comes twice.
+#[test]
+fn a_guard_absorbs_what_a_model_is_wrong_by() {
+    let model: Model = atlas().into();
+    let error = Nanos::from_micros(200);
+    let busy = |free| Busy { policy: Policy::CLook, free, clients: 4, requests: 300, sequential: false };
+    let (alone, _) = run(&model, &busy(None));
+    for (guard, same) in [(0, false), (100, false), (200, true)] {
+        let free =
+            FreeOptions { model_error: error, guard: Nanos::from_micros(guard), ..FreeOptions::default() };
+        let (schedule, bytes) = run(&model, &busy(Some(free)));
+        assert!((schedule == alone) == same && bytes > 0, "guard {guard} us");
+    }
+    on(FreeOptions { model_error: error, ..FreeOptions::default() }, true, async |_, arm| {
+        let task = arm.reader(24).unwrap();
+        task.read(Extent::new(0, 24 * 2_000)).unwrap();
+        let mut seen = Vec::new();
+        while let Some(block) = task.next().await {
+            seen.push(block.at.start.0 / 24);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..2_000).collect::<Vec<_>>());
+        let freed = arm.freed();
+        assert!(freed.missed > 0 && freed.late > 0, "{freed:?}");
+    });
+}
+
+/// Left open in the paper: with nothing else to do the head reads what is wanted as fast as it passes, each block once,
+/// the innermost and the outermost alike.
+#[test]
+fn an_idle_drive_is_scanned_at_full_speed() {
+    let idle_delay_limit = Nanos::from_millis(1);
+    on(FreeOptions { idle_delay_limit, ..FreeOptions::default() }, false, async |drive, arm| {
+        let (task, sectors) = (arm.reader(24).unwrap(), drive.geometry().sectors / 24 * 24);
+        let (from, part) = (sectors / 48 * 24, 24 * 5_000);
+        for start in [0, from, sectors - part] {
+            task.read(Extent::new(start, part)).unwrap();
+        }
+        let begin = runtime::now();
+        let mut seen = Vec::new();
+        while let Some(block) = task.next().await {
+            seen.push(block.at.start.0);
+        }
+        assert!(seen.len() == 15_000);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 15_000);
+        let (took, bytes) = ((runtime::now() - begin).seconds(), 15_000.0 * 24.0 * 512.0);
+        assert!(bytes / took > 10e6, "{} MB/s", bytes / took / 1e6);
+        assert_eq!(arm.freed().idle_bytes, 15_000 * 24 * 512);
+        // And a request of class free.
+        let how = Hints { class: Class::Free, ..Hints::default() };
+        drive.read(Extent::new(777, 99), Buffer::hollow_sectors(99), how).await.unwrap();
+    });
+}
+
+/// The foreground is delayed by no more than it allows on average, and the less it allows the less is read.
+#[test]
+fn idle_time_costs_no_more_than_is_allowed() {
+    let response = |limit: Option<u64>| {
+        let runtime = Runtime::new(1);
+        let limit_nanos = Nanos::from_micros(limit.unwrap_or(0));
+        let free = FreeOptions { idle_delay_limit: limit_nanos, ..FreeOptions::default() };
+        let queue = QueueOptions { freeblock: Some(free), ..QueueOptions::default() };
+        let result = runtime.run(async {
+            let drive = simulated(0, &atlas().into(), queue);
+            let arm = drive.freeblock().remove(0);
+            let task = arm.reader(8).unwrap();
+            if limit.is_some() {
+                task.read(Extent::new(0, drive.geometry().sectors / 8 * 8)).unwrap();
+            }
+            let miner = runtime::spawn(async move { while task.next().await.is_some() {} });
+            let (mut random, mut waited) = (Lcg(9), 0);
+            for _ in 0..3_000 {
+                runtime::sleep(Nanos(random.below(60_000_000))).await;
+                let (at, begin) =
+                    (Extent::new(random.below(drive.geometry().sectors - 8), 8), runtime::now());
+                drive.read(at, Buffer::hollow_sectors(8), Hints::default()).await.unwrap();
+                waited += (runtime::now() - begin).0;
+            }
+            drop(miner);
+            (waited / 3_000, arm.freed())
+        });
+        result.unwrap()
+    };
+    let (alone, _) = response(None);
+    let mut before = 0;
+    for limit in [0, 100, 500] {
+        let (mean, freed) = response(Some(limit));
+        assert!(mean <= alone + limit * 1_000, "{limit} us: {mean} instead of {alone}");
+        assert!(limit == 0 || freed.idle_bytes > 2 * before, "{freed:?}");
+        assert_eq!(limit == 0, mean == alone && freed.visits == 0);
+        eprintln!("{limit} us: {} us later, {} MB", (mean - alone) / 1_000, freed.idle_bytes / 1_000_000);
+        before = freed.idle_bytes;
+    }
 }
 
 /// A decision that takes long finds less, and one that takes longer than any gap nothing; the foreground is the same.

@@ -11,7 +11,7 @@ use seekless_core::{Extent, Nanos, Op};
 use seekless_drive::disk::Drive;
 use seekless_drive::freeblock::{FreeOptions, FreePolicy, Freeblock};
 use seekless_drive::spec;
-use seekless_lab::mining::{Mining, head_alone, mine};
+use seekless_lab::mining::{Foreground, Mining, head_alone, mine};
 
 const DRIVE: &str = "quantum-atlas-10k-disksim";
 const POLICIES: [FreePolicy; 2] = [FreePolicy::Paper, FreePolicy::Weighted];
@@ -56,7 +56,7 @@ fn decisions(policy: FreePolicy, scattered: bool) {
             drive.take_legs(&mut legs);
             #[allow(clippy::disallowed_methods)] // what a decision takes is what is measured
             let start = Instant::now();
-            free.fill(&legs, Nanos(now), Nanos::ZERO);
+            free.fill(&mut legs, Nanos(now), Nanos::ZERO);
             times.push(start.elapsed().as_nanos() as u64);
             now += took;
             free.deliver(Nanos(now), &mut done, |at, _| seekless_core::Buffer::hollow_sectors(at.sectors));
@@ -90,6 +90,8 @@ fn no_foreground() -> std::rc::Weak<dyn seekless_drive::freeblock::Foreground> {
         ) -> seekless_core::IoFuture<'static, seekless_core::Buffer> {
             Box::pin(std::future::ready(Ok(buffer)))
         }
+
+        fn look(self: std::rc::Rc<Self>) {}
     }
     std::rc::Weak::<Nobody>::new()
 }
@@ -98,7 +100,7 @@ fn mining(policy: FreePolicy, scans: u64) -> Mining {
     Mining {
         drive: head_alone(&spec::find(DRIVE).unwrap()),
         policy: "c-look".parse().unwrap(),
-        load: "oltp:mpl=7".to_owned(),
+        foreground: Foreground::Load("oltp:mpl=7".to_owned()),
         free: FreeOptions { policy, buffers: u64::MAX, ..FreeOptions::default() },
         block: 8,
         scans,

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use seekless_core::{Extent, Lba, Nanos, Size};
+use seekless_core::{Class, Extent, Lba, Nanos, Size};
 use seekless_drive::{Model, QueueOptions};
 use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
@@ -96,6 +96,8 @@ pub struct Export {
     pub nbd: Option<String>,
     /// Clients may not write.
     pub read_only: bool,
+    /// Of which class their requests are: so that a backup or a scan by any program waits for the others.
+    pub class: Class,
 }
 
 /// A simulated drive with its queue.

@@ -5,22 +5,34 @@
 //! every answer with its time. Fault model: none of its own.
 
 use std::cell::RefCell;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::hash::{Hash, Hasher};
+use std::pin::pin;
 use std::rc::Rc;
 
 use rustc_hash::FxHasher;
 use seekless_core::runtime::{self, Event, Runtime};
-use seekless_core::{Extent, Nanos};
+use seekless_core::{Extent, IoError, Nanos, Record};
 use seekless_drive::freeblock::{FreeOptions, Freeblock, Freed};
 use seekless_drive::spec::BusSpec;
 use seekless_drive::{Policy, QueueOptions, Spec, Work};
 
 use crate::description::{Component, Description};
-use crate::experiment::LabError;
+use crate::experiment::{LabError, Pace};
+use crate::phases::Repeat;
+use crate::replay::replay;
 use crate::volume::Volume;
 use crate::workload;
 use crate::workload::client::{Limit, carry_out_beside};
+
+/// Who asks for what is served at once.
+#[derive(Clone, Debug)]
+pub enum Foreground {
+    /// A workload as a person types it.
+    Load(String),
+    /// A recording, which is over when it ends.
+    Trace(Rc<[Record]>, Pace),
+}
 
 /// What is mined, and how.
 #[derive(Clone, Debug)]
@@ -29,8 +41,8 @@ pub struct Mining {
     pub drive: Spec,
     /// The foreground's scheduler.
     pub policy: Policy,
-    /// The foreground, a workload as a person types it.
-    pub load: String,
+    /// What is served at once.
+    pub foreground: Foreground,
     /// How gaps are filled.
     pub free: FreeOptions,
     /// The size of a block, in sectors.
@@ -52,7 +64,7 @@ pub struct Mined {
     pub requests: u64,
     /// Blocks that came, of all scans.
     pub blocks: u64,
-    /// The sum of the foreground's response times.
+    /// The sum of the response times of the foreground's requests to the drive.
     pub waited: Nanos,
     /// A hash of the foreground's requests and answers with their times.
     pub hash: u64,
@@ -124,15 +136,10 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     let sectors = mining.drive.sectors / mining.block * mining.block;
     let volume =
         Description::bare(Component { drive: mining.drive.clone().into(), queue }, mining.drive.sectors);
-    let load = workload::parse(&mining.load)?;
     let runtime = Runtime::new(mining.seed);
-    let schedule = Rc::new(RefCell::new(FxHasher::default()));
+    let schedule = Rc::new(RefCell::new(Schedule::default()));
     let events = schedule.clone();
-    runtime.watch_events(move |now, event| match *event {
-        Event::Request { id, extent, .. } => (now.0, id, extent.start.0).hash(&mut *events.borrow_mut()),
-        Event::Complete { id, ok, .. } => (now.0, id, ok).hash(&mut *events.borrow_mut()),
-        _ => {}
-    });
+    runtime.watch_events(move |now, event| events.borrow_mut().note(now, event));
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(&volume).await?;
         let arms: Vec<Rc<Freeblock>> = volume.drives.values().flat_map(|drive| drive.freeblock()).collect();
@@ -156,18 +163,69 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
             }
         };
         let limit = Limit { requests, time: mining.time.filter(|_| requests.is_none()) };
-        let seen = carry_out_beside(&load, volume.top.clone(), limit, false, miner).await?;
+        let elapsed = match &mining.foreground {
+            Foreground::Trace(records, pace) => play(records, *pace, &volume, miner).await?,
+            Foreground::Load(text) => {
+                let load = workload::parse(text)?;
+                carry_out_beside(&load, volume.top.clone(), limit, false, miner).await?.end
+            }
+        };
         let mut told = told.take();
-        told.elapsed = seen.end;
-        told.requests = seen.answers.requests();
-        told.waited = seen.answers.sum;
+        told.elapsed = elapsed;
         told.work = volume.all();
         told.freed = arms.first().map_or_else(Freed::default, |arm| arm.freed());
         Ok(told)
     })?;
     let mut told = result?;
-    told.hash = schedule.borrow().finish();
+    let schedule = schedule.borrow();
+    (told.requests, told.waited) = (schedule.answers, Nanos((schedule.answered - schedule.asked) as u64));
+    told.hash = schedule.hasher.finish();
     Ok(told)
+}
+
+/// Each request of the foreground and each answer with its time.
+#[derive(Default)]
+struct Schedule {
+    hasher: FxHasher,
+    answers: u64,
+    /// The sums of the times of requests and of answers, in nanoseconds.
+    asked: u128,
+    answered: u128,
+}
+
+impl Schedule {
+    fn note(&mut self, now: Nanos, event: &Event) {
+        match *event {
+            Event::Request { id, extent, .. } => {
+                (now.0, id, extent.start.0).hash(&mut self.hasher);
+                self.asked += u128::from(now.0);
+            }
+            Event::Complete { id, ok, .. } => {
+                (now.0, id, ok).hash(&mut self.hasher);
+                self.answered += u128::from(now.0);
+                self.answers += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Plays a recording until it ends, and the rest with it.
+async fn play(
+    records: &[Record],
+    pace: Pace,
+    volume: &Volume,
+    beside: impl Future<Output = ()>,
+) -> Result<Nanos, IoError> {
+    let (mut one_account, mut silent) = (Repeat::new(&[]), |_| ());
+    let mut replay = pin!(replay(records, volume.top.clone(), pace, &mut one_account, &mut silent));
+    let mut beside = pin!(beside);
+    let mut over = false;
+    poll_fn(|context| {
+        over = over || beside.as_mut().poll(context).is_ready();
+        replay.as_mut().poll(context).map(|load| load.map(|load| load.end))
+    })
+    .await
 }
 
 async fn scan(arm: &Rc<Freeblock>, block: u64, sectors: u64, told: &RefCell<Mined>) {

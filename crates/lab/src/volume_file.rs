@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use seekless_core::{Extent, Nanos, SECTOR_BYTES, Size};
+use seekless_core::{Class, Extent, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::{Refused, registry};
@@ -57,6 +57,8 @@ pub struct ComponentKeys {
     pub freeblock: Option<String>,
     /// How much earlier than needed the head is where it has to be.
     pub guard: Option<String>,
+    /// By how much requests may be delayed on average for what is carried out in idle time.
+    pub idle_delay_limit: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +77,28 @@ struct ExportKeys {
     nbd: Option<String>,
     #[serde(default)]
     read_only: bool,
+    #[serde(default)]
+    class: ExportClass,
+}
+
+/// Of which class the requests of an export's clients are.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ExportClass {
+    #[default]
+    Foreground,
+    Background,
+    Free,
+}
+
+impl From<ExportClass> for Class {
+    fn from(class: ExportClass) -> Class {
+        match class {
+            ExportClass::Foreground => Class::Foreground,
+            ExportClass::Background => Class::Background,
+            ExportClass::Free => Class::Free,
+        }
+    }
 }
 
 /// Reads and checks the file at `path`, a volume of simulated drives with one export.
@@ -173,7 +197,7 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
 
 fn export(keys: ExportKeys) -> Export {
     let name = keys.name.unwrap_or_else(|| keys.top.clone());
-    Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only }
+    Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only, class: keys.class.into() }
 }
 
 /// The simulated drive that the keys of component `name` describe; `key` is that of the drive itself, for messages.
@@ -200,20 +224,7 @@ pub fn simulated(file: &str, name: &str, keys: &ComponentKeys, key: &str) -> Res
     if !(1..=99).contains(&background_share_pct) {
         return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
     }
-    let guard = keys.guard.as_ref().map(|text| {
-        duration(text).map_err(|_| wrong("guard", format!("'{text}'"), "a time with its unit, such as 100us"))
-    });
-    let freeblock = match (keys.freeblock.as_deref().filter(|&text| text != "off"), guard.transpose()?) {
-        (None, None) => None,
-        (None, Some(_)) => {
-            return Err(wrong("guard", "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""));
-        }
-        (Some(text), guard) => {
-            let expected = "paper, weighted or off";
-            let policy = text.parse().map_err(|_| wrong("freeblock", format!("'{text}'"), expected))?;
-            Some(FreeOptions { policy, guard: guard.unwrap_or_default(), ..FreeOptions::default() })
-        }
-    };
+    let freeblock = free_options(keys, &wrong)?;
     let queue = QueueOptions {
         policy: policy.transpose()?.unwrap_or(defaults.policy),
         merge: keys.merge.unwrap_or(defaults.merge),
@@ -226,6 +237,31 @@ pub fn simulated(file: &str, name: &str, keys: &ComponentKeys, key: &str) -> Res
         drive.set_write_cache(on);
     }
     Ok(Component { drive, queue })
+}
+
+/// How the waits of a component's head are filled, if they are.
+fn free_options(
+    keys: &ComponentKeys,
+    wrong: &dyn Fn(&str, String, &str) -> VolumeError,
+) -> Result<Option<FreeOptions>, VolumeError> {
+    let time = |key: &str, text: &Option<String>| {
+        let read = |text: &String| {
+            duration(text).map_err(|_| wrong(key, format!("'{text}'"), "a time with its unit, such as 100us"))
+        };
+        text.as_ref().map(read).transpose()
+    };
+    let guard = time("guard", &keys.guard)?;
+    let idle = time("idle_delay_limit", &keys.idle_delay_limit)?;
+    let Some(text) = keys.freeblock.as_deref().filter(|&text| text != "off") else {
+        let told = guard.map(|_| "guard").or(idle.map(|_| "idle_delay_limit"));
+        return told.map_or(Ok(None), |key| {
+            Err(wrong(key, "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""))
+        });
+    };
+    let expected = "paper, weighted or off";
+    let policy = text.parse().map_err(|_| wrong("freeblock", format!("'{text}'"), expected))?;
+    let (guard, idle_delay_limit) = (guard.unwrap_or_default(), idle.unwrap_or_default());
+    Ok(Some(FreeOptions { policy, guard, idle_delay_limit, ..FreeOptions::default() }))
 }
 
 /// `over` and `bopt` are the tree's; what is left are the layer's own options.

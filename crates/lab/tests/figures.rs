@@ -6,7 +6,7 @@ use seekless_drive::{Spec, spec};
 use seekless_lab::figure::shown::{Shown, Statement};
 use seekless_lab::figure::strand::{Arrival, Kind, Order, Strand, response_ms};
 use seekless_lab::figure::{FIGURES, Options, draw, find};
-use seekless_lab::mining::{Mining, head_alone, mine};
+use seekless_lab::mining::{Foreground, Mining, head_alone, mine};
 
 /// Few enough strands for a quick test, and of a seed, so that nothing is left to chance.
 const STRANDS: u64 = 2_500;
@@ -151,7 +151,7 @@ fn free_scans_are_as_many_as_in_the_paper_and_more() {
         let mining = Mining {
             drive: head_alone(&spec::find("quantum-atlas-10k-disksim").unwrap()),
             policy: "fcfs".parse().unwrap(),
-            load: "oltp:mpl=7".to_owned(),
+            foreground: Foreground::Load("oltp:mpl=7".to_owned()),
             free: FreeOptions { policy, buffers: u64::MAX, ..FreeOptions::default() },
             block: 8,
             scans: 1,

@@ -5,6 +5,7 @@ mod canary;
 mod destage;
 pub mod fault;
 mod joined;
+pub mod lld;
 pub mod mapper;
 mod refused;
 pub mod registry;
@@ -14,7 +15,9 @@ mod units;
 
 pub use borg::Borg;
 pub use joined::Joined;
+pub use lld::Lld;
 pub use mapper::Mapper;
 pub use refused::Refused;
 pub use split::Split;
 pub use topmost::Topmost;
+pub use units::Bytes;

@@ -15,6 +15,7 @@ use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
 use crate::fault::lose::{self, Lose};
 use crate::fault::powercut::{self, PowerCut};
+use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
 use crate::refused::Refused;
 use crate::split::{self, Split};
@@ -133,7 +134,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 7] = [
+pub const LAYERS: [Entry; 8] = [
     Entry {
         name: "borg",
         does: "copies the blocks that are used together next to each other, and absorbs writes there",
@@ -185,6 +186,27 @@ pub const LAYERS: [Entry; 7] = [
             built(|| {
                 let options = options("error", table, error::Options::check)?;
                 Ok(Faulty::new(below.over, Error::new(&options)))
+            })
+        },
+    },
+    Entry {
+        name: "lld",
+        does: "writes blocks in segments, one after the other, and cleans those of which little is live",
+        transparent: false,
+        readme: include_str!("lld/README.md"),
+        devices: &[],
+        commands: &[],
+        edges: lld::EDGES,
+        canaries: lld::CANARIES,
+        check: |table| read(table, lld::Options::check).map(drop),
+        sectors: Some(|table, over| {
+            let options = read(table, lld::Options::check)?;
+            Ok(u64::from(options.layout(over)?.blocks) * PAGE_SECTORS)
+        }),
+        build: |below, table| {
+            Box::pin(async move {
+                let options = options("lld", table, lld::Options::check)?;
+                Ok(Built::new(Lld::open(below.over, options).await?))
             })
         },
     },

@@ -40,6 +40,7 @@ pub struct Keys {
     write_cache: Option<bool>,
     freeblock: Option<String>,
     guard: Option<String>,
+    idle_delay_limit: Option<String>,
     timeout: Option<String>,
     tls: Option<TrustKeys>,
 }
@@ -135,7 +136,8 @@ fn drive_keys(file: &str, name: &str, keys: &mut Keys) -> Result<Option<Componen
         || keys.depth.is_some()
         || keys.write_cache.is_some()
         || keys.freeblock.is_some()
-        || keys.guard.is_some();
+        || keys.guard.is_some()
+        || keys.idle_delay_limit.is_some();
     let Some(drive) = keys.emulate.take() else {
         if !of_a_drive {
             return Ok(None);
@@ -156,6 +158,7 @@ fn drive_keys(file: &str, name: &str, keys: &mut Keys) -> Result<Option<Componen
         write_cache: keys.write_cache,
         freeblock: keys.freeblock.take(),
         guard: keys.guard.take(),
+        idle_delay_limit: keys.idle_delay_limit.take(),
     }))
 }
 

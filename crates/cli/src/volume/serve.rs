@@ -199,7 +199,13 @@ pub async fn serve(
             let device = &tops[&export.top];
             let bytes = Size(device.device().geometry().sectors * SECTOR_BYTES);
             let home = home(description, &export.top);
-            exports.push(Export { home, far, ..Export::new(&export.name, &line, device, export.read_only) });
+            let class = export.class;
+            exports.push(Export {
+                home,
+                far,
+                class,
+                ..Export::new(&export.name, &line, device, export.read_only)
+            });
             ground.say(&format!(
                 "serving {} ({bytes}, {line}) at {}",
                 export.name,

@@ -11,8 +11,8 @@ use seekless_core::{Buffer, Class, Extent, Hints, IoFuture, Lba, Nanos, Op};
 use super::content::Content;
 use super::inside::Inside;
 use crate::disk::legs::Leg;
-use crate::freeblock::{Foreground, Freeblock};
-use crate::machine::{Asked, Machine};
+use crate::freeblock::{Filled, Foreground, Freeblock};
+use crate::machine::{Asked, Machine, Rest};
 use crate::power::Meter;
 use crate::queue::{Command, Queue, QueueOptions};
 use crate::scheduler::{Place, Places, Positioning, Slot};
@@ -41,6 +41,8 @@ pub struct Station<M> {
     in_drive: Cell<usize>,
     /// When all commands will be done that were begun.
     busy_until: Cell<Nanos>,
+    /// Until then the head of an idle drive has something to do, or nothing new.
+    idle_until: Cell<Nanos>,
     /// Commands that are not in use: their memory is.
     spare: RefCell<Vec<Command>>,
 }
@@ -62,9 +64,13 @@ impl<M> TicketHolder for Station<M> {
     }
 }
 
-impl<M: 'static> Foreground for Station<M> {
+impl<M: Machine + 'static> Foreground for Station<M> {
     fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer> {
         Box::pin(async move { self.queue.submit(op, at, buffer, Hints::default()).await })
+    }
+
+    fn look(self: Rc<Self>) {
+        runtime::turn_when_quiet(self);
     }
 }
 
@@ -96,6 +102,7 @@ impl<M: Machine + 'static> Agent for Station<M> {
         } else {
             self.fill();
             self.begin();
+            self.visit();
         }
     }
 }
@@ -132,6 +139,7 @@ impl<M: Machine + 'static> Station<M> {
                 lanes,
                 in_drive: Cell::new(0),
                 busy_until: Cell::default(),
+                idle_until: Cell::default(),
                 spare: RefCell::default(),
             }
         })
@@ -157,6 +165,27 @@ impl<M: Machine + 'static> Station<M> {
             self.ledger.borrow_mut().charge_free(op, &sharer);
         }
         self.free_done.replace(done);
+    }
+
+    /// Sends the head of an idle drive where something is wanted.
+    fn visit(self: &Rc<Self>) {
+        let now = runtime::now();
+        let Some(free) = self.free.as_ref().filter(|free| free.uses_idle_time()) else { return };
+        if self.in_drive.get() > 0 || now < self.idle_until.get() {
+            return;
+        }
+        let mut machine = self.machine.borrow_mut();
+        let until = match machine.rest(now) {
+            Rest::Never => return,
+            Rest::NotBefore(then) => then,
+            Rest::At(head) => {
+                let Some(visit) = free.visit(head, now) else { return };
+                machine.move_head(visit.at, visit.landed);
+                visit.until
+            }
+        };
+        self.idle_until.set(until);
+        runtime::turn_at(until, self.clone());
     }
 
     /// Takes commands from the queue in front, as many as there is room for.
@@ -209,9 +238,15 @@ impl<M: Machine + 'static> Station<M> {
         let (mut machine, mut ledger) = (self.machine.borrow_mut(), self.ledger.borrow_mut());
         let mut meter = self.meter.borrow_mut();
         let woken = meter.wake(now);
+        self.idle_until.set(now);
+        if let Some(free) = &self.free {
+            free.interrupt(now);
+        }
         let asked = Asked { op: command.op, at: command.at, fua: command.fua, queued: command.queued };
         let mut took = machine.serve(&asked, now + woken);
         took.overhead += woken;
+        let free = self.fill_waits(&mut *machine, command.queued);
+        took.rotation += free.late;
         let (aside, meanwhile) = machine.aside();
         let (whole, took) = (took.total(), took.without(meanwhile));
         let (done, meanwhile) = (now + whole, whole.since(took.total()));
@@ -220,19 +255,22 @@ impl<M: Machine + 'static> Station<M> {
         ledger.charge_aside(&aside, meanwhile, &command.sharers, command.waiting);
         let alone = done.since(self.busy_until.replace(done.max(self.busy_until.get())).max(now));
         ledger.occupied(alone.since(meanwhile) + aside.total(), &command.sharers);
-        if let Some(free) = &self.free {
-            let mut legs = self.legs.borrow_mut();
-            machine.take_legs(&mut legs);
-            let begun = self.begun.replace(now);
-            let known = if command.queued { now.since(begun) } else { Nanos::ZERO };
-            if let Some(last) = free.fill(&legs, now, known).filter(|&last| last > done) {
-                // What is acknowledged before it is written: the head's wait comes after the answer.
-                runtime::turn_at(last, Rc::new(Delivery(self.clone())));
-            }
+        if let Some(last) = free.last.filter(|&last| last > done) {
+            // What is acknowledged before it is written: the head's wait comes after the answer.
+            runtime::turn_at(last, Rc::new(Delivery(self.clone())));
         }
         let working = Working { command, took: whole, done };
         runtime::turn_at(working.done, self.clone());
         self.at_work.borrow_mut().push(working);
+    }
+
+    /// Takes along what is wanted while the machine carries out what it was told last.
+    fn fill_waits(&self, machine: &mut M, queued: bool) -> Filled {
+        let Some(free) = &self.free else { return Filled::default() };
+        let (mut legs, now) = (self.legs.borrow_mut(), runtime::now());
+        machine.take_legs(&mut legs);
+        let begun = self.begun.replace(now);
+        free.fill(&mut legs, now, if queued { now.since(begun) } else { Nanos::ZERO })
     }
 
     /// The command that was done first of those that are, in the order in which they began.

@@ -292,6 +292,15 @@ impl Cache {
         }
     }
 
+    /// Whether the head reads on.
+    pub fn reads_ahead(&self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> bool {
+        let Some(number) = self.active else { return false };
+        let Ahead { segment, reading } = self.ahead(number, layout, mechanics, now);
+        let more =
+            || segment.end < segment.until && !self.ends_before(reading.head, &layout.piece(segment.rest()));
+        segment.end < segment.at_least || more()
+    }
+
     /// The head goes elsewhere, as soon after `now` as it may: when, and from where.
     pub fn stop(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<(Nanos, Head)> {
         let (number, ahead, free) = self.stopped(layout, mechanics, now)?;

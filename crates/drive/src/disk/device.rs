@@ -7,9 +7,9 @@ use seekless_core::{Geometry, Lba, Nanos, Op};
 
 use super::Drive;
 use super::legs::Leg;
-use super::mechanics::Access;
+use super::mechanics::{Access, Head};
 use crate::freeblock::{Foreground, FreeOptions, Freeblock};
-use crate::machine::{Asked, Machine};
+use crate::machine::{Asked, Machine, Rest};
 use crate::scheduler::{Place, Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec, WriteBack};
 
@@ -67,6 +67,14 @@ impl Machine for Drive {
 
     fn take_legs(&mut self, legs: &mut Vec<Leg>) {
         Drive::take_legs(self, legs);
+    }
+
+    fn rest(&self, now: Nanos) -> Rest {
+        Drive::rest(self, now)
+    }
+
+    fn move_head(&mut self, to: Head, landed: Nanos) {
+        Drive::move_head(self, to, landed);
     }
 
     fn power(&self) -> Option<&PowerSpec> {

@@ -30,6 +30,15 @@ pub struct Leg {
     pub kept: bool,
 }
 
+impl Leg {
+    /// The head goes it so much later.
+    pub fn postpone(&mut self, by: Nanos) {
+        for time in [&mut self.begin, &mut self.landed, &mut self.first, &mut self.end] {
+            *time += by;
+        }
+    }
+}
+
 /// The legs of commands, if they are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Legs {

@@ -24,6 +24,7 @@ mod write;
 
 use seekless_core::{Extent, Lba, Nanos, Op};
 
+use crate::machine::Rest;
 use crate::scheduler::Positioning;
 use crate::spec::{CacheSpec, PowerSpec, QueueSpec, Spec, WriteBack};
 use aside::Aside;
@@ -162,6 +163,30 @@ impl Drive {
     /// What a read or write at `at` would take to get its head there, without going there.
     pub fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Nanos {
         self.sight(now).reach(self.place(at), write, false).total()
+    }
+
+    /// Whether the head has nothing to write and nothing to read ahead.
+    pub fn rest(&self, now: Nanos) -> Rest {
+        let soon = now + self.mechanics.revolution();
+        if !self.buffer.is_empty() {
+            return Rest::NotBefore(soon);
+        }
+        match self.behind {
+            Some(behind) if behind.done > now => Rest::NotBefore(behind.done),
+            Some(behind) => Rest::At(behind.head),
+            None if self.cache.reads_ahead(&self.layout, &self.mechanics, now) => Rest::NotBefore(soon),
+            None => {
+                let stopped = self.cache.could_stop(&self.layout, &self.mechanics, now);
+                Rest::At(stopped.map_or(self.head, |(_, head)| head))
+            }
+        }
+    }
+
+    /// The head, which was at rest, goes to this track and is there at `landed`.
+    pub fn move_head(&mut self, to: Head, landed: Nanos) {
+        // As if it wrote nothing there.
+        self.cache.stop(&self.layout, &self.mechanics, landed);
+        self.behind = Some(Behind { at: Extent::default(), done: landed, head: to });
     }
 
     /// A command is done on the media.

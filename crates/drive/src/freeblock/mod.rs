@@ -9,6 +9,9 @@
 //! Invariants: a wanted piece is taken once; a block is delivered when all of its pieces were taken, at the time
 //! when the last one has passed. Fault model: none of its own. A wrong prediction is what a guard is for.
 
+mod astray;
+mod error;
+mod idle;
 mod options;
 mod plan;
 mod requests;
@@ -31,15 +34,19 @@ use crate::disk::layout::Layout;
 use crate::disk::legs::Leg;
 use crate::disk::mechanics::Mechanics;
 use crate::scheduler::Slot;
+use astray::Errors;
+pub use error::FreeError;
+use idle::Idle;
+pub use idle::Visit;
 pub use options::{FreeOptions, FreePolicy};
 use plan::{Filling, Piece, Plan, Planner};
 use requests::Requests;
-use search::Gap;
+use search::{Gap, Known};
 use side::Side;
 use task::Task;
-pub use task::{Foreground, FreeBlock, FreeError, FreeTask, Progress};
+pub use task::{Foreground, FreeBlock, FreeTask, Progress};
 use tracks::Tracks;
-use worth::{REGIONS, Weights, Worth};
+use worth::{Weights, Worth};
 
 /// What free work came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +69,19 @@ pub struct Freed {
     pub bytes: u64,
     /// Bytes that the foreground itself transferred and somebody wanted.
     pub foreground_bytes: u64,
+    /// Tracks that the head went to in idle time.
+    pub visits: u64,
+    /// Bytes read or written there.
+    pub idle_bytes: u64,
+    /// How long the requests that came meanwhile waited for a seek to end.
+    pub idle_waited: Nanos,
+    /// By how many nanoseconds the first sector of those came later for that the head was elsewhere; below zero if it
+    /// was nearer there.
+    pub idle_moved: i64,
+    /// With a wrong model: pieces of blocks that had passed before the head came.
+    pub missed: u64,
+    /// And how often the foreground's first sector had.
+    pub late: u64,
 }
 
 impl Freed {
@@ -77,8 +97,23 @@ impl Freed {
             tested: self.tested - before.tested,
             bytes: self.bytes - before.bytes,
             foreground_bytes: self.foreground_bytes - before.foreground_bytes,
+            visits: self.visits - before.visits,
+            idle_bytes: self.idle_bytes - before.idle_bytes,
+            idle_waited: self.idle_waited - before.idle_waited,
+            idle_moved: self.idle_moved - before.idle_moved,
+            missed: self.missed - before.missed,
+            late: self.late - before.late,
         }
     }
+}
+
+/// What filling the waits of a command comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// When the last of what is taken will have passed.
+    pub last: Option<Nanos>,
+    /// How much longer the command takes: nothing, unless the model is wrong.
+    pub late: Nanos,
 }
 
 /// Every so many gaps regions are weighed anew.
@@ -102,10 +137,15 @@ struct Inner {
     worth: Worth,
     weights: Option<Weights>,
     tasks: Slab<Task>,
+    /// How many tasks there were.
+    born: u64,
     requests: [Requests; 2],
     /// Pieces that were taken and have not passed yet, in order of time.
     due: VecDeque<Piece>,
     plan: Plan,
+    /// Those of a wrong model.
+    errors: Errors,
+    idle: Idle,
     /// What a microsecond of a gap brought of late, and what it brings now: worth, and microseconds.
     price: u64,
     earned: (u64, u64),
@@ -117,8 +157,11 @@ impl Freeblock {
     pub fn new(drive: &Drive, options: FreeOptions, foreground: Weak<dyn Foreground>) -> Freeblock {
         let mechanics = drive.mechanics().clone();
         let tracks = Tracks::new(drive.layout(), mechanics.revolution().0);
-        let worth = Worth::blocks(1 << 12, tracks.cylinders());
+        let mut worth = Worth::blocks(1 << 12, &tracks);
         let weights = (options.policy == FreePolicy::Weighted).then(Weights::usual);
+        if let Some(weights) = &weights {
+            worth.weigh(weights, tracks.len());
+        }
         let inner = Inner {
             options,
             layout: drive.layout().clone(),
@@ -130,9 +173,12 @@ impl Freeblock {
             worth,
             weights,
             tasks: Slab::new(),
+            born: 0,
             requests: Default::default(),
             due: VecDeque::new(),
             plan: Plan::default(),
+            errors: Errors::default(),
+            idle: Idle::default(),
             price: 0,
             earned: (0, 0),
             freed: Freed::default(),
@@ -146,24 +192,34 @@ impl Freeblock {
     }
 
     /// The head goes these legs for a foreground command that was begun at `now`; the command was known for
-    /// `known` before. What is wanted is taken along; when the last of it will have passed.
-    pub fn fill(&self, legs: &[Leg], now: Nanos, known: Nanos) -> Option<Nanos> {
+    /// `known` before. What is wanted is taken along.
+    pub fn fill(&self, legs: &mut [Leg], now: Nanos, known: Nanos) -> Filled {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
+        inner.came(legs, now);
         if inner.sides.iter().all(Side::is_empty) && inner.tasks.is_empty() {
-            return None;
+            return Filled::default();
         }
         let late = inner.options.decision.since(known);
         for leg in legs.iter().filter(|leg| leg.begin >= now) {
             inner.pass(leg);
         }
-        for (number, leg) in legs.iter().enumerate().filter(|(_, leg)| leg.begin >= now) {
-            inner.fill_leg(leg, if number == 0 { late } else { Nanos::ZERO });
+        let mut turns = 0;
+        for number in 0..legs.len() {
+            if legs[number].begin < now {
+                continue;
+            }
+            let more = inner.fill_leg(&legs[number], if number == 0 { late } else { Nanos::ZERO });
+            if more > 0 {
+                inner.plan.postpone(legs[number].first.0, more);
+                legs[number + 1..].iter_mut().for_each(|leg| leg.postpone(Nanos(more)));
+                turns += more;
+            }
         }
         inner.plan.pieces.sort_unstable_by_key(|piece| (piece.to, piece.start));
         let last = inner.plan.pieces.last().map(|piece| Nanos(piece.to));
         inner.due.extend(inner.plan.pieces.drain(..));
-        last
+        Filled { last, late: Nanos(turns) }
     }
 
     /// Delivers what has passed by `now`: `bytes` reads them off the media, or puts them there. Requests of a queue
@@ -189,6 +245,14 @@ impl Freeblock {
     /// A queue's request is to be carried out for free.
     pub fn request(&self, slot: Slot, write: bool, at: Extent) {
         self.inner.borrow_mut().request(slot, write, at);
+        self.look();
+    }
+
+    /// There is something to be done in idle time.
+    fn look(&self) {
+        if let Some(foreground) = self.foreground.upgrade().filter(|_| self.uses_idle_time()) {
+            foreground.look();
+        }
     }
 
     /// It is not any more: what was done of it counts for nothing.
@@ -215,10 +279,11 @@ impl Inner {
         });
     }
 
-    fn fill_leg(&mut self, leg: &Leg, late: Nanos) {
+    /// Fills the wait of a leg; how much later it ends, in nanoseconds, if the model is wrong.
+    fn fill_leg(&mut self, leg: &Leg, late: Nanos) -> u64 {
         let wait = leg.first.since(leg.landed);
         if wait == Nanos::ZERO {
-            return;
+            return 0;
         }
         let per_track = u128::from(self.layout.piece(leg.at).per_track);
         let revolution = u128::from(self.mechanics.revolution().0);
@@ -226,7 +291,7 @@ impl Inner {
         self.freed.potential += wait;
         self.freed.potential_bytes += (u128::from(wait.0) * per_track * 512 / revolution) as u64;
         if self.sides.iter().all(Side::is_empty) {
-            return;
+            return 0;
         }
         if self.freed.gaps % WEIGHED_EVERY == 1 {
             self.weigh();
@@ -234,7 +299,7 @@ impl Inner {
         let begin = if leg.kept { leg.landed } else { leg.begin + late };
         let from = if leg.kept { leg.to } else { leg.from };
         let gap = Gap { from, begin: begin.0, to: leg.to, due: leg.first.0, write: leg.write };
-        let mut planner = Planner {
+        let known = Known {
             tracks: &self.tracks,
             mechanics: &self.mechanics,
             at_least: &self.at_least,
@@ -243,14 +308,16 @@ impl Inner {
             worth: &self.worth,
             price: self.price,
             candidates: self.options.candidates,
-            filling: if self.weights.is_some() { Filling::Again } else { Filling::Once },
-            sides: &mut self.sides,
         };
+        let filling = if self.weights.is_some() { Filling::Again } else { Filling::Once };
+        let mut planner = Planner { known, filling, sides: &mut self.sides };
         let before = self.plan.pieces.len();
         planner.fill(gap, leg.kept, &mut self.plan);
         self.earned.0 += std::mem::take(&mut self.plan.worth);
         self.earned.1 += wait.0 / 1_000;
+        let late = self.go_astray(&gap, before);
         self.reckon(leg, before);
+        late
     }
 
     /// Adds up what a plan does in the wait of a leg; its pieces are those from `first` on.
@@ -280,19 +347,7 @@ impl Inner {
         let Some(weights) = &self.weights else { return };
         let (worth, micros) = std::mem::take(&mut self.earned);
         self.price = worth / micros.max(1);
-        let heads = self.tracks.heads() as usize;
-        let mut left = [(0, 0); REGIONS];
-        for side in &self.sides {
-            for (track, &count) in side.counts().iter().enumerate() {
-                let region = &mut left[self.worth.region((track / heads) as u32)];
-                region.0 += u64::from(count);
-                region.1 +=
-                    self.tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors) / 8).sum::<u64>();
-            }
-        }
-        let all = left.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-        let usual = all.1 as f64 / self.tracks.len() as f64;
-        self.worth.weigh(weights, usual);
+        let left = self.left_by_region();
         self.worth.weigh_regions(&left, weights.region);
     }
 }

@@ -48,11 +48,16 @@ pub struct FreeOptions {
     pub policy: FreePolicy,
     /// Wherever the head has to be in time, it is planned to be there so much earlier.
     pub guard: Nanos,
-    /// Tracks that a search tests at most, beyond the source's and the destination's cylinders; `None`: all.
+    /// Once a search has tested so many tracks it looks at no cylinder beyond the source's and the destination's;
+    /// `None`: it looks at all.
     pub candidates: Option<u32>,
     /// What a decision takes, in virtual time: so much of a gap is lost, unless the request was known long enough
     /// before.
     pub decision: Nanos,
+    /// Idle time is used as long as requests are delayed by no more than this on average; not at all if it is zero.
+    pub idle_delay_limit: Nanos,
+    /// Wherever the head seeks to in a wait, it comes earlier or later than planned by at most so much: an experiment.
+    pub model_error: Nanos,
     /// What a task's blocks may take up that were read and not yet taken, in bytes; half of it for blocks across the
     /// ends of tracks of which a part was read.
     pub buffers: u64,
@@ -65,6 +70,8 @@ impl Default for FreeOptions {
             guard: Nanos::ZERO,
             candidates: Some(40),
             decision: Nanos::ZERO,
+            idle_delay_limit: Nanos::ZERO,
+            model_error: Nanos::ZERO,
             buffers: 8 << 20,
         }
     }

@@ -3,11 +3,12 @@
 //! The paper's scheduler makes one stop (section 4). The better one uses what that leaves, before it and
 //! behind it, for other stops, and so on.
 
-use super::search::{Gap, Search, Stop};
+use seekless_core::Extent;
+
+use super::search::{Gap, Known, Search, Stop};
 use super::side::{Side, Taken};
 use super::tracks::{Tracks, Window};
-use super::worth::Worth;
-use crate::disk::mechanics::{Head, Mechanics};
+use crate::disk::mechanics::Head;
 
 /// How a gap is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,18 @@ pub struct Piece {
     pub to: u64,
 }
 
+impl Piece {
+    /// Its sectors.
+    pub fn at(&self) -> Extent {
+        Extent::new(self.start, self.sectors)
+    }
+
+    /// Whether it is a part of this block.
+    pub fn is_of(&self, write: bool, set: usize, block: u64) -> bool {
+        (self.write, self.taken.set, self.taken.block) == (write, set, block)
+    }
+}
+
 /// What is done in a gap.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -48,19 +61,21 @@ pub struct Plan {
     pub worth: u64,
 }
 
+impl Plan {
+    /// What passes from `from` on does so much later.
+    pub fn postpone(&mut self, from: u64, by: u64) {
+        for piece in self.pieces.iter_mut().filter(|piece| piece.from >= from) {
+            (piece.from, piece.to) = (piece.from + by, piece.to + by);
+        }
+    }
+}
+
 /// A gap shorter than this many nanoseconds holds nothing.
 const SHORT: u64 = 50_000;
 
 /// What planning changes and what it asks.
 pub struct Planner<'a> {
-    pub tracks: &'a Tracks,
-    pub mechanics: &'a Mechanics,
-    pub at_least: &'a [u32],
-    pub turn_round: u64,
-    pub guard: u64,
-    pub worth: &'a Worth,
-    pub price: u64,
-    pub candidates: Option<u32>,
+    pub known: Known<'a>,
     pub filling: Filling,
     pub sides: &'a mut [Side; 2],
 }
@@ -71,27 +86,16 @@ impl Planner<'_> {
         if gap.due < gap.begin + SHORT {
             return;
         }
-        let search = Search {
-            tracks: self.tracks,
-            mechanics: self.mechanics,
-            at_least: self.at_least,
-            turn_round: self.turn_round,
-            guard: self.guard,
-            sides: self.sides,
-            worth: self.worth,
-            price: self.price,
-            candidates: self.candidates,
-        };
-        let (stop, tested) = search.best(gap, stay);
+        let (stop, tested) = Search { known: self.known, sides: self.sides }.best(gap, stay);
         plan.tested += tested;
         let Some(stop) = stop else { return };
-        let over = self.take(&stop, plan);
+        let over = take(self.known.tracks, self.sides, &stop, plan);
         if over.to == 0 {
             // There was no room for what it was to take.
             return;
         }
         plan.worth += stop.worth;
-        let at = self.tracks.head(stop.track);
+        let at = self.known.tracks.head(stop.track);
         if self.filling == Filling::Again {
             self.fill(Gap { to: at, due: over.from, write: stop.write, ..gap }, stay, plan);
         }
@@ -100,29 +104,28 @@ impl Planner<'_> {
             self.fill(Gap { from: at, begin: over.to, ..gap }, stay, plan);
         }
     }
+}
 
-    /// Takes what a stop passes: from when to when the head is over it.
-    pub fn take(&mut self, stop: &Stop, plan: &mut Plan) -> Window {
-        let mut over = Window { from: u64::MAX, to: 0 };
-        let side = &mut self.sides[usize::from(stop.write)];
-        for stretch in self.tracks.on(stop.track) {
-            for range in self.tracks.passes(stretch, stop.window) {
-                let (tracks, from) = (self.tracks, stop.window.from);
-                side.take(tracks, stop.track, stretch, range, |taken, (first, end)| {
-                    let passes = tracks.pass(stretch, first, end - first, from);
-                    over.from = over.from.min(passes.0);
-                    over.to = over.to.max(passes.1);
-                    plan.pieces.push(Piece {
-                        write: stop.write,
-                        taken,
-                        start: stretch.start + u64::from(first),
-                        sectors: u64::from(end - first),
-                        from: passes.0,
-                        to: passes.1,
-                    });
+/// Takes what a stop passes: from when to when the head is over it.
+pub fn take(tracks: &Tracks, sides: &mut [Side; 2], stop: &Stop, plan: &mut Plan) -> Window {
+    let mut over = Window { from: u64::MAX, to: 0 };
+    let (side, from) = (&mut sides[usize::from(stop.write)], stop.window.from);
+    for stretch in tracks.on(stop.track) {
+        for range in tracks.passes(stretch, stop.window) {
+            side.take(tracks, stop.track, stretch, range, |taken, (first, end)| {
+                let passes = tracks.pass(stretch, first, end - first, from);
+                over.from = over.from.min(passes.0);
+                over.to = over.to.max(passes.1);
+                plan.pieces.push(Piece {
+                    write: stop.write,
+                    taken,
+                    start: stretch.start + u64::from(first),
+                    sectors: u64::from(end - first),
+                    from: passes.0,
+                    to: passes.1,
                 });
-            }
+            });
         }
-        over
     }
+    over
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use seekless_core::Extent;
 
 use super::Inner;
+use super::side::Taken;
 use crate::scheduler::Slot;
 
 /// Sectors of a unit.
@@ -55,6 +56,11 @@ impl Requests {
         }
     }
 
+    /// Whether somebody wants a piece that was taken: the requests if it is theirs, else a task.
+    pub fn still_wants(&self, taken: &Taken) -> bool {
+        self.set != Some(taken.set) || self.wants(taken.bit)
+    }
+
     /// Whether a request waits for a piece.
     fn wants(&self, bit: usize) -> bool {
         let near = self.waiting.range((bit.saturating_sub(self.longest), 0)..=(bit, Slot::MAX));
@@ -83,7 +89,7 @@ impl Inner {
         let side = &mut self.sides[usize::from(write)];
         let requests = &mut self.requests[usize::from(write)];
         let set = *requests.set.get_or_insert_with(|| {
-            side.add_set(&self.tracks, UNIT, self.layout.sectors().next_multiple_of(UNIT))
+            side.add_set(&self.tracks, (UNIT, 1), self.layout.sectors().next_multiple_of(UNIT))
         });
         let mut pieces = Vec::new();
         self.tracks.of(&self.layout, at, |track, stretch| {

@@ -39,8 +39,9 @@ pub struct Stop {
     pub worth: u64,
 }
 
-/// What a search looks at: all of it stays as it is.
-pub struct Search<'a> {
+/// What planning asks: all of it stays as it is.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
     pub tracks: &'a Tracks,
     pub mechanics: &'a Mechanics,
     /// By distance: the shortest way so far or farther.
@@ -49,18 +50,37 @@ pub struct Search<'a> {
     pub turn_round: u64,
     /// Whoever seeks is early by so much.
     pub guard: u64,
-    /// Reads and writes.
-    pub sides: &'a [Side; 2],
     pub worth: &'a Worth,
     /// What a microsecond of a gap is worth: a way there and back costs so much.
     pub price: u64,
-    /// Tracks looked at beyond the two cylinders, at most; `None` for all.
+    /// Once so many tracks were tested, no cylinder beyond the two ends' is looked at; `None`: all are.
     pub candidates: Option<u32>,
+}
+
+impl Known<'_> {
+    /// When the head can be over a track in a gap.
+    pub fn window(&self, gap: &Gap, at: Head, write: bool) -> Window {
+        let from = gap.begin + self.mechanics.go(self.turn_round, gap.from, at, write);
+        let back = if at == gap.to {
+            self.turn_round
+        } else {
+            self.guard + self.mechanics.go(self.turn_round, at, gap.to, gap.write)
+        };
+        Window { from, to: gap.due.saturating_sub(back) }
+    }
+}
+
+/// What a search looks at.
+#[derive(Clone, Copy)]
+pub struct Search<'a> {
+    pub known: Known<'a>,
+    /// Reads and writes.
+    pub sides: &'a [Side; 2],
 }
 
 /// A search under way.
 struct Looking<'a> {
-    search: &'a Search<'a>,
+    known: Known<'a>,
     gap: Gap,
     best: Option<Stop>,
     worth: u64,
@@ -95,7 +115,7 @@ impl Search<'_> {
     pub fn best(&self, gap: Gap, stay: bool) -> (Option<Stop>, u32) {
         let sides = [0, 1].map(|side| Some(&self.sides[side]).filter(|side| !side.is_empty()));
         let mut looking = Looking {
-            search: self,
+            known: self.known,
             gap,
             best: None,
             worth: 0,
@@ -105,7 +125,7 @@ impl Search<'_> {
             sides,
             whole: 0,
         };
-        looking.whole = self.window(&gap, gap.from, false).length();
+        looking.whole = self.known.window(&gap, gap.from, false).length();
         if stay {
             looking.track(gap.to);
         } else {
@@ -117,23 +137,12 @@ impl Search<'_> {
         }
         (looking.best, looking.tested)
     }
-
-    /// When the head can be over a track in a gap.
-    pub fn window(&self, gap: &Gap, at: Head, write: bool) -> Window {
-        let from = gap.begin + self.mechanics.go(self.turn_round, gap.from, at, write);
-        let back = if at == gap.to {
-            self.turn_round
-        } else {
-            self.guard + self.mechanics.go(self.turn_round, at, gap.to, gap.write)
-        };
-        Window { from, to: gap.due.saturating_sub(back) }
-    }
 }
 
 impl Looking<'_> {
     /// The tracks of a cylinder.
     fn cylinder(&mut self, cylinder: u64) {
-        let heads = u64::from(self.search.tracks.heads());
+        let heads = u64::from(self.known.tracks.heads());
         // The tracks of the two ends need no way back and forth: theirs are looked at first.
         let (from, to) = (self.gap.from, self.gap.to);
         for head in [from, to] {
@@ -148,8 +157,8 @@ impl Looking<'_> {
     }
 
     fn track(&mut self, at: Head) {
-        let search = self.search;
-        let (track, cylinder) = (search.tracks.track(at), at.cylinder as u32);
+        let known = self.known;
+        let (track, cylinder) = (known.tracks.track(at), at.cylinder as u32);
         for (side, write) in self.sides.into_iter().zip([false, true]) {
             let Some(side) = side else { continue };
             let left = side.count(track);
@@ -157,15 +166,15 @@ impl Looking<'_> {
                 continue;
             }
             let left = usize::from(left);
-            let window = search.window(&self.gap, at, write);
+            let window = known.window(&self.gap, at, write);
             if window.length() < self.least {
                 continue;
             }
             self.tested += 1;
-            let passing = |stretch| side.counting(stretch, search.tracks.passes(stretch, window));
-            let taken = search.tracks.on(track).iter().map(passing).sum();
+            let passing = |stretch| side.counting(stretch, known.tracks.passes(stretch, window));
+            let taken = known.tracks.on(track).iter().map(passing).sum();
             let way = self.whole.saturating_sub(window.length());
-            let worth = search.worth.of(left, taken, cylinder).saturating_sub(search.price * way / 1_000);
+            let worth = known.worth.of(left, taken, cylinder).saturating_sub(known.price * way / 1_000);
             if worth > self.worth {
                 self.best = Some(Stop { track, write, window, worth });
                 self.better(worth);
@@ -176,21 +185,21 @@ impl Looking<'_> {
     /// Something of this worth was found.
     fn better(&mut self, worth: u64) {
         self.worth = worth;
-        let count = self.search.worth.least_for(worth);
+        let count = self.known.worth.least_for(worth);
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
         // The shortest stop that could bring more: what passes in it less what the way to it costs.
-        let search = self.search;
+        let known = self.known;
         // Few tracks are more than one stretch: who does not look everywhere does not wait for those.
-        let stretches = if search.candidates.is_some() { 1 } else { search.tracks.most_stretches() };
+        let stretches = if known.candidates.is_some() { 1 } else { known.tracks.most_stretches() };
         let least = |count: usize| {
             let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, stretches)).min();
-            search.tracks.least(sectors.unwrap_or(0)).max(1)
+            known.tracks.least(sectors.unwrap_or(0)).max(1)
         };
-        let (mut low, mut high) = (count, search.worth.counts());
+        let (mut low, mut high) = (count, known.worth.counts());
         while low < high {
             let middle = low.midpoint(high);
             let way = self.whole.saturating_sub(least(middle));
-            if search.worth.most(middle).saturating_sub(search.price * way / 1_000) > worth {
+            if known.worth.most(middle).saturating_sub(known.price * way / 1_000) > worth {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -204,18 +213,18 @@ impl Looking<'_> {
         let way = |end: Head, write| {
             let go = |write| {
                 let there = Head { cylinder: u64::from(cylinder), head: end.head };
-                self.search.mechanics.go(self.search.turn_round, end, there, write)
+                self.known.mechanics.go(self.known.turn_round, end, there, write)
             };
             if write { go(false).min(go(true)) } else { go(false) }
         };
         let writes = self.sides[1].is_some();
         let ways = way(self.gap.from, writes) + way(self.gap.to, self.gap.write);
-        (self.gap.due - self.gap.begin).saturating_sub(ways + self.search.guard)
+        (self.gap.due - self.gap.begin).saturating_sub(ways + self.known.guard)
     }
 
     /// The least of a way that goes so far.
     fn at_least(&self, distance: u32) -> u64 {
-        let table = self.search.at_least;
+        let table = self.known.at_least;
         table.get(distance as usize).or(table.last()).map_or(0, |&time| u64::from(time))
     }
 
@@ -231,7 +240,7 @@ impl Looking<'_> {
         let (a, b) = (self.gap.from.cylinder as u32, self.gap.to.cylinder as u32);
         let (low, high) = (a.min(b), a.max(b));
         let middle = low + (high - low) / 2;
-        let whole = self.search.tracks.cylinders();
+        let whole = self.known.tracks.cylinders();
         let front = |up: bool, near: u32, end: u32, far: u32| {
             let from = if up { Some(near + 1) } else { near.checked_sub(1) };
             Front { from, end, up, near, far, time: 0, at: near }
@@ -254,12 +263,12 @@ impl Looking<'_> {
                 }
             }
             let front = &mut fronts[next];
-            if front.time == 0 || self.search.candidates.is_some_and(|most| self.tested > most) {
+            if front.time == 0 || self.known.candidates.is_some_and(|most| self.tested > most) {
                 return;
             }
             if front.time >= self.least {
                 self.cylinder(u64::from(front.at));
-            } else if self.search.candidates.is_some() {
+            } else if self.known.candidates.is_some() {
                 // Farther on there is less time still, or almost always so.
                 return;
             }
@@ -277,7 +286,7 @@ impl Looking<'_> {
                 (front.at, front.time) = (at, time);
                 return;
             }
-            if self.search.candidates.is_some() || !self.may_go_on(front, at) {
+            if self.known.candidates.is_some() || !self.may_go_on(front, at) {
                 return;
             }
         }
@@ -287,7 +296,7 @@ impl Looking<'_> {
     /// that one that does not says nothing of the next.
     fn may_go_on(&self, front: &Front, at: u32) -> bool {
         let near = at.abs_diff(front.near);
-        let inward = front.end != 0 && front.end != self.search.tracks.cylinders();
+        let inward = front.end != 0 && front.end != self.known.tracks.cylinders();
         let far = if inward { front.far } else { front.far + near };
         let ways = self.at_least(near) + self.at_least(far);
         (self.gap.due - self.gap.begin).saturating_sub(ways) >= self.least

@@ -3,6 +3,9 @@
 //! Invariants: `counts` is the sum of the sets' wanted pieces by track, each times its set's weight; `fullest` is
 //! the largest of a cylinder's tracks, `fullest_of` the largest of a group of cylinders.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use slab::Slab;
 
 use super::tracks::{Stretch, Tracks};
@@ -11,10 +14,9 @@ use super::wanted::Wanted;
 /// More than ever are wanted.
 pub const NO_LIMIT: u64 = u64::MAX / 2;
 
-/// The most that a piece counts; and the most sets at once. So what counts on a track fits: the pieces of a set count
-/// no more there than its sectors by 8, and two of the heaviest.
+/// The most that a piece counts. So what counts on a track fits: the pieces of a set count no more there than its
+/// sectors by 8, and two of the heaviest; and there are a few dozen sets at most.
 const HEAVIEST: u64 = 64;
-pub const MOST_SETS: usize = 32;
 
 /// Cylinders of a group.
 const GROUP: usize = 32;
@@ -22,16 +24,80 @@ const GROUP: usize = 32;
 /// One set: what a task wants.
 #[derive(Debug)]
 pub struct Set {
-    /// Which pieces.
+    /// Which pieces: those of units, of which so many make a block.
     pub wanted: Wanted,
-    /// What a piece counts: its block's length in units of 8 sectors, 1 to `HEAVIEST`.
+    units: u64,
+    /// What a piece counts: the length of a unit, by 8 sectors, 1 to `HEAVIEST`.
     pub weight: u16,
     /// Pieces that may be taken now.
     pub room: u64,
-    /// Blocks of which a part may be taken, to wait for the rest.
-    pub parts: u64,
+    /// Blocks of which a part was taken and a part was not, with the sectors that were not; and how many of them
+    /// there may be. Kept only where they are bounded.
+    pub begun: BTreeMap<u64, u64>,
+    most_begun: Option<usize>,
     /// Pieces that are wanted.
     pub left: u64,
+}
+
+impl Set {
+    /// So many pieces may be taken. Blocks that wait for their rest may not take all of it, or no rest could come.
+    pub fn bound(&mut self, room: u64) {
+        self.room = room;
+        self.most_begun = Some(room as usize / 2);
+    }
+
+    /// So many sectors of a block are taken; false if it would wait for its rest and may not.
+    fn begin(&mut self, block: u64, sectors: u64) -> bool {
+        let whole = self.wanted.unit() * self.units;
+        let Some(most) = self.most_begun.filter(|_| sectors < whole) else { return true };
+        let full = self.begun.len() >= most;
+        match self.begun.entry(block) {
+            Entry::Occupied(left) if *left.get() == sectors => {
+                left.remove();
+            }
+            Entry::Occupied(mut left) => *left.get_mut() -= sectors,
+            Entry::Vacant(_) if full => return false,
+            Entry::Vacant(entry) => {
+                entry.insert(whole - sectors);
+            }
+        }
+        true
+    }
+
+    /// So many sectors of a block were not taken after all.
+    fn unbegin(&mut self, block: u64, sectors: u64) {
+        let whole = self.wanted.unit() * self.units;
+        if self.most_begun.is_none() || sectors == whole {
+            return;
+        }
+        let left = self.begun.entry(block).or_default();
+        *left += sectors;
+        if *left == whole {
+            self.begun.remove(&block);
+        }
+    }
+
+    /// How many of these are wanted and would begin a block that may not be begun.
+    fn not_now(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
+        if from >= to || self.most_begun.is_none_or(|most| self.begun.len() < most) {
+            return 0;
+        }
+        let begins = |&bit: &usize| {
+            let (first, end) = self.wanted.part(stretch, stretch.unit_at(bit));
+            self.wanted.is_set(bit)
+                && (self.units > 1 || u64::from(end - first) < self.wanted.unit())
+                && !self.begun.contains_key(&self.block_at(stretch, bit))
+        };
+        // Only at the ends of a stretch there are parts of units.
+        let within = if self.units > 1 { from + 1..to - 1 } else { 0..0 };
+        let ends = [from, to - 1].into_iter().take(to - from);
+        within.chain(ends).filter(begins).count() as u32
+    }
+
+    /// The block of a piece.
+    pub fn block_at(&self, stretch: &Stretch, bit: usize) -> u64 {
+        stretch.unit_at(bit) / self.units
+    }
 }
 
 /// A piece of a block.
@@ -60,18 +126,26 @@ pub struct Side {
 }
 
 impl Side {
-    /// A set with nothing in it; its number.
-    pub fn add_set(&mut self, tracks: &Tracks, block: u64, sectors: u64) -> usize {
+    /// A set with nothing in it, of blocks of so many units of so many sectors; its number.
+    pub fn add_set(&mut self, tracks: &Tracks, (unit, units): (u64, u64), sectors: u64) -> usize {
         if self.counts.is_empty() {
             self.counts = vec![0; tracks.len()];
             self.fullest = vec![0; tracks.cylinders() as usize];
             self.fullest_of = vec![0; self.fullest.len().div_ceil(GROUP)];
         }
-        let weight = (block / 8).clamp(1, HEAVIEST) as u16;
+        let weight = (unit / 8).clamp(1, HEAVIEST) as u16;
         self.heaviest = self.heaviest.max(weight);
-        self.lightest = (block / u64::from(weight)).min(if self.lightest == 0 { 8 } else { self.lightest });
-        let wanted = Wanted::new(block, sectors, tracks.stretches());
-        self.sets.insert(Set { wanted, weight, room: NO_LIMIT, parts: NO_LIMIT, left: 0 })
+        self.lightest = (unit / u64::from(weight)).min(if self.lightest == 0 { 8 } else { self.lightest });
+        let wanted = Wanted::new(unit, sectors, tracks.stretches());
+        self.sets.insert(Set {
+            wanted,
+            units,
+            weight,
+            room: NO_LIMIT,
+            begun: BTreeMap::new(),
+            most_begun: None,
+            left: 0,
+        })
     }
 
     /// Whether nothing is wanted, or may be taken.
@@ -152,22 +226,23 @@ impl Side {
             let (mut from, to) = self.sets[set].wanted.pieces(stretch, range);
             while let Some(bit) = self.sets[set].wanted.next((from, to)).filter(|_| self.sets[set].room > 0) {
                 from = bit + 1;
-                let Set { wanted, room, parts, .. } = &mut self.sets[set];
-                if wanted.begins(stretch, bit) {
-                    if *parts == 0 {
-                        continue;
-                    }
-                    *parts -= 1;
-                } else if wanted.ends(stretch, bit) {
-                    *parts += 1;
+                let block = self.sets[set].block_at(stretch, bit);
+                let part = self.sets[set].wanted.part(stretch, stretch.unit_at(bit));
+                if !self.sets[set].begin(block, u64::from(part.1 - part.0)) {
+                    continue;
                 }
-                *room -= 1;
-                let block = stretch.block_at(bit);
-                let part = wanted.part(stretch, block);
+                self.sets[set].room -= 1;
                 self.unwant(tracks, set, track, bit);
                 each(Taken { set, block, bit }, part);
             }
         }
+    }
+
+    /// A piece was not taken after all.
+    pub fn give_back(&mut self, taken: Taken, sectors: u64) {
+        let set = &mut self.sets[taken.set];
+        set.room += 1;
+        set.unbegin(taken.block, sectors);
     }
 
     /// What counts of a stretch's ranges.
@@ -178,8 +253,7 @@ impl Side {
                 .iter()
                 .map(|&range| {
                     let pieces = set.wanted.pieces(stretch, range);
-                    let not_now = if set.parts == 0 { set.wanted.beginning(stretch, pieces) } else { 0 };
-                    set.wanted.count(pieces) - not_now
+                    set.wanted.count(pieces) - set.not_now(stretch, pieces)
                 })
                 .sum();
             sum += count as usize * usize::from(set.weight);

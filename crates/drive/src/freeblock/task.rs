@@ -12,69 +12,13 @@ use std::task::{Poll, Waker};
 
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Buffer, Extent, IoError, IoFuture, Nanos, Op, runtime};
-use thiserror::Error;
 
+use super::error::FreeError;
 use super::plan::Piece;
-use super::side::MOST_SETS;
 use super::{Freeblock, Inner};
 
-/// What is wrong with a registration.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum FreeError {
-    /// It goes beyond the end.
-    #[error("{at} go past the end: the drive has {sectors} sectors")]
-    PastTheEnd {
-        /// What was registered.
-        at: Extent,
-        /// How many sectors there are.
-        sectors: u64,
-    },
-    /// A block's size that is none.
-    #[error("a block size of {found} sectors: expected 1 to {most}")]
-    Block {
-        /// What was found.
-        found: u64,
-        /// The largest.
-        most: u64,
-    },
-    /// The blocks do not divide what was registered.
-    #[error("{at} are not whole blocks: expected a multiple of {block} sectors at a multiple of it")]
-    NotWhole {
-        /// What was registered.
-        at: Extent,
-        /// The size of a block.
-        block: u64,
-    },
-    /// Registered, and not yet done.
-    #[error("the block of {at} is registered already")]
-    Twice {
-        /// The first such block.
-        at: Extent,
-    },
-    /// Not registered, or done.
-    #[error("the block of {at} is not registered")]
-    Unknown {
-        /// The first such block.
-        at: Extent,
-    },
-    /// As many tasks of a kind as there may be at once.
-    #[error("a task more than there may be at once: expected at most {most} that read and {most} that write")]
-    TooMany {
-        /// How many there may be.
-        most: usize,
-    },
-    /// The data do not fit the blocks.
-    #[error("{found} bytes for {at}: expected {}", .at.bytes())]
-    Data {
-        /// The blocks.
-        at: Extent,
-        /// How much was there.
-        found: u64,
-    },
-}
-
-/// The largest block, in sectors: 32 MiB.
-const LARGEST: u64 = 65_536;
+/// The most tasks that read at once, and that write.
+const MOST_TASKS: usize = 32;
 
 /// A block that is done.
 #[derive(Clone, Debug)]
@@ -101,11 +45,16 @@ pub struct Progress {
 pub trait Foreground {
     /// A request of class `Foreground`.
     fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
+
+    /// There is something to be done in idle time: it asks for that if it is idle.
+    fn look(self: Rc<Self>);
 }
 
 /// What a task has registered and was not delivered yet.
 #[derive(Debug)]
 pub(super) struct Task {
+    /// Tasks get the numbers of those before them, but what was promoted may end after its task has.
+    born: u64,
     write: bool,
     set: usize,
     /// In sectors.
@@ -147,17 +96,19 @@ impl Freeblock {
     }
 
     fn task(self: &Rc<Self>, block: u64, write: bool) -> Result<FreeTask, FreeError> {
-        if !(1..=LARGEST).contains(&block) {
-            return Err(FreeError::Block { found: block, most: LARGEST });
+        if !(1..=LARGEST_REQUEST_SECTORS).contains(&block) {
+            return Err(FreeError::Block { found: block, most: LARGEST_REQUEST_SECTORS });
         }
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
         let sectors = inner.layout.sectors();
-        if inner.sides[usize::from(write)].sets.len() >= MOST_SETS {
-            return Err(FreeError::TooMany { most: MOST_SETS });
+        if inner.tasks.iter().filter(|(_, task)| task.write == write).count() >= MOST_TASKS {
+            return Err(FreeError::TooMany { most: MOST_TASKS });
         }
-        let set = inner.sides[usize::from(write)].add_set(&inner.tracks, block, sectors);
-        let number = inner.tasks.insert(Task {
+        let set = inner.sides[usize::from(write)].add_set(&inner.tracks, inner.tracks.units(block), sectors);
+        inner.born += 1;
+        let task = Task {
+            born: inner.born,
             write,
             set,
             block,
@@ -168,14 +119,13 @@ impl Freeblock {
             from: BTreeMap::new(),
             ready: VecDeque::new(),
             waker: None,
-        });
+        };
         // What is written was given; what is read has to be kept.
         if !write {
-            // Blocks that wait for their rest may not take all of it, or no rest could come.
             let room = (inner.options.buffers / (block * 512)).max(2);
-            let set = &mut inner.sides[0].sets[set];
-            (set.room, set.parts) = (room, room / 2);
+            inner.sides[0].sets[set].bound(room);
         }
+        let number = inner.tasks.insert(task);
         Ok(FreeTask { scheduler: self.clone(), number })
     }
 }
@@ -214,6 +164,8 @@ impl FreeTask {
             return Err(FreeError::Twice { at });
         }
         inner.want(self.number, at);
+        drop(inner);
+        self.scheduler.look();
         Ok(())
     }
 
@@ -240,31 +192,22 @@ impl FreeTask {
         let mut inner = self.scheduler.inner.borrow_mut();
         inner.check(self.number, at)?;
         let Some(foreground) = self.scheduler.foreground.upgrade() else { return Ok(0) };
-        let block = inner.tasks[self.number].block;
-        let (mut promoted, mut run) = (0, Extent { start: at.start, sectors: 0 });
-        for one in at.split(block).chain([Extent { start: at.end(), sectors: 0 }]) {
-            if one.sectors > 0
-                && inner.wants(self.number, one)
-                && run.sectors < LARGEST_REQUEST_SECTORS - block
-            {
-                if run.sectors == 0 {
-                    run.start = one.start;
+        let Task { born, block, .. } = inner.tasks[self.number];
+        let mut runs: Vec<Extent> = Vec::new();
+        for one in at.split(block).filter(|&one| inner.wants(self.number, one)) {
+            match runs.last_mut() {
+                Some(run) if run.end() == one.start && run.sectors + block <= LARGEST_REQUEST_SECTORS => {
+                    run.sectors += block;
                 }
-                run.sectors += block;
-                continue;
-            }
-            if run.sectors > 0 {
-                promoted += run.sectors / block;
-                let ask = inner.promote(self.number, run, foreground.clone());
-                let (scheduler, number) = (self.scheduler.clone(), self.number);
-                runtime::spawn(async move { scheduler.promoted(number, run, &ask.await) }).detach();
-            }
-            run.sectors = 0;
-            if one.sectors > 0 && inner.wants(self.number, one) {
-                run = one;
+                _ => runs.push(one),
             }
         }
-        Ok(promoted)
+        for &run in &runs {
+            let ask = inner.promote(self.number, run, foreground.clone());
+            let (scheduler, number) = (self.scheduler.clone(), self.number);
+            runtime::spawn(async move { scheduler.promoted(number, born, run, &ask.await) }).detach();
+        }
+        Ok(runs.iter().map(|run| run.sectors / block).sum())
     }
 
     /// How far it has come.
@@ -279,12 +222,15 @@ impl FreeTask {
 
     /// The next block that is done; `None` when there is none and none is registered.
     pub async fn next(&self) -> Option<FreeBlock> {
-        poll_fn(|context| {
+        let mut full = false;
+        let next = poll_fn(|context| {
             let mut inner = self.scheduler.inner.borrow_mut();
             let inner = &mut *inner;
             let task = &mut inner.tasks[self.number];
             if let Some(block) = task.ready.pop_front() {
-                inner.sides[usize::from(task.write)].sets[task.set].room += 1;
+                let room = &mut inner.sides[usize::from(task.write)].sets[task.set].room;
+                *room += 1;
+                full = *room == 1;
                 return Poll::Ready(Some(block));
             }
             if task.pending == 0 {
@@ -293,7 +239,11 @@ impl FreeTask {
             task.waker = Some(context.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
+        if full {
+            self.scheduler.look();
+        }
+        next
     }
 
     /// Blocks that are done and were not taken by [`FreeTask::next`].
@@ -311,10 +261,10 @@ impl Drop for FreeTask {
 
 impl Freeblock {
     /// Promoted blocks are done.
-    fn promoted(&self, number: usize, run: Extent, result: &Result<Buffer, IoError>) {
+    fn promoted(&self, number: usize, born: u64, run: Extent, result: &Result<Buffer, IoError>) {
         let mut inner = self.inner.borrow_mut();
         // The task may be gone.
-        let Some(task) = inner.tasks.get_mut(number) else { return };
+        let Some(task) = inner.tasks.get_mut(number).filter(|task| task.born == born) else { return };
         for at in run.split(task.block) {
             task.pending -= 1;
             task.done += 1;
@@ -330,16 +280,15 @@ impl Freeblock {
 }
 
 impl Inner {
-    /// Whether all of a block is wanted still.
+    /// Whether a part of a block is wanted still.
     fn wants(&self, task: usize, block: Extent) -> bool {
         let Task { write, set, .. } = self.tasks[task];
         let wanted = &self.sides[usize::from(write)].sets[set].wanted;
-        let mut all = true;
+        let mut wants = false;
         self.tracks.of(&self.layout, block, |_, stretch| {
-            let (from, to) = wanted.pieces(stretch, stretch.within(block));
-            all &= wanted.count((from, to)) as usize == to - from;
+            wants |= wanted.next(wanted.pieces(stretch, stretch.within(block))).is_some();
         });
-        all
+        wants
     }
 
     /// Blocks are not wanted for free any more: they are asked for.
@@ -376,11 +325,10 @@ impl Inner {
     /// The first block of `at` that is registered, or that is not.
     fn first(&self, task: usize, at: Extent, registered: bool) -> Option<Extent> {
         let Task { write, set, block, parts, .. } = &self.tasks[task];
-        let wanted = &self.sides[usize::from(*write)].sets[*set].wanted;
+        let own = &self.sides[usize::from(*write)].sets[*set];
+        let wanted = &own.wanted;
         let under_way = |number: u64| {
-            let due =
-                |piece: &Piece| (piece.write, piece.taken.set, piece.taken.block) == (*write, *set, number);
-            parts.contains_key(&number) || self.due.iter().any(due)
+            parts.contains_key(&number) || self.due.iter().any(|piece| piece.is_of(*write, *set, number))
         };
         let mut found = None;
         self.tracks.of(&self.layout, at, |_, stretch| {
@@ -393,8 +341,9 @@ impl Inner {
             if !registered && count == to - from {
                 return;
             }
-            let so = |&bit: &usize| (wanted.is_set(bit) || under_way(stretch.block_at(bit))) == registered;
-            found = (from..to).find(so).map(|bit| stretch.block_at(bit));
+            let so =
+                |&bit: &usize| (wanted.is_set(bit) || under_way(own.block_at(stretch, bit))) == registered;
+            found = (from..to).find(so).map(|bit| own.block_at(stretch, bit));
         });
         found.map(|number| Extent::new(number * block, *block))
     }
@@ -420,16 +369,24 @@ impl Inner {
         self.tracks.of(&self.layout, at, |track, stretch| {
             let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
             for bit in from..to {
-                let number = stretch.block_at(bit);
-                let was = side.unwant(&self.tracks, set, track, bit);
-                let part = task.parts.remove(&number).is_some();
-                side.sets[set].room += u64::from(part);
-                side.sets[set].parts += u64::from(part);
-                if (was || part) && number != last {
-                    task.pending -= 1;
-                    task.from.remove(&number);
-                    last = number;
+                let number = side.sets[set].block_at(stretch, bit);
+                if !side.unwant(&self.tracks, set, track, bit) || number == last {
+                    continue;
                 }
+                last = number;
+                task.pending -= 1;
+                task.from.remove(&number);
+                let (first, end) = side.sets[set].wanted.part(stretch, stretch.unit_at(bit));
+                if u64::from(end - first) == block {
+                    continue;
+                }
+                // A part of it that has passed, or will, is for nobody then.
+                let (parts, due) = (task.parts.len(), self.due.len());
+                task.parts.remove(&number);
+                self.due.retain(|piece| !piece.is_of(write, set, number));
+                let set = &mut side.sets[set];
+                set.begun.remove(&number);
+                set.room += (parts - task.parts.len() + due - self.due.len()) as u64;
             }
         });
         debug_assert!(task.pending <= self.layout.sectors() / block);

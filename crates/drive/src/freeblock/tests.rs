@@ -3,7 +3,7 @@
 use seekless_core::{Extent, Lba, Nanos, Op};
 
 use super::plan::{Filling, Plan, Planner};
-use super::search::{Gap, Search};
+use super::search::{Gap, Known, Search};
 use super::side::Side;
 use super::tracks::Tracks;
 use super::worth::{Weights, Worth};
@@ -56,7 +56,7 @@ impl World {
     fn new(spec: &Spec) -> World {
         let drive = Drive::new(spec);
         let tracks = Tracks::new(drive.layout(), drive.mechanics().revolution().0);
-        let worth = Worth::blocks(1 << 12, tracks.cylinders());
+        let worth = Worth::blocks(1 << 12, &tracks);
         World { at_least: drive.at_least(), drive, tracks, sides: Default::default(), worth }
     }
 
@@ -64,7 +64,7 @@ impl World {
     fn want(&mut self, write: bool, block: u64, of: u64, random: &mut Lcg) -> usize {
         let sectors = self.drive.layout().sectors();
         let side = &mut self.sides[usize::from(write)];
-        let set = side.add_set(&self.tracks, block, sectors);
+        let set = side.add_set(&self.tracks, (block, 1), sectors);
         for number in (0..sectors / block).filter(|_| random.below(10_000) < of).collect::<Vec<_>>() {
             let at = Extent::new(number * block, block);
             self.tracks.of(self.drive.layout(), at, |track, stretch| {
@@ -75,18 +75,21 @@ impl World {
         set
     }
 
-    fn search(&self, guard: u64, candidates: Option<u32>) -> Search<'_> {
-        Search {
+    fn known(&self, guard: u64, price: u64, candidates: Option<u32>) -> Known<'_> {
+        Known {
             tracks: &self.tracks,
             mechanics: self.drive.mechanics(),
             at_least: &self.at_least,
             turn_round: 0,
             guard,
-            sides: &self.sides,
             worth: &self.worth,
-            price: 0,
+            price,
             candidates,
         }
+    }
+
+    fn search(&self, guard: u64, candidates: Option<u32>) -> Search<'_> {
+        Search { known: self.known(guard, 0, candidates), sides: &self.sides }
     }
 
     /// The most blocks that any track gives in a gap, found sector by sector; the head is at each track `slack`
@@ -109,7 +112,7 @@ impl World {
                     for stretch in self.tracks.on(track) {
                         let (first, end) = set.wanted.pieces(stretch, (0, stretch.sectors));
                         for bit in (first..end).filter(|&bit| set.wanted.is_set(bit)) {
-                            let (from, to) = set.wanted.part(stretch, stretch.block_at(bit));
+                            let (from, to) = set.wanted.part(stretch, stretch.unit_at(bit));
                             let piece = layout
                                 .piece(Extent::new(stretch.start + u64::from(from), u64::from(to - from)));
                             assert_eq!(piece.at.sectors, u64::from(to - from), "a piece lies on one track");
@@ -206,7 +209,7 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
             world.want(false, block, of, &mut random);
             world.want(true, 8, 100, &mut random);
             if filling == Filling::Again {
-                world.worth.weigh(&Weights::usual(), 40.0);
+                world.worth.weigh(&Weights::usual(), world.tracks.len());
             }
             let guard = random.below(2) * 50_000;
             let mut taken = 0;
@@ -217,20 +220,11 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
                 let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
                 let gap = Gap { from, begin, to, due, write };
                 let mut plan = Plan::default();
-                let (tracks, worth) = (&world.tracks, &world.worth);
-                let mut planner = Planner {
-                    tracks,
-                    mechanics: world.drive.mechanics(),
-                    at_least: &world.at_least,
-                    turn_round: 0,
-                    guard,
-                    worth,
-                    price: 1_000,
-                    candidates: Some(40),
-                    filling,
-                    sides: &mut world.sides,
-                };
+                let mut sides = std::mem::take(&mut world.sides);
+                let known = world.known(guard, 1_000, Some(40));
+                let mut planner = Planner { known, filling, sides: &mut sides };
                 planner.fill(gap, false, &mut plan);
+                world.sides = sides;
                 assert_eq!(follow(&world, &gap, &plan, guard), plan.pieces.len() as u64);
                 taken += plan.pieces.len();
             }

@@ -32,8 +32,8 @@ impl Stretch {
         (into(at.start.0), into(at.end().0))
     }
 
-    /// The block of a bit of its own (see [`super::wanted`]).
-    pub fn block_at(&self, bit: usize) -> u64 {
+    /// The unit of a bit of its own (see [`super::wanted`]).
+    pub fn unit_at(&self, bit: usize) -> u64 {
         bit as u64 - u64::from(self.ordinal)
     }
 }
@@ -66,8 +66,9 @@ pub struct Tracks {
     /// By track: the first of its stretches; one more at the end.
     first: Vec<u32>,
     stretches: Vec<Stretch>,
-    /// The most sectors of a track, and the most stretches.
+    /// The most sectors of a track and the fewest, and the most stretches.
     most: u32,
+    fewest: u32,
     most_stretches: u32,
 }
 
@@ -101,7 +102,8 @@ impl Tracks {
         }
         let stretches: Vec<Stretch> = found.into_iter().map(|found| found.2).collect();
         let most = stretches.iter().map(|stretch| stretch.per_track).max().unwrap_or(0);
-        Tracks { heads, cylinders, revolution, first, stretches, most, most_stretches }
+        let fewest = stretches.iter().map(|stretch| stretch.per_track).min().unwrap_or(0);
+        Tracks { heads, cylinders, revolution, first, stretches, most, fewest, most_stretches }
     }
 
     /// How many surfaces.
@@ -122,6 +124,15 @@ impl Tracks {
     /// How many stretches.
     pub fn stretches(&self) -> usize {
         self.stretches.len()
+    }
+
+    /// Blocks are wanted in units of so many sectors, so many a block. What is longer than half a track hardly ever
+    /// passes in one gap: it is wanted in parts of at most a quarter.
+    pub fn units(&self, block: u64) -> (u64, u64) {
+        let fewest = u64::from(self.fewest);
+        let part = || (1..=fewest / 4).rev().find(|unit| block % unit == 0);
+        let unit = if 2 * block <= fewest { block } else { part().unwrap_or(1) };
+        (unit, block / unit)
     }
 
     /// The least time in which so many sectors pass on any track, in nanoseconds.

@@ -1,15 +1,16 @@
-//! Which blocks are wanted: a bit for each piece of a block that lies on one stretch.
+//! What is wanted: a bit for each piece of a unit that lies on one stretch. A unit is a block, or a part of one that
+//! is too long for a gap.
 //!
-//! The pieces of a block that lies across the end of a track follow each other. Piece `b` of stretch `s` (both
-//! counted by address) is bit `b + s`, so that no table is needed to find it: one bit a block, and one a stretch.
+//! The pieces of a unit that lies across the end of a track follow each other. Piece `b` of stretch `s` (both
+//! counted by address) is bit `b + s`, so that no table is needed to find it: one bit a unit, and one a stretch.
 
 use super::tracks::Stretch;
 
-/// Wanted blocks of one size.
+/// Wanted units of one size.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// In sectors.
-    block: u64,
+    unit: u64,
     shift: Option<u32>,
     /// By groups of words: which chunk holds them; chunk 0 holds none that is set.
     chunks: Vec<u32>,
@@ -20,12 +21,17 @@ pub struct Wanted {
 const CHUNK: usize = 64;
 
 impl Wanted {
-    /// None, of blocks of so many sectors, on a drive of so many sectors and stretches.
-    pub fn new(block: u64, sectors: u64, stretches: usize) -> Wanted {
-        let bits = sectors.div_ceil(block) as usize + stretches;
-        let shift = block.is_power_of_two().then(|| block.trailing_zeros());
+    /// None, of units of so many sectors, on a drive of so many sectors and stretches.
+    pub fn new(unit: u64, sectors: u64, stretches: usize) -> Wanted {
+        let bits = sectors.div_ceil(unit) as usize + stretches;
+        let shift = unit.is_power_of_two().then(|| unit.trailing_zeros());
         let chunks = vec![0; bits.div_ceil(64 * CHUNK) + 1];
-        Wanted { block, shift, chunks, words: vec![[0; CHUNK]] }
+        Wanted { unit, shift, chunks, words: vec![[0; CHUNK]] }
+    }
+
+    /// Sectors of a unit.
+    pub fn unit(&self) -> u64 {
+        self.unit
     }
 
     /// How much memory it takes, in bits.
@@ -41,12 +47,12 @@ impl Wanted {
     fn down(&self, sector: u64) -> u64 {
         match self.shift {
             Some(shift) => sector >> shift,
-            None => sector / self.block,
+            None => sector / self.unit,
         }
     }
 
     fn up(&self, sector: u64) -> u64 {
-        self.down(sector + self.block - 1)
+        self.down(sector + self.unit - 1)
     }
 
     /// The bits of the pieces that lie wholly in these of a stretch's sectors.
@@ -71,33 +77,11 @@ impl Wanted {
         ((self.down(first) + base) as usize, (self.up(end) + base) as usize)
     }
 
-    /// Which of a stretch's sectors a block has.
-    pub fn part(&self, stretch: &Stretch, block: u64) -> (u32, u32) {
-        let from = (block * self.block).saturating_sub(stretch.start) as u32;
-        let to = ((block + 1) * self.block - stretch.start).min(u64::from(stretch.sectors)) as u32;
+    /// Which of a stretch's sectors a unit has.
+    pub fn part(&self, stretch: &Stretch, unit: u64) -> (u32, u32) {
+        let from = (unit * self.unit).saturating_sub(stretch.start) as u32;
+        let to = ((unit + 1) * self.unit - stretch.start).min(u64::from(stretch.sectors)) as u32;
         (from, to)
-    }
-
-    /// Whether a piece of this stretch is a part of a block of which another part is wanted still.
-    pub fn begins(&self, stretch: &Stretch, bit: usize) -> bool {
-        let first = stretch.block_at(bit) * self.block;
-        (first < stretch.start && self.is_set(bit - 1))
-            || (first + self.block > stretch.start + u64::from(stretch.sectors) && self.is_set(bit + 1))
-    }
-
-    /// Whether it is the last part of a block that lies on several stretches.
-    pub fn ends(&self, stretch: &Stretch, bit: usize) -> bool {
-        let (from, to) = self.part(stretch, stretch.block_at(bit));
-        u64::from(to - from) < self.block && !self.begins(stretch, bit)
-    }
-
-    /// How many of these are wanted and begin a block: at most one at each end of the stretch.
-    pub fn beginning(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
-        if from >= to {
-            return 0;
-        }
-        let begins = |bit: usize| u32::from(self.is_set(bit) && self.begins(stretch, bit));
-        begins(from) + if to - 1 > from { begins(to - 1) } else { 0 }
     }
 
     /// Whether a piece is wanted.
@@ -205,7 +189,7 @@ mod tests {
         assert_eq!(wanted.pieces(&first, (0, 100)), (0, 13));
         assert_eq!(wanted.pieces(&second, (0, 100)), (13, 26));
         assert_eq!((wanted.part(&first, 12), wanted.part(&second, 12)), ((96, 100), (0, 4)));
-        assert_eq!(second.block_at(13), 12);
+        assert_eq!(second.unit_at(13), 12);
         // Of sectors 1 to 98 the blocks 1 to 11 are whole.
         assert_eq!(wanted.pieces(&first, (1, 99)), (1, 12));
     }

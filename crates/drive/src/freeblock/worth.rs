@@ -4,6 +4,8 @@
 //! track cost as much of a detour as many, so the last ones of a track are worth more than the first ones of
 //! another; and where more is left than elsewhere on the disk it is worth more to go.
 
+use super::tracks::Tracks;
+
 /// Parts of a block.
 const PART: u32 = 256;
 
@@ -17,6 +19,8 @@ pub struct Worth {
     of_track: Vec<u32>,
     /// By region, in parts.
     regions: Vec<u32>,
+    /// By region: how many units of 8 sectors there are.
+    whole: Vec<u64>,
     /// Cylinders of a region.
     width: u32,
     dearest: u32,
@@ -42,30 +46,32 @@ impl Weights {
 
 impl Worth {
     /// Each block is worth the same; a track has at most so many.
-    pub fn blocks(most: usize, cylinders: u32) -> Worth {
-        Worth {
-            of_track: (0..=most as u32).map(|blocks| blocks * PART).collect(),
-            regions: vec![PART; REGIONS],
-            width: cylinders.div_ceil(REGIONS as u32).max(1),
-            dearest: PART,
+    pub fn blocks(most: usize, tracks: &Tracks) -> Worth {
+        let width = tracks.cylinders().div_ceil(REGIONS as u32).max(1);
+        let mut whole = vec![0; REGIONS];
+        for track in 0..tracks.len() {
+            let sectors: u64 = tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors)).sum();
+            whole[tracks.head(track).cylinder as usize / width as usize] += sectors / 8;
         }
+        let of_track = (0..=most as u32).map(|blocks| blocks * PART).collect();
+        Worth { of_track, regions: vec![PART; REGIONS], whole, width, dearest: PART }
     }
 
-    /// The same weighed; `usual` is how many blocks a whole track has.
-    pub fn weigh(&mut self, weights: &Weights, usual: f64) {
+    /// The same weighed, on a disk of so many tracks.
+    pub fn weigh(&mut self, weights: &Weights, tracks: usize) {
+        let usual = self.whole.iter().sum::<u64>() as f64 / tracks as f64;
         let rest = |blocks: f64| weights.done * (1.0 - (-weights.steep * blocks / usual).exp());
         for (blocks, worth) in self.of_track.iter_mut().enumerate() {
             *worth = (f64::from(PART) * (blocks as f64 + rest(blocks as f64))).round() as u32;
         }
     }
 
-    /// Weighs regions by what is left in them: (what is left, what there was at first) of each.
-    pub fn weigh_regions(&mut self, left: &[(u64, u64)], power: f64) {
-        let all = left.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-        let share = |(left, of): (u64, u64)| (left as f64 + 1.0) / (of as f64 + 1.0);
-        let usual = share(all);
-        for (worth, &part) in self.regions.iter_mut().zip(left) {
-            let more = if part.1 == 0 { 1.0 } else { (share(part) / usual).powf(power) };
+    /// Weighs regions by what counts in them still.
+    pub fn weigh_regions(&mut self, left: &[u64; REGIONS], power: f64) {
+        let share = |left: u64, whole: u64| (left as f64 + 1.0) / (whole as f64 + 1.0);
+        let usual = share(left.iter().sum(), self.whole.iter().sum());
+        for ((worth, &left), &whole) in self.regions.iter_mut().zip(left).zip(&self.whole) {
+            let more = if whole == 0 { 1.0 } else { (share(left, whole) / usual).powf(power) };
             *worth = (f64::from(PART) * more.clamp(0.25, 4.0)).round() as u32;
         }
         self.dearest = self.regions.iter().copied().max().unwrap_or(PART);
@@ -74,6 +80,18 @@ impl Worth {
     /// The region of a cylinder.
     pub fn region(&self, cylinder: u32) -> usize {
         ((cylinder / self.width) as usize).min(REGIONS - 1)
+    }
+
+    /// The cylinders of a region: the first, and the one behind the last.
+    pub fn cylinders(&self, region: usize) -> (u32, u32) {
+        (region as u32 * self.width, (region as u32 + 1) * self.width)
+    }
+
+    /// The region of which most is left, of what there is in it.
+    pub fn fullest(&self, left: &[u64; REGIONS]) -> usize {
+        let share = |region: usize| left[region] as f64 / (self.whole[region] as f64).max(1.0);
+        // Of several the first one.
+        (0..REGIONS).rev().max_by(|&a, &b| share(a).total_cmp(&share(b))).unwrap_or(0)
     }
 
     /// Taking `taken` blocks off a track that has `left`.

@@ -225,6 +225,16 @@ impl Spec {
         }
     }
 
+    /// The same drive with one surface, and none of its defects; `None` if its zones held nothing then.
+    pub fn one_surface(&self) -> Option<Spec> {
+        let mut spec = Spec { heads: 1, ..self.clone() };
+        for zone in &mut spec.zone {
+            (zone.slips, zone.remaps) = (Vec::new(), Vec::new());
+        }
+        spec.sectors = crate::disk::layout::capacity(&spec).unwrap_or(0);
+        check::check(&spec).ok().map(|()| spec)
+    }
+
     /// Turns its write cache on or off: whether writes are acknowledged before they are on the media.
     pub fn set_write_cache(&mut self, on: bool) {
         self.cache.write_back = if on { WriteBack::All } else { WriteBack::None };

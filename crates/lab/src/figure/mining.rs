@@ -11,7 +11,7 @@ use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::{Asked, Entry};
 use crate::experiment::LabError;
-use crate::mining::{Mined, Mining, head_alone, mine};
+use crate::mining::{Foreground, Mined, Mining, head_alone, mine};
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};
 
@@ -78,7 +78,7 @@ fn pair(asked: &Asked, policy: Policy, level: u64, free: FreePolicy) -> Result<P
     let mining = Mining {
         drive: head_alone(asked.drive()),
         policy,
-        load: format!("oltp:mpl={level}"),
+        foreground: Foreground::Load(format!("oltp:mpl={level}")),
         free,
         block: PAGE_SECTORS,
         scans: asked.requests,

@@ -5,6 +5,7 @@
 
 mod appendix;
 mod birthday;
+mod cleaning;
 mod freeblock;
 mod mining;
 mod proximal;
@@ -54,12 +55,13 @@ impl Entry {
 }
 
 /// All figures, in the order of the papers.
-pub const FIGURES: [&Entry; 13] = [
+pub const FIGURES: [&Entry; 14] = [
     &freeblock::FIGURE_2,
     &freeblock::FIGURE_3,
     &freeblock::FIGURE_4,
     &freeblock::FIGURE_5,
     &freeblock::FIGURE_6,
+    &cleaning::FIGURE_7,
     &mining::FIGURE_8,
     &mining::FIGURE_9,
     &mining::FIGURE_10,

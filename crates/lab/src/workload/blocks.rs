@@ -1,7 +1,7 @@
 //! Where the model of a file system puts things: block groups, and which of their blocks are free.
 //!
 //! As ext2 and ext3 do it, simplified: groups of 32,768 blocks of 4 KiB, each with a block of its block
-//! bitmap, one of its inode bitmap, 512 of its inode table (16 inodes a block), and then data. A new block
+//! bitmap, one of its inode bitmap, 512 of its inode table (32 inodes a block), and then data. A new block
 //! is the first free one from a goal on, in its group, then in the groups behind it, round about.
 //!
 //! Invariant: a block is given out once until it is given back.
@@ -13,7 +13,7 @@ const TABLE: u64 = 2;
 /// Where its data start.
 pub const DATA: u64 = TABLE + 512;
 /// Inodes in a block of the table.
-const INODES: u64 = 16;
+const INODES: u64 = 32;
 
 /// The free space of a device.
 pub struct Blocks {

@@ -10,6 +10,8 @@ use rustc_hash::FxHashMap;
 /// Blocks in memory.
 pub struct Cache {
     capacity: u64,
+    /// So many dirty ones at most.
+    dirty: u64,
     clock: u64,
     /// When each clean block was last used.
     used: FxHashMap<u64, u64>,
@@ -21,10 +23,11 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// For so many blocks.
-    pub fn new(capacity: u64) -> Cache {
+    /// For so many blocks, of which so many may be dirty.
+    pub fn new(capacity: u64, dirty: u64) -> Cache {
         Cache {
             capacity,
+            dirty,
             clock: 0,
             used: FxHashMap::default(),
             by_use: BTreeMap::new(),
@@ -73,7 +76,7 @@ impl Cache {
 
     /// Whether writers have to wait.
     pub fn is_full(&self) -> bool {
-        self.dirty() * 2 >= self.capacity
+        self.dirty() >= self.dirty
     }
 }
 
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_leaves_and_dirty_ones_stay() {
-        let mut cache = Cache::new(3);
+        let mut cache = Cache::new(3, 2);
         cache.data.insert(9);
         cache.keep(1);
         cache.keep(2);

@@ -46,6 +46,9 @@ pub struct Seen {
     pub end: Nanos,
 }
 
+/// Called when a part of a load begins, with its name.
+pub type Mark = Box<dyn Fn(&'static str)>;
+
 /// A run: a device, a limit, and what was seen so far.
 struct Session {
     device: Rc<dyn BlockDevice>,
@@ -64,6 +67,7 @@ struct Session {
     main: RefCell<Option<Waker>>,
     /// Clients before a gate.
     waiting: RefCell<Vec<Waker>>,
+    mark: Mark,
 }
 
 /// Says whose turn it is among the members of a mixture.
@@ -108,6 +112,18 @@ pub async fn carry_out_beside(
     keep: bool,
     beside: impl Future<Output = ()>,
 ) -> Result<Seen, IoError> {
+    carry_out_marked(load, device, limit, keep, beside, Box::new(|_| ())).await
+}
+
+/// The same, and `mark` is called with the name of each part of the load that begins.
+pub async fn carry_out_marked(
+    load: &Load,
+    device: Rc<dyn BlockDevice>,
+    limit: Limit,
+    keep: bool,
+    beside: impl Future<Output = ()>,
+    mark: Mark,
+) -> Result<Seen, IoError> {
     let begin = runtime::now();
     let window = Extent::new(0, device.geometry().sectors);
     let session = Rc::new(Session {
@@ -124,6 +140,7 @@ pub async fn carry_out_beside(
         seen: RefCell::default(),
         main: RefCell::default(),
         waiting: RefCell::default(),
+        mark,
     });
     let client = Client { session: session.clone(), window, origin: Origin::default(), behind: None };
     let _alarm = session.until.map(|until| {
@@ -240,6 +257,12 @@ impl Client {
             Poll::Pending
         })
         .await;
+    }
+
+    /// A part of the load of this name begins.
+    pub fn mark(&self, name: &'static str) {
+        (self.session.mark)(name);
+        self.session.wake();
     }
 
     /// Reads, and waits for the answer.

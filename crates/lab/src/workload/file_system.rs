@@ -4,10 +4,11 @@
 //! - Directories are spread over the block groups; a file's inode and first block are in its directory's
 //!   group, its next block is sought right behind its last one (`blocks`).
 //! - Reads come from the page cache, else from the device, neighbouring blocks in one request.
-//! - Writes stay in the page cache. A commit, every few seconds or when half of the cache is dirty, writes
+//! - Writes stay in the page cache. A commit, every few seconds or when too much of the cache is dirty, writes
 //!   file data in the order of addresses, then the changed metadata blocks one after the other into the
 //!   journal with a descriptor before them, flushes, and writes the commit block with FUA.
 //! - When half of the journal is used, its metadata are written home, and it starts anew.
+//! - Without a journal a commit writes data and then metadata, all of it home, and flushes nothing.
 //!
 //! Left out: indirect blocks (files are small), access times, read-ahead.
 
@@ -66,22 +67,35 @@ struct State {
     journal_used: u64,
 }
 
+/// What it does besides the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Habits {
+    /// Blocks in the page cache, and how many of them may be dirty.
+    pub cache: u64,
+    pub dirty: u64,
+    /// Metadata go through a journal.
+    pub journal: bool,
+    /// Blocks of deleted files are discarded.
+    pub discard: bool,
+}
+
 /// A file system on a client's window.
 pub struct FileSystem {
     client: Client,
     journal: Client,
     journal_at: u64,
     committing: Cell<bool>,
+    habits: Habits,
     state: RefCell<State>,
 }
 
 impl FileSystem {
-    /// An empty one, with so many directories and a page cache of so many blocks.
-    pub fn new(client: &Client, cache: u64, dirs: u64) -> Rc<FileSystem> {
+    /// An empty one, with so many directories.
+    pub fn new(client: &Client, habits: Habits, dirs: u64) -> Rc<FileSystem> {
         let mut blocks = Blocks::new(client.sectors() / PAGE_SECTORS);
         let groups = blocks.groups();
         let journal_at = groups / 2 * GROUP + DATA;
-        for _ in 0..JOURNAL {
+        for _ in 0..if habits.journal { JOURNAL } else { 0 } {
             blocks.take(journal_at);
         }
         let dirs = (0..dirs).map(|number| {
@@ -94,9 +108,10 @@ impl FileSystem {
             journal: client.process("kjournald"),
             journal_at,
             committing: Cell::new(false),
+            habits,
             state: RefCell::new(State {
                 blocks,
-                cache: Cache::new(cache),
+                cache: Cache::new(habits.cache, habits.dirty),
                 files: Slab::new(),
                 dirs,
                 journalled: BTreeSet::new(),
@@ -147,7 +162,12 @@ impl FileSystem {
         let wanted = self.state.borrow().path(file, false);
         self.bring(&wanted).await;
         self.room().await;
-        self.state.borrow_mut().delete(file);
+        let freed = self.state.borrow_mut().delete(file);
+        if self.habits.discard {
+            for run in runs(freed) {
+                self.client.ask(Op::Discard, run, Flags::default()).await;
+            }
+        }
     }
 
     /// Brings blocks into the cache, neighbours in one request.
@@ -191,7 +211,11 @@ impl FileSystem {
         }
         self.committing.set(true);
         self.write_back(data.iter().copied().collect()).await;
-        self.write_journal(meta.len() as u64).await;
+        if self.habits.journal {
+            self.write_journal(meta.len() as u64).await;
+        } else {
+            self.write_back(meta.iter().copied().collect()).await;
+        }
         let full = {
             let mut state = self.state.borrow_mut();
             for &block in data.iter().chain(&meta) {
@@ -199,7 +223,9 @@ impl FileSystem {
                     state.cache.keep(block);
                 }
             }
-            state.journalled.extend(meta);
+            if self.habits.journal {
+                state.journalled.extend(meta);
+            }
             state.journal_used * 2 > JOURNAL
         };
         if full {
@@ -301,9 +327,10 @@ impl State {
         self.cache.meta.insert(Blocks::of_inode(file.inode));
     }
 
-    fn delete(&mut self, file: FileId) {
-        let Some(file) = self.files.try_remove(file) else { return };
-        for block in file.blocks {
+    /// The blocks that this frees.
+    fn delete(&mut self, file: FileId) -> Vec<u64> {
+        let Some(file) = self.files.try_remove(file) else { return Vec::new() };
+        for &block in &file.blocks {
             self.blocks.give_back(block);
             self.cache.forget(block);
             self.cache.meta.insert(Blocks::bitmap(block));
@@ -314,6 +341,7 @@ impl State {
         let changed =
             [dir.blocks[file.entry].0, Blocks::of_inode(file.inode), Blocks::inode_bitmap(file.inode)];
         self.cache.meta.extend(changed);
+        file.blocks
     }
 }
 

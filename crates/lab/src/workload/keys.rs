@@ -153,7 +153,7 @@ impl Keys {
     }
 
     /// What was typed, or the default.
-    fn text(&self, key: &str) -> &str {
+    pub fn text(&self, key: &str) -> &str {
         let given = self.given.iter().find(|(given, _)| given == key).map(|(_, value)| value.as_str());
         given.or_else(|| self.table(key).map(|option| option.default)).unwrap_or_default()
     }

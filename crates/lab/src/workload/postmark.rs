@@ -13,7 +13,7 @@ use seekless_core::runtime::{self, Rng};
 use seekless_core::{Nanos, PAGE_BYTES};
 
 use super::client::Client;
-use super::file_system::{FileId, FileSystem, LEAST_SECTORS};
+use super::file_system::{FileId, FileSystem, Habits, LEAST_SECTORS};
 use super::keys::{Keys, WorkloadError};
 use super::{Entry, Opt, Running, Workload};
 
@@ -25,12 +25,16 @@ pub const ENTRY: Entry = Entry {
     options: &[
         Opt { key: "files", default: "2000", what: "in the pool at first" },
         Opt { key: "dirs", default: "100", what: "subdirectories" },
-        Opt { key: "transactions", default: "10000", what: "how many; then all is deleted" },
+        Opt { key: "transactions", default: "10000", what: "how many" },
+        Opt { key: "rounds", default: "1", what: "so many times; then all is deleted" },
         Opt { key: "min", default: "5kB", what: "the smallest size of a file" },
         Opt { key: "max", default: "10kB", what: "the largest" },
         Opt { key: "cpu", default: "1ms", what: "computing before each transaction" },
-        Opt { key: "cache", default: "16MiB", what: "the page cache; at most half of it is dirty" },
-        Opt { key: "commit", default: "5s", what: "between two commits of the journal" },
+        Opt { key: "cache", default: "16MiB", what: "the page cache" },
+        Opt { key: "dirty", default: "half", what: "of it so much may be dirty, or half" },
+        Opt { key: "commit", default: "5s", what: "between two commits" },
+        Opt { key: "journal", default: "1", what: "metadata go through a journal: 0 or 1" },
+        Opt { key: "discard", default: "0", what: "blocks of deleted files are discarded: 0 or 1" },
     ],
     area: "all",
     make: Some(make),
@@ -40,12 +44,12 @@ struct Postmark {
     files: u64,
     dirs: u64,
     transactions: u64,
+    rounds: u64,
     /// In bytes.
     min: u64,
     max: u64,
     cpu: Nanos,
-    /// In pages.
-    cache: u64,
+    habits: Habits,
     commit: Nanos,
 }
 
@@ -55,21 +59,34 @@ fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {
     if commit == Nanos::ZERO {
         return Err(keys.wrong("commit", "more than zero"));
     }
+    let cache = keys.bytes("cache", 1 << 20..=1 << 40)? / PAGE_BYTES;
+    let dirty = if keys.text("dirty") == "half" {
+        cache / 2
+    } else {
+        keys.bytes("dirty", PAGE_BYTES..=cache * PAGE_BYTES)? / PAGE_BYTES
+    };
+    let habits = Habits {
+        cache,
+        dirty,
+        journal: keys.number("journal", 0..=1)? == 1,
+        discard: keys.number("discard", 0..=1)? == 1,
+    };
     Ok(Rc::new(Postmark {
+        rounds: keys.number("rounds", 1..=1_000)?,
+        habits,
         files: keys.number("files", 1..=1_000_000)?,
         dirs: keys.number("dirs", 1..=100_000)?,
         transactions: keys.number("transactions", 0..=1_000_000_000)?,
         min,
         max: keys.bytes("max", min..=64 << 20)?,
         cpu: keys.time("cpu")?,
-        cache: keys.bytes("cache", 1 << 20..=1 << 40)? / PAGE_BYTES,
         commit,
     }))
 }
 
 impl Workload for Postmark {
     fn run(self: Rc<Self>, client: Client) -> Running {
-        let disk = FileSystem::new(&client, self.cache, self.dirs);
+        let disk = FileSystem::new(&client, self.habits, self.dirs);
         let mut rng = runtime::rng("postmark");
         let committer = disk.clone().committer(self.commit);
         Box::pin(async move {
@@ -80,10 +97,14 @@ impl Workload for Postmark {
                 runtime::sleep(self.cpu).await;
                 self.create(&disk, &mut pool, &mut rng).await;
             }
-            for _ in 0..self.transactions {
-                runtime::sleep(self.cpu).await;
-                self.transaction(&disk, &mut pool, &mut rng).await;
+            for _ in 0..self.rounds {
+                client.mark("transactions");
+                for _ in 0..self.transactions {
+                    runtime::sleep(self.cpu).await;
+                    self.transaction(&disk, &mut pool, &mut rng).await;
+                }
             }
+            client.mark("deletions");
             for file in pool {
                 disk.delete(file).await;
             }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use seekless_core::{Extent, SECTOR_BYTES};
+use seekless_core::{Class, Extent, SECTOR_BYTES};
 
 use super::bytewise::Bytewise;
 use super::status::Home;
@@ -17,6 +17,8 @@ pub struct Export {
     pub device: Rc<Bytewise>,
     /// They may not write.
     pub read_only: bool,
+    /// Of which class their requests are.
+    pub class: Class,
     /// Where it all would be without layers, if that is one place.
     pub home: Option<Home>,
     /// What is a hole is not known here, but at another server: reads do not wait to be told beforehand.
@@ -53,6 +55,6 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { told, device: device.clone(), read_only, home: None, far: false }
+        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None, far: false }
     }
 }

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use seekless_core::device::Content;
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Origin, SECTOR_BYTES, StreamId, Zeroes};
+use seekless_core::{
+    Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Origin, SECTOR_BYTES, StreamId, Ticket, Zeroes,
+    runtime,
+};
 
 use super::Server;
 use super::bytewise::{AnyBytes, Bytes};
@@ -19,6 +22,8 @@ use crate::nbd::{Command, Context, Errno, Replies, Request, Style, filter};
 const SPARSE_BYTES: u64 = 32 << 10;
 /// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less.
 const LARGE_BYTES: u64 = 32 << 10;
+/// So long a request of class `Free` waits for others to carry it along.
+const FREE_DEADLINE: Nanos = Nanos::from_millis(5_000);
 /// What clients that know no better have for the largest request.
 const USUAL_LARGEST: u64 = 32 << 20;
 
@@ -168,7 +173,9 @@ impl Session {
         let device = &self.export.device;
         let fua = request.flags & CMD_FLAG_FUA != 0;
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
-        let how = || Hints { fua, origin, ..Hints::default() };
+        let class = self.export.class;
+        let ticket = self.ticket();
+        let how = || Hints { fua, origin, class, ticket: ticket.clone(), ..Hints::default() };
         let blocks = at.touched(device.block());
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
@@ -199,6 +206,21 @@ impl Session {
             Command::Disconnect | Command::Unknown(_) => unreachable!("refused before"),
         }
         Ok(Answer::Done)
+    }
+
+    /// What reaches a request that others may have to wait for. One of class `Free` goes on in the background when
+    /// nothing has carried it out for long enough.
+    fn ticket(&self) -> Option<Ticket> {
+        let ticket = (self.export.class > Class::Foreground).then(Ticket::new)?;
+        if self.export.class == Class::Free {
+            let late = ticket.clone();
+            runtime::spawn(async move {
+                runtime::sleep(FREE_DEADLINE).await;
+                late.promote(Class::Background);
+            })
+            .detach();
+        }
+        Some(ticket)
     }
 
     /// Block status of the contexts that its payload names.

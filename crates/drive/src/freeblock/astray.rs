@@ -1,0 +1,52 @@
+//! A wrong model, as an experiment: the head comes wherever it seeks earlier or later than planned.
+//!
+//! The paper's scheduler works from measured seek times, which are never quite right. Blocks that have passed before
+//! the head is there are missed, and wanted again; where the foreground's first sector has passed it comes around
+//! once more, and the foreground waits for a turn. A guard is what keeps that from happening.
+
+use super::Inner;
+use super::plan::Piece;
+use super::search::Gap;
+
+/// How far off the next one is: always the same ones, in the same order.
+#[derive(Clone, Debug, Default)]
+pub struct Errors(u64);
+
+impl Errors {
+    /// From -`most` to `most`, each as likely as the others.
+    fn next(&mut self, most: u64) -> i64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(self.0) * u128::from(2 * most + 1)) >> 64) as i64 - most as i64
+    }
+}
+
+impl Inner {
+    /// Goes the way that is planned for a gap, of which the pieces are those from `first` on; those that are missed
+    /// are wanted again. How late the head comes in the end, in whole turns.
+    pub(super) fn go_astray(&mut self, gap: &Gap, first: usize) -> u64 {
+        let most = self.options.model_error.0;
+        if most == 0 || self.plan.stops.is_empty() {
+            return 0;
+        }
+        let (mut at, mut now) = (gap.from, gap.begin);
+        let mut come = |at, to, now: u64, write| {
+            let there = now + self.mechanics.go(self.turn_round, at, to, write);
+            if at == to { there } else { there.saturating_add_signed(self.errors.next(most)) }
+        };
+        let mut missed = Vec::new();
+        for &(stop, write, over) in &self.plan.stops {
+            let there = come(at, stop, now, write);
+            let passed = |piece: &Piece| (over.from..over.to).contains(&piece.from) && piece.from < there;
+            missed.extend(self.plan.pieces[first..].iter().filter(|&piece| passed(piece)).copied());
+            (at, now) = (stop, over.to.max(there));
+        }
+        let late = come(at, gap.to, now, gap.write).saturating_sub(gap.due);
+        let turn = self.mechanics.revolution().0;
+        let late = late.div_ceil(turn) * turn;
+        self.plan.pieces.retain(|piece| !missed.contains(piece));
+        missed.iter().for_each(|piece| self.give_back(piece));
+        self.freed.missed += missed.len() as u64;
+        self.freed.late += u64::from(late > 0);
+        late
+    }
+}

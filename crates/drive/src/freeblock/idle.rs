@@ -1,0 +1,201 @@
+//! Idle time, which the paper leaves open: while nothing waits, what is wanted is read and written at full speed,
+//! as far as the foreground is not delayed by more than it allows on average.
+//!
+//! The head *visits* tracks one after the other. A request that comes meanwhile waits for a seek that has begun, and
+//! then begins from where the head is: what it is delayed by is what it waited, and what its own way is longer (or
+//! shorter). Whoever allows so much for a request has saved enough when the longest delay that a visit can cost is
+//! within what the requests so far were allowed. Fault model: none of its own.
+//!
+//! Where most is left of what there was comes first, so that neither the innermost tracks nor the outermost starve.
+
+use seekless_core::Nanos;
+
+use super::plan::{Piece, take};
+use super::search::Stop;
+use super::side::Side;
+use super::tracks::{Stretch, Window};
+use super::worth::REGIONS;
+use super::{Freeblock, Inner};
+use crate::disk::legs::Leg;
+use crate::disk::mechanics::Head;
+
+/// The head goes to a track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Which.
+    pub at: Head,
+    /// When it is there: it cannot turn back before.
+    pub landed: Nanos,
+    /// When it is done there.
+    pub until: Nanos,
+}
+
+/// What idle time costs.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    /// Where the head was before the visits that no request has followed yet, and when the last one begins.
+    home: Option<Head>,
+    landed: Nanos,
+    /// The region that is visited.
+    region: usize,
+    /// Requests so far, and by how much they were delayed all together: below zero if they were sooner.
+    requests: u64,
+    delayed: i64,
+    /// By how much each one is until the drive is idle again.
+    delay: i64,
+}
+
+impl Freeblock {
+    /// Whether idle time is used at all.
+    pub fn uses_idle_time(&self) -> bool {
+        self.inner.borrow().options.idle_delay_limit > Nanos::ZERO
+    }
+
+    /// Where the head goes that is at `head`, with nothing to do at `now`; `None` if it stays.
+    pub fn visit(&self, head: Head, now: Nanos) -> Option<Visit> {
+        let mut inner = self.inner.borrow_mut();
+        if inner.idle.home.is_none() {
+            inner.idle.delay = 0;
+        }
+        if !inner.may_visit() {
+            return None;
+        }
+        let (at, write) = inner.next_track(head)?;
+        let landed = now.0 + inner.mechanics.go(inner.turn_round, head, at, write);
+        let until = inner.take_track(at, write, landed)?;
+        inner.idle.home.get_or_insert(head);
+        inner.idle.landed = Nanos(landed);
+        inner.freed.visits += 1;
+        Some(Visit { at, landed: Nanos(landed), until: Nanos(until) })
+    }
+
+    /// A request is begun at `now`: what the head has not passed by then is wanted again.
+    pub fn interrupt(&self, now: Nanos) {
+        let mut inner = self.inner.borrow_mut();
+        if inner.idle.home.is_none() {
+            return;
+        }
+        while let Some(piece) = inner.due.pop_back() {
+            if piece.to <= now.0 {
+                inner.due.push_back(piece);
+                return;
+            }
+            inner.freed.idle_bytes -= piece.sectors * 512;
+            inner.give_back(&piece);
+        }
+    }
+}
+
+impl Inner {
+    fn may_visit(&self) -> bool {
+        let Idle { requests, delayed, .. } = self.idle;
+        let limit = self.options.idle_delay_limit.0;
+        let last = Head { cylinder: u64::from(self.tracks.cylinders()) - 1, head: 0 };
+        let longest = self.mechanics.go(0, Head::default(), last, true) + self.mechanics.revolution().0;
+        let allowed = i128::from(limit) * i128::from(requests + 1);
+        let saved = requests == 0 || i128::from(delayed) + i128::from(longest) <= allowed;
+        limit > 0 && saved && !self.sides.iter().all(Side::is_empty)
+    }
+
+    /// The track to be visited next by a head that is here, and whether to write there.
+    fn next_track(&mut self, head: Head) -> Option<(Head, bool)> {
+        if let Some(found) = self.on_cylinder(head.cylinder as u32, head.head) {
+            return Some(found);
+        }
+        self.in_region(head).or_else(|| {
+            let left = self.left_by_region();
+            self.idle.region = self.worth.fullest(&left);
+            self.in_region(head)
+        })
+    }
+
+    /// The same in the region that is visited, from the head's cylinder on.
+    fn in_region(&self, head: Head) -> Option<(Head, bool)> {
+        let (begin, end) = self.worth.cylinders(self.idle.region);
+        let middle = (head.cylinder as u32).clamp(begin, end);
+        for (mut from, to) in [(middle, end), (begin, middle)] {
+            while let Some(cylinder) = self.sides.iter().filter_map(|side| side.up(from, to, 1)).min() {
+                if let Some(found) = self.on_cylinder(cylinder, head.head) {
+                    return Some(found);
+                }
+                from = cylinder + 1;
+            }
+        }
+        None
+    }
+
+    /// A track of a cylinder on which something is wanted that may be taken now, from this head on.
+    fn on_cylinder(&self, cylinder: u32, first: u64) -> Option<(Head, bool)> {
+        let heads = u64::from(self.tracks.heads());
+        for step in 0..heads {
+            let at = Head { cylinder: u64::from(cylinder), head: (first + step) % heads };
+            for (side, write) in self.sides.iter().zip([false, true]) {
+                let track = self.tracks.track(at);
+                let all = |stretch: &Stretch| side.counting(stretch, [(0, stretch.sectors), (0, 0)]);
+                if !side.is_empty() && self.tracks.on(track).iter().map(all).sum::<usize>() > 0 {
+                    return Some((at, write));
+                }
+            }
+        }
+        None
+    }
+
+    /// What is left by region, in units of 8 sectors.
+    pub(super) fn left_by_region(&self) -> [u64; REGIONS] {
+        let heads = self.tracks.heads() as usize;
+        let mut left = [0; REGIONS];
+        for side in &self.sides {
+            for (track, &count) in side.counts().iter().enumerate() {
+                left[self.worth.region((track / heads) as u32)] += u64::from(count);
+            }
+        }
+        left
+    }
+
+    /// Takes all that is wanted on a track; when it has passed.
+    fn take_track(&mut self, at: Head, write: bool, landed: u64) -> Option<u64> {
+        let (track, turn) = (self.tracks.track(at), self.mechanics.revolution().0);
+        let turns = [(landed, landed + turn), (landed + turn / 2, landed + turn + turn / 8)];
+        let mut until = 0;
+        // And what was just passing when the head came.
+        for (from, to) in turns {
+            let stop = Stop { track, write, window: Window { from, to }, worth: 0 };
+            until = until.max(take(&self.tracks, &mut self.sides, &stop, &mut self.plan).to);
+        }
+        self.plan.pieces.sort_unstable_by_key(|piece| (piece.to, piece.start));
+        self.freed.idle_bytes += self.plan.pieces.iter().map(|piece| piece.sectors * 512).sum::<u64>();
+        self.due.extend(self.plan.pieces.drain(..));
+        (until > 0).then_some(until)
+    }
+
+    /// A piece that was taken did not pass after all.
+    pub(super) fn give_back(&mut self, piece: &Piece) {
+        let (side, taken) = (&mut self.sides[usize::from(piece.write)], piece.taken);
+        let wanted = self.requests[usize::from(piece.write)].still_wants(&taken);
+        self.tracks.of(&self.layout, piece.at(), |track, _| {
+            side.give_back(taken, piece.sectors);
+            if wanted {
+                side.want(&self.tracks, taken.set, track, (taken.bit, taken.bit + 1));
+            }
+        });
+    }
+
+    /// A request was begun at `now`, and the head goes these legs for it: what visits have delayed it by.
+    pub(super) fn came(&mut self, legs: &[Leg], now: Nanos) {
+        self.idle.requests += 1;
+        if let (Some(home), Some(leg)) = (self.idle.home, legs.iter().find(|leg| leg.begin >= now)) {
+            self.idle.home = None;
+            let waited = self.idle.landed.since(now).0;
+            let angle = self.layout.piece(leg.at).angle;
+            let first = |begin: u64, from: Head| {
+                let there = begin + self.mechanics.go(self.turn_round, from, leg.to, leg.write);
+                there + self.mechanics.wait(angle, there)
+            };
+            let (is, were) = (first(leg.begin.0, leg.from), first(leg.begin.0 - waited, home));
+            self.freed.idle_waited += Nanos(waited);
+            self.idle.delay = is as i64 - were as i64;
+            self.freed.idle_moved += self.idle.delay - waited as i64;
+        }
+        self.idle.delayed += self.idle.delay;
+    }
+}

@@ -1,0 +1,215 @@
+//! Figure 7 of the freeblock paper (Lumb et al., OSDI 2000, section 5.3): what cleaning segments costs a log-structured
+//! disk, against how full it is.
+//!
+//! `PostMark` runs on a model of a file system without a journal, over the layer `lld`, on a part of a drive with one
+//! surface. The transactions are done twice, and counted the second time. Ideal is what the original cleaner's run
+//! would be without the time in which somebody waited for the cleaner, as in the paper.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use seekless_core::runtime::{self, Runtime};
+use seekless_core::{ErrorKind, Extent, IoError, Layer, Nanos, Size, Slice};
+use seekless_drive::freeblock::FreeOptions;
+use seekless_drive::{QueueOptions, Spec, simulated};
+use seekless_layers::lld;
+use seekless_layers::{Bytes, Lld};
+
+use super::shown::{Column, Grid, Picture, Shown, Statement, Within, numbers};
+use super::{Asked, Entry};
+use crate::experiment::LabError;
+use crate::mining::head_alone;
+use crate::report::along::Along;
+use crate::report::plot::{Plot, Series};
+use crate::workload;
+use crate::workload::client::{Limit, carry_out_marked};
+
+/// Transactions a second against utilisation.
+pub const FIGURE_7: Entry = Entry {
+    usual: 25_000,
+    ..Entry::new(
+        "transactions a run",
+        "freeblock-7",
+        "cleaning the segments of a log-structured disk",
+        "freeblock paper (OSDI 2000), section 5.3, Figure 7",
+        "the original cleaner halves performance at 60 % and quarters it at 85 %; the freeblock cleaner is near \
+         the ideal one to 93 %",
+        &["quantum-atlas-10k-disksim"],
+        figure_7,
+    )
+};
+
+/// The disk that clients see: three block groups, 403 MB.
+const CLIENT: u64 = 384 << 20;
+/// What it lies on: as few segments more as the cleaner can do with.
+const BELOW: u64 = 394 << 20;
+/// How many of 100 of what segments hold are to be live.
+const FULL: [u64; 13] = [4, 8, 20, 30, 40, 50, 60, 70, 80, 85, 90, 93, 95];
+/// Blocks of a file, on average, with its share of the metadata.
+const BLOCKS_A_FILE: f64 = 2.55;
+
+/// A run.
+struct Run {
+    seconds: f64,
+    counters: Vec<(&'static str, u64)>,
+    before: Vec<(&'static str, u64)>,
+}
+
+impl Run {
+    /// By how much a counter grew in the transactions that count.
+    fn grown(&self, name: &str) -> f64 {
+        let of = |counters: &[(&str, u64)]| {
+            counters.iter().find(|(key, _)| *key == name).map_or(0.0, |&(_, value)| value as f64)
+        };
+        of(&self.counters) - of(&self.before)
+    }
+
+    fn full_pct(&self) -> f64 {
+        let of = |name: &str| self.counters.iter().find(|(key, _)| *key == name).map_or(0, |found| found.1);
+        of("utilisation_permille") as f64 / 10.0
+    }
+}
+
+/// Two rounds of transactions on so many files.
+fn run(asked: &Asked, drive: &Spec, files: u64, cleaner: lld::Cleaner) -> Result<Run, LabError> {
+    let load = workload::parse(&format!(
+        "postmark:files={files},transactions={},rounds=2,cpu=500us,cache=32MiB,dirty=4MiB,commit=30s,journal=0,\
+         discard=1",
+        asked.requests
+    ))?;
+    let free = cleaner == lld::Cleaner::Freeblock;
+    let queue = QueueOptions { freeblock: free.then(FreeOptions::default), ..QueueOptions::default() };
+    let runtime = Runtime::new(asked.seed);
+    let result: Result<Result<Run, IoError>, LabError> = runtime
+        .run(async {
+            let component = simulated(0, &drive.clone().into(), queue);
+            let Some(part) = Slice::new(component.device(), Extent::new(0, BELOW / 512)) else {
+                let found = format!("{}: {} of one surface", drive.name, Size(drive.sectors * 512));
+                return Err(LabError::Setting {
+                    setting: "drive",
+                    found,
+                    expected: format!("at least {}", Size(BELOW)),
+                });
+            };
+            let options = lld::Options { size: Some(Bytes(CLIENT)), cleaner, ..lld::Options::default() };
+            Ok(on(&load, Rc::new(part), options).await)
+        })
+        .map_err(LabError::from)?;
+    result?.map_err(LabError::from)
+}
+
+/// What is known when a round begins or ends.
+type Marks = Rc<RefCell<Vec<(Nanos, Vec<(&'static str, u64)>)>>>;
+
+async fn on(load: &workload::Load, part: Rc<Slice>, options: lld::Options) -> Result<Run, IoError> {
+    let lld = Lld::open(part, options).await?;
+    let marks = Marks::default();
+    let (seen, device) = (marks.clone(), lld.clone());
+    let mark = Box::new(move |_| seen.borrow_mut().push((runtime::now(), device.counters())));
+    let rounds = marks.clone();
+    // Polled after each mark. What is deleted in the end does not count.
+    let over = poll_fn(|_| if rounds.borrow().len() == 3 { Poll::Ready(()) } else { Poll::Pending });
+    carry_out_marked(load, lld, Limit::default(), false, over, mark).await?;
+    let mut marks = marks.take();
+    let (Some((end, counters)), Some((begin, before))) = (marks.pop(), marks.pop()) else {
+        return Err(IoError::new(ErrorKind::Invalid, "postmark", None, "it ended before its transactions"));
+    };
+    Ok(Run { seconds: (end - begin).seconds(), counters, before })
+}
+
+const COLUMNS: [Column; 11] = [
+    numbers("files", "files", 0),
+    numbers("utilisation_pct", "full %", 1),
+    numbers("original_per_s", "original", 1),
+    numbers("freeblock_per_s", "freeblock", 1),
+    numbers("ideal_per_s", "ideal", 1),
+    numbers("freeblock_of_ideal_pct", "of ideal %", 1),
+    numbers("original_of_ideal_pct", "original %", 1),
+    numbers("cleaned", "cleaned", 0),
+    numbers("cleaned_free", "for free", 0),
+    numbers("moved_pct", "moved %", 1),
+    numbers("waited_s", "waited s", 1),
+];
+
+fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
+    let Some(drive) = head_alone(asked.drive()).one_surface() else {
+        return Err(LabError::Setting {
+            setting: "drive",
+            found: asked.drive().name.clone(),
+            expected: "a disk that has something on each surface".to_owned(),
+        });
+    };
+    let mut grid = Grid::new("", &COLUMNS);
+    let names = ["original", "freeblock", "ideal"];
+    let mut values = [Vec::new(), Vec::new(), Vec::new()];
+    let mut along = Vec::new();
+    for (done, full) in FULL.into_iter().enumerate() {
+        asked.progress(done, FULL.len());
+        let all = BELOW / (512 << 10) * 127;
+        let files = (full as f64 / 100.0 * all as f64 / BLOCKS_A_FILE) as u64;
+        let original = run(asked, &drive, files, lld::Cleaner::Original)?;
+        let free = run(asked, &drive, files, lld::Cleaner::Freeblock)?;
+        let rate = |seconds: f64| asked.requests as f64 / seconds.max(1e-9);
+        let ideal = rate(original.seconds - original.grown("waited_for_the_cleaner_us") / 1e6);
+        let rates = [rate(original.seconds), rate(free.seconds), ideal];
+        for (values, rate) in values.iter_mut().zip(rates) {
+            values.push(Some(rate));
+        }
+        along.push(free.full_pct());
+        grid.row([
+            files.into(),
+            free.full_pct().into(),
+            rates[0].into(),
+            rates[1].into(),
+            rates[2].into(),
+            (100.0 * rates[1] / ideal).into(),
+            (100.0 * rates[0] / ideal).into(),
+            free.grown("segments_cleaned").into(),
+            free.grown("segments_cleaned_free").into(),
+            (100.0 * free.grown("blocks_moved") / free.grown("blocks_written").max(1.0)).into(),
+            (free.grown("waited_for_the_cleaner_us") / 1e6).into(),
+        ]);
+    }
+    let paper = stated(&grid);
+    let series = names
+        .into_iter()
+        .zip(values)
+        .map(|(name, values)| Series { name: name.to_owned(), values })
+        .collect();
+    let plot = Plot {
+        along: Along::Linear(along),
+        along_label: "per cent of the disk live",
+        value_label: "transactions a second",
+        series,
+        ..Plot::default()
+    };
+    let notes = [
+        "Of the drive there is the head alone, with one surface, and of that the outermost 394 MiB. A transaction \
+         computes for 0.5 ms (the paper does not say); the file system caches 32 MiB, of which at most 4 MiB is \
+         dirty.",
+        "Full is what is live of all that the segments can hold, at the end of the second round. Cleaned, moved and \
+         waited are those of the freeblock cleaner: segments, of which so many for free; blocks moved, of all that \
+         were written; seconds in which somebody waited for the cleaner.",
+    ];
+    Ok(asked.shown(grid, paper, &notes, vec![("cleaning".to_owned(), Picture::Lines(plot))]))
+}
+
+/// What the text says, at the utilisations nearest to those that it names.
+fn stated(grid: &Grid) -> Vec<Statement> {
+    let full = grid.column("utilisation_pct");
+    let at = |wanted: f64, key: &str| {
+        let off = |row: &usize| full[*row].map_or(f64::MAX, |full| (full - wanted).abs());
+        let row = (0..full.len()).min_by(|a, b| off(a).total_cmp(&off(b)));
+        row.and_then(|row| grid.column(key)[row]).unwrap_or_default()
+    };
+    let about = |says, theirs, ours, within| {
+        Statement::about("section 5.3", says, "%", theirs, ours, Within::Points(within))
+    };
+    vec![
+        about("original of ideal at 60 %", 50.0, at(60.0, "original_of_ideal_pct"), 10.0),
+        about("original of ideal at 85 %", 25.0, at(85.0, "original_of_ideal_pct"), 10.0),
+        about("freeblock of ideal at 93 %", 97.0, at(93.0, "freeblock_of_ideal_pct"), 3.0),
+    ]
+}

@@ -1,0 +1,41 @@
+//! Free work is free beside recorded workloads too: the recordings that ship, on a drive with its cache on, under every
+//! scheduler.
+
+use std::path::Path;
+
+use seekless_drive::freeblock::FreeOptions;
+use seekless_drive::{Policy, spec};
+use seekless_lab::Pace;
+use seekless_lab::mining::{Foreground, Mining, mine};
+use seekless_trace::ReadOptions;
+
+/// Of each recording.
+const REQUESTS: usize = 6_000;
+
+#[test]
+fn recorded_foregrounds_are_the_same_to_the_nanosecond() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
+    let policies = [Policy::Fcfs, Policy::CLook, Policy::Sstf, Policy::Sptf, Policy::SptfSw(40)];
+    for name in ["appstart2", "mail", "svnserver2"] {
+        let trace = seekless_trace::load(&[data.join(name)], &ReadOptions::default()).unwrap();
+        let records = &trace.records[..REQUESTS.min(trace.records.len())];
+        for (number, policy) in policies.into_iter().enumerate() {
+            let open = number % 2 == 1;
+            let pace = if open { Pace::Open { speed: 4.0 } } else { Pace::Closed { outstanding: 8 } };
+            let mining = Mining {
+                drive: spec::find("wd2500aaks").unwrap(),
+                policy,
+                foreground: Foreground::Trace(records.into(), pace),
+                free: FreeOptions::default(),
+                block: 8,
+                scans: 1,
+                time: None,
+                seed: 1,
+            };
+            let (mined, alone) = (mine(&mining, None).unwrap(), mine(&mining, Some(0)).unwrap());
+            assert_eq!((mined.hash, mined.waited), (alone.hash, alone.waited), "{name}, {policy}");
+            assert_eq!(mined.requests, alone.requests);
+            assert!(mined.blocks > 10_000, "{name}, {policy}: {}", mined.blocks);
+        }
+    }
+}

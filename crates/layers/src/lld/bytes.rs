@@ -1,0 +1,27 @@
+//! Numbers in bytes, and the checksum of bytes that hold it.
+
+/// A number of 32 bits; zero past the end.
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// A number of 64 bits; zero past the end.
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// A number of 128 bits; zero past the end.
+pub fn u128_at(bytes: &[u8], at: usize) -> u128 {
+    bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u128::from_le_bytes)
+}
+
+/// Puts bytes.
+pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+/// The checksum over all bytes, with the four at `at` taken for zeroes.
+pub fn sum_but(bytes: &[u8], at: usize) -> u32 {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..at]), &[0; 4]);
+    crc32c::crc32c_append(sum, &bytes[at + 4..])
+}

@@ -1,0 +1,218 @@
+//! The checkpoint: which slot holds each block, how old each segment is, and where the log goes on.
+//!
+//! On disk it has two homes; the one of an odd generation is in the second. A home begins with a sector: magic, CRC-32C
+//! over the sector with this field zero, CRC-32C of what is behind it, format version, features that who does not
+//! know them must not open or may pass by, identity, generation, epoch, sequence, what the checkpoint before it
+//! reaches, where the log goes on (segment, block of it), and how the volume is divided. Behind it are an entry of four
+//! bytes for each block and of eight for each segment.
+//!
+//! Invariants: what is read is followed only if it is whole, and its slots exist and hold one block each. A sector is
+//! never torn: a first sector that is neither one of ours nor zeroes is damaged, or somebody else's.
+
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES};
+
+use super::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
+
+const MAGIC: [u8; 8] = *b"SKLLLDCP";
+const VERSION: u32 = 1;
+const SUM: usize = 8;
+/// No generation, epoch or sequence is this or more: a million a second would take 100,000 years to get there.
+const LAST: u64 = 1 << 62;
+
+/// A place in the log where the next segment, or part of one, will be written: the segment, and which block of it.
+pub type Place = (u32, u32);
+
+/// What the first sector says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Features that who does not know them may pass by; kept.
+    pub features: u64,
+    /// Of the volume.
+    pub identity: u128,
+    /// How many were written before.
+    pub generation: u64,
+    /// How often the volume was opened and written to.
+    pub epoch: u64,
+    /// It tells what all of the log up to this sequence did.
+    pub sequence: u64,
+    /// Up to this sequence the checkpoint before it and the log behind that tell the same.
+    pub reached: u64,
+    /// Where the log goes on; nowhere, if only the next checkpoint will say.
+    pub anchor: Option<Place>,
+}
+
+/// A checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Its first sector.
+    pub head: Head,
+    /// Of each block; `NONE` where it reads as zeroes.
+    pub slots: Vec<Slot>,
+    /// Of each segment, when it was written last.
+    pub written: Vec<u64>,
+}
+
+/// What the homes hold.
+#[derive(Debug)]
+pub struct Found {
+    /// The younger one that is whole; `None` on a volume of zeroes.
+    pub checkpoint: Option<Checkpoint>,
+    /// A younger one that is not.
+    pub torn: Option<Head>,
+}
+
+fn corrupt(at: Extent, found: &str, expected: &str) -> IoError {
+    IoError::new(ErrorKind::Corrupt, "lld", Some(at), format!("found {found}, expected {expected}"))
+}
+
+/// The first sector and what is behind it, padded to whole pages.
+pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
+    let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
+    let (first, body) = bytes.split_at_mut(HEAD as usize);
+    let (for_slots, for_segments) = body.split_at_mut(ENTRIES.0 as usize * slots.len());
+    for (slot, entry) in slots.iter().zip(for_slots.chunks_exact_mut(4)) {
+        entry.copy_from_slice(&slot.to_le_bytes());
+    }
+    for (sequence, entry) in written.iter().zip(for_segments.chunks_exact_mut(8)) {
+        entry.copy_from_slice(&sequence.to_le_bytes());
+    }
+    put(first, 0, &MAGIC);
+    put(first, 12, &crc32c::crc32c(body).to_le_bytes());
+    put(first, 16, &VERSION.to_le_bytes());
+    put(first, 24, &head.features.to_le_bytes());
+    put(first, 32, &head.identity.to_le_bytes());
+    for (number, at) in
+        [head.generation, head.epoch, head.sequence, head.reached].iter().zip((48..).step_by(8))
+    {
+        put(first, at, &number.to_le_bytes());
+    }
+    let (segment, offset) = head.anchor.unwrap_or((NONE, 0));
+    let words = [segment, offset, layout.segment, layout.segments, layout.blocks];
+    for (word, at) in words.iter().zip((80..).step_by(4)) {
+        put(first, at, &word.to_le_bytes());
+    }
+    let sum = sum_but(first, SUM);
+    put(first, SUM, &sum.to_le_bytes());
+    Buffer::from_vec(bytes)
+}
+
+/// What a first sector says; `None` if it is zeroes. Else what was found and expected.
+fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    if bytes[..8] != MAGIC || u32_at(bytes, SUM) != sum_but(bytes, SUM) {
+        return Err((
+            "what is no head of a checkpoint".to_owned(),
+            "one that is whole, or zeroes".to_owned(),
+        ));
+    }
+    let (version, features) = (u32_at(bytes, 16), u32_at(bytes, 20));
+    if version != VERSION || features != 0 {
+        let found = format!("version {version} with features {features:#x}");
+        return Err((found, format!("version {VERSION} with none")));
+    }
+    let word = |index: usize| u32_at(bytes, 80 + 4 * index);
+    let told = |segment, segments, blocks| format!("{blocks} blocks in {segments} segments of {segment}");
+    let (found, expected) =
+        (told(word(2), word(3), word(4)), told(layout.segment, layout.segments, layout.blocks));
+    if found != expected {
+        return Err((found, expected));
+    }
+    let anchor = Some((word(0), word(1))).filter(|(segment, _)| *segment != NONE);
+    if anchor.is_some_and(|(segment, offset)| segment >= layout.segments || offset >= layout.segment) {
+        return Err((format!("a log that goes on at {anchor:?}"), "a place in a segment".to_owned()));
+    }
+    let number = |index: usize| u64_at(bytes, 48 + 8 * index);
+    if (0..4).any(|index| number(index) >= LAST) {
+        return Err(("numbers that nothing counts up to".to_owned(), format!("less than {LAST}")));
+    }
+    Ok(Some(Head {
+        features: u64_at(bytes, 24),
+        identity: u128_at(bytes, 32),
+        generation: number(0),
+        epoch: number(1),
+        sequence: number(2),
+        reached: number(3),
+        anchor,
+    }))
+}
+
+/// The checkpoint of a home, if it is whole.
+fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
+    let body = bytes.get(HEAD as usize..)?;
+    if u32_at(bytes, 12) != crc32c::crc32c(body) {
+        return None;
+    }
+    let (for_slots, for_segments) = body.split_at_checked(ENTRIES.0 as usize * layout.blocks as usize)?;
+    let slots: Vec<Slot> = for_slots.chunks_exact(4).map(|entry| u32_at(entry, 0)).collect();
+    let entries = for_segments.chunks_exact(8).take(layout.segments as usize);
+    let written: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
+    if written.iter().any(|written| *written > head.sequence) {
+        return None;
+    }
+    let mut used = vec![false; layout.slots() as usize];
+    for &slot in slots.iter().filter(|&&slot| slot != NONE) {
+        if std::mem::replace(used.get_mut(slot as usize)?, true) {
+            return None;
+        }
+    }
+    Some(Checkpoint { head: *head, slots, written })
+}
+
+async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
+    let bytes = Buffer::zeroed(at.bytes());
+    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
+        below.read(part, piece, Hints::default()).await?;
+    }
+    Ok(bytes)
+}
+
+/// Reads both homes.
+pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoError> {
+    let mut heads = Vec::new();
+    for generation in 0..2 {
+        let first = Extent { sectors: 1, ..layout.home(generation) };
+        let bytes = read_all(below, first).await?;
+        let found = bytes.look(|bytes| head(bytes, layout));
+        heads.extend(found.map_err(|(found, expected)| corrupt(first, &found, &expected))?);
+    }
+    heads.sort_by_key(|head| std::cmp::Reverse(head.generation));
+    let mut torn = None;
+    for head in heads {
+        let at = layout.home(head.generation);
+        let at = Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..at };
+        let bytes = read_all(below, at).await?;
+        if let Some(checkpoint) = bytes.look(|bytes| decode(&head, bytes, layout)) {
+            return Ok(Found { checkpoint: Some(checkpoint), torn });
+        }
+        if torn.replace(head).is_some() {
+            return Err(corrupt(at, "no checkpoint that is whole", "one of two"));
+        }
+    }
+    if torn.is_none_or(|torn| torn.generation == 1 && torn.reached == 0) {
+        // The first checkpoint goes to the second home: so the first one was never written.
+        let first = layout.home(0);
+        if !read_all(below, first).await?.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            return Err(corrupt(first, "neither a checkpoint nor zeroes", "one of them"));
+        }
+        return Ok(Found { checkpoint: None, torn });
+    }
+    Err(corrupt(layout.home(1), "no checkpoint that is whole", "one of two"))
+}
+
+/// Writes an encoded checkpoint to its home.
+pub async fn write(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+    generation: u64,
+    bytes: &Buffer,
+    how: &Hints,
+) -> Result<(), IoError> {
+    let at = Extent { sectors: bytes.len() as u64 / SECTOR_BYTES, ..layout.home(generation) };
+    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
+        below.write(part, piece, how.clone()).await?;
+    }
+    Ok(())
+}

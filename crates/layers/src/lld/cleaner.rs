@@ -1,0 +1,261 @@
+//! The cleaner: finds segments that are worth it, and moves their live blocks into the segment under construction.
+//!
+//! Selection is Sprite LFS's: (1 - u) * age / (1 + u), where u is how much of a segment is live, and its age what was
+//! written since. Whoever needs a segment and finds fewer free ones than the threshold waits for the cleaner, which
+//! meanwhile has the log for itself: what is moved goes to segments of its own, so that after a crash in between
+//! either a segment that it came from is empty, or the one that it went to.
+//!
+//! Faults: blocks that cannot be read stay where they are, and their segment is not cleaned again. Nothing that was
+//! moved is lost: its old slot is used again only after the new one is durable.
+
+use futures_util::future::join_all;
+use seekless_core::runtime::{self, edge};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
+
+use super::Lld;
+use super::layout::{Block, NONE, Slot};
+use super::segments::Segment;
+use super::state::{State, no_room};
+
+/// What a segment holds: its live blocks, where they are.
+pub(super) type Live = Vec<(Block, Slot)>;
+
+impl State {
+    /// The live blocks of a segment.
+    pub(super) fn live_blocks(&self, segment: u32) -> Live {
+        let slots = self.layout.slots_of(segment);
+        slots.map(|slot| (self.owners[slot as usize], slot)).filter(|(block, _)| *block != NONE).collect()
+    }
+
+    /// Segments that can be cleaned; for those who wait also what the freeblock cleaner is at.
+    fn candidates(&self, behind_checkpoint: bool, waiting: bool) -> Vec<(u32, &Segment)> {
+        let settled = self.log.settled();
+        let last = if behind_checkpoint { settled.min(self.disk.sequence) } else { settled };
+        let room = self.layout.room();
+        let can = |(number, segment): &(u32, &Segment)| {
+            let worth = segment.live > 0 && segment.live < room && segment.written <= last;
+            worth && !segment.spared && (waiting || !segment.cleaning) && !self.is_filled_now(*number)
+        };
+        self.segments.iter().filter(can).collect()
+    }
+
+    /// The best of these, at most so many with so many live blocks together.
+    fn best(&self, mut candidates: Vec<(u32, &Segment)>, most: u32, room: u32, by_age: bool) -> Vec<u32> {
+        let all = f64::from(self.layout.room());
+        let value = |segment: &Segment| {
+            let live = f64::from(segment.live);
+            let age = (self.log.sequence - segment.written) as f64;
+            if by_age { (all - live) * age / (all + live) } else { all - live }
+        };
+        // Two are as good only if they are the same: then the first one.
+        candidates.sort_by(|(one, a), (other, b)| value(b).total_cmp(&value(a)).then(one.cmp(other)));
+        let mut left = room;
+        let mut chosen = Vec::new();
+        for (number, segment) in candidates {
+            if chosen.len() < most as usize && segment.live <= left {
+                left -= segment.live;
+                chosen.push(number);
+            }
+        }
+        chosen
+    }
+
+    /// Blocks that are dead in these segments.
+    fn dead(&self, segments: &[u32]) -> u32 {
+        segments.iter().map(|&segment| self.layout.room() - self.segments.of(segment).live).sum()
+    }
+
+    /// Segments whose cleaning into so much room gains something: first of those behind the checkpoint, which are free
+    /// without another one.
+    pub(super) fn worth_cleaning(&self, most: u32, room: u32, waiting: bool) -> Option<Vec<u32>> {
+        // The summary of what is moved, and that of what was gathered before.
+        let gains = |chosen: &Vec<u32>| self.dead(chosen) > 2;
+        let tries = [(true, true), (false, true)].into_iter();
+        let mut tries =
+            tries.map(|(behind, by_age)| self.best(self.candidates(behind, waiting), most, room, by_age));
+        tries.find(gains)
+    }
+
+    /// The same, or the emptiest ones.
+    fn choose(&self, most: u32, room: u32) -> Vec<u32> {
+        self.worth_cleaning(most, room, true).unwrap_or_else(|| {
+            edge("only the emptiest segments are worth cleaning");
+            self.best(self.candidates(false, true), most.max(2), room, false)
+        })
+    }
+
+    /// Blocks that can be moved before a segment has to become free.
+    fn room_to_move(&self) -> u32 {
+        self.log.room() + self.segments.free() * self.layout.room()
+    }
+}
+
+impl Lld {
+    /// Waits until enough segments are free.
+    pub(super) async fn clean(&self, how: &Hints) -> Result<(), IoError> {
+        let _turn = self.cleaning.exclusive(Extent::new(0, 1), how).await;
+        if self.state.borrow().segments.free() >= self.options.threshold {
+            return Ok(());
+        }
+        edge("a client waits for the cleaner");
+        let began = runtime::now();
+        let how = Hints { ticket: None, fua: false, ..how.clone() };
+        let mut passes = 0;
+        let cleaned = loop {
+            if self.state.borrow().segments.free() >= self.options.threshold {
+                break Ok(());
+            }
+            passes += 1;
+            if passes > 4 * self.layout.segments + 16 {
+                break Err(no_room());
+            }
+            match self.clean_some(&how).await {
+                Ok(true) => {}
+                Ok(false) => break Err(no_room()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.waited(began);
+        cleaned
+    }
+
+    /// A step towards more free segments; false if there is none.
+    async fn clean_some(&self, how: &Hints) -> Result<bool, IoError> {
+        if self.free_what_is_written(how).await? {
+            return Ok(true);
+        }
+        let (segments, enough) = {
+            let state = self.state.borrow();
+            let pending = state.segments.pending().filter(|segment| segment.pins == 0).count() as u32;
+            let chosen = state.choose(self.options.at_once, state.room_to_move());
+            (chosen, pending + state.segments.free() >= self.options.threshold)
+        };
+        if enough || segments.is_empty() {
+            return self.free_all(how).await;
+        }
+        self.take_over(&segments).await;
+        self.empty(&segments, how).await
+    }
+
+    /// Frees segments that are empty, if that takes no more than what is under way, and a flush.
+    pub(super) async fn free_what_is_written(&self, how: &Hints) -> Result<bool, IoError> {
+        let sealed = {
+            let state = self.state.borrow();
+            let ready = |segment: &&Segment| {
+                let written = segment.emptied < state.log.sequence && segment.written <= state.disk.sequence;
+                written && segment.pins == 0
+            };
+            state.segments.pending().filter(ready).map(|segment| segment.emptied).min()
+        };
+        let Some(sealed) = sealed.filter(|_| !self.state.borrow().owed) else { return Ok(false) };
+        self.make_durable(sealed, how).await?;
+        Ok(true)
+    }
+
+    /// Frees all segments that are empty.
+    async fn free_all(&self, how: &Hints) -> Result<bool, IoError> {
+        // What is still asked for of an empty one may never come: nobody else asks for anything.
+        let empty: Vec<u32> = {
+            let state = self.state.borrow();
+            state.freely.keys().copied().filter(|&segment| state.segments.of(segment).live == 0).collect()
+        };
+        self.take_over(&empty).await;
+        let (newest, behind, pinned) = {
+            let state = self.state.borrow();
+            let pending = || state.segments.pending();
+            let Some(newest) = pending().map(|segment| segment.emptied).max() else { return Ok(false) };
+            let behind = pending().all(|segment| segment.written <= state.disk.sequence);
+            (newest, behind, pending().all(|segment| segment.pins > 0))
+        };
+        if pinned {
+            let free = self.state.borrow().segments.free();
+            self.until(|state| {
+                state.segments.free() > free
+                    || state.segments.pending().any(|segment| segment.pins == 0)
+                    || state.failed.is_some()
+            })
+            .await;
+            return Ok(true);
+        }
+        if behind {
+            self.make_durable(newest, how).await?;
+        } else {
+            edge("empty segments are free only behind a checkpoint");
+            let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+            self.checkpoint(how).await?;
+        }
+        Ok(true)
+    }
+
+    /// Moves the live blocks of these segments; false if there was no room for all of them.
+    async fn empty(&self, segments: &[u32], how: &Hints) -> Result<bool, IoError> {
+        let live: Vec<Live> = {
+            let state = &mut *self.state.borrow_mut();
+            segments.iter().for_each(|&segment| state.segments.get(segment).cleaning = true);
+            segments.iter().map(|&segment| state.live_blocks(segment)).collect()
+        };
+        self.pin(segments.iter().copied(), 1);
+        let reads = segments.iter().zip(&live).map(|(&segment, live)| self.read_live(segment, live, how));
+        let read = join_all(reads).await;
+        let moved = self.move_all(read.into_iter().flatten()).await;
+        for &segment in segments {
+            self.state.borrow_mut().segments.get(segment).cleaning = false;
+        }
+        self.pin(segments.iter().copied(), -1);
+        moved
+    }
+
+    async fn move_all(&self, blocks: impl Iterator<Item = (Block, Slot, Buffer)>) -> Result<bool, IoError> {
+        for (block, slot, data) in blocks {
+            if !self.move_block(block, slot, data).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads live blocks of a segment, which is pinned, at once if that succeeds, else one by one, as far as they can be read.
+    pub(super) async fn read_live(
+        &self,
+        segment: u32,
+        live: &[(Block, Slot)],
+        how: &Hints,
+    ) -> Vec<(Block, Slot, Buffer)> {
+        let (Some(&(_, first)), Some(&(_, last))) = (live.first(), live.last()) else { return Vec::new() };
+        let hollow = self.state.borrow().segments.of(segment).hollow;
+        let all = self.read_slots(first, last + 1 - first, hollow, how).await;
+        let mut blocks = Vec::with_capacity(live.len());
+        match all {
+            Ok(all) => {
+                let cut = |slot: Slot| all.cut_sectors(u64::from(slot - first) * PAGE_SECTORS, PAGE_SECTORS);
+                blocks.extend(live.iter().map(|&(block, slot)| (block, slot, cut(slot))));
+            }
+            Err(error) if error.kind() == ErrorKind::Aborted => {}
+            Err(_) => {
+                edge("a segment cannot be read at once: block by block");
+                for &(block, slot) in live {
+                    match self.read_slots(slot, 1, hollow, how).await {
+                        Ok(data) => blocks.push((block, slot, data)),
+                        Err(error) if error.kind() == ErrorKind::Aborted => {}
+                        Err(_) => self.state.borrow_mut().segments.get(segment).spared = true,
+                    }
+                }
+            }
+        }
+        blocks
+    }
+
+    /// What slots hold that lie one behind the other.
+    async fn read_slots(
+        &self,
+        first: Slot,
+        slots: u32,
+        hollow: bool,
+        how: &Hints,
+    ) -> Result<Buffer, IoError> {
+        let at = self.layout.extent(first, slots);
+        let buffer = if hollow { Buffer::hollow_sectors(at.sectors) } else { Buffer::zeroed(at.bytes()) };
+        self.state.borrow_mut().counted.read += at.bytes();
+        self.below.read(at, buffer.clone(), how.clone()).await.map(|_| buffer)
+    }
+}

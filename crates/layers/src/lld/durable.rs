@@ -1,0 +1,297 @@
+//! What makes things durable: segments on their way to the disk, flushes, and checkpoints.
+//!
+//! Order: a segment of an epoch is written only after a checkpoint of that epoch is durable; a checkpoint only after
+//! all that it tells; and a segment that is empty is used again only after what emptied it is durable and a durable
+//! checkpoint lies behind what was in it.
+//!
+//! Faults: blocks of a segment that could not be written join the one under construction; since the log is broken at
+//! that place, the next flush is a checkpoint. A checkpoint that could not be written fails the flush that asked for
+//! it, and the next one tries again. After a flush of the component that failed nothing is written any more.
+
+use seekless_core::runtime::{self, edge};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, SECTOR_BYTES};
+
+use super::Lld;
+use super::checkpoint::{self, Head};
+use super::log::Sealed;
+use super::state::{Admitted, Who, no_room};
+
+/// Writes of segments that may fail one after the other.
+const FAILURES: u32 = 8;
+
+/// Others wait for this, or will: it is not left for later, and not withdrawn with who asked first.
+fn waited_for(how: &Hints) -> Hints {
+    Hints { class: how.class.min(Class::Foreground), ticket: None, fua: false, ..how.clone() }
+}
+
+impl Lld {
+    /// Seals what is gathered, and sends it on its way.
+    pub(super) fn seal(&self, how: &Hints) {
+        if self.canary.is("early reuse") {
+            self.state.borrow_mut().segments.free_up(u64::MAX, u64::MAX);
+        }
+        let sealed = self.state.borrow_mut().seal(self.canary.is("lost deletion"));
+        if let (Some(sealed), Some(lld)) = (sealed, self.me.upgrade()) {
+            let how = waited_for(how);
+            runtime::spawn(async move { lld.write_out(&sealed, &how).await }).detach();
+        }
+    }
+
+    async fn write_out(&self, sealed: &Sealed, how: &Hints) {
+        let at = self.layout.extent(sealed.at, 1 + sealed.entries.len() as u32);
+        let mut written = Ok(());
+        for (part, piece) in sealed.bytes.split(at, self.below.geometry().largest_sectors) {
+            written = self.below.write(part, piece, how.clone()).await;
+            if written.is_err() {
+                break;
+            }
+        }
+        match written {
+            Ok(()) => {
+                let state = &mut *self.state.borrow_mut();
+                state.log.in_flight.remove(&sealed.sequence);
+                state.failures = 0;
+                if !self.volatile && !state.owed {
+                    let settled = state.log.settled();
+                    state.now_durable(settled);
+                }
+            }
+            Err(error) => self.rescue(sealed, &error, how),
+        }
+        self.changed();
+        self.checkpoint_when_due(how);
+        self.clean_freely_when_due();
+    }
+
+    /// The blocks of a segment that could not be written go elsewhere.
+    fn rescue(&self, sealed: &Sealed, error: &IoError, how: &Hints) {
+        edge("a segment could not be written: its blocks join the next one");
+        let give_up = {
+            let state = &mut *self.state.borrow_mut();
+            state.broke();
+            state.failures += 1;
+            state.counted.failures += 1;
+            state.failures > FAILURES
+        };
+        for (slot, (block, data)) in (sealed.at + 1..).zip(&sealed.entries) {
+            if self.state.borrow().owners[slot as usize] != *block || *block == super::layout::NONE {
+                continue;
+            }
+            let admitted = if give_up {
+                Admitted::No(error.clone())
+            } else {
+                self.state.borrow_mut().admit(Who::Rescue, 0)
+            };
+            if !matches!(admitted, Admitted::Now) {
+                edge("nothing can be written any more");
+                self.fail(error);
+                return;
+            }
+            {
+                let state = &mut *self.state.borrow_mut();
+                state.put(*block, data.clone());
+                state.asked = state.log.sequence;
+            }
+            self.seal_if_full(how);
+        }
+        self.state.borrow_mut().log.in_flight.remove(&sealed.sequence);
+    }
+
+    /// Nothing is written any more.
+    fn fail(&self, error: &IoError) {
+        self.state.borrow_mut().failed.get_or_insert_with(|| error.clone());
+        self.changed();
+    }
+
+    fn failure(&self) -> Result<(), IoError> {
+        self.state.borrow().failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Flushes the component. One that fails is the last.
+    async fn flush_below(&self, how: &Hints) -> Result<(), IoError> {
+        if self.canary.is("missing flush") {
+            return Ok(());
+        }
+        let flushed = self.below.flush(how.clone()).await;
+        if let Err(error) = &flushed {
+            edge("a flush failed: nothing is written any more");
+            self.fail(error);
+        }
+        flushed
+    }
+
+    /// Makes durable all that clients were answered before.
+    pub(super) async fn sync(&self, how: &Hints) -> Result<(), IoError> {
+        let asked = self.state.borrow().asked;
+        self.make_durable(asked, how).await
+    }
+
+    /// Makes durable all up to this sequence.
+    pub(super) async fn make_durable(&self, sequence: u64, how: &Hints) -> Result<(), IoError> {
+        let how = &waited_for(how);
+        loop {
+            self.failure()?;
+            if self.state.borrow().durable >= sequence {
+                return Ok(());
+            }
+            if self.state.borrow().log.sequence <= sequence {
+                self.seal(how);
+            }
+            self.until(|state| state.log.settled() >= sequence || state.failed.is_some()).await;
+            if !self.saying.is_empty() {
+                edge("a second flush waits for the first");
+            }
+            let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+            self.failure()?;
+            let (durable, settled, owed) = {
+                let state = self.state.borrow();
+                (state.durable, state.log.settled(), state.owed)
+            };
+            if durable >= sequence {
+                return Ok(());
+            }
+            if owed {
+                self.checkpoint(how).await?;
+            } else {
+                let breaks = self.state.borrow().breaks;
+                self.flush_below(how).await?;
+                let state = &mut *self.state.borrow_mut();
+                // What was settled while the log was whole is found by a start, whatever broke it since.
+                debug_assert!(breaks <= state.breaks);
+                state.now_durable(settled);
+            }
+            self.changed();
+        }
+    }
+
+    /// Writes a checkpoint of a new epoch, before anything else is written.
+    pub(super) async fn begin(&self, how: &Hints) -> Result<(), IoError> {
+        let how = &waited_for(how);
+        let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+        self.failure()?;
+        if self.state.borrow().begun {
+            return Ok(());
+        }
+        let torn = self.state.borrow().torn;
+        if let Some(torn) = torn {
+            // Or the next one, torn too, could make it whole.
+            let first = Extent { sectors: 1, ..self.layout.home(torn.generation) };
+            self.below.write(first, Buffer::zeroed(SECTOR_BYTES), how.clone()).await?;
+            self.flush_below(how).await?;
+            self.state.borrow_mut().torn = None;
+        }
+        let (segment, first, identity, epoch) = {
+            let state = &mut *self.state.borrow_mut();
+            let Some(segment) = state.segments.take() else { return Err(no_room()) };
+            let identity = Some(state.disk.identity).filter(|identity| *identity != 0);
+            let identity = identity.unwrap_or_else(|| {
+                let mut rng = runtime::rng("lld identity");
+                (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1)
+            });
+            state.log.begin(identity, state.disk.epoch + 1, segment);
+            (segment, state.disk.generation == 0, identity, state.disk.epoch + 1)
+        };
+        // Of a new volume both homes are written: a damaged one is then told from one that never was.
+        for _ in 0..if first { 2 } else { 1 } {
+            let written = self.write_checkpoint(identity, epoch, how).await;
+            if let Err(error) = written {
+                let state = &mut *self.state.borrow_mut();
+                state.log.place = None;
+                state.segments.give_back(segment);
+                return Err(error);
+            }
+        }
+        self.state.borrow_mut().begun = true;
+        self.changed();
+        Ok(())
+    }
+
+    /// Writes a checkpoint of all that was gathered before; whose turn it is.
+    pub(super) async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
+        let Head { identity, epoch, .. } = self.state.borrow().disk;
+        self.write_checkpoint(identity, epoch, &waited_for(how)).await
+    }
+
+    async fn write_checkpoint(&self, identity: u128, epoch: u64, how: &Hints) -> Result<(), IoError> {
+        loop {
+            self.seal(how);
+            let (head, bytes, breaks) = {
+                let state = &mut *self.state.borrow_mut();
+                let sequence = state.log.sequence - 1;
+                let reached = if state.owed { state.durable } else { sequence };
+                let (disk, anchor) = (state.disk, state.log.place);
+                let generation = disk.generation + 1;
+                let head = Head { identity, generation, epoch, sequence, reached, anchor, ..disk };
+                let written: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.written).collect();
+                (head, checkpoint::encode(&head, &state.slots, &written, &self.layout), state.breaks)
+            };
+            let ended = |state: &super::state::State| state.log.settled() >= head.sequence;
+            self.until(|state| ended(state) || state.failed.is_some()).await;
+            self.failure()?;
+            if self.state.borrow().breaks != breaks {
+                edge("the log broke while a checkpoint was made: it is made anew");
+                continue;
+            }
+            self.flush_below(how).await?;
+            checkpoint::write(&*self.below, &self.layout, head.generation, &bytes, how).await?;
+            self.flush_below(how).await?;
+            let state = &mut *self.state.borrow_mut();
+            state.disk = head;
+            state.filled = 0;
+            state.counted.checkpoints += 1;
+            state.counted.checkpoint_blocks += bytes.len() as u64 / 4_096;
+            state.counted.written += bytes.len() as u64 / 4_096;
+            if state.breaks == breaks && head.anchor.is_some() {
+                state.owed = false;
+            }
+            state.now_durable(head.sequence);
+            return Ok(());
+        }
+    }
+
+    /// So many segments were filled since the last checkpoint that a start would have to read many summaries.
+    fn checkpoint_when_due(&self, how: &Hints) {
+        let due = {
+            let state = &mut *self.state.borrow_mut();
+            let due = state.filled >= self.layout.window();
+            // Asked for once.
+            state.filled = if due { 0 } else { state.filled };
+            due && state.failed.is_none()
+        };
+        if let (true, Some(lld)) = (due, self.me.upgrade()) {
+            edge("a checkpoint is due");
+            let how = how.clone();
+            runtime::spawn(async move {
+                let _turn = lld.saying.exclusive(Extent::new(0, 1), &how).await;
+                // If it fails the next one tells the same.
+                let _ = lld.checkpoint(&how).await;
+                lld.changed();
+            })
+            .detach();
+        }
+    }
+
+    /// Seals what is gathered if nothing more fits.
+    pub(super) fn seal_if_full(&self, how: &Hints) {
+        if self.state.borrow().log.is_full() {
+            self.seal(how);
+        }
+    }
+
+    /// Waits until the state is so.
+    pub(super) async fn until(&self, is_so: impl Fn(&super::state::State) -> bool) {
+        std::future::poll_fn(|context| {
+            if is_so(&self.state.borrow()) {
+                return std::task::Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(context.waker().clone());
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+
+    /// Those who wait look again.
+    pub(super) fn changed(&self) {
+        self.waiting.take().into_iter().for_each(std::task::Waker::wake);
+    }
+}

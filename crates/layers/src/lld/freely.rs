@@ -1,0 +1,162 @@
+//! The freeblock cleaner: begins earlier than the other one, and reads in class `Free`, where it costs nothing.
+//!
+//! Several segments are asked for at once, block by block. Each block is moved as it comes, in any order, into the
+//! segment that clients fill too; its write is theirs. When clients have to wait for the cleaner all the same, it takes
+//! over the segments that are worth it: what is still asked for of them is withdrawn, and read at once, since
+//! a promoted block would wait for its sectors alone. The others go on.
+//!
+//! Invariant: it leaves as many segments free as clients do. Faults: as of the other cleaner.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use seekless_core::runtime::{self, edge};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Ticket};
+
+use super::Lld;
+use super::layout::{Block, Slot};
+use super::options::Cleaner;
+use super::state::{Admitted, State, Who};
+
+impl Lld {
+    /// Begins with as many segments as it may, if few are free.
+    pub(super) fn clean_freely_when_due(&self) {
+        let may = self.options.cleaner == Cleaner::Freeblock && self.cleaning.is_empty();
+        while let Some((lld, segment, ticket)) = self.next_to_clean(may) {
+            runtime::spawn(async move {
+                let how = Hints { class: Class::Free, ticket: Some(ticket), ..Hints::default() };
+                // What fails here is left to the other cleaner.
+                let moved = lld.clean_freely(segment, &how).await.unwrap_or(false);
+                {
+                    let state = &mut *lld.state.borrow_mut();
+                    state.segments.get(segment).cleaning = false;
+                    state.freely.remove(&segment);
+                }
+                lld.changed();
+                if moved {
+                    lld.clean_freely_when_due();
+                }
+            })
+            .detach();
+        }
+    }
+
+    /// A segment to clean now, if there is one.
+    fn next_to_clean(&self, may: bool) -> Option<(Rc<Lld>, u32, Ticket)> {
+        let lld = self.me.upgrade().filter(|_| may)?;
+        let state = &mut *self.state.borrow_mut();
+        let there = state.segments.free() as usize + state.segments.pending().count();
+        let short = there < self.options.free_threshold as usize;
+        let more = state.freely.len() < self.options.at_once as usize && state.failed.is_none();
+        if !short || !more || !state.begun {
+            return None;
+        }
+        let segment = *state.worth_cleaning(1, u32::MAX, false)?.first()?;
+        state.segments.get(segment).cleaning = true;
+        let ticket = Ticket::new();
+        state.freely.insert(segment, ticket.clone());
+        Some((lld, segment, ticket))
+    }
+
+    /// Withdraws what it asked for of these segments, and waits until it leaves them alone.
+    pub(super) async fn take_over(&self, segments: &[u32]) {
+        let tickets: Vec<Ticket> = {
+            let state = self.state.borrow();
+            segments.iter().filter_map(|segment| state.freely.get(segment).cloned()).collect()
+        };
+        if tickets.is_empty() {
+            return;
+        }
+        edge("the freeblock cleaner is taken over");
+        tickets.iter().for_each(Ticket::abort);
+        self.changed();
+        self.until(|state| !segments.iter().any(|segment| state.freely.contains_key(segment))).await;
+    }
+
+    /// The same of all.
+    pub(super) async fn take_over_all(&self) {
+        let all: Vec<u32> = self.state.borrow().freely.keys().copied().collect();
+        self.take_over(&all).await;
+    }
+
+    /// Moves the live blocks of a segment, as they come; false if none of them could be.
+    async fn clean_freely(&self, segment: u32, how: &Hints) -> Result<bool, IoError> {
+        let live = self.state.borrow().live_blocks(segment);
+        let moves = live.iter().map(|&(block, slot)| self.fetch(segment, block, slot, how));
+        let moved: Vec<bool> = join_all(moves).await.into_iter().collect::<Result<_, _>>()?;
+        if !withdrawn(how) && !self.free_what_is_written(how).await? {
+            self.free_behind_a_checkpoint(how).await?;
+        }
+        Ok(moved.contains(&true))
+    }
+
+    /// Where nothing else would free them: a checkpoint.
+    async fn free_behind_a_checkpoint(&self, how: &Hints) -> Result<(), IoError> {
+        let needed = {
+            let state = self.state.borrow();
+            state.segments.pending().any(|segment| segment.written > state.disk.sequence)
+        };
+        if needed {
+            let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+            self.checkpoint(how).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves a block when it comes; false if it does not.
+    async fn fetch(&self, segment: u32, block: Block, slot: Slot, how: &Hints) -> Result<bool, IoError> {
+        // Or the segment could be overwritten and used again meanwhile, and the block come back to the same slot.
+        self.pin([segment].into_iter(), 1);
+        let read = self.read_live(segment, &[(block, slot)], how).await.pop();
+        let moved = match read {
+            Some((block, slot, data)) => self.move_freely(block, slot, data, how).await,
+            None => Ok(false),
+        };
+        self.pin([segment].into_iter(), -1);
+        self.state.borrow_mut().counted.withdrawn += u64::from(matches!(moved, Ok(false)) && withdrawn(how));
+        moved
+    }
+
+    /// A block joins the segment under construction, if it is where it was and clients can do that too, or the cleaner
+    /// that they wait for takes over; false if it is left where it is.
+    async fn move_freely(&self, block: Block, was: Slot, data: Buffer, how: &Hints) -> Result<bool, IoError> {
+        loop {
+            if withdrawn(how) && self.cleaning.is_empty() {
+                return Ok(false);
+            }
+            let admitted = {
+                let state = &mut *self.state.borrow_mut();
+                if state.slots[block as usize] != was {
+                    edge("a block is used while it is cleaned: it is not moved");
+                    return Ok(true);
+                }
+                state.admit(if withdrawn(how) { Who::Cleaner } else { Who::Client }, self.options.threshold)
+            };
+            match admitted {
+                Admitted::Now => break,
+                Admitted::No(error) if self.state.borrow().failed.is_some() => return Err(error),
+                Admitted::No(_) => return Ok(false),
+                Admitted::InFlight => self.room_in_flight().await,
+                Admitted::Begin | Admitted::Clean => {
+                    edge("the freeblock cleaner waits for a free segment");
+                    let threshold = self.options.threshold;
+                    let enough = |state: &State| state.segments.free() >= threshold;
+                    self.until(|state| withdrawn(how) || enough(state) || state.failed.is_some()).await;
+                }
+            }
+        }
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.put(block, data);
+            state.counted.moved += 1;
+            state.counted.moved_free += 1;
+        }
+        self.seal_if_full(&Hints::default());
+        Ok(true)
+    }
+}
+
+/// Whether what was asked for is not to be waited for any more.
+fn withdrawn(how: &Hints) -> bool {
+    how.ticket.as_ref().is_some_and(Ticket::is_aborted)
+}

@@ -1,0 +1,130 @@
+//! How the component is divided: two homes of the checkpoint, then the segments.
+//!
+//! Slots count the blocks of all segments, summaries included. Invariant: there are so many segments more than the
+//! blocks of clients need that cleaning always gains something: see [`Layout::new`].
+
+use seekless_core::{Extent, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+
+use crate::Refused;
+
+/// A block of 4 KiB in the order of the clients.
+pub type Block = u32;
+/// A block of a segment, counted from the first segment's first.
+pub type Slot = u32;
+/// No block, slot or segment.
+pub const NONE: u32 = u32::MAX;
+
+/// Blocks of the largest segment: its summary has room for so many entries, and the paper's has as many.
+pub const LARGEST_SEGMENT: u32 = 128;
+/// A summary, and blocks for it.
+pub const SMALLEST_SEGMENT: u32 = 4;
+/// Segments that clients cannot fill, besides those below which the cleaner begins: the one under construction, and
+/// one to gain by.
+const SPARE: u32 = 2;
+/// The threshold that the default size leaves room for.
+pub const THRESHOLD: u32 = 2;
+/// The first sector of a home.
+pub const HEAD: u64 = SECTOR_BYTES;
+/// Bytes of an entry of the map, and of a segment's.
+pub const ENTRIES: (u64, u64) = (4, 8);
+
+/// Where things are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Blocks of a segment, its summary included.
+    pub segment: u32,
+    /// Segments.
+    pub segments: u32,
+    /// Blocks that clients see.
+    pub blocks: u32,
+    /// Pages of each home.
+    home: u64,
+}
+
+impl Layout {
+    /// Divides so many sectors into segments of so many blocks, for clients that see `blocks` of them, or fifteen
+    /// sixteenths of what is possible. Even where only `threshold` segments are free, the others have more than one
+    /// dead block each then: so two of them, moved together, gain more than their new summary takes.
+    pub fn new(sectors: u64, segment: u32, threshold: u32, blocks: Option<u64>) -> Result<Layout, Refused> {
+        let pages = sectors / PAGE_SECTORS;
+        let most_segments = (pages / u64::from(segment)).min(u64::from((NONE - 1) / segment));
+        let body = ENTRIES.0 * most_segments * u64::from(segment) + ENTRIES.1 * most_segments;
+        let home = (HEAD + body).div_ceil(PAGE_BYTES);
+        let segments = (pages.saturating_sub(2 * home) / u64::from(segment)).min(most_segments) as u32;
+        let most = |spare: u32| u64::from(segments.saturating_sub(spare)) * u64::from(segment - 2);
+        let (usual, most) = (most(SPARE + THRESHOLD) * 15 / 16, most(SPARE + threshold));
+        let blocks = blocks.unwrap_or(usual);
+        if blocks == 0 || blocks > most {
+            let found = format!("{blocks} blocks of 4 KiB in {segments} segments of {segment}");
+            return Err(Refused::new("size", found, format!("at least one, and at most {most} of these")));
+        }
+        Ok(Layout { segment, segments, blocks: blocks as u32, home })
+    }
+
+    /// Blocks of clients that a segment has room for.
+    pub fn room(self) -> u32 {
+        self.segment - 1
+    }
+
+    /// All slots.
+    pub fn slots(self) -> u32 {
+        self.segments * self.segment
+    }
+
+    /// The segment of a slot.
+    pub fn segment_of(self, slot: Slot) -> u32 {
+        slot / self.segment
+    }
+
+    /// The slots of a segment.
+    pub fn slots_of(self, segment: u32) -> std::ops::Range<Slot> {
+        segment * self.segment..(segment + 1) * self.segment
+    }
+
+    /// Where slots lie on the component.
+    pub fn extent(self, slot: Slot, slots: u32) -> Extent {
+        Extent::of_pages(2 * self.home + u64::from(slot), u64::from(slots))
+    }
+
+    /// Where the checkpoint of this generation lies.
+    pub fn home(self, generation: u64) -> Extent {
+        Extent::of_pages(generation % 2 * self.home, self.home)
+    }
+
+    /// Bytes of a checkpoint, in whole pages.
+    pub fn checkpoint_bytes(self) -> u64 {
+        let body = ENTRIES.0 * u64::from(self.blocks) + ENTRIES.1 * u64::from(self.segments);
+        (HEAD + body).div_ceil(PAGE_BYTES) * PAGE_BYTES
+    }
+
+    /// Segments that are written between two checkpoints: so many that checkpoints take a sixty-fourth of what is
+    /// written, and so few that a start reads their summaries in less than a minute.
+    pub fn window(self) -> u32 {
+        let segment = u64::from(self.segment) * PAGE_BYTES;
+        (64 * self.checkpoint_bytes() / segment).clamp(8, 4_096) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_see_leaves_something_to_gain() {
+        for pages in (20..3_000).step_by(7).chain([102_400, 1 << 24]) {
+            for segment in [4, 8, 31, 128] {
+                let Ok(layout) = Layout::new(pages * PAGE_SECTORS, segment, 2, None) else { continue };
+                let last = layout.extent(layout.slots() - 1, 1);
+                assert!(last.end().page() <= pages && layout.home(1).end() == layout.extent(0, 1).start);
+                assert!(layout.checkpoint_bytes() <= layout.home(0).bytes());
+                let most = Layout::new(pages * PAGE_SECTORS, segment, 2, Some(u64::MAX)).unwrap_err();
+                let told = most.expected.split("at most ").nth(1).unwrap();
+                let most: u64 = told.split(' ').next().unwrap().parse().unwrap();
+                let full = Layout::new(pages * PAGE_SECTORS, segment, 2, Some(most)).unwrap();
+                let used = full.segments - 2;
+                assert!(used * full.room() - full.blocks > used, "{full:?}");
+            }
+        }
+        assert!(Layout::new(8, 128, 2, None).is_err() && Layout::new(1 << 20, 128, 2, Some(0)).is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! A log-structured logical disk (LLD): blocks lie wherever they were written last, in segments that are written with
+//! one request each, and segments of which little is live are cleaned (Lumb et al., OSDI 2000, section 5).
+//!
+//! `path` is what a request does, `log` the segment under construction, `durable` what makes it durable, `cleaner` and
+//! `freely` the cleaners, `opening` what a start finds; on disk are the `checkpoint` and the `summary` of each segment.
+//!
+//! Invariants: a block has at most one slot; what a durable checkpoint and the log behind it name is not written over;
+//! clients leave the cleaner as many free segments as it needs to gain another.
+//!
+//! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
+//! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
+
+mod bytes;
+mod checkpoint;
+mod cleaner;
+mod durable;
+mod freely;
+mod layout;
+mod log;
+mod opening;
+mod options;
+mod path;
+mod segments;
+mod state;
+mod summary;
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+use seekless_core::device::{Content, ExtentState, Place, io};
+use seekless_core::{
+    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, PAGE_SECTORS,
+    RangeLocks, Zeroes,
+};
+
+use crate::canary::Canary;
+use layout::{Layout, NONE};
+pub use options::{CANARIES, Cleaner, EDGES, Options};
+use state::State;
+
+/// The log-structured logical disk.
+pub struct Lld {
+    below: Rc<dyn BlockDevice>,
+    options: Options,
+    layout: Layout,
+    /// Whether what is below may lose what it acknowledged, until a flush.
+    volatile: bool,
+    state: RefCell<State>,
+    locks: RangeLocks,
+    /// Who cleans for those who wait.
+    cleaning: RangeLocks,
+    /// Flushes and checkpoints, one at a time.
+    saying: RangeLocks,
+    canary: Canary,
+    waiting: RefCell<Vec<Waker>>,
+    /// Itself, for what it does in the background.
+    me: Weak<Lld>,
+}
+
+impl Lld {
+    /// Opens what is there; where there are only zeroes, a volume of zeroes.
+    pub async fn open(below: Rc<dyn BlockDevice>, options: Options) -> Result<Rc<Lld>, IoError> {
+        let geometry = below.geometry();
+        let layout = options.built(geometry.sectors)?;
+        let canary = options.canary();
+        let state = RefCell::new(opening::open(&*below, layout, &canary).await?);
+        let locks = || RangeLocks::new();
+        Ok(Rc::new_cyclic(|me| Lld {
+            below,
+            options,
+            layout,
+            volatile: geometry.volatile_cache,
+            state,
+            locks: locks(),
+            cleaning: locks(),
+            saying: locks(),
+            canary,
+            waiting: RefCell::default(),
+            me: me.clone(),
+        }))
+    }
+}
+
+impl BlockDevice for Lld {
+    fn geometry(&self) -> Geometry {
+        let sectors = u64::from(self.layout.blocks) * PAGE_SECTORS;
+        Geometry {
+            sectors,
+            volatile_cache: true,
+            physical_sectors: PAGE_SECTORS,
+            discard_sectors: PAGE_SECTORS,
+            ..self.below.geometry()
+        }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            let _held = self.locks.shared(at, &how).await;
+            self.read_blocks(at, &into, &how).await.map(|()| into)
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let fua = std::mem::take(&mut how.fua);
+            let held = self.locks.exclusive(at.whole_pages(), &how).await;
+            self.write_blocks(at, &from, &how).await?;
+            drop(held);
+            if fua { self.sync(&how).await } else { Ok(()) }
+        })
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(async move { self.sync(&how).await })
+    }
+
+    /// Whole blocks read as zeroes afterwards; parts of blocks stay.
+    fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let fua = std::mem::take(&mut how.fua);
+            let held = self.locks.exclusive(at, &how).await;
+            self.delete_blocks(at, &how).await?;
+            drop(held);
+            if fua { self.sync(&how).await } else { Ok(()) }
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, mut how: Hints, _: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            let fua = std::mem::take(&mut how.fua);
+            let held = self.locks.exclusive(at.whole_pages(), &how).await;
+            self.zero_blocks(at, &how).await?;
+            drop(held);
+            if fua { self.sync(&how).await } else { Ok(()) }
+        })
+    }
+
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        io(async move {
+            let state = self.state.borrow();
+            let mut found: Vec<ExtentState> = Vec::new();
+            for part in at.split(PAGE_SECTORS) {
+                let nowhere = state.slots[part.start.page() as usize] == NONE;
+                let content = if nowhere { Content::Hole } else { Content::Data };
+                match found.last_mut() {
+                    Some(last) if last.content == content => last.extent.sectors += part.sectors,
+                    _ => found.push(ExtentState { extent: part, content }),
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
+        let state = self.state.borrow();
+        for part in at.split(PAGE_SECTORS) {
+            let slot = state.slots[part.start.page() as usize];
+            if slot == NONE {
+                each(part, Place::Nowhere);
+            } else if state.log.held(slot).is_some() {
+                each(part, Place::Unknown);
+            } else {
+                let there = self.layout.extent(slot, 1).start + part.start.0 % PAGE_SECTORS;
+                let here = |found: Extent| part.start + (found.start.0 - there.0);
+                let on = Extent { start: there, ..part };
+                self.below.places(on, &mut |found, on| each(Extent { start: here(found), ..found }, on));
+            }
+        }
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        let slot = self.state.borrow().slots[at.start.page() as usize];
+        if slot == NONE { None } else { self.below.estimate(self.layout.extent(slot, 1), how) }
+    }
+}
+
+impl Layer for Lld {
+    fn counters(&self) -> Counters {
+        let state = self.state.borrow();
+        let counted = state.counted;
+        let (live, all) = (state.live(), u64::from(self.layout.segments) * u64::from(self.layout.room()));
+        vec![
+            ("segments", u64::from(self.layout.segments)),
+            ("free_segments", u64::from(state.segments.free())),
+            ("empty_segments", state.segments.pending().count() as u64),
+            ("live_blocks", live),
+            ("utilisation_permille", live * 1_000 / all),
+            ("segments_cleaned", counted.cleaned),
+            ("segments_cleaned_free", counted.cleaned_free),
+            ("blocks_moved", counted.moved),
+            ("blocks_moved_free", counted.moved_free),
+            ("blocks_withdrawn", counted.withdrawn),
+            ("cleaner_read_bytes", counted.read),
+            ("waits_for_the_cleaner", counted.waits),
+            ("waited_for_the_cleaner_us", counted.waited_ns / 1_000),
+            ("blocks_asked_for", counted.blocks),
+            ("blocks_written", counted.written),
+            ("write_amplification_permille", counted.written * 1_000 / counted.blocks.max(1)),
+            ("summaries_written", counted.summaries),
+            ("checkpoints_written", counted.checkpoints),
+            ("checkpoint_blocks_written", counted.checkpoint_blocks),
+            ("segment_writes_failed", counted.failures),
+        ]
+    }
+
+    /// Everything acknowledged is durable, and a checkpoint tells it: the next start reads no summaries.
+    fn stop(&self) -> IoFuture<'_, ()> {
+        io(async move {
+            let how = Hints::default();
+            self.take_over_all().await;
+            self.sync(&how).await?;
+            let stale = {
+                let state = self.state.borrow();
+                state.begun && state.disk.sequence + 1 < state.log.sequence
+            };
+            if stale {
+                let _turn = self.saying.exclusive(Extent::new(0, 1), &how).await;
+                self.checkpoint(&how).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Opening: the checkpoint, and what the log behind it tells.
+//!
+//! The log is followed summary by summary: each says where the next one has to be, which then has the next sequence. A
+//! summary that a later one confirms was durable, with its blocks; the blocks of the others are read, and the first
+//! one that is not as its checksum says ends the log: it was being written when the power went.
+//!
+//! Nothing is written. What was read is flushed before anybody relies on it: who wrote it may have ended before its
+//! own flush. The first write of a client begins with a checkpoint of a new epoch, so that nothing which the log has
+//! left behind here is ever taken for its continuation.
+
+use std::collections::BTreeMap;
+
+use seekless_core::runtime::edge;
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Hints, IoError};
+
+use super::checkpoint::{self, Checkpoint, Head, Place};
+use super::layout::{Layout, NONE};
+use super::log::{Log, sum_of};
+use super::segments::{Segment, Segments};
+use super::state::{Counted, State};
+use super::summary::{Key, Summary};
+use crate::canary::Canary;
+
+/// What the component holds.
+pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> Result<State, IoError> {
+    let found = checkpoint::read(below, &layout).await?;
+    if found.torn.is_some() {
+        edge("a torn checkpoint: the one before counts");
+    }
+    let checkpoint = found.checkpoint.unwrap_or_else(|| {
+        edge("zeroes where no checkpoint was written: a volume of zeroes");
+        blank(&layout)
+    });
+    let log = follow(below, &layout, &checkpoint.head, canary).await?;
+    let reached = log.last().map_or(checkpoint.head.sequence, |summary| summary.key.sequence);
+    if let Some(torn) = found.torn.filter(|torn| torn.reached > reached) {
+        let why = format!(
+            "found a checkpoint that is damaged, and behind the one before a log up to sequence {reached}, expected one \
+             up to {}",
+            torn.reached
+        );
+        return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(layout.home(torn.generation)), why));
+    }
+    let mut state = State {
+        layout,
+        owners: owners(&checkpoint.slots, &layout),
+        slots: checkpoint.slots,
+        segments: Segments::default(),
+        log: Log::new(layout, reached),
+        disk: checkpoint.head,
+        begun: false,
+        torn: found.torn,
+        durable: reached,
+        asked: 0,
+        owed: false,
+        breaks: 0,
+        failures: 0,
+        filled: 0,
+        failed: None,
+        freely: BTreeMap::new(),
+        counted: Counted::default(),
+    };
+    let mut written = checkpoint.written;
+    for summary in &log {
+        edge("the log behind a checkpoint tells more");
+        written[summary.key.segment as usize] = summary.key.sequence;
+        replay(&mut state, summary)?;
+    }
+    let mut each: Vec<Segment> =
+        written.into_iter().map(|written| Segment { written, ..Segment::default() }).collect();
+    for &slot in state.slots.iter().filter(|&&slot| slot != NONE) {
+        each[layout.segment_of(slot) as usize].live += 1;
+    }
+    state.segments = Segments::new(each);
+    if !canary.is("unflushed opening") {
+        below.flush(Hints::default()).await?;
+    }
+    Ok(state)
+}
+
+/// A volume of zeroes.
+fn blank(layout: &Layout) -> Checkpoint {
+    let head =
+        Head { features: 0, identity: 0, generation: 0, epoch: 0, sequence: 0, reached: 0, anchor: None };
+    let (slots, written) = (vec![NONE; layout.blocks as usize], vec![0; layout.segments as usize]);
+    Checkpoint { head, slots, written }
+}
+
+fn owners(slots: &[u32], layout: &Layout) -> Vec<u32> {
+    let mut owners = vec![NONE; layout.slots() as usize];
+    for (block, &slot) in (0..).zip(slots).filter(|(_, slot)| **slot != NONE) {
+        owners[slot as usize] = block;
+    }
+    owners
+}
+
+/// The summaries behind a checkpoint, as far as they and their blocks are whole.
+async fn follow(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+    head: &Head,
+    canary: &Canary,
+) -> Result<Vec<Summary>, IoError> {
+    let (mut log, mut place, mut sequence) = (Vec::<Summary>::new(), head.anchor, head.sequence + 1);
+    while let Some((segment, offset)) = place {
+        let key = Key { identity: head.identity, epoch: head.epoch, sequence, segment, offset };
+        let at = layout.extent(segment * layout.segment + offset, 1);
+        let bytes = below.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+        let Some(summary) = bytes.look(|bytes| Summary::decode(bytes, &key, layout)) else { break };
+        place = behind(&summary, layout);
+        sequence += 1;
+        log.push(summary);
+    }
+    let confirmed = log.iter().map(|summary| summary.confirmed).max().unwrap_or(0);
+    for index in 0..log.len() {
+        if log[index].key.sequence > confirmed && !is_whole(below, layout, &log[index], canary).await? {
+            edge("the log ends with a segment that is not whole");
+            log.truncate(index);
+            break;
+        }
+    }
+    Ok(log)
+}
+
+/// Where the log goes on behind this.
+fn behind(summary: &Summary, layout: &Layout) -> Option<Place> {
+    let Key { segment, offset, .. } = summary.key;
+    let filled = offset + 1 + summary.entries.len() as u32;
+    if layout.segment - filled < 2 {
+        Some((summary.next, 0)).filter(|(next, _)| *next != NONE)
+    } else {
+        Some((segment, filled))
+    }
+}
+
+/// Whether the blocks behind a summary are what it says.
+async fn is_whole(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+    summary: &Summary,
+    canary: &Canary,
+) -> Result<bool, IoError> {
+    let Key { segment, offset, .. } = summary.key;
+    let blocks = summary.entries.len() as u32;
+    if blocks == 0 || canary.is("torn segment accepted") {
+        return Ok(true);
+    }
+    let at = layout.extent(segment * layout.segment + offset + 1, blocks);
+    let bytes = Buffer::zeroed(at.bytes());
+    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
+        below.read(part, piece, Hints::default()).await?;
+    }
+    let blocks = at.split(seekless_core::PAGE_SECTORS);
+    let same = blocks
+        .zip(&summary.entries)
+        .all(|(part, (_, sum))| sum_of(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors)) == *sum);
+    Ok(same)
+}
+
+/// What a summary tells: first what was deleted, then what lies where.
+fn replay(state: &mut State, summary: &Summary) -> Result<(), IoError> {
+    for &(first, blocks) in &summary.deleted {
+        for block in first..first + blocks {
+            let was = std::mem::replace(&mut state.slots[block as usize], NONE);
+            if was != NONE {
+                state.owners[was as usize] = NONE;
+            }
+        }
+    }
+    let first = summary.key.segment * state.layout.segment + summary.key.offset + 1;
+    for (slot, &(block, _)) in (first..).zip(&summary.entries).filter(|(_, (block, _))| *block != NONE) {
+        let was = std::mem::replace(&mut state.slots[block as usize], slot);
+        if was != NONE {
+            state.owners[was as usize] = NONE;
+        }
+        if std::mem::replace(&mut state.owners[slot as usize], block) != NONE {
+            let at = state.layout.extent(slot, 1);
+            let why = format!("found block {block} where another one is, expected an empty slot");
+            return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(at), why));
+        }
+    }
+    Ok(())
+}

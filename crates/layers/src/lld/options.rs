@@ -1,0 +1,142 @@
+//! What a user can set.
+
+use seekless_core::{ErrorKind, IoError, PAGE_BYTES};
+use serde::Deserialize;
+
+use super::layout::{LARGEST_SEGMENT, Layout, SMALLEST_SEGMENT, THRESHOLD};
+use crate::Refused;
+use crate::canary::Canary;
+use crate::units::Bytes;
+
+/// The options of the log-structured logical disk.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// What clients see; without it fifteen sixteenths of what is possible.
+    pub size: Option<Bytes>,
+    /// A segment, its summary included: whole blocks of 4 KiB, 4 to 128.
+    pub segment: Bytes,
+    /// How segments are cleaned.
+    pub cleaner: Cleaner,
+    /// With fewer free segments clients wait for the cleaner: at least 2.
+    pub threshold: u32,
+    /// With fewer free segments the freeblock cleaner begins: more than the threshold.
+    pub free_threshold: u32,
+    /// Segments that are cleaned at once, at least 1.
+    pub at_once: u32,
+    /// The known bug that it has.
+    #[cfg(feature = "canaries")]
+    pub canary: Option<String>,
+}
+
+/// How segments are cleaned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cleaner {
+    /// By whoever needs a segment and finds too few.
+    #[default]
+    Original,
+    /// In class `Free` from a higher threshold on; below the lower one like the other.
+    Freeblock,
+}
+
+/// The rare places of its code, which an exploration has to reach.
+pub const EDGES: &[&str] = &[
+    "a torn checkpoint: the one before counts",
+    "zeroes where no checkpoint was written: a volume of zeroes",
+    "the log behind a checkpoint tells more",
+    "the log ends with a segment that is not whole",
+    "a segment could not be written: its blocks join the next one",
+    "nothing can be written any more",
+    "a flush failed: nothing is written any more",
+    "a second flush waits for the first",
+    "the log broke while a checkpoint was made: it is made anew",
+    "a checkpoint is due",
+    "the log goes on where only a checkpoint can tell",
+    "no segment is left for the log to go on in",
+    "a block that lies nowhere",
+    "a block is read from memory",
+    "a segment is free when the last read of it ends",
+    "part of a block is joined with the rest",
+    "a block is used while it is cleaned: it is not moved",
+    "only the emptiest segments are worth cleaning",
+    "a client waits for the cleaner",
+    "empty segments are free only behind a checkpoint",
+    "a segment cannot be read at once: block by block",
+    "the freeblock cleaner is taken over",
+    "the freeblock cleaner waits for a free segment",
+];
+
+/// The known bugs that it can have.
+pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
+    &["early reuse", "missing flush", "torn segment accepted", "lost deletion", "unflushed opening"]
+} else {
+    &[]
+};
+
+impl Options {
+    /// What cannot be on any device.
+    pub fn check(&self) -> Result<(), Refused> {
+        #[cfg(feature = "canaries")]
+        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        }
+        let Bytes(segment) = self.segment;
+        let sensible = u64::from(SMALLEST_SEGMENT)..=u64::from(LARGEST_SEGMENT);
+        if segment % PAGE_BYTES != 0 || !sensible.contains(&(segment / PAGE_BYTES)) {
+            let expected = "16KiB to 512KiB in whole blocks of 4KiB";
+            return Err(Refused::new("segment", format!("{segment} bytes"), expected));
+        }
+        if self.threshold < THRESHOLD {
+            return Err(Refused::new("threshold", self.threshold.to_string(), "at least 2"));
+        }
+        if self.cleaner == Cleaner::Freeblock && self.free_threshold <= self.threshold {
+            let expected = format!("more than the threshold of {}", self.threshold);
+            return Err(Refused::new("free_threshold", self.free_threshold.to_string(), expected));
+        }
+        if self.at_once == 0 {
+            return Err(Refused::new("at_once", "0", "at least 1"));
+        }
+        match self.size {
+            Some(Bytes(bytes)) if bytes == 0 || bytes % PAGE_BYTES != 0 => {
+                Err(Refused::new("size", format!("{bytes} bytes"), "whole blocks of 4 KiB"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bug that it has: none, but in a build with canaries.
+    pub fn canary(&self) -> Canary {
+        #[cfg(feature = "canaries")]
+        return Canary::new(self.canary.as_deref(), CANARIES);
+        #[cfg(not(feature = "canaries"))]
+        Canary::default()
+    }
+
+    /// How a device of so many sectors is divided.
+    pub fn layout(&self, sectors: u64) -> Result<Layout, Refused> {
+        self.check()?;
+        let blocks = self.size.map(|Bytes(bytes)| bytes / PAGE_BYTES);
+        Layout::new(sectors, (self.segment.0 / PAGE_BYTES) as u32, self.threshold, blocks)
+    }
+
+    /// The same for who builds it.
+    pub fn built(&self, sectors: u64) -> Result<Layout, IoError> {
+        self.layout(sectors).map_err(|why| IoError::new(ErrorKind::Invalid, "lld", None, why.to_string()))
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            size: None,
+            segment: Bytes(u64::from(LARGEST_SEGMENT) * PAGE_BYTES),
+            cleaner: Cleaner::Original,
+            threshold: THRESHOLD,
+            free_threshold: 16,
+            at_once: 8,
+            #[cfg(feature = "canaries")]
+            canary: None,
+        }
+    }
+}

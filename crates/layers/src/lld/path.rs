@@ -1,0 +1,209 @@
+//! The path of a request: reads from where blocks lie, writes into the segment under construction.
+//!
+//! A write is answered when its blocks are in memory; what is durable, flushes say. Part of a block is joined with the
+//! rest of it first. Requests hold their range; the cleaner does not: it moves a block only if that is where it was
+//! when it was read. So a segment that is read from is pinned, or it could be used again meanwhile.
+//!
+//! Faults: a read that fails fails the request, also the write of a part of a block.
+
+use futures_util::future::join_all;
+use seekless_core::runtime::{self, edge};
+use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+
+use super::Lld;
+use super::layout::{Block, NONE, Slot};
+use super::state::{Admitted, Who};
+
+/// A copy, since who writes may use its buffer again; what has only a length stays so.
+fn owned(data: Buffer) -> Buffer {
+    if data.is_hollow() { data } else { Buffer::from_vec(data.to_vec()) }
+}
+
+/// A part of a request that is one piece on the component.
+struct Run {
+    on: Extent,
+    segment: u32,
+    /// Where it begins in the request, in sectors.
+    from: u64,
+}
+
+impl Lld {
+    pub(super) async fn read_blocks(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+        let runs = self.locate(at, into);
+        if runs.is_empty() {
+            return Ok(());
+        }
+        self.pin(runs.iter().map(|run| run.segment), 1);
+        let reads = runs
+            .iter()
+            .map(|run| self.below.read(run.on, into.cut_sectors(run.from, run.on.sectors), how.clone()));
+        let read: Result<Vec<Buffer>, IoError> = join_all(reads).await.into_iter().collect();
+        self.pin(runs.iter().map(|run| run.segment), -1);
+        read.map(drop)
+    }
+
+    /// Brings what is in memory, and tells where the rest is.
+    fn locate(&self, at: Extent, into: &Buffer) -> Vec<Run> {
+        let state = self.state.borrow();
+        let mut runs: Vec<Run> = Vec::new();
+        for (part, piece) in into.split(at, PAGE_SECTORS) {
+            let slot = state.slots[part.start.page() as usize];
+            if slot == NONE {
+                edge("a block that lies nowhere");
+                piece.put(0, &[0; PAGE_BYTES as usize][..piece.len()]);
+                continue;
+            }
+            let skip = part.start.0 % PAGE_SECTORS;
+            if let Some(held) = state.log.held(slot) {
+                edge("a block is read from memory");
+                held.cut_sectors(skip, part.sectors).look(|bytes| piece.put(0, bytes));
+                continue;
+            }
+            let block = self.layout.extent(slot, 1);
+            let on = Extent { start: block.start + skip, sectors: part.sectors };
+            let (segment, from) = (self.layout.segment_of(slot), part.start.0 - at.start.0);
+            match runs.last_mut() {
+                Some(last)
+                    if last.on.end() == on.start
+                        && last.from + last.on.sectors == from
+                        && last.segment == segment =>
+                {
+                    last.on.sectors += on.sectors;
+                }
+                _ => runs.push(Run { on, segment, from }),
+            }
+        }
+        runs
+    }
+
+    /// So many more reads of these segments are under way.
+    pub(super) fn pin(&self, segments: impl Iterator<Item = u32>, change: i32) {
+        let freed = {
+            let state = &mut *self.state.borrow_mut();
+            let mut last = false;
+            for segment in segments {
+                let segment = state.segments.get(segment);
+                segment.pins = segment.pins.saturating_add_signed(change);
+                last |= segment.pins == 0 && segment.live == 0;
+            }
+            if last {
+                edge("a segment is free when the last read of it ends");
+                state.now_durable(0);
+            }
+            last
+        };
+        if freed {
+            self.changed();
+        }
+    }
+
+    pub(super) async fn write_blocks(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+        for (part, piece) in from.split(at, PAGE_SECTORS) {
+            let whole = part.whole_pages();
+            let data = if part == whole {
+                piece
+            } else {
+                edge("part of a block is joined with the rest");
+                let old = Buffer::zeroed(PAGE_BYTES);
+                self.read_blocks(whole, &old, how).await?;
+                old.with_sectors(part.start.0 - whole.start.0, piece)
+            };
+            self.put(part.start.page() as Block, owned(data), how).await?;
+        }
+        Ok(())
+    }
+
+    /// A client's block joins the segment under construction.
+    async fn put(&self, block: Block, data: Buffer, how: &Hints) -> Result<(), IoError> {
+        self.admitted(how).await?;
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.put(block, data);
+            state.asked = state.log.sequence;
+            state.counted.blocks += 1;
+        }
+        self.seal_if_full(how);
+        Ok(())
+    }
+
+    /// Waits until something of a client can be gathered: what follows at once, can.
+    async fn admitted(&self, how: &Hints) -> Result<(), IoError> {
+        loop {
+            let admitted = self.state.borrow_mut().admit(Who::Client, self.options.threshold);
+            match admitted {
+                Admitted::Now => return Ok(()),
+                Admitted::No(error) => return Err(error),
+                Admitted::Begin => self.begin(how).await?,
+                Admitted::InFlight => self.room_in_flight().await,
+                Admitted::Clean => self.clean(how).await?,
+            }
+        }
+    }
+
+    /// Waits until fewer writes are under way.
+    pub(super) async fn room_in_flight(&self) {
+        let under_way = self.state.borrow().log.in_flight.len();
+        self.until(|state| state.log.in_flight.len() < under_way || state.failed.is_some()).await;
+    }
+
+    /// A block joins the segment under construction if it is still in the slot that it was read from; false if there
+    /// is no room.
+    pub(super) async fn move_block(&self, block: Block, was: Slot, data: Buffer) -> Result<bool, IoError> {
+        loop {
+            let admitted = {
+                let state = &mut *self.state.borrow_mut();
+                if state.slots[block as usize] != was {
+                    edge("a block is used while it is cleaned: it is not moved");
+                    return Ok(true);
+                }
+                state.admit(Who::Cleaner, 0)
+            };
+            match admitted {
+                Admitted::Now => {
+                    let state = &mut *self.state.borrow_mut();
+                    state.put(block, data);
+                    state.counted.moved += 1;
+                    break;
+                }
+                Admitted::InFlight => self.room_in_flight().await,
+                Admitted::No(error) if self.state.borrow().failed.is_some() => return Err(error),
+                _ => return Ok(false),
+            }
+        }
+        self.seal_if_full(&Hints::default());
+        Ok(true)
+    }
+
+    /// Whole blocks read as zeroes from now on.
+    pub(super) async fn delete_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+        let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
+        for block in whole.map(|part| part.start.page() as Block) {
+            if self.state.borrow().slots[block as usize] == NONE {
+                continue;
+            }
+            self.admitted(how).await?;
+            {
+                let state = &mut *self.state.borrow_mut();
+                state.delete(block);
+                state.asked = state.log.sequence;
+            }
+            self.seal_if_full(how);
+        }
+        Ok(())
+    }
+
+    /// The parts of blocks at both ends are written, the rest deleted.
+    pub(super) async fn zero_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+        for part in at.split(PAGE_SECTORS).filter(|part| part.sectors < PAGE_SECTORS) {
+            self.write_blocks(part, &Buffer::zeroed(part.bytes()), how).await?;
+        }
+        self.delete_blocks(at, how).await
+    }
+
+    /// A client waited for the cleaner since then.
+    pub(super) fn waited(&self, since: seekless_core::Nanos) {
+        let counted = &mut self.state.borrow_mut().counted;
+        counted.waits += 1;
+        counted.waited_ns += runtime::now().since(since).0;
+    }
+}

@@ -1,0 +1,221 @@
+//! The state of a volume in memory, and what changes it in one step.
+//!
+//! Invariants: a block has at most one slot, and that slot has this block; a segment's live blocks are the slots of it
+//! that have one. Nothing here waits.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use seekless_core::runtime::edge;
+use seekless_core::{Buffer, ErrorKind, IoError, Ticket};
+
+use super::checkpoint::Head;
+use super::layout::{Block, Layout, NONE, Slot};
+use super::log::{Log, Sealed};
+use super::segments::Segments;
+
+/// Writes under way above which nothing new is gathered.
+const IN_FLIGHT: usize = 4;
+
+/// The state.
+pub struct State {
+    pub layout: Layout,
+    /// Of each block.
+    pub slots: Vec<Slot>,
+    /// Of each slot.
+    pub owners: Vec<Block>,
+    pub segments: Segments,
+    pub log: Log,
+    /// The checkpoint that is durable.
+    pub disk: Head,
+    /// Whether it is of this epoch: before that nothing is written to segments.
+    pub begun: bool,
+    /// A home that is not whole.
+    pub torn: Option<Head>,
+    /// All up to this sequence is durable, and found by a start.
+    pub durable: u64,
+    /// The last sequence that has something of a client.
+    pub asked: u64,
+    /// Only the next checkpoint makes anything durable: a start would not find what is written now.
+    pub owed: bool,
+    /// How often that became so.
+    pub breaks: u64,
+    /// Writes of segments that failed, since one succeeded.
+    pub failures: u32,
+    /// Segments that were filled since the last checkpoint.
+    pub filled: u32,
+    /// Why nothing is written any more.
+    pub failed: Option<IoError>,
+    /// Segments that the freeblock cleaner is at, and what it asks for.
+    pub freely: BTreeMap<u32, Ticket>,
+    pub counted: Counted,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// Blocks that clients wrote.
+    pub blocks: u64,
+    /// Blocks that a cleaner moved, and those of them that were read for free.
+    pub moved: u64,
+    pub moved_free: u64,
+    /// Blocks that the freeblock cleaner asked for in vain.
+    pub withdrawn: u64,
+    /// Segments that a cleaner emptied, and those of them by the freeblock cleaner.
+    pub cleaned: u64,
+    pub cleaned_free: u64,
+    /// Bytes that cleaners read.
+    pub read: u64,
+    /// How often clients had to wait for the cleaner, and how long it took all in all.
+    pub waits: u64,
+    pub waited_ns: u64,
+    /// Summaries and blocks of checkpoints that were written, and all blocks.
+    pub summaries: u64,
+    pub checkpoints: u64,
+    pub checkpoint_blocks: u64,
+    pub written: u64,
+    /// Writes of segments that failed.
+    pub failures: u64,
+}
+
+/// Who has something for the segment under construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Has to leave enough segments free for the cleaner.
+    Client,
+    /// Fills what is left.
+    Cleaner,
+    /// Was in the log before: waits for nothing.
+    Rescue,
+}
+
+/// Whether it can be gathered now.
+#[derive(Debug)]
+pub enum Admitted {
+    Now,
+    /// When a checkpoint of this epoch is durable.
+    Begin,
+    /// When fewer writes are under way.
+    InFlight,
+    /// When segments were cleaned.
+    Clean,
+    /// Not at all.
+    No(IoError),
+}
+
+impl State {
+    /// Whether something can be gathered now; then there is room for a block.
+    pub fn admit(&mut self, who: Who, threshold: u32) -> Admitted {
+        if let Some(error) = &self.failed {
+            return Admitted::No(error.clone());
+        }
+        if !self.begun {
+            return Admitted::Begin;
+        }
+        if who == Who::Client && self.segments.free() < threshold {
+            return Admitted::Clean;
+        }
+        if who != Who::Rescue && self.log.is_empty() && self.log.in_flight.len() >= IN_FLIGHT {
+            return Admitted::InFlight;
+        }
+        if self.log.place.is_none() {
+            let Some(segment) = self.segments.take() else {
+                return Admitted::No(no_room());
+            };
+            edge("the log goes on where only a checkpoint can tell");
+            self.log.place = Some((segment, 0));
+            self.broke();
+        }
+        Admitted::Now
+    }
+
+    /// What is written from now on a start finds only by the next checkpoint.
+    pub fn broke(&mut self) {
+        self.owed = true;
+        self.breaks += 1;
+    }
+
+    /// Gathers a block, for which there is room.
+    pub fn put(&mut self, block: Block, data: Buffer) {
+        let was = self.slots[block as usize];
+        let hollow = data.is_hollow();
+        let Some(slot) = self.log.put(block, was, data) else { return };
+        let segment = self.layout.segment_of(slot);
+        self.segments.get(segment).hollow &= hollow;
+        if slot != was {
+            self.vacate(was);
+            self.slots[block as usize] = slot;
+            self.owners[slot as usize] = block;
+            self.segments.get(segment).live += 1;
+        }
+    }
+
+    /// Deletes a block.
+    pub fn delete(&mut self, block: Block) {
+        let was = std::mem::replace(&mut self.slots[block as usize], NONE);
+        if was != NONE {
+            self.log.delete(block, was);
+            self.vacate(was);
+        }
+    }
+
+    /// A slot has no block any more, once what is gathered now is durable.
+    fn vacate(&mut self, slot: Slot) {
+        if slot == NONE {
+            return;
+        }
+        self.owners[slot as usize] = NONE;
+        let number = self.layout.segment_of(slot);
+        let segment = self.segments.get(number);
+        segment.live -= 1;
+        let (empty, cleaning) = (segment.live == 0, segment.cleaning);
+        if empty && !self.is_filled_now(number) {
+            self.counted.cleaned += u64::from(cleaning);
+            self.counted.cleaned_free += u64::from(self.freely.contains_key(&number));
+            self.segments.emptied(number, self.log.sequence);
+        }
+    }
+
+    /// Whether the log goes on in this segment.
+    pub fn is_filled_now(&self, segment: u32) -> bool {
+        self.log.place.is_some_and(|(filled, _)| filled == segment)
+    }
+
+    /// Seals what is gathered.
+    pub fn seal(&mut self, forgets: bool) -> Option<Rc<Sealed>> {
+        let (segment, _) = self.log.place.filter(|_| !self.log.is_empty())?;
+        let fills = self.log.fills();
+        let next = if fills { self.segments.take() } else { None };
+        self.segments.get(segment).written = self.log.sequence;
+        let sealed = self.log.seal(next, self.durable, forgets)?;
+        self.counted.summaries += 1;
+        self.counted.written += 1 + sealed.entries.len() as u64;
+        if fills {
+            self.filled += 1;
+            if next.is_none() {
+                edge("no segment is left for the log to go on in");
+                self.broke();
+            }
+            if self.segments.of(segment).live == 0 {
+                self.segments.emptied(segment, sealed.sequence);
+            }
+        }
+        Some(sealed)
+    }
+
+    /// All up to this sequence is durable.
+    pub fn now_durable(&mut self, sequence: u64) {
+        self.durable = self.durable.max(sequence);
+        self.segments.free_up(self.durable, self.disk.sequence);
+    }
+
+    /// Blocks that are live.
+    pub fn live(&self) -> u64 {
+        self.segments.iter().map(|(_, segment)| u64::from(segment.live)).sum()
+    }
+}
+
+/// Nothing can be written.
+pub fn no_room() -> IoError {
+    IoError::new(ErrorKind::NoSpace, "lld", None, "found no segment that can be cleaned, expected one")
+}

@@ -1,0 +1,178 @@
+//! The segment summary: the block in front of what was written to a segment with one request.
+//!
+//! It says what the blocks behind it are, with a checksum of each, which blocks were deleted before, and where the log
+//! goes on. A segment that is filled without a flush has one, in its first block; each flush of a part of a segment
+//! begins another behind it.
+//!
+//! On disk: magic, CRC-32C over the block with this field zero, format version, identity of the volume, epoch,
+//! sequence, confirmed, its own place, the next segment, and how many entries and deletions there are; then the
+//! entries, eight bytes each (block, checksum), and the deletions, eight bytes each (first block, how many).
+//!
+//! Invariant: what is read is followed only if it is whole, is the one that was looked for, and all its numbers exist.
+
+use seekless_core::PAGE_BYTES;
+
+use super::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+use super::layout::{Block, Layout, NONE};
+
+const PAGE: usize = PAGE_BYTES as usize;
+const MAGIC: [u8; 8] = *b"SKLLLDSU";
+const VERSION: u32 = 1;
+const SUM: usize = 8;
+const HEAD: usize = 80;
+const ENTRY: usize = 8;
+/// Deletions that there is room for, beside the entries of the largest segment.
+pub const DELETIONS: usize = (PAGE - HEAD) / ENTRY - super::layout::LARGEST_SEGMENT as usize;
+
+/// Which summary it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Of the volume.
+    pub identity: u128,
+    /// How often the volume was opened and written to.
+    pub epoch: u64,
+    /// Its number; never used twice in an epoch.
+    pub sequence: u64,
+    /// Its segment.
+    pub segment: u32,
+    /// Which block of that.
+    pub offset: u32,
+}
+
+/// A summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Which one.
+    pub key: Key,
+    /// All up to this sequence were durable before it was written.
+    pub confirmed: u64,
+    /// The segment in which the log goes on if this one is full; `NONE` if a checkpoint will say.
+    pub next: u32,
+    /// Blocks that were deleted before those behind it were written: first, and how many.
+    pub deleted: Vec<(Block, u32)>,
+    /// The blocks behind it, `NONE` for one that is dead, and their checksums.
+    pub entries: Vec<(Block, u32)>,
+}
+
+impl Summary {
+    /// Its bytes: a block.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE];
+        put(&mut bytes, 0, &MAGIC);
+        put(&mut bytes, 12, &VERSION.to_le_bytes());
+        put(&mut bytes, 16, &self.key.identity.to_le_bytes());
+        for (number, at) in [self.key.epoch, self.key.sequence, self.confirmed].iter().zip((32..).step_by(8))
+        {
+            put(&mut bytes, at, &number.to_le_bytes());
+        }
+        let (entries, deleted) = (self.entries.len() as u32, self.deleted.len() as u32);
+        let words = [self.key.segment, self.key.offset, self.next, entries, deleted];
+        for (word, at) in words.iter().zip((56..).step_by(4)) {
+            put(&mut bytes, at, &word.to_le_bytes());
+        }
+        for ((one, other), at) in self.entries.iter().chain(&self.deleted).zip((HEAD..).step_by(ENTRY)) {
+            put(&mut bytes, at, &one.to_le_bytes());
+            put(&mut bytes, at + 4, &other.to_le_bytes());
+        }
+        let sum = sum_but(&bytes, SUM);
+        put(&mut bytes, SUM, &sum.to_le_bytes());
+        bytes
+    }
+
+    /// What the block holds, if it is this summary.
+    pub fn decode(bytes: &[u8], key: &Key, layout: &Layout) -> Option<Summary> {
+        let word = |index: usize| u32_at(bytes, 56 + 4 * index);
+        let found = Key {
+            identity: u128_at(bytes, 16),
+            epoch: u64_at(bytes, 32),
+            sequence: u64_at(bytes, 40),
+            segment: word(0),
+            offset: word(1),
+        };
+        let ours =
+            bytes.len() == PAGE && bytes[..8] == MAGIC && u32_at(bytes, 12) == VERSION && found == *key;
+        if !ours || u32_at(bytes, SUM) != sum_but(bytes, SUM) {
+            return None;
+        }
+        let (next, entries, deleted) = (word(2), word(3) as usize, word(4) as usize);
+        let fits = deleted <= DELETIONS && (layout.segment - key.offset) as usize > entries;
+        if !fits || (next != NONE && next >= layout.segments) {
+            return None;
+        }
+        let pair =
+            |index: usize| (u32_at(bytes, HEAD + ENTRY * index), u32_at(bytes, HEAD + ENTRY * index + 4));
+        let summary = Summary {
+            key: found,
+            confirmed: u64_at(bytes, 48),
+            next,
+            entries: (0..entries).map(pair).collect(),
+            deleted: (entries..entries + deleted).map(pair).collect(),
+        };
+        let there = |block: Block| block == NONE || block < layout.blocks;
+        let within = |&(first, blocks): &(Block, u32)| {
+            first.checked_add(blocks).is_some_and(|end| end <= layout.blocks)
+        };
+        let sensible = summary.entries.iter().all(|(block, _)| there(*block))
+            && summary.deleted.iter().all(within)
+            && summary.confirmed < key.sequence;
+        sensible.then_some(summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use seekless_core::PAGE_SECTORS;
+
+    use super::*;
+
+    fn layout() -> Layout {
+        Layout::new(10_000 * PAGE_SECTORS, 128, 2, Some(9_000)).unwrap()
+    }
+
+    fn key(sequence: u64, segment: u32, offset: u32) -> Key {
+        Key { identity: 77, epoch: 3, sequence, segment, offset }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// What was written is read; whatever is damaged, or not what was looked for, is not followed.
+        #[test]
+        fn a_summary_is_read_as_written_or_not_at_all(
+            sequence in 1..1_u64 << 60,
+            (offset, entries) in (0..126_u32).prop_flat_map(|offset| (Just(offset), 0..=127 - offset)),
+            deleted in proptest::collection::vec((0..8_000_u32, 0..1_000_u32), 0..DELETIONS),
+            damage in proptest::option::of((0..PAGE, 1..=255_u8)),
+        ) {
+            let key = key(sequence, 5, offset);
+            let entries = (0..entries).map(|entry| (if entry % 9 == 4 { NONE } else { entry * 7 }, entry)).collect();
+            let summary = Summary { key, confirmed: sequence / 2, next: 9, deleted, entries };
+            let mut bytes = summary.encode();
+            if let Some((at, change)) = damage {
+                bytes[at] ^= change;
+            }
+            let read = Summary::decode(&bytes, &key, &layout());
+            prop_assert_eq!(read, damage.is_none().then_some(summary));
+            for other in [Key { sequence: sequence + 1, ..key }, Key { epoch: 4, ..key }, Key { segment: 6, ..key }] {
+                prop_assert_eq!(Summary::decode(&bytes, &other, &layout()), None);
+            }
+        }
+
+        /// Bytes that nobody wrote are no summary, whatever they say.
+        #[test]
+        fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 5]>()) {
+            let (key, mut bytes) = (key(9, words[0] % 70, words[1] % 128), noise);
+            put(&mut bytes, 0, &Summary { key, confirmed: 0, next: NONE, deleted: vec![], entries: vec![] }.encode()[..64]);
+            for (word, at) in words[2..].iter().zip((64..).step_by(4)) {
+                put(&mut bytes, at, &(word % 200).to_le_bytes());
+            }
+            let sum = sum_but(&bytes, SUM);
+            put(&mut bytes, SUM, &sum.to_le_bytes());
+            if let Some(summary) = Summary::decode(&bytes, &key, &layout()) {
+                prop_assert!(summary.entries.iter().all(|(block, _)| *block < 9_000 || *block == NONE));
+                prop_assert!(key.offset as usize + summary.entries.len() < 128);
+            }
+        }
+    }
+}

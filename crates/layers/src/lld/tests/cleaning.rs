@@ -1,0 +1,182 @@
+//! The cleaner: it always gets on, it loses nothing, and it chooses as Sprite LFS does.
+
+use seekless_core::runtime::{self, Rng};
+use seekless_drive::freeblock::FreeOptions;
+
+use super::*;
+
+/// Writes single blocks all over, and reads them all in the end.
+async fn overwrite(lld: &Lld, blocks: u64, writes: u64, seed: u64) {
+    let mut rng = Rng::seeded(seed);
+    let mut last = vec![1_u8; blocks as usize];
+    for start in (0..blocks).step_by(16) {
+        write(lld, start * 8, 8 * 16.min(blocks - start), 1).await.unwrap();
+    }
+    for number in 0..writes {
+        let block = rng.below(blocks);
+        last[block as usize] = number as u8;
+        write(lld, block * 8, 8, number as u8).await.unwrap();
+        if rng.below(40) == 0 {
+            flush(lld).await.unwrap();
+        }
+    }
+    lld.take_over_all().await;
+    agrees(lld);
+    let found = values(lld, Extent::of_pages(0, blocks)).await.unwrap();
+    let expected: Vec<u8> = last.iter().flat_map(|value| [*value; 8]).collect();
+    assert!(found == expected, "something was lost");
+}
+
+/// As full as it can be, however small: each write finds a segment.
+#[test]
+fn a_volume_as_full_as_can_be_never_stops() {
+    for (segments, segment) in [(8, 4), (10, 4), (9, 8), (40, 4), (33, 8), (12, 64)] {
+        for cleaner in ["cleaner = 'original'", "cleaner = 'freeblock'\nfree_threshold = 4"] {
+            world(async || {
+                let blocks = (segments - 4) * (segment - 2);
+                let below = disk(segments, segment);
+                let lld = Lld::open(below.clone(), options(blocks, segment, cleaner)).await.unwrap();
+                overwrite(&lld, blocks, 1_500, segments).await;
+                lld.stop().await.unwrap();
+                let again = Lld::open(below, options(blocks, segment, cleaner)).await.unwrap();
+                overwrite(&again, blocks, 200, segments).await;
+            });
+        }
+    }
+}
+
+/// Of two segments that are as full, the older one; of two that are as old, the emptier one; and a cold one that is
+/// rather full before a hot one that is less so.
+#[test]
+fn segments_are_chosen_by_cost_and_benefit() {
+    world(async || {
+        let lld = Lld::open(disk(32, 8), options(160, 8, "")).await.unwrap();
+        // Segments of seven blocks, one after the other.
+        for segment in 0..12 {
+            write(&*lld, segment * 56, 56, 1).await.unwrap();
+        }
+        lld.stop().await.unwrap();
+        let kill = async |blocks: &[u64]| {
+            for &block in blocks {
+                lld.discard(Extent::of_pages(block, 1), Hints::default()).await.unwrap();
+            }
+        };
+        // Of the second and the eighth one block, of the fourth two, of the ninth three.
+        kill(&[7, 49, 21, 22, 56, 57, 58]).await;
+        let state = lld.state.borrow();
+        let value = |segment: u32| {
+            let segment = state.segments.of(segment);
+            let (u, age) = (f64::from(segment.live) / 7.0, (state.log.sequence - segment.written) as f64);
+            (1.0 - u) * age / (1.0 + u)
+        };
+        assert!(value(3) > value(8) && value(8) > value(1) && value(1) > value(7));
+        assert_eq!(state.worth_cleaning(4, 100, false), Some(vec![3, 8, 1, 7]));
+        assert_eq!(state.worth_cleaning(2, 100, false), Some(vec![3, 8]));
+        assert_eq!(state.worth_cleaning(4, 10, false), Some(vec![3, 8]), "what does not fit is left");
+        assert_eq!(state.worth_cleaning(1, 100, true), None, "one block is no gain");
+    });
+}
+
+/// Live blocks on bad sectors: the others of their segments are moved, and these stay what they are.
+#[test]
+fn what_cannot_be_read_stays_and_stops_nothing() {
+    let ((), edges) = world(async || {
+        let below = disk(40, 8);
+        let (blocks, more) = (120, "");
+        let lld = Lld::open(below.clone(), options(blocks, 8, more)).await.unwrap();
+        for start in 0..blocks {
+            write(&*lld, start * 8, 8, 3).await.unwrap();
+        }
+        lld.stop().await.unwrap();
+        drop(lld);
+        // The block in the third slot of the second segment.
+        let bad = Layout::new(below.geometry().sectors, 8, 2, Some(blocks)).unwrap().extent(8 + 3, 1);
+        let failing = format!("for_ever = true\nops = ['read']\nat = '{}'\nsize = '4KiB'", bad.start.0 * 512);
+        let lld = Lld::open(with_error(&below, &failing), options(blocks, 8, more)).await.unwrap();
+        let lost = (0..blocks).find(|block| lld.state.borrow().slots[*block as usize] == 8 + 3).unwrap();
+        let mut rng = Rng::seeded(1);
+        for number in 0..1_500 {
+            let block = rng.below(blocks);
+            if block != lost {
+                write(&*lld, block * 8, 8, number as u8).await.unwrap();
+            }
+        }
+        assert!(values(&*lld, Extent::of_pages(lost, 1)).await.is_err(), "it is not forgotten");
+        assert_eq!(lld.state.borrow().slots[lost as usize], 8 + 3);
+        flush(&*lld).await.unwrap();
+        write(&*lld, lost * 8, 8, 9).await.unwrap();
+        assert_eq!(values(&*lld, Extent::of_pages(lost, 1)).await.unwrap(), [9; 8]);
+        agrees(&lld);
+    });
+    assert!(reached(&edges, "a segment cannot be read at once: block by block"));
+}
+
+/// What has a length only is moved as such: the memory of a run that measures time does not grow.
+#[test]
+fn what_is_hollow_stays_hollow() {
+    world(async || {
+        let lld = Lld::open(disk(40, 8), options(180, 8, "")).await.unwrap();
+        let mut rng = Rng::seeded(1);
+        for _ in 0..2_000 {
+            let at = Extent::of_pages(rng.below(180), 1);
+            lld.write(at, Buffer::hollow(4_096), Hints::default()).await.unwrap();
+        }
+        assert!(lld.state.borrow().counted.moved > 100);
+        assert!(lld.state.borrow().segments.iter().all(|(_, segment)| segment.live == 0 || segment.hollow));
+    });
+}
+
+/// On a drive that does free work, under reads that keep it busy: segments are cleaned for free, clients wait for
+/// the cleaner less often, and not one read takes longer for what is read for free.
+#[test]
+fn the_freeblock_cleaner_saves_waits() {
+    let measure = |cleaner: &'static str| {
+        let (counted, _) = world(async || {
+            let queue = QueueOptions { freeblock: Some(FreeOptions::default()), ..QueueOptions::default() };
+            let spec = spec::find("quantum-atlas-10k").unwrap();
+            let disk: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, queue));
+            let part = Slice::new(disk.clone(), Extent::of_pages(0, 40_000)).unwrap();
+            let more = format!("cleaner = '{cleaner}'\nfree_threshold = 40\nat_once = 24");
+            let lld = Lld::open(Rc::new(part), options(30_000, 128, &more)).await.unwrap();
+            let readers: Vec<_> = (0..4)
+                .map(|reader| {
+                    let disk = disk.clone();
+                    runtime::spawn(async move {
+                        let mut rng = Rng::seeded(reader);
+                        loop {
+                            let at = Extent::new(rng.below(40_000) * 8, 8);
+                            disk.read(at, Buffer::hollow(4_096), Hints::default()).await.unwrap();
+                        }
+                    })
+                })
+                .collect();
+            let mut rng = Rng::seeded(7);
+            let write = async |block: u64, blocks: u64| {
+                let at = Extent::of_pages(block, blocks);
+                lld.write(at, Buffer::hollow(at.bytes()), Hints::default()).await.unwrap();
+                runtime::sleep(Nanos::from_millis(if blocks > 1 { 100 } else { 5 })).await;
+            };
+            for block in (0..30_000).step_by(500) {
+                write(block, 500).await;
+            }
+            for _ in 0..20_000 {
+                write(rng.below(30_000), 1).await;
+            }
+            let counted = lld.state.borrow().counted;
+            // Faster than anybody cleans: what is withdrawn then fails nothing.
+            for _ in 0..5_000 {
+                let at = Extent::of_pages(rng.below(30_000), 1);
+                lld.write(at, Buffer::hollow(at.bytes()), Hints::default()).await.unwrap();
+            }
+            lld.stop().await.unwrap();
+            drop(readers);
+            counted
+        });
+        counted
+    };
+    let (original, free) = (measure("original"), measure("freeblock"));
+    println!("{original:?}\n{free:?}");
+    assert!(original.cleaned > 50 && original.moved_free == 0 && original.waits > 20);
+    assert!(free.cleaned_free > 50 && free.moved_free > 1_000);
+    assert!(free.waited_ns * 2 < original.waited_ns, "{} of {}", free.waited_ns, original.waited_ns);
+}

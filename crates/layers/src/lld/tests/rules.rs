@@ -1,0 +1,208 @@
+//! What it is like to its clients, and what an opening refuses.
+
+use seekless_core::runtime;
+use seekless_core::{ErrorKind, Lba};
+
+use super::*;
+
+#[test]
+fn blocks_are_found_where_they_lie() {
+    world(async || {
+        let lld = open(&disk(14, 4)).await.unwrap();
+        write(&*lld, 8, 8, 1).await.unwrap();
+        let places = |at| {
+            let mut places = Vec::new();
+            lld.places(at, &mut |part, place| places.push((part, place)));
+            places
+        };
+        assert_eq!(places(Extent::new(8, 4)), [(Extent::new(8, 4), Place::Unknown)], "it is in memory");
+        flush(&*lld).await.unwrap();
+        let on = Place::On { component: 0, at: Lba(24) };
+        assert_eq!(places(Extent::new(6, 6)), [(Extent::new(6, 2), Place::Nowhere), (Extent::new(8, 4), on)]);
+        let found = lld.extents(Extent::new(6, 14)).await.unwrap();
+        let state = |start, sectors, content| ExtentState { extent: Extent::new(start, sectors), content };
+        let expected = [state(6, 2, Content::Hole), state(8, 8, Content::Data), state(16, 4, Content::Hole)];
+        assert_eq!(found, expected);
+    });
+}
+
+#[test]
+fn what_is_not_a_checkpoint_is_told() {
+    world(async || {
+        let below = disk(14, 4);
+        write(&*below, 1, 1, 7).await.unwrap();
+        let error = open(&below).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("neither a checkpoint nor zeroes"), "{error}");
+        write(&*below, 0, 1, 7).await.unwrap();
+        let error = open(&below).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("what is no head of a checkpoint"), "{error}");
+    });
+}
+
+#[test]
+fn another_size_is_refused_and_told() {
+    world(async || {
+        let below = disk(14, 4);
+        let lld = open(&below).await.unwrap();
+        write(&*lld, 0, 8, 1).await.unwrap();
+        flush(&*lld).await.unwrap();
+        let other =
+            Lld::open(below.clone(), options(BLOCKS - 1, 4, "")).await.map(drop).unwrap_err().to_string();
+        assert!(other.contains("found 12 blocks") && other.contains("expected 11 blocks"), "{other}");
+        let large = Lld::open(below, options(21, 4, "")).await.map(drop).unwrap_err();
+        assert_eq!(large.kind(), ErrorKind::Invalid);
+        assert!(large.to_string().contains("at most 20"), "{large}");
+    });
+}
+
+/// Any byte of the newest checkpoint: the one before and the log behind it tell the same, as long as the log is there;
+/// else the volume does not open.
+#[test]
+fn a_damaged_checkpoint_is_made_up_for_or_named() {
+    world(async || {
+        let below = disk(14, 4);
+        let lld = open(&below).await.unwrap();
+        let (mut same, mut named) = (0, 0);
+        for value in 1..60_u8 {
+            write(&*lld, u64::from(value) % BLOCKS * 8, 8, value).await.unwrap();
+            write(&*lld, 0, 16, value).await.unwrap();
+            flush(&*lld).await.unwrap();
+            let told = values(&*lld, Extent::new(0, SECTORS)).await.unwrap();
+            let newest = Extent::of_pages(lld.state.borrow().disk.generation % 2, 1);
+            let sound = below.read(newest, Buffer::zeroed(4096), Hints::default()).await.unwrap().to_vec();
+            for byte in (0..4_096).step_by(37) {
+                let mut damaged = sound.clone();
+                damaged[byte] ^= 4;
+                below.write(newest, Buffer::from_vec(damaged), Hints::default()).await.unwrap();
+                match open(&below).await {
+                    Ok(lld) => {
+                        assert_eq!(
+                            values(&*lld, Extent::new(0, SECTORS)).await.unwrap(),
+                            told,
+                            "byte {byte}"
+                        );
+                        same += 1;
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {byte}: {error}");
+                        assert!(error.to_string().contains("expected"), "byte {byte}: {error}");
+                        named += 1;
+                    }
+                }
+            }
+            below.write(newest, Buffer::from_vec(sound), Hints::default()).await.unwrap();
+        }
+        println!("{same} made up for, {named} named");
+        assert!(same > 100 && named > 100);
+    });
+}
+
+#[test]
+fn a_clean_stop_leaves_no_log_to_follow() {
+    let ((), edges) = world(async || {
+        let below = disk(14, 4);
+        let lld = open(&below).await.unwrap();
+        for value in 1..30 {
+            write(&*lld, 0, SECTORS, value).await.unwrap();
+        }
+        lld.stop().await.unwrap();
+        let again = open(&below).await.unwrap();
+        assert_eq!(values(&*again, Extent::new(0, SECTORS)).await.unwrap(), [29; SECTORS as usize]);
+    });
+    assert!(!reached(&edges, "the log behind a checkpoint tells more"));
+}
+
+/// A segment of 128 blocks is written with one request, summary and all.
+#[test]
+fn a_full_segment_is_one_write() {
+    world(async || {
+        let below = disk(32, 128);
+        let whole = Layout::new(below.geometry().sectors, 128, 2, Some(2_000)).unwrap();
+        let lld = Lld::open(below, options(2_000, 128, "")).await.unwrap();
+        for block in 0..127 * 4 {
+            write(&*lld, block * 8, 8, 1).await.unwrap();
+        }
+        let counted = lld.state.borrow().counted;
+        assert_eq!((counted.summaries, counted.written), (4, 4 * 128 + counted.checkpoint_blocks));
+        assert_eq!(whole.room(), 127);
+    });
+}
+
+#[test]
+fn more_deletions_than_a_summary_holds_take_several() {
+    world(async || {
+        let below = disk(64, 128);
+        let lld = Lld::open(below.clone(), options(4_000, 128, "")).await.unwrap();
+        for start in (0..4_000).step_by(100) {
+            write(&*lld, start * 8, 800, 5).await.unwrap();
+        }
+        for block in (0..4_000).step_by(2) {
+            lld.discard(Extent::of_pages(block, 1), Hints::default()).await.unwrap();
+        }
+        flush(&*lld).await.unwrap();
+        agrees(&lld);
+        let again = Lld::open(below, options(4_000, 128, "")).await.unwrap();
+        let found = values(&*again, Extent::of_pages(0, 4_000)).await.unwrap();
+        for (block, found) in found.chunks(8).enumerate() {
+            assert_eq!(found, [if block % 2 == 0 { 0 } else { 5 }; 8], "block {block}");
+        }
+    });
+}
+
+/// A checkpoint or a summary with its checksums made right again.
+fn sealed(page: &mut [u8]) {
+    let checkpoint = page.starts_with(b"SKLLLDCP");
+    if checkpoint {
+        let body = crc32c::crc32c(&page[512..]);
+        bytes::put(page, 12, &body.to_le_bytes());
+    }
+    let (all, sum_at) = (if checkpoint { 512 } else { page.len() }, 8);
+    let sum = bytes::sum_but(&page[..all], sum_at);
+    bytes::put(page, sum_at, &sum.to_le_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever checkpoints and summaries say, with checksums that are right: it opens, or tells what is wrong, and
+    /// what opens can be read, written and stopped. Nothing panics.
+    #[test]
+    fn made_up_metadata_is_named_or_harmless(
+        changes in proptest::collection::vec((0..58_u64, 0..160_usize, any::<u8>(), any::<bool>()), 1..12),
+        writes in 1..40_u8,
+    ) {
+        Runtime::new(1).run(async {
+            let below = disk(14, 4);
+            let lld = open(&below).await.unwrap();
+            for value in 0..writes {
+                write(&*lld, u64::from(value) * 5 % BLOCKS * 8, 8, value).await.unwrap();
+                if value % 5 == 3 {
+                    flush(&*lld).await.unwrap();
+                }
+            }
+            runtime::sleep(Nanos::from_millis(1_000)).await;
+            for (page, at, value, in_head) in changes {
+                let place = Extent::of_pages(page, 1);
+                let old = below.read(place, Buffer::zeroed(4_096), Hints::default()).await.unwrap();
+                let mut bytes = old.to_vec();
+                if !bytes.starts_with(b"SKLLLD") {
+                    continue;
+                }
+                // Behind magic and checksums; the entries of a checkpoint are behind its first sector.
+                let at = if in_head || page > 1 { 16 + at } else { 512 + at };
+                bytes[at] = value;
+                sealed(&mut bytes);
+                below.write(place, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+            }
+            let whole = Extent::new(0, SECTORS);
+            if let Ok(lld) = open(&below).await {
+                let _ = lld.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await;
+                for value in 0..20 {
+                    let _ = write(&*lld, 0, SECTORS, value).await;
+                }
+                let _ = lld.stop().await;
+            }
+        }).unwrap();
+    }
+}
