@@ -13,10 +13,11 @@ use super::search::Gap;
 pub struct Errors(u64);
 
 impl Errors {
-    /// From -`most` to `most`, each as likely as the others.
-    fn next(&mut self, most: u64) -> i64 {
+    /// From `there - most` to `there + most`, each as likely as the others.
+    fn about(&mut self, there: u64, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((u128::from(self.0) * u128::from(2 * most + 1)) >> 64) as i64 - most as i64
+        let late = ((u128::from(self.0) * u128::from(2 * most + 1)) >> 64) as u64;
+        (there + late).saturating_sub(most)
     }
 }
 
@@ -31,7 +32,7 @@ impl Inner {
         let (mut at, mut now) = (gap.from, gap.begin);
         let mut come = |at, to, now: u64, write| {
             let there = now + self.mechanics.go(self.turn_round, at, to, write);
-            if at == to { there } else { there.saturating_add_signed(self.errors.next(most)) }
+            if at == to { there } else { self.errors.about(there, most) }
         };
         let mut missed = Vec::new();
         for &(stop, write, over) in &self.plan.stops {
@@ -44,7 +45,9 @@ impl Inner {
         let turn = self.mechanics.revolution().0;
         let late = late.div_ceil(turn) * turn;
         self.plan.pieces.retain(|piece| !missed.contains(piece));
-        missed.iter().for_each(|piece| self.give_back(piece));
+        for piece in &missed {
+            self.give_back(piece);
+        }
         self.freed.missed += missed.len() as u64;
         self.freed.late += u64::from(late > 0);
         late

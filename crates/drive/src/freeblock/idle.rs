@@ -193,9 +193,15 @@ impl Inner {
             };
             let (is, were) = (first(leg.begin.0, leg.from), first(leg.begin.0 - waited, home));
             self.freed.idle_waited += Nanos(waited);
-            self.idle.delay = is as i64 - were as i64;
-            self.freed.idle_moved += self.idle.delay - waited as i64;
+            self.idle.delay = difference(is, were);
+            self.freed.idle_moved += difference(is, were + waited);
         }
         self.idle.delayed += self.idle.delay;
     }
+}
+
+/// How much more `a` is than `b`.
+fn difference(a: u64, b: u64) -> i64 {
+    let size = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
+    if a < b { -size } else { size }
 }

@@ -85,7 +85,7 @@ impl State {
     }
 
     /// Blocks that can be moved before a segment has to become free.
-    fn room_to_move(&self) -> u32 {
+    pub(super) fn room_to_move(&self) -> u32 {
         self.log.room() + self.segments.free() * self.layout.room()
     }
 }
@@ -187,11 +187,13 @@ impl Lld {
         Ok(true)
     }
 
-    /// Moves the live blocks of these segments; false if there was no room for all of them.
+    /// Moves the live blocks of these segments; false if none could be.
     async fn empty(&self, segments: &[u32], how: &Hints) -> Result<bool, IoError> {
         let live: Vec<Live> = {
             let state = &mut *self.state.borrow_mut();
-            segments.iter().for_each(|&segment| state.segments.get(segment).cleaning = true);
+            for &segment in segments {
+                state.segments.get(segment).cleaning = true;
+            }
             segments.iter().map(|&segment| state.live_blocks(segment)).collect()
         };
         self.pin(segments.iter().copied(), 1);
@@ -206,12 +208,14 @@ impl Lld {
     }
 
     async fn move_all(&self, blocks: impl Iterator<Item = (Block, Slot, Buffer)>) -> Result<bool, IoError> {
+        let mut moved = false;
         for (block, slot, data) in blocks {
             if !self.move_block(block, slot, data).await? {
-                return Ok(false);
+                break;
             }
+            moved = true;
         }
-        Ok(true)
+        Ok(moved)
     }
 
     /// Reads live blocks of a segment, which is pinned, at once if that succeeds, else one by one, as far as they can be read.

@@ -38,63 +38,66 @@ impl Lld {
     }
 
     async fn write_out(&self, sealed: &Sealed, how: &Hints) {
-        let at = self.layout.extent(sealed.at, 1 + sealed.entries.len() as u32);
-        let mut written = Ok(());
-        for (part, piece) in sealed.bytes.split(at, self.below.geometry().largest_sectors) {
-            written = self.below.write(part, piece, how.clone()).await;
-            if written.is_err() {
+        while let Err(error) = self.write_once(sealed, how).await {
+            if self.rescue(sealed, &error, how) {
                 break;
             }
-        }
-        match written {
-            Ok(()) => {
-                let state = &mut *self.state.borrow_mut();
-                state.log.in_flight.remove(&sealed.sequence);
-                state.failures = 0;
-                if !self.volatile && !state.owed {
-                    let settled = state.log.settled();
-                    state.now_durable(settled);
-                }
-            }
-            Err(error) => self.rescue(sealed, &error, how),
         }
         self.changed();
         self.checkpoint_when_due(how);
         self.clean_freely_when_due();
     }
 
-    /// The blocks of a segment that could not be written go elsewhere.
-    fn rescue(&self, sealed: &Sealed, error: &IoError, how: &Hints) {
-        edge("a segment could not be written: its blocks join the next one");
-        let give_up = {
+    async fn write_once(&self, sealed: &Sealed, how: &Hints) -> Result<(), IoError> {
+        let at = self.layout.extent(sealed.at, 1 + sealed.entries.len() as u32);
+        for (part, piece) in sealed.bytes.split(at, self.below.geometry().largest_sectors) {
+            self.below.write(part, piece, how.clone()).await?;
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.log.in_flight.remove(&sealed.sequence);
+        state.failures = 0;
+        if !self.volatile && !state.owed {
+            let settled = state.log.settled();
+            state.now_durable(settled);
+        }
+        Ok(())
+    }
+
+    /// The blocks of a segment that could not be written go elsewhere; false if it is to be written again where it is,
+    /// because what room there is the cleaner needs.
+    fn rescue(&self, sealed: &Sealed, error: &IoError, how: &Hints) -> bool {
+        let (live, room, failures) = {
             let state = &mut *self.state.borrow_mut();
-            state.broke();
             state.failures += 1;
             state.counted.failures += 1;
-            state.failures > FAILURES
+            (state.live_of(sealed), state.room_to_move() as usize, state.failures)
         };
-        for (slot, (block, data)) in (sealed.at + 1..).zip(&sealed.entries) {
-            if self.state.borrow().owners[slot as usize] != *block || *block == super::layout::NONE {
-                continue;
-            }
-            let admitted = if give_up {
-                Admitted::No(error.clone())
-            } else {
-                self.state.borrow_mut().admit(Who::Rescue, 0)
-            };
-            if !matches!(admitted, Admitted::Now) {
-                edge("nothing can be written any more");
-                self.fail(error);
-                return;
-            }
+        let tight = live.len() > room || !self.cleaning.is_empty();
+        if tight && failures <= FAILURES / 2 {
+            edge("a segment could not be written, and there is no room: it is written again");
+            return false;
+        }
+        if live.len() > room || failures > FAILURES {
+            edge("nothing can be written any more");
+            self.fail(error);
+            return true;
+        }
+        edge("a segment could not be written: its blocks join the next one");
+        self.state.borrow_mut().broke();
+        for (block, data) in live {
             {
                 let state = &mut *self.state.borrow_mut();
-                state.put(*block, data.clone());
+                if let Admitted::No(error) = state.admit(Who::Rescue, 0) {
+                    state.failed.get_or_insert(error);
+                    return true;
+                }
+                state.put(block, data);
                 state.asked = state.log.sequence;
             }
             self.seal_if_full(how);
         }
         self.state.borrow_mut().log.in_flight.remove(&sealed.sequence);
+        true
     }
 
     /// Nothing is written any more.

@@ -176,6 +176,15 @@ impl State {
         }
     }
 
+    /// Of what was sealed, the blocks that are still there.
+    pub fn live_of(&self, sealed: &Sealed) -> Vec<(Block, Buffer)> {
+        let there = |(slot, (block, _)): &(Slot, &(Block, Buffer))| {
+            *block != NONE && self.owners[*slot as usize] == *block
+        };
+        let slots = (sealed.at + 1..).zip(&sealed.entries);
+        slots.filter(there).map(|(_, entry)| entry.clone()).collect()
+    }
+
     /// Whether the log goes on in this segment.
     pub fn is_filled_now(&self, segment: u32) -> bool {
         self.log.place.is_some_and(|(filled, _)| filled == segment)
