@@ -9,8 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{BlockDevice, Class, Hints, SECTOR_BYTES, Size};
-use seekless_lab::description::{Description, Tls};
+use seekless_core::{BlockDevice, Class, Hints, Size};
+use seekless_lab::description::{self, Description, Tls};
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
 use seekless_serve::component::Numbered;
@@ -189,28 +189,15 @@ pub async fn serve(
     }
     let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
     let tops: BTreeMap<_, _> = tops.collect();
-    // A volume has few components, and one that is far decides how long all of it takes to tell its holes.
-    let far = description.components.values().any(Live::is_remote);
     for (address, numbers) in places {
         let mut exports = Vec::new();
         for number in numbers {
-            let export = &description.exports[number];
-            let line = description.line_of(&export.top);
-            let device = &tops[&export.top];
-            let bytes = Size(device.device().geometry().sectors * SECTOR_BYTES);
-            let home = home(description, &export.top);
-            let class = export.class;
-            exports.push(Export {
-                home,
-                far,
-                class,
-                ..Export::new(&export.name, &line, device, export.read_only)
-            });
-            ground.say(&format!(
-                "serving {} ({bytes}, {line}) at {}",
-                export.name,
-                address.uri(&export.name, keys.is_some())
-            ));
+            let asked = &description.exports[number];
+            let export = offered(description, asked, &tops[&asked.top]);
+            let (bytes, line) = (Size(export.told.bytes), &export.told.description);
+            let uri = address.uri(&asked.name, keys.is_some());
+            ground.say(&format!("serving {} ({bytes}, {line}) at {uri}", asked.name));
+            exports.push(export);
         }
         let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
         server.listen(listener, exports, keys.clone());
@@ -235,6 +222,18 @@ pub async fn serve(
         Size(served.written_bytes)
     ));
     Ok(())
+}
+
+/// What clients are told of an export.
+fn offered(description: &Description<Live>, asked: &description::Export, device: &Rc<Bytewise>) -> Export {
+    let line = description.line_of(&asked.top);
+    Export {
+        home: home(description, &asked.top),
+        // A volume has few components, and one that is far decides how long all of it takes to tell its holes.
+        far: description.components.values().any(Live::is_remote),
+        class: asked.class,
+        ..Export::new(&asked.name, &line, device, asked.read_only)
+    }
 }
 
 /// A tree for each device that clients see.
