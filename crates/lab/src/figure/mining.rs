@@ -164,7 +164,7 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
         "Free MB/s also counts what the foreground itself reads or writes of what is wanted. The potential is what \
          passes under the head on the tracks waited on, while it waits. Seek, rotation and transfer are of all \
          time, with what is free in them.",
-        "Foreground ns is how much longer all of its requests together took than in the same run without X",
+        "Foreground ns is how much longer all of its requests together took than in the same run without free work.",
     ];
     Ok(asked.shown(grid, paper, &notes, pictures))
 }
