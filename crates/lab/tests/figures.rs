@@ -35,6 +35,21 @@ fn what_the_freeblock_paper_states_holds() {
     }
 }
 
+/// Section 5.3: cleaning for free is not much worse than cleaning, though it begins earlier, and never better than not
+/// having to.
+#[test]
+fn cleaning_for_free_lies_between_cleaning_and_none() {
+    let shown = drawn("freeblock-7", Some(800));
+    assert_eq!((shown.main.rows.len(), shown.paper.len()), (13, 3));
+    let column = |key| shown.main.column(key).into_iter().map(Option::unwrap).collect::<Vec<f64>>();
+    let [original, free, ideal] = ["original_per_s", "freeblock_per_s", "ideal_per_s"].map(column);
+    for row in 0..13 {
+        assert!(free[row] >= 0.95 * original[row] && free[row] <= 1.01 * ideal[row], "row {row}");
+    }
+    assert!(column("cleaned_free").iter().sum::<f64>() > 40.0);
+    assert!(column("utilisation_pct").is_sorted() && column("utilisation_pct")[12] > 88.0);
+}
+
 /// Almost 60 % for 70 % local requests: so it is if 4 MB went into `DiskSim` as a variance of 8,192 sectors, and
 /// not with a deviation of 4 MB, as the caption says.
 #[test]

@@ -93,7 +93,10 @@ fn run(asked: &Asked, drive: &Spec, files: u64, cleaner: lld::Cleaner) -> Result
                     expected: format!("at least {}", Size(BELOW)),
                 });
             };
-            let options = lld::Options { size: Some(Bytes(CLIENT)), cleaner, ..lld::Options::default() };
+            let usual = lld::Options { size: Some(Bytes(CLIENT)), cleaner, ..lld::Options::default() };
+            // The more is wanted, the more of it lies on the head's way.
+            let options =
+                if free { lld::Options { at_once: 32, free_threshold: 32, ..usual } } else { usual };
             Ok(on(&load, Rc::new(part), options).await)
         })
         .map_err(LabError::from)?;
@@ -188,7 +191,7 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
     let notes = [
         "Of the drive there is the head alone, with one surface, and of that the outermost 394 MiB. A transaction \
          computes for 0.5 ms (the paper does not say); the file system caches 32 MiB, of which at most 4 MiB is \
-         dirty.",
+         dirty. The freeblock cleaner begins with fewer than 32 free segments, 32 at once.",
         "Full is what is live of all that the segments can hold, at the end of the second round. Cleaned, moved and \
          waited are those of the freeblock cleaner: segments, of which so many for free; blocks moved, of all that \
          were written; seconds in which somebody waited for the cleaner.",
