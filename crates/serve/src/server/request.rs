@@ -30,6 +30,14 @@ const USUAL_LARGEST: u64 = 32 << 20;
 /// Of requests that are about no bytes.
 const NOTHING: Bytes = Bytes { start: 0, end: 0 };
 
+/// A request of class `Free` goes on in the background when nothing has carried it out for long enough.
+fn deadline(ticket: Ticket) -> runtime::Task<()> {
+    runtime::spawn(async move {
+        runtime::sleep(FREE_DEADLINE).await;
+        ticket.promote(Class::Background);
+    })
+}
+
 /// A client that was agreed with.
 pub struct Session {
     pub server: Rc<Server>,
@@ -174,7 +182,9 @@ impl Session {
         let fua = request.flags & CMD_FLAG_FUA != 0;
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
         let class = self.export.class;
-        let ticket = self.ticket();
+        let ticket = (class > Class::Foreground).then(Ticket::new);
+        // Dropped with the request.
+        let _deadline = ticket.clone().filter(|_| class == Class::Free).map(deadline);
         let how = || Hints { fua, origin, class, ticket: ticket.clone(), ..Hints::default() };
         let blocks = at.touched(device.block());
         match request.command {
@@ -206,21 +216,6 @@ impl Session {
             Command::Disconnect | Command::Unknown(_) => unreachable!("refused before"),
         }
         Ok(Answer::Done)
-    }
-
-    /// What reaches a request that others may have to wait for. One of class `Free` goes on in the background when
-    /// nothing has carried it out for long enough.
-    fn ticket(&self) -> Option<Ticket> {
-        let ticket = (self.export.class > Class::Foreground).then(Ticket::new)?;
-        if self.export.class == Class::Free {
-            let late = ticket.clone();
-            runtime::spawn(async move {
-                runtime::sleep(FREE_DEADLINE).await;
-                late.promote(Class::Background);
-            })
-            .detach();
-        }
-        Some(ticket)
     }
 
     /// Block status of the contexts that its payload names.
