@@ -3,7 +3,7 @@
 //!
 //! Fault model: bytes of a file are changed, left out or doubled, at chance, in every file of every kind that is
 //! read: volume files, drive files, scripts of crashes, histories, workloads, traces. (The readers of traces are fuzzed
-//! besides; the peers of a live volume are not there yet.)
+//! besides, and so are the NBD peers of a live volume and its recorded inputs: `fuzz/`.)
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Promise 10. Same seed, same bits.
 //!
 //! Fault model: none. What is compared is everything that a run and an exploration tell, and the hash of a run's
-//! events; a recorded live run is not there yet.
+//! events. (A recorded live run that replays to the same actions: `tests/clients/replayed.rs`.)
 
 use seekless_lab::explore::Options;
 use seekless_lab::workload::{self, client::Limit};

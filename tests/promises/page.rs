@@ -11,12 +11,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 /// Promises that nothing here can break yet, and what they wait for.
-const OPEN: [(u32, &str, &str); 3] = [
-    (
-        9,
-        "Free work is free: the foreground's schedule is identical with and without it.",
-        "the freeblock scheduler",
-    ),
+const OPEN: [(u32, &str, &str); 2] = [
     (
         11,
         "Memory is bounded; old formats open, new ones refuse politely.",

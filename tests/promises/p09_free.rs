@@ -1,5 +1,9 @@
-//! Free work is free beside recorded workloads too: the recordings that ship, on a drive with its cache on, under every
-//! scheduler.
+//! Promise 9. Free work is free: the foreground's schedule is identical with and without it.
+//!
+//! Fault model: none; idle time is left alone, and the head does what the model says. What is compared is the time of
+//! every request and every answer of the recordings that ship, on a drive with its cache on, under five schedulers, beside
+//! a scan of all of the drive that takes whatever passes. (Random loads on every drive that ships: the tests of
+//! `crates/drive`.)
 
 use std::path::Path;
 
