@@ -14,7 +14,7 @@ const COMMANDS: u64 = 6;
 #[test]
 fn every_known_bug_is_found() {
     let mut found = 0;
-    for entry in LAYERS.iter().filter(|e| e.name == "lld") {
+    for entry in &LAYERS {
         for canary in entry.canaries {
             let volume = |name: &str| {
                 let mut volume = common::volume(name);
@@ -44,10 +44,11 @@ fn every_known_bug_is_found() {
             let reduced = explored.reduced.unwrap();
             println!("reduced: {}\n{}", reduced.wrong, reduced.case);
             let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
-            // What takes several crashes does not always become shorter.
-            assert!(requests <= 40 || reduced.case.0.len() > 1, "{requests} requests are left of it");
+            // What takes several crashes does not always become shorter; and a log has to come round.
+            let most = if entry.name == "lld" { 200 } else { 40 };
+            assert!(requests <= most || reduced.case.0.len() > 1, "{requests} requests are left of it");
             found += 1;
         }
     }
-    assert!(found >= 1, "{found} canaries");
+    assert!(found >= 15, "{found} canaries");
 }
