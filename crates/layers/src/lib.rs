@@ -1,6 +1,7 @@
 //! Layers: block devices made of block devices, one folder each.
 
 pub mod borg;
+mod bytes;
 mod canary;
 mod destage;
 pub mod fault;
@@ -11,6 +12,8 @@ mod refused;
 pub mod registry;
 pub mod split;
 pub mod topmost;
+#[cfg(test)]
+mod under_test;
 mod units;
 
 pub use borg::Borg;

@@ -18,7 +18,7 @@ use seekless_core::{Buffer, Extent, Hints, IoError};
 
 use super::log::Run;
 use super::map::Slot;
-use super::page::{Head, PAGE, RunPage};
+use super::page::{Head, RunPage};
 use super::{Borg, State, did};
 
 impl State {
@@ -66,12 +66,6 @@ impl State {
             self.log.now_durable(&mut self.segments, settled);
         }
     }
-}
-
-/// The checksum of a page that is absorbed.
-pub(super) fn sum_of(page: &Buffer) -> u32 {
-    const ZEROES: [u8; PAGE] = [0; PAGE];
-    if page.is_hollow() { crc32c::crc32c(&ZEROES) } else { page.look(crc32c::crc32c) }
 }
 
 impl Borg {

@@ -7,6 +7,7 @@
 use seekless_core::{PAGE_BYTES, PAGE_SECTORS};
 
 use super::layout::{LARGEST_SEGMENT, Layout};
+use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 /// Bytes of a page.
 pub const PAGE: usize = PAGE_BYTES as usize;
@@ -24,7 +25,7 @@ const RUN: [u8; 8] = *b"SKLBORGR";
 const VOID: [u8; 8] = *b"SKLBORGV";
 /// The format, and the features that who does not know them must not open, or may pass by.
 const VERSION: u32 = 1;
-const SUM: std::ops::Range<usize> = 8..12;
+const SUM: usize = 8;
 const MAP_HEAD: usize = PAGE - LARGEST_SEGMENT as usize * MAP_ENTRY;
 const MAP_ENTRY: usize = 7;
 const RUN_HEAD: usize = 96;
@@ -123,39 +124,21 @@ pub enum Found<T> {
     Foreign,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
-}
-
-fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
-    bytes[at..at + value.len()].copy_from_slice(value);
-}
-
-fn sum_of(bytes: &[u8]) -> u32 {
-    let sum = crc32c::crc32c(&bytes[..SUM.start]);
-    crc32c::crc32c_append(crc32c::crc32c_append(sum, &[0; 4]), &bytes[SUM.end..])
-}
-
 fn sealed(magic: [u8; 8], head: &Head, mut bytes: Vec<u8>) -> Vec<u8> {
     put(&mut bytes, 0, &magic);
     put(&mut bytes, 16, &head.at.to_le_bytes());
     put(&mut bytes, 24, &head.generation.to_le_bytes());
     put(&mut bytes, 32, &head.identity.to_le_bytes());
-    let sum = sum_of(&bytes);
-    put(&mut bytes, SUM.start, &sum.to_le_bytes());
+    let sum = sum_but(&bytes, SUM);
+    put(&mut bytes, SUM, &sum.to_le_bytes());
     bytes
 }
 
 /// The head of a page that is whole.
 fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<Head> {
-    let identity = u128::from_le_bytes(bytes.get(32..48)?.try_into().ok()?);
-    let head = Head { at, generation: u64_at(bytes, 24), identity };
+    let head = Head { at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
     let whole = bytes.len() == PAGE && bytes[..8] == magic && u64_at(bytes, 16) == at;
-    (whole && head.generation < LAST && u32_at(bytes, SUM.start) == sum_of(bytes)).then_some(head)
+    (whole && head.generation < LAST && u32_at(bytes, SUM) == sum_but(bytes, SUM)).then_some(head)
 }
 
 /// The sector that takes the first one's place where a page was torn.

@@ -11,8 +11,8 @@
 
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES};
 
-use super::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
+use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 const MAGIC: [u8; 8] = *b"SKLLLDCP";
 const VERSION: u32 = 1;

@@ -98,6 +98,9 @@ impl Lld {
             return Ok(());
         }
         edge("a client waits for the cleaner");
+        // What clients gave before is theirs to wait for.
+        let given = self.state.borrow().log.sequence - 1;
+        self.until(|state| state.log.settled() >= given || state.failed.is_some()).await;
         let began = runtime::now();
         let how = Hints { ticket: None, fua: false, ..how.clone() };
         let mut passes = 0;
@@ -115,7 +118,9 @@ impl Lld {
                 Err(error) => break Err(error),
             }
         };
-        self.waited(began);
+        let counted = &mut self.state.borrow_mut().counted;
+        counted.waits += 1;
+        counted.waited_ns += runtime::now().since(began).0;
         cleaned
     }
 

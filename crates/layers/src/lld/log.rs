@@ -12,6 +12,7 @@ use seekless_core::Buffer;
 use super::checkpoint::Place;
 use super::layout::{Block, Layout, NONE, Slot};
 use super::summary::{DELETIONS, Key, Summary};
+use crate::bytes::sum_of_page;
 
 /// What was sealed, until it is written.
 pub struct Sealed {
@@ -38,12 +39,6 @@ pub struct Log {
     deleted: Vec<(Block, u32)>,
     /// Sealed, and not written.
     pub in_flight: BTreeMap<u64, Rc<Sealed>>,
-}
-
-/// The checksum of a block.
-pub fn sum_of(block: &Buffer) -> u32 {
-    const ZEROES: [u8; 4096] = [0; 4096];
-    if block.is_hollow() { crc32c::crc32c(&ZEROES) } else { block.look(crc32c::crc32c) }
 }
 
 impl Log {
@@ -150,7 +145,7 @@ impl Log {
             confirmed,
             next: next.unwrap_or(NONE),
             deleted: if forgets { Vec::new() } else { deleted },
-            entries: entries.iter().map(|(block, data)| (*block, sum_of(data))).collect(),
+            entries: entries.iter().map(|(block, data)| (*block, sum_of_page(data))).collect(),
         };
         let summary = Buffer::from_vec(summary.encode());
         let bytes =

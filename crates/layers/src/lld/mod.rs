@@ -10,7 +10,6 @@
 //! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
 //! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
 
-mod bytes;
 mod checkpoint;
 mod cleaner;
 mod durable;

@@ -15,10 +15,11 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Hints, IoError};
 
 use super::checkpoint::{self, Checkpoint, Head, Place};
 use super::layout::{Layout, NONE};
-use super::log::{Log, sum_of};
+use super::log::Log;
 use super::segments::{Segment, Segments};
 use super::state::{Counted, State};
 use super::summary::{Key, Summary};
+use crate::bytes::sum_of_page;
 use crate::canary::Canary;
 
 /// What the component holds.
@@ -151,9 +152,9 @@ async fn is_whole(
         below.read(part, piece, Hints::default()).await?;
     }
     let blocks = at.split(seekless_core::PAGE_SECTORS);
-    let same = blocks
-        .zip(&summary.entries)
-        .all(|(part, (_, sum))| sum_of(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors)) == *sum);
+    let same = blocks.zip(&summary.entries).all(|(part, (_, sum))| {
+        sum_of_page(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors)) == *sum
+    });
     Ok(same)
 }
 

@@ -7,7 +7,7 @@
 //! Faults: a read that fails fails the request, also the write of a part of a block.
 
 use futures_util::future::join_all;
-use seekless_core::runtime::{self, edge};
+use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
 
 use super::Lld;
@@ -198,12 +198,5 @@ impl Lld {
             self.write_blocks(part, &Buffer::zeroed(part.bytes()), how).await?;
         }
         self.delete_blocks(at, how).await
-    }
-
-    /// A client waited for the cleaner since then.
-    pub(super) fn waited(&self, since: seekless_core::Nanos) {
-        let counted = &mut self.state.borrow_mut().counted;
-        counted.waits += 1;
-        counted.waited_ns += runtime::now().since(since).0;
     }
 }

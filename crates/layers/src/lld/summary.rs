@@ -12,8 +12,8 @@
 
 use seekless_core::PAGE_BYTES;
 
-use super::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 use super::layout::{Block, Layout, NONE};
+use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 const PAGE: usize = PAGE_BYTES as usize;
 const MAGIC: [u8; 8] = *b"SKLLLDSU";

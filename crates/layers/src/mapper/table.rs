@@ -12,12 +12,13 @@ use std::collections::VecDeque;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, SECTOR_BYTES};
 
+use crate::bytes::{put, sum_but, u32_at, u64_at};
 use crate::canary::Canary;
 
 const MAGIC: &[u8; 8] = b"SKLMAP01";
 const HEADER: usize = 32;
 /// Where the checksum is.
-const SUM: std::ops::Range<usize> = 24..28;
+const SUM: usize = 24;
 
 /// A page that no slot holds: it reads as zeroes.
 pub const NONE: u32 = u32::MAX;
@@ -107,22 +108,20 @@ pub fn encode(map: &Map, canary: &Canary) -> Buffer {
     for (slot, entry) in slots.iter().zip(bytes[HEADER..].chunks_exact_mut(4)) {
         entry.copy_from_slice(&slot.to_le_bytes());
     }
-    let sum = crc32c::crc32c(&bytes);
-    bytes[SUM].copy_from_slice(&sum.to_le_bytes());
+    let sum = sum_but(&bytes, SUM);
+    put(&mut bytes, SUM, &sum.to_le_bytes());
     Buffer::from_vec(bytes)
 }
 
 /// The generation and the number of pages that a home claims.
 fn header(home: &[u8]) -> Option<(u64, u64)> {
-    let number =
-        |at: usize| home.get(at..at + 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
-    if home.get(..8)? == MAGIC { Some((number(8)?, number(16)?)) } else { None }
+    let claims = home.len() >= HEADER && home.starts_with(MAGIC);
+    claims.then(|| (u64_at(home, 8), u64_at(home, 16)))
 }
 
 /// Whether a home is as it was written.
 fn is_whole(home: &[u8]) -> bool {
-    let sum = crc32c::crc32c_append(crc32c::crc32c(&home[..SUM.start]), &[0; 4]);
-    crc32c::crc32c_append(sum, &home[SUM.end..]).to_le_bytes() == home[SUM]
+    u32_at(home, SUM) == sum_but(home, SUM)
 }
 
 /// The map that a home tells, if it is whole and of so many pages in so many slots.
@@ -209,9 +208,8 @@ mod tests {
                 noise[16..24].copy_from_slice(&pages.to_le_bytes());
             }
             if sum && noise.len() > HEADER {
-                noise[SUM].fill(0);
-                let sum = crc32c::crc32c(&noise);
-                noise[SUM].copy_from_slice(&sum.to_le_bytes());
+                let sum = sum_but(&noise, SUM);
+                put(&mut noise, SUM, &sum.to_le_bytes());
             }
             // With a checksum that is right it is a map if its slots happen to be possible ones.
             let possible = |map: &Map| map.slots.iter().all(|&slot| slot == NONE || u64::from(slot) < slots);

@@ -1,8 +1,6 @@
 //! The mapper against a register for each sector, with power cuts at every request; and one test for each thing
 //! that can go wrong in between.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use seekless_core::runtime::{self, Runtime};
 use seekless_core::{Nanos, Op, SECTOR_BYTES, Slice, Ticket};
@@ -10,17 +8,16 @@ use seekless_drive::{Disk, QueueOptions, spec};
 
 use super::*;
 use crate::fault::powercut::{self, Keep, PowerCut};
-use crate::fault::{Act, Fault, Faulty, error};
+use crate::fault::{Act, Fault, Faulty};
+use crate::under_test::{PAGES, SECTORS, Versions, filled, reached, steps, values, with_error, world, write};
 
-/// What the tests see: pages in the midst of a volume, whose entries lie in two sectors of the map, so that a torn
-/// map holds some of them.
-const PAGES: u64 = 12;
+/// The pages that the tests see lie in the midst of a volume: their entries lie in two sectors of the map, so that
+/// a torn map holds some of them.
 const FIRST: u64 = 114;
 /// Pages of the volume.
 const ALL: u64 = 130;
 /// The others: all of them hold something.
 const OTHERS: u64 = ALL - PAGES;
-const SECTORS: u64 = PAGES * PAGE_SECTORS;
 
 /// What is below: so many slots, for so many pages.
 fn slots_for(pages: u64, slots: u64) -> Rc<dyn BlockDevice> {
@@ -51,121 +48,20 @@ async fn open_with(below: &Rc<dyn BlockDevice>, options: &Options) -> Result<Rc<
     Ok(Rc::new(Slice::new(Rc::new(mapper), Extent::of_pages(FIRST, PAGES)).unwrap()))
 }
 
-fn world<T>(work: impl AsyncFnOnce() -> T) -> (T, Vec<(&'static str, u64)>) {
-    let runtime = Runtime::new(1);
-    (runtime.run(work()).unwrap(), runtime.edges())
+/// What a restart finds is one of the versions; from then on it is the only one.
+async fn recover(versions: &mut Versions, below: &Rc<dyn BlockDevice>, when: &str) -> Rc<Slice> {
+    let mapper = open(below).await.unwrap_or_else(|error| panic!("{when}: {error}"));
+    versions.agree(&*mapper, when).await;
+    mapper
 }
 
-fn reached(edges: &[(&'static str, u64)], edge: &str) -> bool {
-    edges.iter().any(|(name, _)| *name == edge)
-}
-
-fn filled(value: u8, sectors: u64) -> Buffer {
-    Buffer::from_vec(vec![value; (sectors * SECTOR_BYTES) as usize])
-}
-
-async fn write(device: &dyn BlockDevice, start: u64, sectors: u64, value: u8) -> Result<(), IoError> {
-    device.write(Extent::new(start, sectors), filled(value, sectors), Hints::default()).await
-}
-
-/// What each sector holds, which is the same all over.
-async fn values(device: &dyn BlockDevice, at: Extent) -> Result<Vec<u8>, IoError> {
-    let read = device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?.to_vec();
-    let sectors = read.chunks(SECTOR_BYTES as usize);
-    assert!(sectors.clone().all(|bytes| bytes.iter().all(|byte| *byte == bytes[0])), "a sector is mixed");
-    Ok(sectors.map(|bytes| bytes[0]).collect())
-}
-
-fn with_error(below: &Rc<dyn BlockDevice>, options: &str) -> Rc<dyn BlockDevice> {
-    Rc::new(Faulty::new(below.clone(), error::Error::new(&toml::from_str(options).unwrap())))
-}
-
-/// Of each sector, the versions that a restart may find: the last durable one first, the last one written last.
-struct Versions(BTreeMap<u64, Vec<u8>>);
-
-/// A step of a workload: what, from where, how many sectors.
-type Step = (u8, u64, u64);
-
-impl Versions {
-    fn zeroes() -> Versions {
-        Versions((0..SECTORS).map(|sector| (sector, vec![0])).collect())
-    }
-
-    fn last(&self, sectors: std::ops::Range<u64>) -> Vec<u8> {
-        sectors.map(|sector| *self.0[&sector].last().unwrap()).collect()
-    }
-
-    /// What was answered is durable.
-    fn settle(&mut self) {
-        for all in self.0.values_mut() {
-            all.drain(..all.len() - 1);
-        }
-    }
-
-    /// Carries steps out until one fails; writes `first` and the numbers behind.
-    async fn carry_out(
-        &mut self,
-        mapper: &dyn BlockDevice,
-        steps: &[Step],
-        first: u8,
-    ) -> Result<(), IoError> {
-        for (number, &(what, start, sectors)) in (first..).zip(steps) {
-            let at = Extent::new(start, sectors.min(SECTORS - start));
-            let sectors = at.start.0..at.end().0;
-            let how = Hints { fua: what == 1, ..Hints::default() };
-            let (value, touched) = match what {
-                3 => (0, at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS).collect()),
-                4 => (0, vec![at]),
-                0 | 2 => (0, Vec::new()),
-                _ => (number, vec![at]),
-            };
-            // Answered or not, it may be found.
-            for sector in touched.iter().flat_map(|part| part.start.0..part.end().0) {
-                self.0.get_mut(&sector).unwrap().push(value);
-            }
-            match what {
-                0 => mapper.flush(how).await?,
-                2 => assert_eq!(values(mapper, at).await?, self.last(sectors), "step {number}"),
-                3 => mapper.discard(at, how).await?,
-                4 => mapper.write_zeroes(at, how, seekless_core::Zeroes::default()).await?,
-                _ => mapper.write(at, filled(number, at.sectors), how).await?,
-            }
-            // A flush, and the commit of a write with FUA, make all that was answered durable.
-            if what <= 1 {
-                self.settle();
-            }
-        }
-        Ok(())
-    }
-
-    /// What a restart finds is one of the versions; from then on it is the only one.
-    async fn recover(&mut self, below: &Rc<dyn BlockDevice>, when: &str) -> Rc<Slice> {
-        let mapper = open(below).await.unwrap_or_else(|error| panic!("{when}: {error}"));
-        self.agree(&*mapper, when).await;
-        mapper
-    }
-
-    async fn agree(&mut self, mapper: &dyn BlockDevice, when: &str) {
-        let found = values(mapper, Extent::new(0, SECTORS)).await.unwrap();
-        for (sector, value) in (0..).zip(found) {
-            let versions = self.0.get_mut(&sector).unwrap();
-            assert!(versions.contains(&value), "{when}: sector {sector}: {value} of {versions:?}");
-            *versions = vec![value];
-        }
-    }
-
-    /// The same, and it goes on working.
-    async fn check(&mut self, below: Rc<dyn BlockDevice>, when: &str) {
-        let mapper = self.recover(&below, when).await;
-        write(&*mapper, 0, SECTORS, 77).await.unwrap();
-        mapper.flush(Hints::default()).await.unwrap();
-        let again = open(&below).await.unwrap();
-        assert_eq!(values(&*again, Extent::new(0, SECTORS)).await.unwrap(), [77; SECTORS as usize], "{when}");
-    }
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    proptest::collection::vec((0..9_u8, 0..SECTORS - 1, 1..30_u64), 1..14)
+/// The same, and it goes on working.
+async fn check(versions: &mut Versions, below: Rc<dyn BlockDevice>, when: &str) {
+    let mapper = recover(versions, &below, when).await;
+    write(&*mapper, 0, SECTORS, 77).await.unwrap();
+    mapper.flush(Hints::default()).await.unwrap();
+    let again = open(&below).await.unwrap();
+    assert_eq!(values(&*again, Extent::new(0, SECTORS)).await.unwrap(), [77; SECTORS as usize], "{when}");
 }
 
 proptest! {
@@ -174,7 +70,7 @@ proptest! {
     /// Power goes at the n-th request that reaches the disk, for every n; a restart finds, of every sector, the
     /// last durable version or a later one.
     #[test]
-    fn no_power_cut_loses_what_was_durable(steps in steps(), slots in PAGES + 1..2 * PAGES, seed in 0..100_u64) {
+    fn no_power_cut_loses_what_was_durable(steps in steps(14), slots in PAGES + 1..2 * PAGES, seed in 0..100_u64) {
         for nth in 1.. {
             let gone = Runtime::new(seed).run(async {
                 let durable = disk(slots).await;
@@ -185,7 +81,7 @@ proptest! {
                     let _ = versions.carry_out(&*mapper, &steps, 1).await;
                 }
                 cut.cut().await.unwrap();
-                versions.check(durable, &format!("power cut at request {nth}")).await;
+                check(&mut versions, durable, &format!("power cut at request {nth}")).await;
                 cut.requests() >= nth
             }).unwrap();
             if !gone {
@@ -198,8 +94,8 @@ proptest! {
     /// also if power goes before its first flush.
     #[test]
     fn what_a_restart_without_a_power_cut_found_survives_a_later_one(
-        steps in steps(),
-        later in steps(),
+        steps in steps(14),
+        later in steps(14),
         slots in PAGES + 1..PAGES + 4,
         seed in 0..100_u64,
     ) {
@@ -214,17 +110,17 @@ proptest! {
                 if let Ok(mapper) = open(&killed).await {
                     let _ = versions.carry_out(&*mapper, &steps, 1).await;
                 }
-                let mapper = versions.recover(&below, &format!("killed at request {nth}")).await;
+                let mapper = recover(&mut versions, &below, &format!("killed at request {nth}")).await;
                 versions.carry_out(&*mapper, &later, 100).await.unwrap();
                 cache.cut().await.unwrap();
-                versions.check(durable, &format!("killed at request {nth}, then a power cut")).await;
+                check(&mut versions, durable, &format!("killed at request {nth}, then a power cut")).await;
             }).unwrap();
         }
     }
 
     /// The n-th request to the disk fails, once: nothing that is read is wrong, and nothing durable is lost.
     #[test]
-    fn no_error_yields_wrong_data(steps in steps(), slots in PAGES + 1..2 * PAGES) {
+    fn no_error_yields_wrong_data(steps in steps(14), slots in PAGES + 1..2 * PAGES) {
         for nth in 1..60 {
             Runtime::new(1).run(async {
                 let durable = disk(slots).await;
@@ -232,7 +128,7 @@ proptest! {
                 if let Ok(mapper) = open(&with_error(&durable, &format!("nth = {nth}"))).await {
                     let _ = versions.carry_out(&*mapper, &steps, 1).await;
                 }
-                versions.check(durable, &format!("error at request {nth}")).await;
+                check(&mut versions, durable, &format!("error at request {nth}")).await;
             }).unwrap();
         }
     }
@@ -240,7 +136,7 @@ proptest! {
     /// Requests that are all in flight together, with one slot more than pages: each is answered, none for want of a
     /// slot, and overlapping ones have the effect that they have in the order of their arrival.
     #[test]
-    fn requests_in_flight_together_find_their_slots(steps in steps(), spare in 1..4_u64) {
+    fn requests_in_flight_together_find_their_slots(steps in steps(14), spare in 1..4_u64) {
         world(async || {
             let durable = disk(PAGES + spare).await;
             let mapper = open(&durable).await.unwrap();
@@ -499,7 +395,7 @@ fn every_canary_sings() {
 
     fn harmless(canary: Option<&str>, seed: u64) -> bool {
         let mut rng = runtime::Rng::seeded(seed);
-        let steps: Vec<Step> =
+        let steps: Vec<crate::under_test::Step> =
             (0..40).map(|_| (rng.below(9) as u8, rng.below(SECTORS - 1), 1 + rng.below(20))).collect();
         let run = async {
             let durable = disk(PAGES + 1 + seed % 4).await;

@@ -34,7 +34,7 @@ proptest! {
                 }
                 cut.cut().await.unwrap();
                 has_ended().await;
-                versions.check(durable, more, &format!("power cut at request {nth}")).await;
+                check(&mut versions, durable, more, &format!("power cut at request {nth}")).await;
                 cut.requests() >= nth
             }).unwrap();
             if !gone {
@@ -64,11 +64,11 @@ proptest! {
                     let _ = versions.carry_out(&*lld, &steps, 1).await;
                 }
                 has_ended().await;
-                let lld = versions.recover(&below, "", &format!("killed at request {nth}")).await;
+                let lld = recover(&mut versions, &below, "", &format!("killed at request {nth}")).await;
                 versions.carry_out(&*lld, &later, 100).await.unwrap();
                 cache.cut().await.unwrap();
                 has_ended().await;
-                versions.check(durable, "", &format!("killed at request {nth}, then a power cut")).await;
+                check(&mut versions, durable, "", &format!("killed at request {nth}, then a power cut")).await;
             }).unwrap();
         }
     }
@@ -96,11 +96,9 @@ proptest! {
                     let restarted = open(&durable).await.unwrap();
                     let told = values(&*restarted, Extent::new(0, SECTORS)).await.unwrap();
                     assert_eq!(told, found, "error at request {nth}");
-                    for sector in 0..8 {
-                        versions.0.get_mut(&sector).unwrap().push(99);
-                    }
+                    versions.may_be(0..8, 99);
                 }
-                versions.check(durable, "", &format!("error at request {nth}")).await;
+                check(&mut versions, durable, "", &format!("error at request {nth}")).await;
             }).unwrap();
         }
     }

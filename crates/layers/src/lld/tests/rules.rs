@@ -4,6 +4,7 @@ use seekless_core::runtime;
 use seekless_core::{ErrorKind, Lba};
 
 use super::*;
+use crate::bytes::{put, sum_but};
 
 #[test]
 fn blocks_are_found_where_they_lie() {
@@ -155,11 +156,11 @@ fn sealed(page: &mut [u8]) {
     let checkpoint = page.starts_with(b"SKLLLDCP");
     if checkpoint {
         let body = crc32c::crc32c(&page[512..]);
-        bytes::put(page, 12, &body.to_le_bytes());
+        put(page, 12, &body.to_le_bytes());
     }
     let (all, sum_at) = (if checkpoint { 512 } else { page.len() }, 8);
-    let sum = bytes::sum_but(&page[..all], sum_at);
-    bytes::put(page, sum_at, &sum.to_le_bytes());
+    let sum = sum_but(&page[..all], sum_at);
+    put(page, sum_at, &sum.to_le_bytes());
 }
 
 proptest! {

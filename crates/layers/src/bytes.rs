@@ -1,4 +1,6 @@
-//! Numbers in bytes, and the checksum of bytes that hold it.
+//! What lies on disk: numbers in bytes, and checksums.
+
+use seekless_core::{Buffer, PAGE_BYTES};
 
 /// A number of 32 bits; zero past the end.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -24,4 +26,10 @@ pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 pub fn sum_but(bytes: &[u8], at: usize) -> u32 {
     let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..at]), &[0; 4]);
     crc32c::crc32c_append(sum, &bytes[at + 4..])
+}
+
+/// The checksum of a page; one that has only a length is taken for zeroes.
+pub fn sum_of_page(page: &Buffer) -> u32 {
+    const ZEROES: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+    if page.is_hollow() { crc32c::crc32c(&ZEROES) } else { page.look(crc32c::crc32c) }
 }
