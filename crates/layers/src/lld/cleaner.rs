@@ -33,7 +33,8 @@ impl State {
         let last = if behind_checkpoint { settled.min(self.disk.sequence) } else { settled };
         let room = self.layout.room();
         let can = |(number, segment): &(u32, &Segment)| {
-            let worth = segment.live > 0 && segment.live < room && segment.written <= last;
+            let worth =
+                segment.live > 0 && segment.live < room && segment.written <= last && segment.coming == 0;
             worth && !segment.spared && (waiting || !segment.cleaning) && !self.is_filled_now(*number)
         };
         self.segments.iter().filter(can).collect()
@@ -76,12 +77,10 @@ impl State {
         tries.find(gains)
     }
 
-    /// The same, or the emptiest ones.
-    fn choose(&self, most: u32, room: u32) -> Vec<u32> {
-        self.worth_cleaning(most, room, true).unwrap_or_else(|| {
-            edge("only the emptiest segments are worth cleaning");
-            self.best(self.candidates(false, true), most.max(2), room, false)
-        })
+    /// Where none is: the emptiest ones.
+    fn emptiest(&self, most: u32) -> Vec<u32> {
+        edge("only the emptiest segments are worth cleaning");
+        self.best(self.candidates(false, true), most.max(2), self.room_to_move(), false)
     }
 
     /// Blocks that can be moved before a segment has to become free.
@@ -129,12 +128,20 @@ impl Lld {
         if self.free_what_is_written(how).await? {
             return Ok(true);
         }
-        let (segments, enough) = {
+        let (segments, enough, coming) = {
             let state = self.state.borrow();
             let pending = state.segments.pending().filter(|segment| segment.pins == 0).count() as u32;
-            let chosen = state.choose(self.options.at_once, state.room_to_move());
-            (chosen, pending + state.segments.free() >= self.options.threshold)
+            let chosen = state.worth_cleaning(self.options.at_once, state.room_to_move(), true);
+            let coming = chosen.is_none() && state.is_anything_coming();
+            let chosen = chosen.unwrap_or_else(|| state.emptiest(self.options.at_once));
+            (chosen, pending + state.segments.free() >= self.options.threshold, coming)
         };
+        if coming {
+            edge("what the freeblock cleaner is filling has to be cleaned too");
+            self.state.borrow_mut().close_apart();
+            self.take_over_all().await;
+            return Ok(true);
+        }
         if enough || segments.is_empty() {
             return self.free_all(how).await;
         }

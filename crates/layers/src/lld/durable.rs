@@ -129,6 +129,21 @@ impl Lld {
         self.make_durable(asked, how).await
     }
 
+    /// The same, and a checkpoint tells it.
+    pub(super) async fn settle(&self) -> Result<(), IoError> {
+        let how = Hints::default();
+        self.sync(&how).await?;
+        let stale = {
+            let state = self.state.borrow();
+            state.begun && state.disk.sequence + 1 < state.log.sequence
+        };
+        if stale {
+            let _turn = self.saying.exclusive(Extent::new(0, 1), &how).await;
+            self.checkpoint(&how).await?;
+        }
+        Ok(())
+    }
+
     /// Makes durable all up to this sequence.
     pub(super) async fn make_durable(&self, sequence: u64, how: &Hints) -> Result<(), IoError> {
         let how = &waited_for(how);

@@ -1,7 +1,9 @@
 //! The freeblock cleaner: begins earlier than the other one, and reads in class `Free`, where it costs nothing.
 //!
-//! Several segments are asked for at once, block by block. Each block is moved as it comes, in any order, into the
-//! segment that clients fill too; its write is theirs. When clients have to wait for the cleaner all the same, it takes
+//! Several segments are asked for at once, block by block. Each block is moved as it comes, in any order: into the
+//! segment that clients fill too, whose write is theirs; or into a segment of its own, block by block in class `Free`
+//! too, and the log says where it is once it is there. So old blocks also stay together, apart from those that clients
+//! write often, and less has to be moved. When clients have to wait for the cleaner all the same, it takes
 //! over the segments that are worth it: what is still asked for of them is withdrawn, and read at once, since
 //! a promoted block would wait for its sectors alone. The others go on.
 //!
@@ -15,8 +17,10 @@ use seekless_core::{Buffer, Class, Extent, Hints, IoError, Ticket};
 
 use super::Lld;
 use super::layout::{Block, Slot};
-use super::options::Cleaner;
+use super::options::{self, Cleaner};
 use super::state::{Admitted, State, Who};
+use super::summary::Moved;
+use crate::bytes::sum_of_page;
 
 impl Lld {
     /// Begins with as many segments as it may, if few are free.
@@ -48,7 +52,7 @@ impl Lld {
         let there = state.segments.free() as usize + state.segments.pending().count();
         let short = there < self.options.free_threshold as usize;
         let more = state.freely.len() < self.options.at_once as usize && state.failed.is_none();
-        if !short || !more || !state.begun {
+        if !short || !more || !state.begun || state.resting {
             return None;
         }
         let segment = *state.worth_cleaning(1, u32::MAX, false)?.first()?;
@@ -73,10 +77,12 @@ impl Lld {
         self.until(|state| !segments.iter().any(|segment| state.freely.contains_key(segment))).await;
     }
 
-    /// The same of all.
+    /// The same of all; none is begun meanwhile.
     pub(super) async fn take_over_all(&self) {
+        let rested = std::mem::replace(&mut self.state.borrow_mut().resting, true);
         let all: Vec<u32> = self.state.borrow().freely.keys().copied().collect();
         self.take_over(&all).await;
+        self.state.borrow_mut().resting = rested;
     }
 
     /// Moves the live blocks of a segment, as they come; false if none of them could be.
@@ -109,7 +115,10 @@ impl Lld {
         self.pin([segment].into_iter(), 1);
         let read = self.read_live(segment, &[(block, slot)], how).await.pop();
         let moved = match read {
-            Some((block, slot, data)) => self.move_freely(block, slot, data, how).await,
+            Some((block, slot, data)) => match self.write_apart(block, slot, &data, how).await {
+                Some(moved) => self.say_moved(moved, slot, &data, how).await,
+                None => self.move_freely(block, slot, data, how).await,
+            },
             None => Ok(false),
         };
         self.pin([segment].into_iter(), -1);
@@ -117,25 +126,82 @@ impl Lld {
         moved
     }
 
+    /// A block is written to a segment for such blocks; nothing if there is none, or the write is withdrawn or fails.
+    async fn write_apart(&self, block: Block, was: Slot, data: &Buffer, how: &Hints) -> Option<Moved> {
+        let slot = {
+            let state = &mut *self.state.borrow_mut();
+            let apart = self.options.moved == options::Moved::Apart && !withdrawn(how);
+            if !apart || state.slots[block as usize] != was || state.failed.is_some() {
+                return None;
+            }
+            let slot = state.slot_apart(self.options.threshold);
+            if slot.is_none() {
+                edge("there is no segment to move blocks to: they join the log");
+            }
+            slot?
+        };
+        let written = self.below.write(self.layout.extent(slot, 1), data.clone(), how.clone()).await;
+        if written.is_err() {
+            self.came(slot);
+            return None;
+        }
+        Some(Moved { block, slot, sum: sum_of_page(data) })
+    }
+
+    /// The log says where a block is now, if it is still the one that was moved.
+    async fn say_moved(&self, moved: Moved, was: Slot, data: &Buffer, how: &Hints) -> Result<bool, IoError> {
+        let admitted = self.admitted_freely(moved.block, was, how).await;
+        if matches!(admitted, Ok(Some(true))) {
+            let state = &mut *self.state.borrow_mut();
+            state.moved(moved, data.is_hollow());
+            state.counted.moved += 1;
+            state.counted.moved_free += 1;
+            state.counted.moved_apart += 1;
+        }
+        self.came(moved.slot);
+        self.seal_if_full(&Hints::default());
+        admitted.map(|admitted| admitted.is_some())
+    }
+
+    /// What was to come to a slot is there, or will not come.
+    fn came(&self, slot: Slot) {
+        self.state.borrow_mut().came(self.layout.segment_of(slot));
+        self.changed();
+    }
+
     /// A block joins the segment under construction, if it is where it was and clients can do that too, or the cleaner
     /// that they wait for takes over; false if it is left where it is.
     async fn move_freely(&self, block: Block, was: Slot, data: Buffer, how: &Hints) -> Result<bool, IoError> {
+        let admitted = self.admitted_freely(block, was, how).await?;
+        if admitted == Some(true) {
+            let state = &mut *self.state.borrow_mut();
+            state.put(block, data);
+            state.counted.moved += 1;
+            state.counted.moved_free += 1;
+        }
+        self.seal_if_full(&Hints::default());
+        Ok(admitted.is_some())
+    }
+
+    /// Waits until something of a block can be gathered; `Some(false)` if it is not where it was any more, nothing if it
+    /// is to be left there.
+    async fn admitted_freely(&self, block: Block, was: Slot, how: &Hints) -> Result<Option<bool>, IoError> {
         loop {
             if withdrawn(how) && self.cleaning.is_empty() {
-                return Ok(false);
+                return Ok(None);
             }
             let admitted = {
                 let state = &mut *self.state.borrow_mut();
                 if state.slots[block as usize] != was {
                     edge("a block is used while it is cleaned: it is not moved");
-                    return Ok(true);
+                    return Ok(Some(false));
                 }
                 state.admit(if withdrawn(how) { Who::Cleaner } else { Who::Client }, self.options.threshold)
             };
             match admitted {
-                Admitted::Now => break,
+                Admitted::Now => return Ok(Some(true)),
                 Admitted::No(error) if self.state.borrow().failed.is_some() => return Err(error),
-                Admitted::No(_) => return Ok(false),
+                Admitted::No(_) => return Ok(None),
                 Admitted::InFlight => self.room_in_flight().await,
                 Admitted::Begin | Admitted::Clean => {
                     edge("the freeblock cleaner waits for a free segment");
@@ -145,14 +211,6 @@ impl Lld {
                 }
             }
         }
-        {
-            let state = &mut *self.state.borrow_mut();
-            state.put(block, data);
-            state.counted.moved += 1;
-            state.counted.moved_free += 1;
-        }
-        self.seal_if_full(&Hints::default());
-        Ok(true)
     }
 }
 

@@ -11,7 +11,7 @@ use seekless_core::Buffer;
 
 use super::checkpoint::Place;
 use super::layout::{Block, Layout, NONE, Slot};
-use super::summary::{DELETIONS, Key, Summary};
+use super::summary::{self, Key, Moved, Summary};
 use crate::bytes::sum_of_page;
 
 /// What was sealed, until it is written.
@@ -37,6 +37,7 @@ pub struct Log {
     pub place: Option<Place>,
     entries: Vec<(Block, Buffer)>,
     deleted: Vec<(Block, u32)>,
+    moved: Vec<Moved>,
     /// Sealed, and not written.
     pub in_flight: BTreeMap<u64, Rc<Sealed>>,
 }
@@ -52,6 +53,7 @@ impl Log {
             place: None,
             entries: Vec::new(),
             deleted: Vec::new(),
+            moved: Vec::new(),
             in_flight: BTreeMap::new(),
         }
     }
@@ -63,7 +65,7 @@ impl Log {
 
     /// Whether nothing is gathered.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.deleted.is_empty()
+        self.entries.is_empty() && self.deleted.is_empty() && self.moved.is_empty()
     }
 
     /// Blocks that there is room for in the segment under construction.
@@ -73,7 +75,9 @@ impl Log {
 
     /// Whether nothing more can be gathered.
     pub fn is_full(&self) -> bool {
-        self.place.is_some() && (self.room() == 0 || self.deleted.len() >= DELETIONS)
+        // Another deletion or move.
+        let more = summary::fit(self.deleted.len() + 1, self.moved.len() + 1);
+        self.place.is_some() && (self.room() == 0 || !more)
     }
 
     /// The slot of the next block that is gathered.
@@ -111,6 +115,11 @@ impl Log {
         }
     }
 
+    /// Gathers that a block was written elsewhere.
+    pub fn moved(&mut self, moved: Moved) {
+        self.moved.push(moved);
+    }
+
     /// What a slot holds, if that is in memory.
     pub fn held(&self, slot: Slot) -> Option<&Buffer> {
         if let Some(index) = self.gathered(slot) {
@@ -138,12 +147,13 @@ impl Log {
         let (segment, offset) = self.place.filter(|_| !self.is_empty())?;
         let fills = self.fills();
         let (sequence, entries) = (self.sequence, std::mem::take(&mut self.entries));
-        let deleted = std::mem::take(&mut self.deleted);
+        let (deleted, moved) = (std::mem::take(&mut self.deleted), std::mem::take(&mut self.moved));
         let key = Key { identity: self.identity, epoch: self.epoch, sequence, segment, offset };
         let summary = Summary {
             key,
             confirmed,
             next: next.unwrap_or(NONE),
+            moved,
             deleted: if forgets { Vec::new() } else { deleted },
             entries: entries.iter().map(|(block, data)| (*block, sum_of_page(data))).collect(),
         };

@@ -189,6 +189,7 @@ impl Layer for Lld {
             ("segments_cleaned_free", counted.cleaned_free),
             ("blocks_moved", counted.moved),
             ("blocks_moved_free", counted.moved_free),
+            ("blocks_moved_apart", counted.moved_apart),
             ("blocks_withdrawn", counted.withdrawn),
             ("cleaner_read_bytes", counted.read),
             ("waits_for_the_cleaner", counted.waits),
@@ -206,18 +207,11 @@ impl Layer for Lld {
     /// Everything acknowledged is durable, and a checkpoint tells it: the next start reads no summaries.
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
-            let how = Hints::default();
+            self.state.borrow_mut().resting = true;
             self.take_over_all().await;
-            self.sync(&how).await?;
-            let stale = {
-                let state = self.state.borrow();
-                state.begun && state.disk.sequence + 1 < state.log.sequence
-            };
-            if stale {
-                let _turn = self.saying.exclusive(Extent::new(0, 1), &how).await;
-                self.checkpoint(&how).await?;
-            }
-            Ok(())
+            let stopped = self.settle().await;
+            self.state.borrow_mut().resting = false;
+            stopped
         })
     }
 }

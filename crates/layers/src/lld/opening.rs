@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Hints, IoError};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError};
 
 use super::checkpoint::{self, Checkpoint, Head, Place};
-use super::layout::{Layout, NONE};
+use super::layout::{Block, Layout, NONE, Slot};
 use super::log::Log;
 use super::segments::{Segment, Segments};
 use super::state::{Counted, State};
@@ -59,12 +59,17 @@ pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> R
         filled: 0,
         failed: None,
         freely: BTreeMap::new(),
+        resting: false,
+        apart: None,
         counted: Counted::default(),
     };
     let mut written = checkpoint.written;
     for summary in &log {
         edge("the log behind a checkpoint tells more");
-        written[summary.key.segment as usize] = summary.key.sequence;
+        let moved = summary.moved.iter().map(|moved| layout.segment_of(moved.slot));
+        for segment in moved.chain([summary.key.segment]) {
+            written[segment as usize] = summary.key.sequence;
+        }
         replay(&mut state, summary)?;
     }
     let mut each: Vec<Segment> =
@@ -134,32 +139,52 @@ fn behind(summary: &Summary, layout: &Layout) -> Option<Place> {
     }
 }
 
-/// Whether the blocks behind a summary are what it says.
+/// Whether the blocks behind a summary are what it says, and those that it says were moved.
 async fn is_whole(
     below: &dyn BlockDevice,
     layout: &Layout,
     summary: &Summary,
     canary: &Canary,
 ) -> Result<bool, IoError> {
-    let Key { segment, offset, .. } = summary.key;
-    let blocks = summary.entries.len() as u32;
-    if blocks == 0 || canary.is("torn segment accepted") {
+    if canary.is("torn segment accepted") {
         return Ok(true);
     }
-    let at = layout.extent(segment * layout.segment + offset + 1, blocks);
+    let Key { segment, offset, .. } = summary.key;
+    let sums: Vec<u32> = summary.entries.iter().map(|(_, sum)| *sum).collect();
+    if !holds(below, layout, segment * layout.segment + offset + 1, &sums).await? {
+        return Ok(false);
+    }
+    // What was moved one after the other lies so.
+    for run in summary.moved.chunk_by(|one, next| one.slot + 1 == next.slot) {
+        let sums: Vec<u32> = run.iter().map(|moved| moved.sum).collect();
+        if !holds(below, layout, run[0].slot, &sums).await? {
+            edge("a block that was moved is not whole");
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether slots, from this one on, hold what has these checksums.
+async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u32]) -> Result<bool, IoError> {
+    if sums.is_empty() {
+        return Ok(true);
+    }
+    let at = layout.extent(first, sums.len() as u32);
     let bytes = Buffer::zeroed(at.bytes());
     for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
         below.read(part, piece, Hints::default()).await?;
     }
     let blocks = at.split(seekless_core::PAGE_SECTORS);
-    let same = blocks.zip(&summary.entries).all(|(part, (_, sum))| {
-        sum_of_page(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors)) == *sum
-    });
-    Ok(same)
+    let sum = |part: Extent| sum_of_page(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors));
+    Ok(blocks.zip(sums).all(|(part, told)| sum(part) == *told))
 }
 
-/// What a summary tells: first what was deleted, then what lies where.
+/// What a summary tells: first what was moved, then what was deleted, then what lies behind it.
 fn replay(state: &mut State, summary: &Summary) -> Result<(), IoError> {
+    for moved in &summary.moved {
+        lies(state, moved.block, moved.slot)?;
+    }
     for &(first, blocks) in &summary.deleted {
         for block in first..first + blocks {
             let was = std::mem::replace(&mut state.slots[block as usize], NONE);
@@ -170,15 +195,21 @@ fn replay(state: &mut State, summary: &Summary) -> Result<(), IoError> {
     }
     let first = summary.key.segment * state.layout.segment + summary.key.offset + 1;
     for (slot, &(block, _)) in (first..).zip(&summary.entries).filter(|(_, (block, _))| *block != NONE) {
-        let was = std::mem::replace(&mut state.slots[block as usize], slot);
-        if was != NONE {
-            state.owners[was as usize] = NONE;
-        }
-        if std::mem::replace(&mut state.owners[slot as usize], block) != NONE {
-            let at = state.layout.extent(slot, 1);
-            let why = format!("found block {block} where another one is, expected an empty slot");
-            return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(at), why));
-        }
+        lies(state, block, slot)?;
+    }
+    Ok(())
+}
+
+/// A block lies in a slot from now on.
+fn lies(state: &mut State, block: Block, slot: Slot) -> Result<(), IoError> {
+    let was = std::mem::replace(&mut state.slots[block as usize], slot);
+    if was != NONE {
+        state.owners[was as usize] = NONE;
+    }
+    if std::mem::replace(&mut state.owners[slot as usize], block) != NONE {
+        let at = state.layout.extent(slot, 1);
+        let why = format!("found block {block} where another one is, expected an empty slot");
+        return Err(IoError::new(ErrorKind::Corrupt, "lld", Some(at), why));
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ pub struct Options {
     pub threshold: u32,
     /// With fewer free segments the freeblock cleaner begins: more than the threshold.
     pub free_threshold: u32,
+    /// Where the freeblock cleaner writes what it moves.
+    pub moved: Moved,
     /// Segments that are cleaned at once, at least 1.
     pub at_once: u32,
     /// The known bug that it has.
@@ -38,6 +40,17 @@ pub enum Cleaner {
     Original,
     /// In class `Free` from a higher threshold on; below the lower one like the other.
     Freeblock,
+}
+
+/// Where the freeblock cleaner writes what it moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Moved {
+    /// Into the segment that clients fill: their writes carry it, as in the paper.
+    Joined,
+    /// Into segments of its own, in class `Free`.
+    #[default]
+    Apart,
 }
 
 /// The rare places of its code, which an exploration has to reach.
@@ -58,10 +71,14 @@ pub const EDGES: &[&str] = &[
     "a block that lies nowhere",
     "a block is read from memory",
     "a segment is free when the last read of it ends",
+    "nothing that came to a segment is still wanted",
+    "a block that was moved is not whole",
+    "there is no segment to move blocks to: they join the log",
     "part of a block is joined with the rest",
     "a block is used while it is cleaned: it is not moved",
     "only the emptiest segments are worth cleaning",
     "a client waits for the cleaner",
+    "what the freeblock cleaner is filling has to be cleaned too",
     "empty segments are free only behind a checkpoint",
     "a segment cannot be read at once: block by block",
     "the freeblock cleaner is taken over",
@@ -135,6 +152,7 @@ impl Default for Options {
             cleaner: Cleaner::Original,
             threshold: THRESHOLD,
             free_threshold: 16,
+            moved: Moved::Apart,
             at_once: 8,
             #[cfg(feature = "canaries")]
             canary: None,

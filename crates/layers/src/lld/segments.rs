@@ -17,6 +17,8 @@ pub struct Segment {
     pub emptied: u64,
     /// Reads of it that are under way.
     pub pins: u32,
+    /// Blocks that a cleaner is writing to it.
+    pub coming: u32,
     /// All that was written to it has a length only.
     pub hollow: bool,
     /// It is being cleaned.

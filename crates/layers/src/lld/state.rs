@@ -9,10 +9,11 @@ use std::rc::Rc;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, ErrorKind, IoError, Ticket};
 
-use super::checkpoint::Head;
+use super::checkpoint::{Head, Place};
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::{Log, Sealed};
 use super::segments::Segments;
+use super::summary::Moved;
 
 /// Writes under way above which nothing new is gathered.
 const IN_FLIGHT: usize = 4;
@@ -48,6 +49,10 @@ pub struct State {
     pub failed: Option<IoError>,
     /// Segments that the freeblock cleaner is at, and what it asks for.
     pub freely: BTreeMap<u32, Ticket>,
+    /// Whether the freeblock cleaner begins with no more segments.
+    pub resting: bool,
+    /// Where the freeblock cleaner writes the next block that it moves, if it has a segment for that.
+    pub apart: Option<Place>,
     pub counted: Counted,
 }
 
@@ -56,9 +61,10 @@ pub struct State {
 pub struct Counted {
     /// Blocks that clients wrote.
     pub blocks: u64,
-    /// Blocks that a cleaner moved, and those of them that were read for free.
+    /// Blocks that a cleaner moved, those of them that were read for free, and those that were also written so.
     pub moved: u64,
     pub moved_free: u64,
+    pub moved_apart: u64,
     /// Blocks that the freeblock cleaner asked for in vain.
     pub withdrawn: u64,
     /// Segments that a cleaner emptied, and those of them by the freeblock cleaner.
@@ -168,7 +174,7 @@ impl State {
         let number = self.layout.segment_of(slot);
         let segment = self.segments.get(number);
         segment.live -= 1;
-        let (empty, cleaning) = (segment.live == 0, segment.cleaning);
+        let (empty, cleaning) = (segment.live == 0 && segment.coming == 0, segment.cleaning);
         if empty && !self.is_filled_now(number) {
             self.counted.cleaned += u64::from(cleaning);
             self.counted.cleaned_free += u64::from(self.freely.contains_key(&number));
@@ -185,9 +191,65 @@ impl State {
         slots.filter(there).map(|(_, entry)| entry.clone()).collect()
     }
 
-    /// Whether the log goes on in this segment.
+    /// Whether more comes to this segment.
     pub fn is_filled_now(&self, segment: u32) -> bool {
-        self.log.place.is_some_and(|(filled, _)| filled == segment)
+        [self.log.place, self.apart].iter().flatten().any(|&(filled, _)| filled == segment)
+    }
+
+    /// A slot for a block that the freeblock cleaner moves, if that leaves clients and the other cleaner what they need.
+    pub fn slot_apart(&mut self, threshold: u32) -> Option<Slot> {
+        if self.apart.is_none() && self.segments.free() > threshold {
+            // Its first block would be for a summary.
+            self.apart = self.segments.take().map(|segment| (segment, 1));
+        }
+        let (segment, offset) = self.apart?;
+        self.segments.get(segment).coming += 1;
+        self.apart = Some((segment, offset + 1));
+        if offset + 1 == self.layout.segment {
+            self.apart = None;
+        }
+        Some(segment * self.layout.segment + offset)
+    }
+
+    /// What was to come to a segment is there, or will not come.
+    pub fn came(&mut self, segment: u32) {
+        self.segments.get(segment).coming -= 1;
+        self.close_if_empty(segment);
+    }
+
+    /// No more blocks come to the segment of the freeblock cleaner than are on their way.
+    pub fn close_apart(&mut self) {
+        if let Some((segment, _)) = self.apart.take() {
+            self.close_if_empty(segment);
+        }
+    }
+
+    /// Whether the freeblock cleaner has segments that cannot be cleaned yet.
+    pub fn is_anything_coming(&self) -> bool {
+        self.apart.is_some() || self.segments.iter().any(|(_, segment)| segment.coming > 0)
+    }
+
+    fn close_if_empty(&mut self, number: u32) {
+        let segment = self.segments.of(number);
+        if segment.live == 0 && segment.coming == 0 && !self.is_filled_now(number) {
+            edge("nothing that came to a segment is still wanted");
+            // What overrules the last block of it is gathered, or was sealed before.
+            self.segments.emptied(number, self.log.sequence - u64::from(self.log.is_empty()));
+        }
+    }
+
+    /// A block was written to another slot; there is room to say so.
+    pub fn moved(&mut self, moved: Moved, hollow: bool) {
+        let Moved { block, slot, .. } = moved;
+        self.log.moved(moved);
+        let was = std::mem::replace(&mut self.slots[block as usize], slot);
+        self.owners[slot as usize] = block;
+        let (sequence, number) = (self.log.sequence, self.layout.segment_of(slot));
+        let segment = self.segments.get(number);
+        segment.live += 1;
+        segment.written = sequence;
+        segment.hollow &= hollow;
+        self.vacate(was);
     }
 
     /// Seals what is gathered.

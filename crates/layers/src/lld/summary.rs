@@ -1,28 +1,35 @@
 //! The segment summary: the block in front of what was written to a segment with one request.
 //!
-//! It says what the blocks behind it are, with a checksum of each, which blocks were deleted before, and where the log
-//! goes on. A segment that is filled without a flush has one, in its first block; each flush of a part of a segment
-//! begins another behind it.
+//! It says what the blocks behind it are, with a checksum of each, which blocks were moved and which deleted before, and
+//! where the log goes on. A segment that is filled without a flush has one, in its first block; each flush of a part of
+//! a segment begins another behind it.
 //!
 //! On disk: magic, CRC-32C over the block with this field zero, format version, identity of the volume, epoch,
-//! sequence, confirmed, its own place, the next segment, and how many entries and deletions there are; then the
-//! entries, eight bytes each (block, checksum), and the deletions, eight bytes each (first block, how many).
+//! sequence, confirmed, its own place, the next segment, and how many entries, deletions and moves there are; then the
+//! entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, how many), and the moves,
+//! twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number.
 //!
 //! Invariant: what is read is followed only if it is whole, is the one that was looked for, and all its numbers exist.
 
 use seekless_core::PAGE_BYTES;
 
-use super::layout::{Block, Layout, NONE};
+use super::layout::{Block, Layout, NONE, Slot};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 const PAGE: usize = PAGE_BYTES as usize;
 const MAGIC: [u8; 8] = *b"SKLLLDSU";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SUM: usize = 8;
 const HEAD: usize = 80;
 const ENTRY: usize = 8;
-/// Deletions that there is room for, beside the entries of the largest segment.
-pub const DELETIONS: usize = (PAGE - HEAD) / ENTRY - super::layout::LARGEST_SEGMENT as usize;
+const MOVE: usize = 12;
+/// Bytes for deletions and moves, beside the entries of the largest segment.
+const BESIDE: usize = PAGE - HEAD - ENTRY * super::layout::LARGEST_SEGMENT as usize;
+
+/// Whether there is room for so many deletions and moves.
+pub fn fit(deletions: usize, moves: usize) -> bool {
+    deletions.saturating_mul(ENTRY).saturating_add(moves.saturating_mul(MOVE)) <= BESIDE
+}
 
 /// Which summary it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +46,17 @@ pub struct Key {
     pub offset: u32,
 }
 
+/// A block that was written elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Which one.
+    pub block: Block,
+    /// Where it is now.
+    pub slot: Slot,
+    /// The checksum of what was written there.
+    pub sum: u32,
+}
+
 /// A summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -48,7 +66,9 @@ pub struct Summary {
     pub confirmed: u64,
     /// The segment in which the log goes on if this one is full; `NONE` if a checkpoint will say.
     pub next: u32,
-    /// Blocks that were deleted before those behind it were written: first, and how many.
+    /// Blocks that a cleaner wrote to other segments before: each with its slot and checksum.
+    pub moved: Vec<Moved>,
+    /// Blocks that were deleted then, and before those behind it were written: first, and how many.
     pub deleted: Vec<(Block, u32)>,
     /// The blocks behind it, `NONE` for one that is dead, and their checksums.
     pub entries: Vec<(Block, u32)>,
@@ -65,14 +85,20 @@ impl Summary {
         {
             put(&mut bytes, at, &number.to_le_bytes());
         }
-        let (entries, deleted) = (self.entries.len() as u32, self.deleted.len() as u32);
-        let words = [self.key.segment, self.key.offset, self.next, entries, deleted];
+        let [entries, deleted, moved] = [self.entries.len(), self.deleted.len(), self.moved.len()];
+        let words =
+            [self.key.segment, self.key.offset, self.next, entries as u32, deleted as u32, moved as u32];
         for (word, at) in words.iter().zip((56..).step_by(4)) {
             put(&mut bytes, at, &word.to_le_bytes());
         }
         for ((one, other), at) in self.entries.iter().chain(&self.deleted).zip((HEAD..).step_by(ENTRY)) {
             put(&mut bytes, at, &one.to_le_bytes());
             put(&mut bytes, at + 4, &other.to_le_bytes());
+        }
+        for (moved, at) in self.moved.iter().zip((HEAD + ENTRY * (entries + deleted)..).step_by(MOVE)) {
+            for (word, at) in [moved.block, moved.slot, moved.sum].iter().zip((at..).step_by(4)) {
+                put(&mut bytes, at, &word.to_le_bytes());
+            }
         }
         let sum = sum_but(&bytes, SUM);
         put(&mut bytes, SUM, &sum.to_le_bytes());
@@ -89,13 +115,13 @@ impl Summary {
             segment: word(0),
             offset: word(1),
         };
-        let ours =
-            bytes.len() == PAGE && bytes[..8] == MAGIC && u32_at(bytes, 12) == VERSION && found == *key;
+        let known = (1..=VERSION).contains(&u32_at(bytes, 12));
+        let ours = bytes.len() == PAGE && bytes[..8] == MAGIC && known && found == *key;
         if !ours || u32_at(bytes, SUM) != sum_but(bytes, SUM) {
             return None;
         }
-        let (next, entries, deleted) = (word(2), word(3) as usize, word(4) as usize);
-        let fits = deleted <= DELETIONS && (layout.segment - key.offset) as usize > entries;
+        let (next, [entries, deleted, moved]) = (word(2), [3, 4, 5].map(|index| word(index) as usize));
+        let fits = fit(deleted, moved) && (layout.segment - key.offset) as usize > entries;
         if !fits || (next != NONE && next >= layout.segments) {
             return None;
         }
@@ -107,6 +133,14 @@ impl Summary {
             next,
             entries: (0..entries).map(pair).collect(),
             deleted: (entries..entries + deleted).map(pair).collect(),
+            moved: (0..moved)
+                .map(|index| HEAD + ENTRY * (entries + deleted) + MOVE * index)
+                .map(|at| Moved {
+                    block: u32_at(bytes, at),
+                    slot: u32_at(bytes, at + 4),
+                    sum: u32_at(bytes, at + 8),
+                })
+                .collect(),
         };
         let there = |block: Block| block == NONE || block < layout.blocks;
         let within = |&(first, blocks): &(Block, u32)| {
@@ -114,6 +148,7 @@ impl Summary {
         };
         let sensible = summary.entries.iter().all(|(block, _)| there(*block))
             && summary.deleted.iter().all(within)
+            && summary.moved.iter().all(|moved| moved.block < layout.blocks && moved.slot < layout.slots())
             && summary.confirmed < key.sequence;
         sensible.then_some(summary)
     }
@@ -142,12 +177,14 @@ mod tests {
         fn a_summary_is_read_as_written_or_not_at_all(
             sequence in 1..1_u64 << 60,
             (offset, entries) in (0..126_u32).prop_flat_map(|offset| (Just(offset), 0..=127 - offset)),
-            deleted in proptest::collection::vec((0..8_000_u32, 0..1_000_u32), 0..DELETIONS),
+            deleted in proptest::collection::vec((0..8_000_u32, 0..1_000_u32), 0..150_usize),
+            moved in proptest::collection::vec((0..9_000_u32, 0..9_000_u32, any::<u32>()), 0..149_usize),
             damage in proptest::option::of((0..PAGE, 1..=255_u8)),
         ) {
             let key = key(sequence, 5, offset);
             let entries = (0..entries).map(|entry| (if entry % 9 == 4 { NONE } else { entry * 7 }, entry)).collect();
-            let summary = Summary { key, confirmed: sequence / 2, next: 9, deleted, entries };
+            let moved = moved.into_iter().map(|(block, slot, sum)| Moved { block, slot, sum }).collect();
+            let summary = Summary { key, confirmed: sequence / 2, next: 9, moved, deleted, entries };
             let mut bytes = summary.encode();
             if let Some((at, change)) = damage {
                 bytes[at] ^= change;
@@ -161,9 +198,10 @@ mod tests {
 
         /// Bytes that nobody wrote are no summary, whatever they say.
         #[test]
-        fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 5]>()) {
+        fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 6]>()) {
             let (key, mut bytes) = (key(9, words[0] % 70, words[1] % 128), noise);
-            put(&mut bytes, 0, &Summary { key, confirmed: 0, next: NONE, deleted: vec![], entries: vec![] }.encode()[..64]);
+            let none = Summary { key, confirmed: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
+            put(&mut bytes, 0, &none.encode()[..64]);
             for (word, at) in words[2..].iter().zip((64..).step_by(4)) {
                 put(&mut bytes, at, &(word % 200).to_le_bytes());
             }
@@ -172,6 +210,7 @@ mod tests {
             if let Some(summary) = Summary::decode(&bytes, &key, &layout()) {
                 prop_assert!(summary.entries.iter().all(|(block, _)| *block < 9_000 || *block == NONE));
                 prop_assert!(key.offset as usize + summary.entries.len() < 128);
+                prop_assert!(summary.moved.iter().all(|moved| moved.block < 9_000 && moved.slot < layout().slots()));
             }
         }
     }
