@@ -42,9 +42,12 @@ fn cleaning_for_free_lies_between_cleaning_and_none() {
     let shown = drawn("freeblock-7", Some(800));
     assert_eq!((shown.main.rows.len(), shown.paper.len()), (13, 3));
     let column = |key| shown.main.column(key).into_iter().map(Option::unwrap).collect::<Vec<f64>>();
-    let [original, free, ideal] = ["original_per_s", "freeblock_per_s", "ideal_per_s"].map(column);
+    let [original, joined, apart, ideal] =
+        ["original_per_s", "freeblock_per_s", "apart_per_s", "ideal_per_s"].map(column);
     for row in 0..13 {
-        assert!(free[row] >= 0.95 * original[row] && free[row] <= 1.01 * ideal[row], "row {row}");
+        for free in [joined[row], apart[row]] {
+            assert!(free >= 0.95 * original[row] && free <= 1.01 * ideal[row], "row {row}");
+        }
     }
     assert!(column("cleaned_free").iter().sum::<f64>() > 40.0);
     assert!(column("utilisation_pct").is_sorted() && column("utilisation_pct")[12] > 88.0);

@@ -113,6 +113,8 @@ impl Lld {
             }
             match self.clean_some(&how).await {
                 Ok(true) => {}
+                // What the freeblock cleaner moved meanwhile has taken the room, and left empty segments.
+                Ok(false) if self.state.borrow().is_anything_left() => self.take_over_all().await,
                 Ok(false) => break Err(no_room()),
                 Err(error) => break Err(error),
             }

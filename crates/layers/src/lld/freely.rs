@@ -49,8 +49,7 @@ impl Lld {
     fn next_to_clean(&self, may: bool) -> Option<(Rc<Lld>, u32, Ticket)> {
         let lld = self.me.upgrade().filter(|_| may)?;
         let state = &mut *self.state.borrow_mut();
-        let there = state.segments.free() as usize + state.segments.pending().count();
-        let short = there < self.options.free_threshold as usize;
+        let short = state.spare() < self.options.free_threshold;
         let more = state.freely.len() < self.options.at_once as usize && state.failed.is_none();
         if !short || !more || !state.begun || state.resting {
             return None;
@@ -134,7 +133,9 @@ impl Lld {
             if !apart || state.slots[block as usize] != was || state.failed.is_some() {
                 return None;
             }
-            let slot = state.slot_apart(self.options.threshold);
+            // Who falls behind has no waits of the head to write in: there what clients write carries it.
+            let behind = state.spare() < self.options.free_threshold * 3 / 4;
+            let slot = if behind { None } else { state.slot_apart(self.options.threshold) };
             if slot.is_none() {
                 edge("there is no segment to move blocks to: they join the log");
             }

@@ -35,7 +35,7 @@ use seekless_core::{
 
 use crate::canary::Canary;
 use layout::{Layout, NONE};
-pub use options::{CANARIES, Cleaner, EDGES, Options};
+pub use options::{CANARIES, Cleaner, EDGES, Moved, Options};
 use state::State;
 
 /// The log-structured logical disk.

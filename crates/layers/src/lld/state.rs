@@ -196,6 +196,11 @@ impl State {
         [self.log.place, self.apart].iter().flatten().any(|&(filled, _)| filled == segment)
     }
 
+    /// Segments that are free, or soon will be.
+    pub fn spare(&self) -> u32 {
+        self.segments.free() + self.segments.pending().count() as u32
+    }
+
     /// A slot for a block that the freeblock cleaner moves, if that leaves clients and the other cleaner what they need.
     pub fn slot_apart(&mut self, threshold: u32) -> Option<Slot> {
         if self.apart.is_none() && self.segments.free() > threshold {
@@ -227,6 +232,11 @@ impl State {
     /// Whether the freeblock cleaner has segments that cannot be cleaned yet.
     pub fn is_anything_coming(&self) -> bool {
         self.apart.is_some() || self.segments.iter().any(|(_, segment)| segment.coming > 0)
+    }
+
+    /// Whether segments are empty, or will be.
+    pub fn is_anything_left(&self) -> bool {
+        self.segments.pending().next().is_some() || !self.freely.is_empty()
     }
 
     fn close_if_empty(&mut self, number: u32) {
