@@ -84,8 +84,8 @@ impl<'a> Mover<'a> {
         Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
     }
 
-    /// The same, its copies in the class that reconfigurations are to have.
-    pub fn of_a_reconfiguration(mut self) -> Mover<'a> {
+    /// The same, its copies in the class that the options say.
+    pub fn in_its_class(mut self) -> Mover<'a> {
         if self.borg.options.reconfigure_class == MoveClass::Free {
             let ticket = Ticket::new();
             self.borg.state.borrow_mut().freely = Some(ticket.clone());

@@ -28,7 +28,8 @@ pub struct Options {
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub move_idle: Nanos,
     /// How a reconfiguration copies: in the background, with the share of the head's time that is guaranteed to
-    /// that, or for free, only where no request notices.
+    /// that, or for free, only where no request notices. The write buffer is drained in the same class; for free from
+    /// twice `drain_below` on.
     pub reconfigure_class: MoveClass,
     /// What is not copied for free after so long goes on in the background.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]

@@ -63,7 +63,7 @@ impl Borg {
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
         let mover = Mover::start(self, account, true).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
-        let Some(mover) = mover.map(Mover::of_a_reconfiguration) else { return Ok(report) };
+        let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
         let plan = self.make_plan(&mut report).await;
         let targets = self.targets(&plan);
         report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
@@ -168,13 +168,15 @@ impl Borg {
         let slots = u64::from(self.layout.write_buffer * self.layout.segment);
         let low = (slots as f64 * self.options.drain_below) as u64;
         if self.state.borrow().log.room() < low / 2 {
-            // Clients will soon wait for room: a reconfiguration that copies for free is not to keep it waiting.
+            // Clients will soon wait for room: nothing that is copied for free is to keep them waiting.
             self.hurry(Class::Background);
         }
         let mut state = self.state.borrow_mut();
         if state.tending || state.left {
             return;
         }
+        // For free it takes longer: it begins earlier.
+        let low = if self.options.reconfigure_class == MoveClass::Free { 2 * low } else { low };
         let drains = state.log.room() < low;
         let untold = state.log.taken_since(state.anchored_at) * u64::from(self.layout.segment);
         if !drains && untold < LONGEST_UNTOLD.min(slots / 4) {
@@ -199,7 +201,8 @@ impl Borg {
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        let Some(mover) = Mover::start(self, Account::default(), true).await? else { return Ok(()) };
+        let mover = Mover::start(self, Account::default(), true).await?.map(Mover::in_its_class);
+        let Some(mover) = mover else { return Ok(()) };
         loop {
             let before = self.state.borrow().log.room();
             let pages = self.best_to_drain(goal, BATCH, |_| true);
