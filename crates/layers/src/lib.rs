@@ -1,6 +1,7 @@
 //! Layers: block devices made of block devices, one folder each.
 
 pub mod borg;
+pub mod cache;
 mod canary;
 mod destage;
 pub mod fault;
@@ -14,6 +15,7 @@ pub mod topmost;
 mod units;
 
 pub use borg::Borg;
+pub use cache::Cache;
 pub use joined::Joined;
 pub use lld::Lld;
 pub use mapper::Mapper;
