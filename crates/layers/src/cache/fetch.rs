@@ -2,7 +2,7 @@
 //! comes in the time that the head waits for that, or later, or never (Figure 1(b)).
 //!
 //! Invariants: what is written meanwhile wins, since what was asked for before is forgotten when the write begins, and
-//! again when it has passed by. Fetched pages are at most a quarter of the cache, on their way or not used; what was
+//! again when it has passed by. Fetched pages are at most a sixteenth of the cache, on their way or not used; what was
 //! asked for longest ago makes room. Faults: what cannot be read is not there.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_BYTES, PAGE_SECTORS, Ticket};
 
+use super::write_back::BATCH;
 use super::{Cache, own};
 
 /// What is asked for.
@@ -59,13 +60,20 @@ impl Cache {
     pub(super) fn fetch_around(&self, run: Extent) {
         let pages = self.options.prefetch.0 / PAGE_BYTES / 2;
         self.forget_fetches(run);
-        if pages == 0 || self.state.borrow().leaves {
-            return;
-        }
         let (first, end) = (run.pages().start, run.pages().end);
         let last = self.below.geometry().sectors.div_ceil(PAGE_SECTORS);
-        for page in (first.saturating_sub(pages)..first).chain(end..last.min(end + pages)) {
-            self.fetch(page, self.options.pages() / 4);
+        let around = (first.saturating_sub(pages)..first).chain(end..last.min(end + pages));
+        {
+            let state = self.state.borrow();
+            let used = |page| state.page(page).is_some_and(|page| !page.unused);
+            // What is prewritten saves a request, what is fetched may: where both wait for the same time, it is left to
+            // the first.
+            if state.leaves || state.flying.len() > BATCH || !around.clone().any(used) {
+                return;
+            }
+        }
+        for page in around {
+            self.fetch(page, self.options.fetched_pages());
         }
     }
 
@@ -97,7 +105,7 @@ impl Cache {
             if !state.fetches.is_wanted(page, number) {
                 return;
             }
-            if !state.room_to_fetch() {
+            if !state.room_to_fetch(self.options.fetched_pages()) {
                 state.fetches.forget(page);
                 return;
             }

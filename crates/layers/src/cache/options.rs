@@ -27,7 +27,7 @@ pub struct Options {
     #[serde(deserialize_with = "time")]
     pub settle: Nanos,
     /// What is asked for around a read that missed, half of it before and half behind, where it costs nothing: at most
-    /// a quarter of the cache; 0 for nothing.
+    /// a sixteenth of the cache; 0 for nothing.
     pub prefetch: Bytes,
     /// The known bug that it has.
     #[cfg(feature = "canaries")]
@@ -80,8 +80,8 @@ impl Options {
             }
         }
         let Bytes(prefetch) = self.prefetch;
-        if prefetch % (2 * PAGE_BYTES) != 0 || prefetch > size / 4 {
-            let expected = format!("whole pages before and behind, 8KiB to {} bytes in all, or 0", size / 4);
+        if prefetch % (2 * PAGE_BYTES) != 0 || prefetch > size / 16 {
+            let expected = format!("whole pages before and behind, 8KiB to {} bytes in all, or 0", size / 16);
             return Err(Refused::new("prefetch", format!("{prefetch} bytes"), expected));
         }
         #[cfg(feature = "canaries")]
@@ -104,6 +104,11 @@ impl Options {
         self.size.0 / PAGE_BYTES
     }
 
+    /// Pages at most that were fetched ahead, on their way or not used.
+    pub fn fetched_pages(&self) -> u64 {
+        self.pages() / 16
+    }
+
     /// Pages that are dirty at most.
     pub fn dirty_pages(&self) -> u64 {
         ((self.pages() as f64 * self.dirty) as u64).max(1)
@@ -117,7 +122,7 @@ impl Default for Options {
             dirty: 0.5,
             expire: Nanos::from_millis(30_000),
             prewrite: true,
-            settle: Nanos::from_millis(100),
+            settle: Nanos::from_millis(10),
             prefetch: Bytes(0),
             #[cfg(feature = "canaries")]
             canary: None,

@@ -180,9 +180,9 @@ impl State {
         true
     }
 
-    /// Memory for a page that is fetched: at most a quarter of all is for such.
-    pub fn room_to_fetch(&mut self) -> bool {
-        if self.fetches.under_way() + self.unused.len() as u64 >= self.capacity / 4 {
+    /// Memory for a page that is fetched: at most so many pages are, on their way or not used.
+    pub fn room_to_fetch(&mut self, most: u64) -> bool {
+        if self.fetches.under_way() + self.unused.len() as u64 >= most {
             let Some((_, first)) = self.unused.pop_first() else { return false };
             edge("a fetched page makes room for the next");
             self.pages.remove(&first);

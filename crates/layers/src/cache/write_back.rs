@@ -17,7 +17,7 @@ use crate::destage::strands;
 
 /// Pages that are written back at once for who waits for room, and in the background: enough for a scheduler to
 /// choose from, few enough for reads to come between.
-const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// How often dirty pages are looked after, at least.
 const OFTEN: Nanos = Nanos::from_millis(100);
@@ -205,7 +205,7 @@ impl Cache {
             let state = self.state.borrow();
             let is_old = |flight: &&Flight| now().since(flight.since) >= self.options.expire;
             let old = state.on_their_way(u64::MAX).take_while(is_old).count();
-            (old, state.dirty() > state.dirty_at_most / 2)
+            (old, state.dirty() > state.dirty_at_most / 4 * 3)
         };
         self.raise(u64::MAX, if pressed { old.max(BATCH) } else { old }, Class::Background);
         let ready = {
