@@ -128,9 +128,10 @@ impl Cache {
         if wanted {
             state.fetches.forget(page);
         }
-        if came && wanted && state.page(page).is_none() {
+        let stale = self.canary.is("stale prefetch");
+        if came && wanted && (state.page(page).is_none() || stale) {
             state.counted.fetched += 1;
-            state.keep(page, data, true);
+            state.keep(page, data, true, stale);
         }
     }
 
@@ -138,7 +139,7 @@ impl Cache {
     pub(super) fn forget_fetches(&self, at: Extent) {
         let forgotten: Vec<Ticket> = {
             let fetches = &mut self.state.borrow_mut().fetches;
-            if fetches.by_page.is_empty() {
+            if fetches.by_page.is_empty() || self.canary.is("stale prefetch") {
                 return;
             }
             at.pages().filter_map(|page| fetches.forget(page)).collect()

@@ -186,3 +186,6 @@ impl Layer for Cache {
 fn own(class: Class, ticket: &Ticket) -> Hints {
     Hints { class, ticket: Some(ticket.clone()), ..Hints::default() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,7 +121,7 @@ impl Default for Options {
             size: Bytes(16 << 20),
             dirty: 0.5,
             expire: Nanos::from_millis(30_000),
-            prewrite: true,
+            prewrite: false,
             settle: Nanos::from_millis(10),
             prefetch: Bytes(0),
             #[cfg(feature = "canaries")]

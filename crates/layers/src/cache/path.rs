@@ -107,7 +107,7 @@ impl Cache {
             room.pages -= 1;
             let state = &mut *self.state.borrow_mut();
             state.give_back(1);
-            state.keep(page, &read.data, false);
+            state.keep(page, &read.data, false, false);
         }
         Ok(())
     }
@@ -149,9 +149,7 @@ impl Cache {
     /// Does this below, and then to what is in memory.
     pub(super) async fn pass_by(&self, at: Extent, work: Work, how: Hints) -> Result<(), IoError> {
         let _held = self.locks.exclusive(at.whole_pages(), &how).await;
-        if !self.canary.is("stale prefetch") {
-            self.forget_fetches(at);
-        }
+        self.forget_fetches(at);
         self.land(at, how.class).await;
         self.state.borrow_mut().hold(at);
         let (done, change) = match work {
@@ -168,9 +166,7 @@ impl Cache {
             state.let_go(at, &change);
         }
         // Those that were asked for meanwhile may have read what was before.
-        if !self.canary.is("stale prefetch") {
-            self.forget_fetches(at);
-        }
+        self.forget_fetches(at);
         self.changed();
         done
     }

@@ -134,6 +134,12 @@ impl State {
         self.pages.len() as u64 + self.reserved + self.superseded
     }
 
+    /// Those of them that pages have, each of which may be thrown away when it is below.
+    #[cfg(test)]
+    pub fn held_by_pages(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
     /// A page's place among those that may be thrown away, or none, after what `change` does to it.
     fn change<R>(&mut self, page: u64, change: impl FnOnce(&mut Page) -> R) -> Option<R> {
         let found = self.pages.get_mut(&page)?;
@@ -244,12 +250,13 @@ impl State {
         needless
     }
 
-    /// What was read of a page is kept, as far as it is not known; there is room for it.
-    pub fn keep(&mut self, page: u64, data: &Buffer, fetched: bool) {
+    /// What was read of a page is kept, as far as it is not known; there is room for it. (Only a known bug overrules what
+    /// is known.)
+    pub fn keep(&mut self, page: u64, data: &Buffer, fetched: bool, overrules: bool) {
         let (all, used) = (self.all_of(page), self.next_use());
         self.pages.entry(page).or_insert_with(|| Page { unused: fetched, ..Page::unknown() });
         self.change(page, |found| {
-            found.take(page, all & !found.known, data);
+            found.take(page, if overrules { all } else { all & !found.known }, data);
             found.used = used;
         });
     }

@@ -95,7 +95,7 @@ impl Cache {
         edge("a write waits for room");
         self.state.borrow_mut().counted.waits += 1;
         let class = how.class.min(Class::Foreground);
-        let (failures, written) = self.ended();
+        let mut since = self.ended();
         loop {
             if self.state.borrow_mut().takes(page) {
                 return Ok(());
@@ -103,8 +103,11 @@ impl Cache {
             let before = self.ended();
             {
                 let state = self.state.borrow();
-                // As many as there are failed, and none did not.
-                let stuck = before.0 - failures >= state.dirty() && before.1 == written;
+                // As many as there are failed, with their neighbours and alone, and none in between did not.
+                if before.1 != since.1 {
+                    since = before;
+                }
+                let stuck = before.0 - since.0 >= 2 * state.dirty().max(1);
                 if let Some(error) = state.failures.1.as_ref().filter(|_| stuck) {
                     edge("nothing can be written back: a write fails");
                     return Err(error.clone());
@@ -115,7 +118,11 @@ impl Cache {
             let ready = {
                 let state = self.state.borrow();
                 let more = BATCH.saturating_sub(state.flying.len());
-                state.ready(u64::MAX, Nanos::ZERO, Nanos::ZERO, more)
+                let mut ready = state.ready(u64::MAX, Nanos::ZERO, Nanos::ZERO, more);
+                // What failed before is tried again when the others had their turn.
+                let wait = !state.flying.is_empty();
+                ready.retain(|&page| !(wait && state.page(page).is_some_and(|page| page.failed)));
+                ready
             };
             self.start(ready, class);
             let ended = |state: &State| (state.failures.0, state.counted.written) != before;
