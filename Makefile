@@ -65,9 +65,10 @@ fuzz: toolchain-check ## bytes made up against every reader of traces and histor
 	scripts/fuzz $(or $(FOR),5)
 
 bench: toolchain ## measure speed
-	cargo build --release --locked -p seekless-lab --example bench --example check_bench --example plan_bench --example freeblock_bench -p seekless-layers --example mapper_bench --example map_bench --example recovery -p seekless-trace --features seekless-trace/parquet --example trace_bench
+	cargo build --release --locked -p seekless-lab --example bench --example check_bench --example plan_bench --example freeblock_bench -p seekless-layers --example mapper_bench --example cache_bench --example map_bench --example recovery -p seekless-trace --features seekless-trace/parquet --example trace_bench
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/mapper_bench"
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/cache_bench"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/map_bench"
 	"$(CARGO_TARGET_DIR)/release/examples/recovery"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/check_bench"

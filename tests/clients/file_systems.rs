@@ -138,7 +138,9 @@ fn volumes() -> BTreeMap<&'static str, &'static str> {
                 [slice.bopt]\nof = \"disk\"\nat = \"384MiB\"\n[layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n\
                 reconfigure = \"every 1s\"\n";
     let lld = "[component.disk]\nfile = \"disk.img\"\n[layer.lld]\nover = \"disk\"\n";
-    BTreeMap::from([("disk", disk), ("lld", lld), ("mapper", mapper), ("borg", borg)])
+    let cache = "[component.disk]\nfile = \"disk.img\"\n[layer.cache]\nover = \"disk\"\nsize = \"4MiB\"\n\
+                 prewrite = true\nprefetch = \"128KiB\"\n";
+    BTreeMap::from([("disk", disk), ("cache", cache), ("lld", lld), ("mapper", mapper), ("borg", borg)])
 }
 
 /// Runs a test on each volume with each file system that there is, one kind of waiting for each in turn.

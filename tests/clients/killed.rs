@@ -158,6 +158,20 @@ fn a_file_has_what_was_synced_after_every_kill() {
 }
 
 #[test]
+fn a_cache_has_what_was_synced_after_every_kill() {
+    let components = "
+        [component.disk]
+        file = \"disk.img\"
+        [layer.cache]
+        over = \"disk\"
+        size = \"1MiB\"
+        prewrite = true
+        prefetch = \"64KiB\"
+    ";
+    rounds(components, "cache");
+}
+
+#[test]
 fn a_mapper_has_what_was_synced_after_every_kill() {
     rounds("[component.disk]\nfile = \"disk.img\"\n[layer.mapper]\nover = \"disk\"\n", "mapper");
 }

@@ -19,6 +19,7 @@ use seekless_lab::explore::campaign::Campaign;
 use seekless_lab::volume::{self, Bytes, Tree};
 use seekless_lab::workload;
 use seekless_layers::Topmost;
+use seekless_layers::cache::{self, Cache};
 use seekless_layers::fault::powercut::{self, PowerCut};
 use seekless_layers::fault::{Faulty, delay, error, lose};
 use seekless_promises as common;
@@ -64,6 +65,22 @@ fn a_volatile_cache_is_written_home_in_the_time_that_its_contents_take() {
     let (few, many) = (took(50), took(500));
     println!("50 dirty pages took {few}, 500 took {many}");
     assert!(many.0 > 5 * few.0 && many.0 < 20 * few.0, "{few} and {many}");
+}
+
+#[test]
+fn a_buffer_cache_is_written_home_in_the_time_that_what_is_dirty_takes() {
+    let took = |pages| {
+        Runtime::new(1)
+            .run(async {
+                let disk = disk();
+                let cache = Cache::new(disk.clone(), cache::Options::default());
+                written_and_taken_away(&*cache, &*disk, pages).await
+            })
+            .unwrap()
+    };
+    let (few, many) = (took(50), took(500));
+    println!("50 dirty pages took {few}, 500 took {many}");
+    assert!(many.0 > 3 * few.0 && many.0 < 20 * few.0, "{few} and {many}");
 }
 
 #[test]

@@ -100,6 +100,9 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
     table.row(["elapsed".to_owned(), seconds(outcome.elapsed_s)]);
     table.row(["requests a second".to_owned(), number(outcome.requests_per_s, 1)]);
     table.row(["mean response".to_owned(), ms(outcome.mean_response_ms)]);
+    if (1..outcome.requests).contains(&outcome.reads) {
+        table.row(["mean response of reads".to_owned(), ms(outcome.mean_read_response_ms)]);
+    }
     table.row(["half within".to_owned(), ms(outcome.response_ms.p50)]);
     table.row(["90 % within".to_owned(), ms(outcome.response_ms.p90)]);
     table.row(["99 % within".to_owned(), ms(outcome.response_ms.p99)]);

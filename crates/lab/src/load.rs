@@ -3,10 +3,11 @@
 //! Invariant: the figures are those of the run up to the last answer; what a layer still has to write home
 //! is not in them.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Runtime};
-use seekless_core::{Account, BlockDevice, Names, Nanos, Record, Size};
+use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
 use seekless_layers::borg::Sides;
 use serde::Serialize;
@@ -51,6 +52,8 @@ pub struct LoadOutcome {
     pub requests_per_s: f64,
     /// From issue to answer, in milliseconds.
     pub mean_response_ms: f64,
+    /// The same of reads.
+    pub mean_read_response_ms: f64,
     /// How the response times are spread.
     pub response_ms: ResponseMs,
     /// The longest, in milliseconds.
@@ -69,6 +72,8 @@ pub struct LoadOutcome {
     pub served_from_bopt_pct: f64,
     /// How often the layout was reconfigured.
     pub reconfigurations: u64,
+    /// What each layer counted, by its name in the volume.
+    pub layers: BTreeMap<String, BTreeMap<&'static str, u64>>,
     /// The hash of the run's event log, in hexadecimal.
     pub event_hash: String,
 }
@@ -138,15 +143,18 @@ pub fn run_workload(
         let seen = carry_out(load, volume.top.clone(), limit(load, run), run.keep).await?;
         drop(mover);
         let sides = volume.borg.as_ref().map_or_else(Sides::default, |borg| borg.sides(Account::default()));
-        Ok((seen, volume.all(), sides, reconfigured.get(), volume.joules(), volume.arms()))
+        let counters = |layer: &Rc<dyn Layer>| layer.counters().into_iter().collect();
+        let layers = volume.layers.iter().map(|(name, layer)| (name.clone(), counters(layer))).collect();
+        Ok(((seen, volume.all(), sides, reconfigured.get(), layers), (volume.joules(), volume.arms())))
     })?;
-    let (seen, work, sides, reconfigurations, energy_j, arms) = result?;
+    let ((seen, work, sides, reconfigurations, layers), (energy_j, arms)) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * sides.hits as f64 / (sides.pages as f64).max(1.0),
         reconfigurations,
         energy_j,
+        layers,
         idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
         ..told(&seen, &work)
@@ -200,6 +208,7 @@ fn told(seen: &Seen, work: &Work) -> LoadOutcome {
         elapsed_s: seen.end.seconds(),
         requests_per_s: requests as f64 / seen.end.seconds().max(1e-9),
         mean_response_ms: per_request(answers.sum),
+        mean_read_response_ms: answers.sum_of_reads.seconds() * 1e3 / answers.reads.max(1) as f64,
         response_ms: answers.response_ms(),
         max_response_ms: answers.longest.seconds() * 1e3,
         head_ms_per_request: HeadTimeMs {

@@ -99,7 +99,7 @@ fn layers_of_all_kinds_lie_over_each_other() {
     let error = of(&failing).unwrap_err().to_string();
     assert!(error.contains("Medium") && error.contains("made to fail"), "{error}");
     for (from, to, words) in [
-        ("is = \"delay\"", "is = \"dealy\"", ["layer.lagging.is", "'dealy'", "borg, delay"]),
+        ("is = \"delay\"", "is = \"dealy\"", ["layer.lagging.is", "'dealy'", "borg, cache, delay"]),
         ("is = \"delay\"", "is = 3", ["layer.lagging.is", "found 3", "name of a layer"]),
         ("time = \"2ms\"", "time = \"2\"", ["layer.lagging", "'2'", "1.5ms"]),
         ("time = \"2ms\"", "times = 0.1", ["layer.lagging.times", "found 0.1", "1 to"]),

@@ -2,6 +2,7 @@
 
 pub mod borg;
 mod bytes;
+pub mod cache;
 mod canary;
 mod destage;
 pub mod fault;
@@ -17,6 +18,7 @@ mod under_test;
 mod units;
 
 pub use borg::Borg;
+pub use cache::Cache;
 pub use joined::Joined;
 pub use lld::Lld;
 pub use mapper::Mapper;

@@ -10,6 +10,7 @@ use seekless_core::{BlockDevice, ErrorKind, IoError, Layer, PAGE_SECTORS};
 use serde::de::DeserializeOwned;
 
 use crate::borg::{self, Borg};
+use crate::cache::{self, Cache};
 use crate::fault::Faulty;
 use crate::fault::delay::{self, Delay};
 use crate::fault::error::{self, Error};
@@ -134,7 +135,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 8] = [
+pub const LAYERS: [Entry; 9] = [
     Entry {
         name: "borg",
         does: "copies the blocks that are used together next to each other, and absorbs writes there",
@@ -151,6 +152,23 @@ pub const LAYERS: [Entry; 8] = [
                 let options = options("borg", table, borg::Options::check)?;
                 Ok(Built::new(borg(&below, options, false).await?))
             })
+        },
+    },
+    Entry {
+        name: "cache",
+        does: "keeps pages in memory, answers writes there, and reads and writes ahead where that costs nothing",
+        transparent: true,
+        readme: include_str!("cache/README.md"),
+        devices: &[],
+        commands: &[],
+        edges: cache::EDGES,
+        canaries: cache::CANARIES,
+        check: |table| read(table, cache::Options::check).map(drop),
+        sectors: None,
+        build: |below, table| {
+            let options = options("cache", table, cache::Options::check);
+            let built = options.map(|options| Built::new(Cache::new(below.over, options)));
+            Box::pin(ready(built))
         },
     },
     Entry {

@@ -24,6 +24,8 @@ pub struct Answers {
     pub bytes_written: u64,
     /// Response times added up.
     pub sum: Nanos,
+    /// Those of reads added up.
+    pub sum_of_reads: Nanos,
     /// The longest response time.
     pub longest: Nanos,
     times: Histogram<u64>,
@@ -52,6 +54,7 @@ impl Default for Answers {
             bytes_read: 0,
             bytes_written: 0,
             sum: Nanos::ZERO,
+            sum_of_reads: Nanos::ZERO,
             longest: Nanos::ZERO,
             times: Histogram::new(3).expect("three digits are within 0 to 5"),
         }
@@ -62,7 +65,10 @@ impl Answers {
     /// One more.
     pub fn add(&mut self, op: Op, at: Extent, took: Nanos) {
         match op {
-            Op::Read => (self.reads, self.bytes_read) = (self.reads + 1, self.bytes_read + at.bytes()),
+            Op::Read => {
+                (self.reads, self.bytes_read) = (self.reads + 1, self.bytes_read + at.bytes());
+                self.sum_of_reads += took;
+            }
             Op::Write | Op::WriteZeroes => {
                 (self.writes, self.bytes_written) = (self.writes + 1, self.bytes_written + at.bytes());
             }

@@ -1,0 +1,191 @@
+//! A buffer cache: pages in memory, writes that are answered there, and what the freeblock paper (Lumb et al., OSDI
+//! 2000, section 2.1) calls prewriting and prefetching: dirty pages written, and neighbours of what was missed read,
+//! where it costs no other request anything.
+//!
+//! `path` is what a request does, `write_back` what brings dirty pages below, `fetch` what is asked for ahead; `state`
+//! is what is in memory, `page` one page of it. Nothing is on disk but clients' sectors, in their own places.
+//!
+//! Invariants: a sector that is known is what a read has to return, and a sector that is not is below; of one page at
+//! most one version is on its way; memory is never above `size`, but for what large requests carry themselves.
+//!
+//! Fault model: power may go at any time; what was not flushed may be lost, as with a drive's own cache. Any request
+//! below may fail: a page that could not be written back stays dirty, the flush that wanted it fails, and the next one
+//! tries again. After a flush below that failed no flush succeeds, since what was written before it may be lost.
+
+mod fetch;
+mod options;
+mod page;
+mod path;
+mod state;
+mod write_back;
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+
+use seekless_core::device::{Content, ExtentState, io};
+use seekless_core::{
+    BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoFuture, Layer, Nanos, PAGE_SECTORS,
+    RangeLocks, Ticket, Zeroes,
+};
+
+use crate::canary::Canary;
+pub use options::{CANARIES, EDGES, Options};
+use path::Work;
+use state::State;
+
+/// The buffer cache.
+pub struct Cache {
+    below: Rc<dyn BlockDevice>,
+    options: Options,
+    /// Requests that touch the same page go in the order in which they come.
+    locks: RangeLocks,
+    state: RefCell<State>,
+    waiting: RefCell<Vec<Waker>>,
+    canary: Canary,
+    /// Itself, for what it does in the background.
+    me: Weak<Cache>,
+}
+
+impl Cache {
+    /// An empty cache with these options, which were checked.
+    pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> Rc<Cache> {
+        let state = State::new(options.pages(), options.dirty_pages(), below.geometry().sectors);
+        Rc::new_cyclic(|me| Cache {
+            below,
+            locks: RangeLocks::new(),
+            state: RefCell::new(state),
+            waiting: RefCell::default(),
+            canary: options.canary(),
+            options,
+            me: me.clone(),
+        })
+    }
+
+    /// Sectors of the largest request that is kept: an eighth of the cache.
+    fn largest_kept(&self) -> u64 {
+        self.options.pages() / 8 * PAGE_SECTORS
+    }
+
+    /// Waits until the state is so.
+    async fn until(&self, is_so: impl Fn(&mut State) -> bool) {
+        std::future::poll_fn(|context| {
+            if is_so(&mut self.state.borrow_mut()) {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Those who wait look again.
+    fn changed(&self) {
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl BlockDevice for Cache {
+    fn geometry(&self) -> Geometry {
+        Geometry { volatile_cache: true, ..self.below.geometry() }
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            let _held = self.locks.shared(at.whole_pages(), &how).await;
+            self.read_pages(at, &into, &how).await.map(|()| into)
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            if how.fua || at.sectors > self.largest_kept() {
+                return Box::pin(self.pass_by(at, Work::Write(from), how)).await;
+            }
+            let _held = self.locks.exclusive(at.whole_pages(), &how).await;
+            self.write_pages(at, &from, &how).await
+        })
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(async move { self.sync(&how).await })
+    }
+
+    /// What is dirty reads as before; the rest as what is below says.
+    fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let fua = std::mem::take(&mut how.fua);
+            self.pass_by(at, Work::Discard, how.clone()).await?;
+            if fua { self.sync(&how).await } else { Ok(()) }
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(self.pass_by(at, Work::Zeroes(zeroes), how))
+    }
+
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.below)
+    }
+
+    /// Where something is dirty, what is below does not know.
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        io(async move {
+            let _held = self.locks.shared(at.whole_pages(), &Hints::default()).await;
+            let dirty = !self.state.borrow().not_below(at).is_empty();
+            let unknown = || vec![ExtentState { extent: at, content: Content::Unknown }];
+            if dirty { Ok(unknown()) } else { self.below.extents(at).await }
+        })
+    }
+
+    fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        if at.sectors > self.largest_kept() {
+            return self.below.prefetch(at, how);
+        }
+        io(async move { self.read(at, Buffer::hollow(at.bytes()), how).await.map(drop) })
+    }
+
+    fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
+        let first = Extent { sectors: 1, ..at };
+        let known = self.state.borrow().page(at.start.page()).is_some_and(|page| page.knows(first));
+        if known { Some(Nanos::ZERO) } else { self.below.estimate(at, how) }
+    }
+}
+
+impl Layer for Cache {
+    fn counters(&self) -> Counters {
+        let state = self.state.borrow();
+        let counted = state.counted;
+        vec![
+            ("pages_held", state.held()),
+            ("pages_dirty", state.dirty()),
+            ("hits", counted.hits),
+            ("misses", counted.misses),
+            ("passed_by", counted.passed_by),
+            ("prefetched", counted.fetched),
+            ("prefetched_used", counted.fetched_used),
+            ("written_back", counted.written),
+            ("prewritten", counted.prewritten),
+            ("promoted", counted.promoted),
+            ("overwritten", counted.overwritten),
+            ("write_backs_failed", state.failures.0),
+            ("waits_for_room", counted.waits),
+        ]
+    }
+
+    fn stop(&self) -> IoFuture<'_, ()> {
+        io(self.leave())
+    }
+
+    fn detach(&self) -> IoFuture<'_, ()> {
+        io(self.leave())
+    }
+}
+
+/// The hints of what it does on its own account.
+fn own(class: Class, ticket: &Ticket) -> Hints {
+    Hints { class, ticket: Some(ticket.clone()), ..Hints::default() }
+}
+
+#[cfg(test)]
+mod tests;

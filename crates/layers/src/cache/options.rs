@@ -1,0 +1,131 @@
+//! What a user can set.
+
+use seekless_core::{Nanos, PAGE_BYTES};
+use serde::Deserialize;
+
+use crate::Refused;
+use crate::canary::Canary;
+use crate::units::{Bytes, time};
+
+/// The smallest cache: an eighth of it, which the largest request that is kept may have, is a page.
+const SMALLEST: u64 = 8 * PAGE_BYTES;
+
+/// The options of the buffer cache.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Memory for pages, in whole pages of 4 KiB: kept, on their way down, and on their way up.
+    pub size: Bytes,
+    /// The part of it that may be dirty, above 0 to 1: then who writes waits.
+    pub dirty: f64,
+    /// What is dirty for so long is written back in the background.
+    #[serde(deserialize_with = "time")]
+    pub expire: Nanos,
+    /// Whether what is dirty is written before it has to be, where it costs nothing.
+    pub prewrite: bool,
+    /// It is when it was not written again for so long, at least 1 ms.
+    #[serde(deserialize_with = "time")]
+    pub settle: Nanos,
+    /// What is asked for around a read that missed, half of it before and half behind, where it costs nothing: at most
+    /// a sixteenth of the cache; 0 for nothing.
+    pub prefetch: Bytes,
+    /// The known bug that it has.
+    #[cfg(feature = "canaries")]
+    pub canary: Option<String>,
+}
+
+/// The rare places of its code, which an exploration has to reach.
+pub const EDGES: &[&str] = &[
+    "a page is overwritten while it is written back",
+    "a page could not be written back: it stays dirty",
+    "a page that could not be written back is tried alone",
+    "a flush failed: all later ones fail",
+    "a flush waits for a page that was on its way",
+    "a write waits for room",
+    "nothing can be written back: a write fails",
+    "a read finds no room, and is not kept",
+    "a request passes by dirty pages",
+    "a request that could not pass by leaves what was clean unknown",
+    "part of a page is joined with what is below",
+    "part of a page is written back",
+    "a page is asked for by others while it is fetched",
+    "a fetched page makes room for the next",
+];
+
+/// The known bugs that it can have.
+pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
+    &["missing flush", "forgotten on its way", "stale prefetch", "lost overwrite"]
+} else {
+    &[]
+};
+
+impl Options {
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), Refused> {
+        let Bytes(size) = self.size;
+        if size < SMALLEST || size % PAGE_BYTES != 0 {
+            return Err(Refused::new(
+                "size",
+                format!("{size} bytes"),
+                "32KiB or more in whole pages of 4KiB",
+            ));
+        }
+        if !(self.dirty > 0.0 && self.dirty <= 1.0) {
+            return Err(Refused::new("dirty", self.dirty.to_string(), "above 0 to 1"));
+        }
+        let least = Nanos::from_millis(1);
+        for (key, time) in [("expire", self.expire), ("settle", self.settle)] {
+            if time < least {
+                return Err(Refused::new(key, time.to_string(), "1ms or more"));
+            }
+        }
+        let Bytes(prefetch) = self.prefetch;
+        if prefetch % (2 * PAGE_BYTES) != 0 || prefetch > size / 16 {
+            let expected = format!("whole pages before and behind, 8KiB to {} bytes in all, or 0", size / 16);
+            return Err(Refused::new("prefetch", format!("{prefetch} bytes"), expected));
+        }
+        #[cfg(feature = "canaries")]
+        if let Some(name) = self.canary.as_ref().filter(|name| !CANARIES.contains(&name.as_str())) {
+            return Err(Refused::new("canary", name, CANARIES.join(", ")));
+        }
+        Ok(())
+    }
+
+    /// The bug that it has: none, but in a build with canaries.
+    pub fn canary(&self) -> Canary {
+        #[cfg(feature = "canaries")]
+        return Canary::new(self.canary.as_deref(), CANARIES);
+        #[cfg(not(feature = "canaries"))]
+        Canary::default()
+    }
+
+    /// Pages that are kept at most.
+    pub fn pages(&self) -> u64 {
+        self.size.0 / PAGE_BYTES
+    }
+
+    /// Pages at most that were fetched ahead, on their way or not used.
+    pub fn fetched_pages(&self) -> u64 {
+        self.pages() / 16
+    }
+
+    /// Pages that are dirty at most.
+    pub fn dirty_pages(&self) -> u64 {
+        ((self.pages() as f64 * self.dirty) as u64).max(1)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            size: Bytes(16 << 20),
+            dirty: 0.5,
+            expire: Nanos::from_millis(30_000),
+            prewrite: false,
+            settle: Nanos::from_millis(10),
+            prefetch: Bytes(0),
+            #[cfg(feature = "canaries")]
+            canary: None,
+        }
+    }
+}

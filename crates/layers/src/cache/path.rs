@@ -1,0 +1,197 @@
+//! What a request does, from the memory to what is below.
+//!
+//! Whole pages are locked: reads share them, all else has them alone. Reads of what is below and of memory are joined
+//! from what both were when the lock was granted, whatever is written back meanwhile.
+
+use futures_util::future::join_all;
+use seekless_core::runtime::edge;
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, Ticket, Zeroes};
+
+use super::Cache;
+use super::page::{Page, Sectors, extents, sectors, show};
+use super::state::{Change, State};
+
+/// What passes by the memory.
+pub enum Work {
+    Write(Buffer),
+    Zeroes(Zeroes),
+    Discard,
+}
+
+/// Memory for a read in flight; given back when dropped.
+struct Room<'a> {
+    cache: &'a Cache,
+    pages: u64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.cache.state.borrow_mut().give_back(self.pages);
+        self.cache.changed();
+    }
+}
+
+impl State {
+    /// What what is below may not have of these sectors.
+    pub fn not_below(&self, at: Extent) -> Vec<(Extent, Buffer)> {
+        let mut found = Vec::new();
+        if self.dirty() == 0 {
+            return found;
+        }
+        for part in at.split(PAGE_SECTORS) {
+            let Some(page) = self.page(part.start.page()) else { continue };
+            let parts = extents(part.start.page(), page.not_below() & sectors(part));
+            found.extend(parts.map(|part| (part, page.cut(part))));
+        }
+        found
+    }
+}
+
+impl Cache {
+    /// Reads what is in memory from there, and the rest in runs as long as can be.
+    pub(super) async fn read_pages(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+        let mut missed: Vec<Extent> = Vec::new();
+        {
+            let state = &mut *self.state.borrow_mut();
+            for (part, piece) in into.split(at, PAGE_SECTORS) {
+                if state.show(part, &piece) {
+                    state.counted.hits += 1;
+                    continue;
+                }
+                state.counted.misses += 1;
+                match missed.last_mut().filter(|run| run.end() == part.start) {
+                    Some(run) => run.sectors += part.sectors,
+                    None => missed.push(part),
+                }
+            }
+        }
+        if missed.is_empty() {
+            return Ok(());
+        }
+        // A scan that nobody waits for would only drive out what others use.
+        if at.sectors > self.largest_kept() || how.class > Class::Foreground {
+            return self.read_past(at, into, how).await;
+        }
+        for &run in &missed {
+            self.fetch_around(run);
+        }
+        let piece = |run: Extent| into.cut_sectors(run.start.0 - at.start.0, run.sectors);
+        let reads = missed.into_iter().map(|run| self.read_run(run, piece(run), how));
+        join_all(reads).await.into_iter().collect()
+    }
+
+    /// Reads a run, and keeps its pages if there is room.
+    async fn read_run(&self, run: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
+        let pages = run.pages().end - run.pages().start;
+        if !self.state.borrow_mut().reserve(pages) {
+            edge("a read finds no room, and is not kept");
+            return self.read_past(run, &into, how).await;
+        }
+        let mut room = Room { cache: self, pages };
+        // A page on its own, so that it is not kept for its neighbours'.
+        let whole = Buffer::join((0..pages).map(|_| Buffer::zeroed(PAGE_BYTES)));
+        let (there, above) = {
+            let state = self.state.borrow();
+            (state.within(run.whole_pages()), state.known_of(run))
+        };
+        self.read_below(there, &whole.cut_sectors(0, there.sectors), how).await?;
+        for (number, part) in (0..).zip(run.split(PAGE_SECTORS)) {
+            let page = part.start.page();
+            let mut read = Page::unknown();
+            read.data = whole.cut_sectors(number * PAGE_SECTORS, PAGE_SECTORS);
+            if let Some((_, known, data)) = above.iter().find(|above| above.0 == page) {
+                edge("part of a page is joined with what is below");
+                read.take(page, *known, data);
+            }
+            read.show(part, &into.cut_sectors(part.start.0 - run.start.0, part.sectors));
+            room.pages -= 1;
+            let state = &mut *self.state.borrow_mut();
+            state.give_back(1);
+            state.keep(page, &read.data, false, false);
+        }
+        Ok(())
+    }
+
+    /// Reads what is below, with what that may not have from memory.
+    async fn read_past(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+        let above = self.state.borrow().not_below(at);
+        self.state.borrow_mut().counted.passed_by += at.pages().end - at.pages().start;
+        self.read_below(at, into, how).await?;
+        for (part, data) in above {
+            edge("a request passes by dirty pages");
+            show(&data, &into.cut_sectors(part.start.0 - at.start.0, part.sectors));
+        }
+        Ok(())
+    }
+
+    /// Reads what is below, in requests that it takes.
+    async fn read_below(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+        let parts = into.split(at, self.below.geometry().largest_sectors);
+        let reads = parts.map(|(part, piece)| self.below.read(part, piece, how.clone()));
+        join_all(reads).await.into_iter().try_for_each(|read| read.map(drop))
+    }
+
+    /// Writes to memory, page by page as there is room.
+    pub(super) async fn write_pages(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+        self.forget_fetches(at);
+        for (part, piece) in from.split(at, PAGE_SECTORS) {
+            let page = part.start.page();
+            if !self.state.borrow_mut().takes(page) {
+                Box::pin(self.room_for(page, how)).await?;
+            }
+            let needless = self.state.borrow_mut().put(part, &piece);
+            needless.inspect(Ticket::abort);
+        }
+        self.tend();
+        Ok(())
+    }
+
+    /// Does this below, and then to what is in memory.
+    pub(super) async fn pass_by(&self, at: Extent, work: Work, how: Hints) -> Result<(), IoError> {
+        let _held = self.locks.exclusive(at.whole_pages(), &how).await;
+        self.forget_fetches(at);
+        self.land(at, how.class).await;
+        self.state.borrow_mut().hold(at);
+        let (done, change) = match work {
+            Work::Write(from) => (self.below.write(at, from.clone(), how).await, Change::Written(from)),
+            Work::Zeroes(zeroes) => (self.below.write_zeroes(at, how, zeroes).await, Change::Zeroed),
+            Work::Discard => (self.below.discard(at, how).await, Change::Unknown),
+        };
+        let change = if done.is_ok() { change } else { Change::Unknown };
+        {
+            let state = &mut *self.state.borrow_mut();
+            if done.is_err() && !state.here(at).is_empty() {
+                edge("a request that could not pass by leaves what was clean unknown");
+            }
+            state.let_go(at, &change);
+        }
+        // Those that were asked for meanwhile may have read what was before.
+        self.forget_fetches(at);
+        self.changed();
+        done
+    }
+
+    /// Waits until no page of these is on its way.
+    async fn land(&self, at: Extent, class: Class) {
+        let flying = |state: &State| -> Vec<Ticket> {
+            let here = state.here(at);
+            let pages = here.into_iter().filter_map(|page| state.page(page));
+            pages.filter_map(|page| page.flight.as_ref().map(|flight| flight.ticket.clone())).collect()
+        };
+        let tickets = flying(&self.state.borrow());
+        for ticket in &tickets {
+            if ticket.class() == Class::Free { ticket.abort() } else { ticket.promote(class) }
+        }
+        if !tickets.is_empty() {
+            self.until(|state| flying(state).is_empty()).await;
+        }
+    }
+}
+
+impl State {
+    /// Of the pages that are here in part, their numbers, and which sectors they know.
+    fn known_of(&self, run: Extent) -> Vec<(u64, Sectors, Buffer)> {
+        let here = run.pages().filter_map(|number| self.page(number).map(|page| (number, page)));
+        here.map(|(number, page)| (number, page.known, page.data.clone())).collect()
+    }
+}

@@ -1,0 +1,396 @@
+//! The pages that are in memory, who goes first when memory is short, and what waits to be written back.
+//!
+//! Thrown away first is what was fetched and not used, then what was used longest ago: a list in order of use, as most
+//! caches have it. Large requests and scans in the background pass by, which is what ruins such lists elsewhere.
+//!
+//! Invariants: pages, second copies on their way and memory that was promised are never more than the cache has. A page
+//! that what is below does not have is never thrown away, and is in exactly one of the two queues, waiting or on its
+//! way, unless nothing of it is left to be written; there is at most one of it on its way.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use seekless_core::runtime::{edge, now};
+use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket};
+
+use super::fetch::Fetches;
+use super::page::{Flight, Page, Sectors, extents, sectors};
+
+/// What is in memory.
+pub struct State {
+    pages: FxHashMap<u64, Page>,
+    /// Pages at most; and dirty ones, from which on writes wait.
+    capacity: u64,
+    pub dirty_at_most: u64,
+    /// The device's sectors.
+    sectors: u64,
+    /// Pages that may be thrown away, by their last use: fetched and unused, and all others.
+    unused: BTreeMap<u64, u64>,
+    idle: BTreeMap<u64, u64>,
+    /// Dirty pages that are not on their way, and those that are, by their first write.
+    pub waiting: BTreeMap<u64, u64>,
+    pub flying: BTreeMap<u64, u64>,
+    /// Pages of memory that reads in flight have, and second copies of pages that are on their way.
+    reserved: u64,
+    superseded: u64,
+    pub fetches: Fetches,
+    /// Writes, and uses, so far.
+    pub sequence: u64,
+    uses: u64,
+    /// Flushes that wait, by number: up to which write, and what went wrong.
+    flushes: BTreeMap<u64, (u64, Option<IoError>)>,
+    next_flush: u64,
+    /// Pages that could not be written back so far, and why the last one could not.
+    pub failures: (u64, Option<IoError>),
+    /// A flush below failed: what was written before it may be lost.
+    pub failed: Option<IoError>,
+    /// Somebody looks after dirty pages.
+    pub tended: bool,
+    /// The layer is to stop or to go: nothing is asked for ahead.
+    pub leaves: bool,
+    pub counted: Counted,
+}
+
+/// Numbers since it was opened, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    pub hits: u64,
+    pub misses: u64,
+    pub passed_by: u64,
+    pub fetched: u64,
+    pub fetched_used: u64,
+    pub written: u64,
+    pub prewritten: u64,
+    pub promoted: u64,
+    pub overwritten: u64,
+    pub waits: u64,
+}
+
+/// What a request that passed by has done to what is below.
+pub enum Change {
+    /// It holds this.
+    Written(Buffer),
+    /// It holds zeroes.
+    Zeroed,
+    /// Only a read can tell.
+    Unknown,
+}
+
+/// Parts of pages with what they hold, neighbours in one.
+pub type Parts = Vec<(Extent, Vec<Buffer>)>;
+
+impl State {
+    pub fn new(capacity: u64, dirty_at_most: u64, sectors: u64) -> State {
+        State {
+            pages: FxHashMap::default(),
+            capacity,
+            dirty_at_most,
+            sectors,
+            unused: BTreeMap::new(),
+            idle: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            flying: BTreeMap::new(),
+            reserved: 0,
+            superseded: 0,
+            fetches: Fetches::default(),
+            sequence: 0,
+            uses: 0,
+            flushes: BTreeMap::new(),
+            next_flush: 0,
+            failures: (0, None),
+            failed: None,
+            tended: false,
+            leaves: false,
+            counted: Counted::default(),
+        }
+    }
+
+    /// The part of these sectors that the device has: its last page may be cut short.
+    pub fn within(&self, at: Extent) -> Extent {
+        Extent { sectors: at.sectors.min(self.sectors - at.start.0), ..at }
+    }
+
+    /// All sectors that a page has.
+    fn all_of(&self, page: u64) -> Sectors {
+        sectors(self.within(Extent::of_pages(page, 1)))
+    }
+
+    pub fn page(&self, page: u64) -> Option<&Page> {
+        self.pages.get(&page)
+    }
+
+    /// Those of these pages that are here: the fewer are looked for among the more.
+    pub fn here(&self, at: Extent) -> Vec<u64> {
+        at.pages().filter(|page| self.pages.contains_key(page)).collect()
+    }
+
+    /// Pages that are not below, on their way or not.
+    pub fn dirty(&self) -> u64 {
+        (self.waiting.len() + self.flying.len()) as u64
+    }
+
+    /// Pages of memory that are in use.
+    pub fn held(&self) -> u64 {
+        self.pages.len() as u64 + self.reserved + self.superseded
+    }
+
+    /// Those of them that pages have, each of which may be thrown away when it is below.
+    #[cfg(test)]
+    pub fn held_by_pages(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// A page's place among those that may be thrown away, or none, after what `change` does to it.
+    fn change<R>(&mut self, page: u64, change: impl FnOnce(&mut Page) -> R) -> Option<R> {
+        let found = self.pages.get_mut(&page)?;
+        let list = if found.unused { &mut self.unused } else { &mut self.idle };
+        list.remove(&found.used);
+        let result = change(found);
+        let list = if found.unused { &mut self.unused } else { &mut self.idle };
+        match found.is_idle() {
+            true if found.known == 0 => drop(self.pages.remove(&page)),
+            true => drop(list.insert(found.used, page)),
+            false => {}
+        }
+        Some(result)
+    }
+
+    fn next_use(&mut self) -> u64 {
+        self.uses += 1;
+        self.uses
+    }
+
+    /// Shows part of a page, if all of that is known.
+    pub fn show(&mut self, part: Extent, into: &Buffer) -> bool {
+        let page = part.start.page();
+        if !self.pages.get(&page).is_some_and(|found| found.knows(part)) {
+            return false;
+        }
+        let used = self.next_use();
+        let first = self.change(page, |page| {
+            page.show(part, into);
+            page.used = used;
+            std::mem::take(&mut page.unused)
+        });
+        self.counted.fetched_used += u64::from(first == Some(true));
+        true
+    }
+
+    /// Memory for so many pages more: what may be thrown away makes room for it.
+    pub fn make_room(&mut self, pages: u64) -> bool {
+        while self.held() + pages > self.capacity {
+            let first = self.unused.pop_first().or_else(|| self.idle.pop_first());
+            let Some((_, page)) = first else { return false };
+            self.pages.remove(&page);
+        }
+        true
+    }
+
+    /// Memory for a page that is fetched: at most so many pages are, on their way or not used.
+    pub fn room_to_fetch(&mut self, most: u64) -> bool {
+        if self.fetches.under_way() + self.unused.len() as u64 >= most {
+            let Some((_, first)) = self.unused.pop_first() else { return false };
+            edge("a fetched page makes room for the next");
+            self.pages.remove(&first);
+        }
+        self.reserve(1)
+    }
+
+    /// So many pages of memory are for reads in flight.
+    pub fn reserve(&mut self, pages: u64) -> bool {
+        let there = self.make_room(pages);
+        self.reserved += if there { pages } else { 0 };
+        there
+    }
+
+    /// They are not any more.
+    pub fn give_back(&mut self, pages: u64) {
+        self.reserved -= pages;
+    }
+
+    /// Whether this page can be written to memory now; makes room for it.
+    pub fn takes(&mut self, page: u64) -> bool {
+        let (more, dirty) = match self.pages.get(&page) {
+            None => (1, false),
+            Some(found) => match &found.flight {
+                Some(flight) => (u64::from(!flight.superseded), true),
+                None => (0, found.dirty != 0),
+            },
+        };
+        (dirty || self.dirty() < self.dirty_at_most) && self.make_room(more)
+    }
+
+    /// Part of a page is written to memory, which there is room for. The ticket is of what has become needless.
+    pub fn put(&mut self, part: Extent, from: &Buffer) -> Option<Ticket> {
+        self.sequence += 1;
+        let (sequence, used, time, page) = (self.sequence, self.next_use(), now(), part.start.page());
+        self.pages.entry(page).or_insert_with(Page::unknown);
+        let (mut again, mut needless) = (false, None);
+        let written = self.change(page, |page| {
+            if page.dirty == 0 {
+                (page.sequence, page.since) = (sequence, time);
+            }
+            if let Some(flight) = &mut page.flight {
+                edge("a page is overwritten while it is written back");
+                again = !std::mem::replace(&mut flight.superseded, true);
+                needless = Some(flight.ticket.clone()).filter(|ticket| ticket.class() == Class::Free);
+            }
+            let overwritten = page.not_below() & sectors(part) != 0;
+            page.put(part, from);
+            page.dirty |= sectors(part);
+            (page.used, page.written, page.unused) = (used, time, false);
+            (overwritten, page.flight.is_none().then_some(page.sequence))
+        });
+        let (overwritten, waits) = written?;
+        self.superseded += u64::from(again);
+        self.counted.overwritten += u64::from(overwritten);
+        if let Some(sequence) = waits {
+            self.waiting.insert(sequence, page);
+        }
+        needless
+    }
+
+    /// What was read of a page is kept, as far as it is not known; there is room for it. (Only a known bug overrules what
+    /// is known.)
+    pub fn keep(&mut self, page: u64, data: &Buffer, fetched: bool, overrules: bool) {
+        let (all, used) = (self.all_of(page), self.next_use());
+        self.pages.entry(page).or_insert_with(|| Page { unused: fetched, ..Page::unknown() });
+        self.change(page, |found| {
+            found.take(page, if overrules { all } else { all & !found.known }, data);
+            found.used = used;
+        });
+    }
+
+    /// A page goes on its way below: what is to be written of it, into `parts`. All of it if that is known: rather one
+    /// request than several.
+    pub fn depart(&mut self, page: u64, ticket: &Ticket, parts: &mut Parts) {
+        let all = self.all_of(page);
+        let Some(found) = self.pages.get_mut(&page) else { return };
+        let given = if found.known == all { all } else { found.dirty };
+        if given != all {
+            edge("part of a page is written back");
+        }
+        for part in extents(page, given) {
+            let piece = found.cut(part);
+            match parts.last_mut().filter(|(before, _)| before.end() == part.start) {
+                Some((before, pieces)) => {
+                    before.sectors += part.sectors;
+                    pieces.push(piece);
+                }
+                None => parts.push((part, vec![piece])),
+            }
+        }
+        self.waiting.remove(&found.sequence);
+        self.flying.insert(found.sequence, page);
+        let (sequence, since) = (found.sequence, found.since);
+        let sectors = std::mem::take(&mut found.dirty);
+        found.flight = Some(Flight { sequence, since, sectors, superseded: false, ticket: ticket.clone() });
+    }
+
+    /// It has arrived there, or not.
+    pub fn arrived(&mut self, page: u64, wrong: Option<&IoError>, aborted: bool, lost: bool) {
+        let Some(flight) = self.pages.get_mut(&page).and_then(|found| found.flight.take()) else { return };
+        self.flying.remove(&flight.sequence);
+        self.superseded -= u64::from(flight.superseded);
+        let time = now();
+        let waits = self.change(page, |page| {
+            if wrong.is_some() {
+                page.dirty |= flight.sectors;
+                (page.sequence, page.since) = (flight.sequence, if aborted { flight.since } else { time });
+            } else if lost {
+                page.dirty = 0;
+            }
+            page.failed = wrong.is_some() && !aborted;
+            (page.dirty != 0).then_some(page.sequence)
+        });
+        if let Some(Some(sequence)) = waits {
+            self.waiting.insert(sequence, page);
+        }
+        if let Some(error) = wrong.cloned() {
+            if !aborted {
+                edge("a page could not be written back: it stays dirty");
+                let theirs = self.flushes.values_mut().filter(|(until, _)| *until >= flight.sequence);
+                theirs.for_each(|(_, wrong)| *wrong = Some(error.clone()));
+                self.failures = (self.failures.0 + 1, Some(error));
+            }
+        } else {
+            let free = flight.ticket.class() == Class::Free;
+            self.counted.written += 1;
+            self.counted.prewritten += u64::from(free);
+        }
+    }
+
+    /// A request has these pages: none of them is on its way, and none is written back until it lets them go.
+    pub fn hold(&mut self, at: Extent) {
+        for page in self.here(at) {
+            self.change(page, |page| page.held = true);
+        }
+    }
+
+    /// It lets them go, and has changed what is below.
+    pub fn let_go(&mut self, at: Extent, change: &Change) {
+        for part in at.split(PAGE_SECTORS) {
+            let (page, of) = (part.start.page(), sectors(part));
+            let was = self.pages.get(&page).map_or((0, 0), |found| (found.dirty, found.sequence));
+            let dirty = self.change(page, |page| {
+                page.held = false;
+                match change {
+                    Change::Written(data) => {
+                        page.put(part, &data.cut_sectors(part.start.0 - at.start.0, part.sectors));
+                        page.dirty &= !of;
+                    }
+                    Change::Zeroed => (page.known, page.dirty) = (page.known & !of, page.dirty & !of),
+                    // What was not there yet still goes there.
+                    Change::Unknown => page.known &= !of | page.dirty,
+                }
+                page.dirty
+            });
+            if was.0 != 0 && dirty == Some(0) {
+                self.waiting.remove(&was.1);
+                self.counted.overwritten += 1;
+            }
+        }
+    }
+
+    /// A flush waits for all writes so far: its number, and up to which.
+    pub fn begin_flush(&mut self) -> (u64, u64) {
+        self.next_flush += 1;
+        self.flushes.insert(self.next_flush, (self.sequence, None));
+        (self.next_flush, self.sequence)
+    }
+
+    /// What went wrong since, of what this flush waits for.
+    pub fn wrong(&self, flush: u64) -> Option<IoError> {
+        self.flushes.get(&flush).and_then(|(_, wrong)| wrong.clone())
+    }
+
+    pub fn end_flush(&mut self, flush: u64) {
+        self.flushes.remove(&flush);
+    }
+
+    /// Dirty pages that can go on their way now, the first written first: up to a write, and of those that are so old
+    /// and were not written again for so long. What failed before goes behind all others.
+    pub fn ready(&self, until: u64, age: Nanos, quiet: Nanos, most: usize) -> Vec<u64> {
+        let (time, mut ready, mut failed) = (now(), Vec::new(), Vec::new());
+        for (number, found) in
+            self.waiting.range(..=until).filter_map(|(_, page)| self.pages.get_key_value(page))
+        {
+            if !found.failed && (ready.len() == most || time.since(found.since) < age) {
+                break;
+            }
+            if !found.held && time.since(found.since) >= age && time.since(found.written) >= quiet {
+                let list = if found.failed { &mut failed } else { &mut ready };
+                list.push(*number);
+            }
+        }
+        ready.extend(failed);
+        ready.truncate(most);
+        ready
+    }
+
+    /// What is on its way, up to a write, in its order.
+    pub fn on_their_way(&self, until: u64) -> impl Iterator<Item = &Flight> {
+        let flying = self.flying.range(..=until).filter_map(|(_, page)| self.pages.get(page));
+        flying.filter_map(|page| page.flight.as_ref())
+    }
+}
