@@ -9,6 +9,7 @@ pub mod lld;
 pub mod mapper;
 mod refused;
 pub mod registry;
+pub mod scrub;
 pub mod split;
 pub mod topmost;
 mod units;

@@ -29,6 +29,7 @@ mod reconfigurator;
 mod segments;
 mod sides;
 mod table;
+mod verifier;
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -57,11 +58,12 @@ use segments::Segments;
 use sides::{Counted, Ledger};
 pub use sides::{Sides, Traffic};
 use table::Session;
+use verifier::Verified;
 
 use crate::canary::Canary;
 
 /// What it can be told to do besides requests.
-pub const COMMANDS: &[&str] = &["reconfigure", "drain"];
+pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];
 
 /// The BORG layer.
 pub struct Borg {
@@ -131,6 +133,7 @@ struct State {
     moving: Vec<Extent>,
     /// The longest that a request waited for its pages when a mover held some of them.
     longest_wait: Nanos,
+    verified: Verified,
 }
 
 impl Borg {
@@ -179,6 +182,7 @@ impl Borg {
             map_pages: 0,
             moving: Vec::new(),
             longest_wait: Nanos::ZERO,
+            verified: Verified::default(),
         };
         let canary = options.canary();
         let (locks, movers, saying) = (RangeLocks::new(), RangeLocks::new(), RangeLocks::new());
@@ -212,9 +216,12 @@ impl Borg {
             (samples, state.disk.require)
         };
         for (page, sum) in samples {
-            if self.home_sum(page, &Hints::default()).await? == sum {
-                continue;
-            }
+            match self.home_sum(page, &Hints::default()).await {
+                Ok(found) if found == sum => continue,
+                // As when it was taken: what cannot be read does not keep the others from being of use.
+                Err(error) if error.is_of_the_medium() => continue,
+                found => found?,
+            };
             if require {
                 return Err(opening::changed_behind_our_back(page));
             }
@@ -311,7 +318,7 @@ impl BlockDevice for Borg {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(self.read_indirected(at, into, how))
+        if how.verify { io(self.verify(at, into, how)) } else { io(self.read_indirected(at, into, how)) }
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
@@ -371,6 +378,11 @@ impl Layer for Borg {
             ("requests_profiled", state.profiler.requests()),
             ("profile_bytes", state.profiler.bytes()),
             ("map_bytes", state.map.bytes()),
+            ("verify_home_blocks_repaired", state.verified.home_repaired),
+            ("verify_copy_blocks_repaired", state.verified.copies_repaired),
+            ("verify_blocks_not_repaired", state.verified.unrepaired),
+            ("verify_blocks_differing", state.verified.differing),
+            ("verify_unreadable", state.verified.unreadable),
         ]
     }
 
@@ -393,6 +405,7 @@ impl Layer for Borg {
         match name {
             "reconfigure" => io(async move { self.reconfigure(how.account).await.map(drop) }),
             "drain" => io(self.write_home(how.account)),
+            "verify" => io(self.verify_copies(how)),
             _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
         }
     }

@@ -451,7 +451,13 @@ impl Borg {
         };
         let mut samples = Vec::new();
         for page in pages {
-            samples.push((page, self.home_sum(page, how).await?));
+            match self.home_sum(page, how).await {
+                Ok(sum) => samples.push((page, sum)),
+                Err(error) if error.is_of_the_medium() => {
+                    edge("a sample of home cannot be read: it tells nothing")
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(samples)
     }
