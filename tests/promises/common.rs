@@ -15,7 +15,8 @@ pub fn folder(name: &str) -> PathBuf {
 pub const COMMANDS: u64 = 40;
 
 /// The volumes that promises are tested on.
-pub const VOLUMES: [&str; 7] = ["borg", "borg-paper", "lld", "lld-free", "mapper", "powercut", "stack"];
+pub const VOLUMES: [&str; 9] =
+    ["borg", "borg-paper", "borg-weak", "lld", "lld-free", "mapper", "powercut", "scrub", "stack"];
 
 /// A volume of the folder beside this.
 ///

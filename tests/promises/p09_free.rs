@@ -33,6 +33,7 @@ fn recorded_foregrounds_are_the_same_to_the_nanosecond() {
                 free: FreeOptions::default(),
                 block: 8,
                 scans: 1,
+                scrub: None,
                 time: None,
                 seed: 1,
             };

@@ -3,10 +3,11 @@
 //! Invariant: the figures are those of the run up to the last answer; what a layer still has to write home
 //! is not in them.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Runtime};
-use seekless_core::{Account, BlockDevice, Names, Nanos, Record, Size};
+use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
 use seekless_layers::borg::Sides;
 use serde::Serialize;
@@ -69,6 +70,8 @@ pub struct LoadOutcome {
     pub served_from_bopt_pct: f64,
     /// How often the layout was reconfigured.
     pub reconfigurations: u64,
+    /// What each layer of a volume counted, by its name.
+    pub layers: BTreeMap<String, BTreeMap<String, u64>>,
     /// The hash of the run's event log, in hexadecimal.
     pub event_hash: String,
 }
@@ -138,14 +141,15 @@ pub fn run_workload(
         let seen = carry_out(load, volume.top.clone(), limit(load, run), run.keep).await?;
         drop(mover);
         let sides = volume.borg.as_ref().map_or_else(Sides::default, |borg| borg.sides(Account::default()));
-        Ok((seen, volume.all(), sides, reconfigured.get(), volume.joules(), volume.arms()))
+        Ok((seen, volume.all(), sides, reconfigured.get(), volume.joules(), volume.arms(), counted(&volume)))
     })?;
-    let (seen, work, sides, reconfigurations, energy_j, arms) = result?;
+    let (seen, work, sides, reconfigurations, energy_j, arms, layers) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * sides.hits as f64 / (sides.pages as f64).max(1.0),
         reconfigurations,
+        layers,
         energy_j,
         idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
@@ -178,6 +182,13 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     let event_hash = format!("{:016x}", runtime.event_hash());
     let outcome = told(&seen, &Work::default());
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
+}
+
+/// What the layers counted.
+fn counted(volume: &Volume) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let counters =
+        |layer: &Rc<dyn Layer>| layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count));
+    volume.layers.iter().map(|(name, layer)| (name.clone(), counters(layer).collect())).collect()
 }
 
 /// The limit that holds: some limit for a workload that would never end.

@@ -19,6 +19,8 @@ pub struct Volume {
     pub top: Rc<dyn BlockDevice>,
     /// The drives below, by the names of their components.
     pub drives: BTreeMap<String, Rc<dyn Simulated>>,
+    /// Its layers, by name.
+    pub layers: BTreeMap<String, Rc<dyn Layer>>,
     /// The topmost layer that is BORG, if there is one.
     pub borg: Option<Rc<Borg>>,
 }
@@ -35,8 +37,8 @@ impl Volume {
         });
         let drives: BTreeMap<_, _> = drives.collect();
         let components = drives.iter().map(|(name, drive)| (name.clone(), drive.clone().device())).collect();
-        let Tree { top, borg, .. } = over(description, components, Bytes::Hollow).await?;
-        Ok(Volume { top, drives, borg })
+        let Tree { top, borg, layers, .. } = over(description, components, Bytes::Hollow).await?;
+        Ok(Volume { top, drives, layers, borg })
     }
 
     /// What all drives did, for one account.

@@ -41,7 +41,7 @@ use seekless_core::lock::Guard;
 use seekless_core::runtime::Event;
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
-    Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
+    Layer, Lba, Limits, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
@@ -79,6 +79,8 @@ pub struct Borg {
     movers: RangeLocks,
     /// Who writes metadata does so here.
     saying: RangeLocks,
+    /// What is held in memory to compare home and copies.
+    comparing: Limits,
     /// Copies carry no bytes.
     timing_only: bool,
     canary: Canary,
@@ -197,6 +199,7 @@ impl Borg {
             locks,
             movers,
             saying,
+            comparing: verifier::comparing(),
             timing_only,
             canary,
             state: RefCell::new(state),

@@ -454,7 +454,7 @@ impl Borg {
             match self.home_sum(page, how).await {
                 Ok(sum) => samples.push((page, sum)),
                 Err(error) if error.is_of_the_medium() => {
-                    edge("a sample of home cannot be read: it tells nothing")
+                    edge("a sample of home cannot be read: it tells nothing");
                 }
                 Err(error) => return Err(error),
             }

@@ -14,10 +14,12 @@
 //! then on, so that nobody drops it.
 
 use futures_util::future::{join, join_all};
+use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, Ticket};
+use seekless_core::{
+    BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Limits, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket,
+};
 
-use super::map::Slot;
 use super::pace::Pace;
 use super::table::Session;
 use super::{Borg, did};
@@ -45,8 +47,8 @@ pub(super) struct Verified {
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     at: Extent,
-    /// The slot of the first page, and where the copy begins.
-    copy: Option<(Slot, Lba)>,
+    /// Where the copy begins.
+    copy: Option<Lba>,
     dirty: bool,
 }
 
@@ -54,11 +56,22 @@ impl Kept {
     fn goes_on(&self, with: &Kept) -> bool {
         let follows = match (self.copy, with.copy) {
             (None, None) => true,
-            (Some((_, one)), Some((_, other))) => one + self.at.sectors == other,
+            (Some(one), Some(other)) => one + self.at.sectors == other,
             _ => false,
         };
         follows && self.dirty == with.dirty
     }
+
+    /// A part of it.
+    fn cut(&self, at: Extent) -> Kept {
+        let copy = self.copy.map(|start| start + (at.start.0 - self.at.start.0));
+        Kept { at, copy, ..*self }
+    }
+}
+
+/// What is held in memory to compare it takes so much at most, twice: the largest request.
+pub(super) fn comparing() -> Limits {
+    Limits::new(LARGEST_REQUEST_SECTORS * SECTOR_BYTES, u64::MAX)
 }
 
 /// Whether both hold the same; of what has no bytes nobody knows.
@@ -104,7 +117,7 @@ impl Borg {
         for at in at.split(PAGE_SECTORS) {
             let slot = state.map.slot_of(at.start.page());
             let place = |slot| Lba(self.layout.page(slot) * PAGE_SECTORS + at.start.0 % PAGE_SECTORS);
-            let copy = slot.map(|slot| (slot, place(slot)));
+            let copy = slot.map(place);
             let dirty = slot.is_some_and(|slot| state.map.is_dirty(slot));
             let dirty = dirty && !self.canary.is("repaired from home though newer");
             let part = Kept { at, copy, dirty };
@@ -116,27 +129,42 @@ impl Borg {
         kept
     }
 
+    /// Reads a part. What is wrong with it is sought by halves, down to a page.
     async fn verify_part(&self, part: &Kept, into: Buffer, how: &Hints) -> Result<(), IoError> {
-        let Kept { at, copy, dirty } = *part;
-        let well = match copy {
-            None => self.home.read(at, into.clone(), how.clone()).await.map(|_| true),
-            Some((_, start)) if dirty => {
-                self.bopt.read(Extent { start, ..at }, into.clone(), how.clone()).await.map(|_| true)
+        let (whole, mut settled) = (part.at, Ok(()));
+        let mut left = vec![*part];
+        while let Some(part) = left.pop() {
+            let piece = into.cut_sectors(part.at.start.0 - whole.start.0, part.at.sectors);
+            match self.read_kept(&part, &piece, how).await {
+                Ok(true) => continue,
+                Err(error) if !error.is_of_the_medium() => return Err(error),
+                _ => {}
             }
-            Some((_, start)) => self.read_both(at, start, &into, how).await,
-        };
-        match well {
-            Ok(true) => return Ok(()),
-            Err(error) if !error.is_of_the_medium() => return Err(error),
-            _ => edge("a read that verifies finds something: its pages are looked at under their locks"),
-        }
-        let mut settled = Ok(());
-        for (page, piece) in into.split(at, PAGE_SECTORS) {
-            let one = self.settle_page(page, &piece, how).await;
+            if let Some(halves) = part.at.halves(PAGE_SECTORS) {
+                left.extend(halves.into_iter().rev().map(|half| part.cut(half)));
+                continue;
+            }
+            edge("a read that verifies finds something: its pages are looked at under their locks");
+            let one = self.settle_page(part.at, &piece, how).await;
             self.state.borrow_mut().verified.unreadable += u64::from(one.is_err());
             settled = settled.and(one);
         }
         settled
+    }
+
+    /// Reads all that there is of a part; false if that differs.
+    async fn read_kept(&self, part: &Kept, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
+        let Kept { at, copy, dirty } = *part;
+        match copy {
+            None => self.home.read(at, into.clone(), how.clone()).await.map(|_| true),
+            Some(start) if dirty => {
+                self.bopt.read(Extent { start, ..at }, into.clone(), how.clone()).await.map(|_| true)
+            }
+            Some(start) => {
+                let _room = self.comparing.admit(how, at.bytes()).await;
+                self.read_both(at, start, into, how).await
+            }
+        }
     }
 
     /// Whether home and copy can be read and are the same. `into` gets what both hold.
@@ -159,7 +187,7 @@ impl Borg {
         let lock = || self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket.clone()));
         let _held = if self.canary.is("repaired without a lock") { None } else { Some(lock().await) };
         let kept = self.kept(at);
-        let Some((Kept { copy: Some((slot, start)), dirty, .. }, [])) = kept.split_first() else {
+        let Some((Kept { copy: Some(start), dirty, .. }, [])) = kept.split_first() else {
             return self.home.read(at, into.clone(), how).await.map(drop);
         };
         if *dirty {
@@ -169,7 +197,7 @@ impl Borg {
         let mut settled = Ok(());
         for (part, piece) in into.split(at, block) {
             let there = Extent { start: *start + (part.start.0 - at.start.0), ..part };
-            let one = self.settle_block((part, there), *slot, &piece, &how).await;
+            let one = self.settle_block((part, there), &piece, &how).await;
             settled = settled.and(one);
         }
         self.touch(at);
@@ -180,7 +208,6 @@ impl Borg {
     async fn settle_block(
         &self,
         (at, there): (Extent, Extent),
-        slot: Slot,
         into: &Buffer,
         how: &Hints,
     ) -> Result<(), IoError> {
@@ -195,7 +222,7 @@ impl Borg {
                 copy
             }
             (Err(error), Ok(copy)) if error.is_of_the_medium() => {
-                self.repair_home(at, &copy, slot, how).await?;
+                self.repair_home(at, &copy, how).await?;
                 copy
             }
             (Ok(home), Err(error)) if error.is_of_the_medium() => {
@@ -209,7 +236,7 @@ impl Borg {
     }
 
     /// A block of home is written again from its copy.
-    async fn repair_home(&self, at: Extent, from: &Buffer, slot: Slot, how: &Hints) -> Result<(), IoError> {
+    async fn repair_home(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         did("home repaired", at, at.start.0);
         let durable = Hints { fua: true, ..how.clone() };
         if rewrite(&*self.home, at, from, &durable).await.is_ok() {
@@ -221,7 +248,9 @@ impl Borg {
         self.begin(Session::Dirty, how).await?;
         let mut state = self.state.borrow_mut();
         state.verified.unrepaired += 1;
-        state.set_dirty(slot, true);
+        if let Some(slot) = state.map.slot_of(at.start.page()) {
+            state.set_dirty(slot, true);
+        }
         Ok(())
     }
 

@@ -2,11 +2,12 @@
 //!
 //! For free the more places are wanted the better, so the volume is divided among the readers, and whoever is done with
 //! its area takes half of the largest that is left. In the background one place is best: the first block that is
-//! left, whoever asks. Invariant: each block is given once.
+//! left, whoever asks. Invariant: each sector is given once, and again if it was given back.
 
 use seekless_core::{Extent, SECTOR_BYTES};
 
-/// What is left, by reader: sectors from the first to before the second. Areas meet at multiples of a block.
+/// What is left: sectors from the first to before the second. The first areas are those of the readers, and what was
+/// given back is behind them. Areas begin at multiples of a block.
 #[derive(Debug, Default)]
 pub struct Areas {
     left: Vec<(u64, u64)>,
@@ -46,8 +47,19 @@ impl Areas {
 
     /// The first block that is left.
     pub fn first(&mut self) -> Option<Extent> {
-        let area = self.left.iter().position(|(from, end)| from < end)?;
+        let areas = (0..self.left.len()).filter(|&area| self.left[area].0 < self.left[area].1);
+        let area = areas.min_by_key(|&area| self.left[area])?;
         self.take(area)
+    }
+
+    /// This was not read after all.
+    pub fn give_back(&mut self, at: Extent) {
+        self.left.push((at.start.0, at.end().0));
+    }
+
+    /// From now on blocks have so many sectors, of which what they had before is a multiple.
+    pub fn in_blocks(&mut self, block: u64) {
+        self.block = block;
     }
 
     fn take(&mut self, area: usize) -> Option<Extent> {
@@ -74,11 +86,17 @@ mod tests {
             let mut areas = Areas::new(sectors, readers, block);
             let mut given = vec![0; sectors as usize];
             let mut turns = asked.into_iter().cycle();
+            let mut returned = 0;
             while areas.bytes() > 0 {
                 let (reader, kind) = turns.next().unwrap();
                 let next = if kind == 0 { areas.first() } else { areas.spread(reader % readers) };
                 let at = next.expect("something is left");
                 prop_assert!(at.sectors <= block && at.start.0 % block == 0);
+                if kind == 3 && returned < 30 {
+                    returned += 1;
+                    areas.give_back(at);
+                    continue;
+                }
                 given[at.start.0 as usize..at.end().0 as usize].iter_mut().for_each(|times| *times += 1);
             }
             prop_assert!(given.iter().all(|&times| times == 1));

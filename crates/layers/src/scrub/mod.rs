@@ -5,7 +5,7 @@
 //! Laid out as it works: `pass` goes through the volume, `areas` says what comes next, `found` is what could not be
 //! read. It keeps the order of what is below, and nothing back.
 //!
-//! Invariants: at most one pass is under way. No client waits for it here: its reads hold no range and fill no buffer.
+//! Invariants: overlapping requests of clients have their effect in the order in which they came. At most one pass is under way. No client waits for it here: its reads hold no range and fill no buffer.
 //! What is listed as bad failed to be read alone, and was not written since. A pass ends: what is not read for free by
 //! a deadline is read in the background. Fault model: any read below may fail; that is what it is for. Where a pass has
 //! come is in memory only: after a restart it begins anew.
@@ -38,6 +38,8 @@ pub const COMMANDS: &[&str] = &["scrub"];
 pub struct Scrub {
     below: Rc<dyn BlockDevice>,
     options: Options,
+    /// What clients are at.
+    locks: RangeLocks,
     /// Passes stand in line here.
     turn: RangeLocks,
     state: RefCell<State>,
@@ -58,8 +60,6 @@ struct State {
     awaited: u32,
     /// Why it cannot go on.
     failed: Option<IoError>,
-    /// It ended early, and a block of it was withdrawn.
-    cut: bool,
     found: Found,
     /// What clients wrote of blocks in which bad sectors are sought now, by where the blocks begin.
     sought: BTreeMap<u64, (Extent, Vec<Extent>)>,
@@ -83,8 +83,8 @@ struct Counted {
 impl Scrub {
     /// With these options, which were checked. Build it inside of a runtime.
     pub fn new(below: Rc<dyn BlockDevice>, options: Options) -> Rc<Scrub> {
-        let (turn, state) = (RangeLocks::new(), RefCell::default());
-        let scrub = Rc::new(Scrub { below, options, turn, state });
+        let (locks, turn, state) = (RangeLocks::new(), RangeLocks::new(), RefCell::default());
+        let scrub = Rc::new(Scrub { below, options, locks, turn, state });
         if let Some(every) = scrub.options.every {
             runtime::spawn(Scrub::over_and_over(Rc::downgrade(&scrub), every)).detach();
         }
@@ -125,11 +125,16 @@ impl BlockDevice for Scrub {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        self.below.read(at, into, how)
+        io(async move {
+            // Who verifies holds nobody up.
+            let _held = if how.verify { None } else { Some(self.locks.shared(at, &how).await) };
+            self.below.read(at, into, how).await
+        })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
             self.below.write(at, from, how).await?;
             self.written(at);
             Ok(())
@@ -141,11 +146,15 @@ impl BlockDevice for Scrub {
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.below.discard(at, how)
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            self.below.discard(at, how).await
+        })
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
             self.below.write_zeroes(at, how, zeroes).await?;
             self.written(at);
             Ok(())

@@ -15,10 +15,10 @@ pub struct Options {
     pub every: Option<Nanos>,
     /// Of its reads.
     pub class: ReadClass,
-    /// What a read has.
+    /// What a read in the background has.
     pub block: Bytes,
-    /// Reads under way; what suits the class, if nobody says.
-    pub at_once: Option<u32>,
+    /// Bytes that are wanted at once for free, at most.
+    pub wanted: Bytes,
     /// Bytes a second, at most; without a limit, if 0.
     pub rate: Bytes,
     /// What is not read for free after so long is read in the background.
@@ -58,8 +58,9 @@ impl Options {
             let found = format!("{} bytes", self.block.0);
             return Err(Refused::new("block", found, "4KiB to 32MiB in whole pages of 4KiB"));
         }
-        if self.at_once == Some(0) {
-            return Err(Refused::new("at_once", "0", "at least 1"));
+        if self.wanted.0 < FREE_BLOCK * SECTOR_BYTES {
+            let found = format!("{} bytes", self.wanted.0);
+            return Err(Refused::new("wanted", found, "32MiB or more: a read has as much"));
         }
         match self.every {
             Some(Nanos::ZERO) => Err(Refused::new("every", "0s", "a time, such as 7d")),
@@ -75,17 +76,23 @@ impl Options {
         }
     }
 
-    /// Reads under way in a class.
-    pub fn at_once(&self, class: Class) -> usize {
-        let usual = if class == Class::Free { FREE_AT_ONCE } else { BACKGROUND_AT_ONCE };
-        self.at_once.unwrap_or(usual) as usize
+    /// Readers of a volume of so many sectors in a class, and the sectors of a read of theirs.
+    pub fn reads(&self, class: Class, sectors: u64) -> (usize, u64) {
+        match class {
+            Class::Free => {
+                let most = (self.wanted.0 / SECTOR_BYTES / FREE_BLOCK) as usize;
+                (most.min(sectors.div_ceil(FREE_BLOCK) as usize), FREE_BLOCK)
+            }
+            _ => (BACKGROUND_AT_ONCE, self.block.0 / SECTOR_BYTES),
+        }
     }
 }
 
-/// Of a free pass so many places are wanted at once, all over the volume: so that there is one on the head's way.
-const FREE_AT_ONCE: u32 = 1_024;
+/// Sectors of a free read: as much as a request can have. The more is wanted the more lies on the head's way, and it
+/// comes in any order and piece by piece.
+const FREE_BLOCK: u64 = LARGEST_REQUEST_SECTORS;
 /// One is read while the next one waits, so that the head reads on.
-const BACKGROUND_AT_ONCE: u32 = 2;
+const BACKGROUND_AT_ONCE: usize = 2;
 
 impl Default for Options {
     fn default() -> Self {
@@ -93,7 +100,7 @@ impl Default for Options {
             every: None,
             class: ReadClass::Background,
             block: Bytes(64 << 10),
-            at_once: None,
+            wanted: Bytes(1 << 40),
             rate: Bytes(0),
             deadline: Nanos::from_millis(7 * 86_400_000),
         }

@@ -2,25 +2,15 @@
 //!
 //! A block that cannot be read is halved until its bad sectors are alone. A device that is gone ends the pass.
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 use seekless_core::runtime::{self, edge};
-use seekless_core::{
-    Account, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, Nanos, SECTOR_BYTES, Ticket,
-};
+use seekless_core::{Account, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, Nanos, Ticket};
 
 use super::areas::Areas;
 use super::{Scrub, State, did};
 
 /// Who waits for its turn to read looks so often whether the pass is to end.
 const LOOK: Nanos = Nanos::from_millis(100);
-
-/// The halves of what is more than a block of the device.
-fn halves(at: Extent, block: u64) -> Option<[Extent; 2]> {
-    let first = (at.sectors / block).div_ceil(2) * block;
-    (at.sectors > block).then(|| {
-        [Extent { sectors: first, ..at }, Extent { start: at.start + first, sectors: at.sectors - first }]
-    })
-}
 
 impl Scrub {
     /// Goes through all of the volume, or waits for whoever does that. Bad sectors are no error.
@@ -38,14 +28,13 @@ impl Scrub {
             edge("who wants a pass gets the one that is under way");
             return self.state.borrow().counted.last.clone().map_or(Ok(()), Err);
         }
-        let class = self.options.class();
-        let (readers, began) = (self.options.at_once(class), runtime::now());
+        let (class, sectors) = (self.class(), self.below.geometry().sectors);
+        let ((readers, block), began) = (self.options.reads(class, sectors), runtime::now());
         {
             let state = &mut *self.state.borrow_mut();
-            let block = self.options.block.0 / SECTOR_BYTES;
-            state.left = Areas::new(self.below.geometry().sectors, readers, block);
+            state.left = Areas::new(sectors, readers, block);
             (state.class, state.account, state.began, state.asked) = (class, account, began, 0);
-            (state.failed, state.cut) = (None, false);
+            state.failed = None;
             state.found.begin();
         }
         let late = async {
@@ -54,14 +43,23 @@ impl Scrub {
             std::future::pending::<()>().await;
         };
         let all = join_all((0..readers).map(|reader| self.read_on(reader)));
-        futures_util::future::select(Box::pin(all), Box::pin(late)).await;
+        select(Box::pin(all), Box::pin(late)).await;
+        // What was withdrawn.
+        let (readers, _) = self.options.reads(Class::Background, sectors);
+        join_all((0..readers).map(|reader| self.read_on(reader))).await;
         self.ended()
     }
 
+    /// The class of a pass that is not late. Where nobody knows the drive nothing is free: there it is read in order.
+    fn class(&self) -> Class {
+        let how = Hints { class: self.options.class(), ..Hints::default() };
+        if self.below.estimate(Extent::new(0, 1), &how).is_some() { how.class } else { Class::Background }
+    }
+
     fn ended(&self) -> Result<(), IoError> {
-        let State { left, began, failed, cut, counted, .. } = &mut *self.state.borrow_mut();
+        let State { left, began, failed, counted, .. } = &mut *self.state.borrow_mut();
         let failed = failed.take();
-        if failed.is_none() && !*cut && left.bytes() == 0 {
+        if failed.is_none() && left.bytes() == 0 {
             counted.passes += 1;
             counted.took = runtime::now() - *began;
         } else {
@@ -71,16 +69,19 @@ impl Scrub {
         failed.map_or(Ok(()), Err)
     }
 
-    /// From now on the pass goes on in the background.
+    /// From now on the pass goes on in the background: what is under way is withdrawn, and read in order.
     fn hurry(&self) {
         let tickets: Vec<Ticket> = {
             let state = &mut *self.state.borrow_mut();
+            if state.class == Class::Background {
+                return;
+            }
+            let (_, block) = self.options.reads(Class::Background, 0);
             state.class = Class::Background;
+            state.left.in_blocks(block);
             state.tickets.values().cloned().collect()
         };
-        for ticket in tickets {
-            ticket.promote(Class::Background);
-        }
+        tickets.iter().for_each(Ticket::abort);
     }
 
     /// Lets the pass that is under way end where it is, and waits for that.
@@ -102,14 +103,14 @@ impl Scrub {
 
     async fn read_on(&self, reader: usize) {
         while let Some(at) = self.next(reader) {
-            if let Err(error) = self.look_at(reader, at).await {
-                if self.state.borrow().awaited > 0 {
-                    edge("a pass ends early: the layer is to stop or to go");
-                    self.state.borrow_mut().cut = true;
-                } else {
-                    self.state.borrow_mut().failed.get_or_insert(error);
-                }
+            let Err(error) = self.look_at(reader, at).await else { continue };
+            let state = &mut *self.state.borrow_mut();
+            if state.awaited > 0 {
+                edge("a pass ends early: the layer is to stop or to go");
+            } else if error.kind() != ErrorKind::Aborted {
+                state.failed.get_or_insert(error);
             }
+            state.left.give_back(at);
         }
     }
 
@@ -121,7 +122,7 @@ impl Scrub {
         let state = &mut *self.state.borrow_mut();
         match state.class {
             Class::Free => state.left.spread(reader),
-            class if reader < self.options.at_once(class) => state.left.first(),
+            class if reader < self.options.reads(class, 0).0 => state.left.first(),
             _ => None,
         }
     }
@@ -171,7 +172,7 @@ impl Scrub {
 
     async fn halve(&self, reader: usize, block: Extent) -> Result<bool, IoError> {
         let least = self.below.geometry().logical_sectors;
-        let mut left: Vec<Extent> = halves(block, least).map_or_else(|| vec![block], Vec::from);
+        let mut left: Vec<Extent> = block.halves(least).map_or_else(|| vec![block], Vec::from);
         left.reverse();
         let (mut free, mut any) = (true, false);
         while let Some(at) = left.pop() {
@@ -182,7 +183,7 @@ impl Scrub {
                 }
                 Err(error) if !error.is_of_the_medium() => return Err(error),
                 Err(_) => {
-                    if let Some([one, other]) = halves(at, least) {
+                    if let Some([one, other]) = at.halves(least) {
                         left.extend([other, one]);
                     } else {
                         any = true;

@@ -196,7 +196,7 @@ fn two_who_want_a_pass_get_one() {
 fn a_free_pass_ends_by_its_deadline_and_with_its_layer() {
     run(async {
         let free = QueueOptions { freeblock: Some(FreeOptions::default()), ..QueueOptions::default() };
-        let one = scrub(disk(free), "class = 'free'\ndeadline = '1m'\nat_once = 100");
+        let one = scrub(disk(free), "class = 'free'\ndeadline = '1m'");
         told(&one).await.unwrap();
         let took = runtime::now();
         assert!((60..70).contains(&(took.0 / 1_000_000_000)), "{took}");
@@ -224,7 +224,7 @@ fn options_that_make_no_sense_are_told() {
     for (text, word) in [
         ("block = '5KiB'", "4KiB to 32MiB"),
         ("block = '64MiB'", "4KiB to 32MiB"),
-        ("at_once = 0", "at least 1"),
+        ("wanted = '1MiB'", "32MiB or more"),
         ("every = '0s'", "a time"),
     ] {
         assert!(refused(text).contains(word), "{text}: {}", refused(text));
