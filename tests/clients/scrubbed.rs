@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::raw::Raw;
-use crate::server::{KINDS, Server, volume};
+use crate::server::{KINDS, Server, succeeds, volume};
 
 #[test]
 fn a_scrub_finds_bad_sectors_and_a_client_makes_them_well() {
@@ -39,6 +39,11 @@ fn a_scrub_finds_bad_sectors_and_a_client_makes_them_well() {
         };
         assert_eq!(ask("tell", &["scrub", "scrub"]), (true, String::new()));
         assert_eq!((counter("passes"), counter("bytes_scrubbed"), counter("bad_sectors")), (1, 16 << 20, 2));
+        if let Some(said) = succeeds("nbdinfo", &["--map=seekless:unreadable", &server.uri("scrub")]) {
+            let parts: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+            let bad: Vec<_> = parts.iter().filter(|part| part[2] == "1").map(|part| &part[..2]).collect();
+            assert_eq!(bad, [["1048576", "1024"]], "{said}");
+        }
         let mut raw = Raw::open(folder, "scrub");
         assert_eq!(raw.write(0, 1 << 20, &[7; 512]).unwrap(), 0);
         assert_eq!(raw.read(1 << 20, 512).unwrap(), [7; 512]);

@@ -48,7 +48,24 @@ impl Found {
         self.so_far
     }
 
-    /// The first block of `at` that is known to be bad.
+    /// The parts of `at`, and whether they are known to be bad; a block of the device has so many sectors.
+    pub fn each(&self, at: Extent, block: u64, each: &mut dyn FnMut(Extent, bool)) {
+        let mut next = at.start;
+        let first = Lba(at.start.0 / block * block);
+        for &bad in self.bad.range(first..at.end()) {
+            let (from, end) = (bad.max(next), (bad + block).min(at.end()));
+            if next < from {
+                each(Extent { start: next, sectors: from.0 - next.0 }, false);
+            }
+            each(Extent { start: from, sectors: end.0 - from.0 }, true);
+            next = end;
+        }
+        if next < at.end() {
+            each(Extent { start: next, sectors: at.end().0 - next.0 }, false);
+        }
+    }
+
+    /// The blocks that are known to be bad.
     #[cfg(test)]
     pub fn kept(&self) -> Vec<u64> {
         self.bad.iter().map(|block| block.0).collect()
@@ -58,6 +75,24 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_of_an_extent_is_told() {
+        let mut found = Found::default();
+        for block in [8, 16, 40] {
+            found.bad(Lba(block));
+        }
+        let told = |start, sectors| {
+            let mut told = Vec::new();
+            found.each(Extent::new(start, sectors), 8, &mut |at, bad| {
+                told.push((at.start.0, at.sectors, bad));
+            });
+            told
+        };
+        assert_eq!(told(0, 30), [(0, 8, false), (8, 8, true), (16, 8, true), (24, 6, false)]);
+        assert_eq!(told(12, 32), [(12, 4, true), (16, 8, true), (24, 16, false), (40, 4, true)]);
+        assert_eq!(told(100, 5), [(100, 5, false)]);
+    }
 
     #[test]
     fn what_has_no_room_is_counted() {

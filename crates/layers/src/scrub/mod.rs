@@ -161,6 +161,12 @@ impl BlockDevice for Scrub {
         })
     }
 
+    fn unreadable(&self, at: Extent, each: &mut dyn FnMut(Extent, bool)) -> bool {
+        let block = self.geometry().logical_sectors;
+        self.state.borrow().found.each(at, block, each);
+        true
+    }
+
     fn below(&self) -> Option<&dyn BlockDevice> {
         Some(&*self.below)
     }

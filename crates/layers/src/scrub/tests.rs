@@ -105,6 +105,11 @@ fn bad_sectors_are_found_alone_and_forgotten_when_they_are_written() {
             assert_eq!(scrub.state.borrow().found.kept(), [1_001, 1_002, 1_003, 4_095, 4_096]);
         }
         assert_eq!((counter(&scrub, "bad_sectors"), counter(&scrub, "bad_sectors_so_far")), (5, 5));
+        let (top, mut parts) = (seekless_core::Top::new(scrub.clone()), Vec::new());
+        assert!(
+            top.unreadable(Extent::new(1_003, 4), &mut |at, bad| parts.push((at.start.0, at.sectors, bad)))
+        );
+        assert_eq!(parts, [(1_003, 1, true), (1_004, 3, false)]);
         write(&scrub, Extent::new(1_002, 2)).await;
         assert_eq!(counter(&scrub, "bad_sectors"), 3);
         let at = Extent::new(4_000, 200);
