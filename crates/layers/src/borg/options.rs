@@ -92,13 +92,7 @@ pub const EDGES: &[&str] = &[
 
 /// The known bugs that it can have.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
-    &[
-        "early reuse",
-        "require cleared early",
-        "dropped by a relocate",
-        "repaired from home though newer",
-        "repaired without a lock",
-    ]
+    &["early reuse", "require cleared early", "dropped by a relocate", "repaired from home though newer"]
 } else {
     &[]
 };

@@ -15,10 +15,9 @@
 
 use futures_util::future::{join, join_all};
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
-use seekless_core::runtime::{self, edge};
+use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Limits, Mode, Nanos, PAGE_SECTORS, SECTOR_BYTES,
-    Ticket,
+    BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Limits, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket,
 };
 
 use super::pace::Pace;
@@ -185,8 +184,7 @@ impl Borg {
     async fn settle_page(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
         let (class, ticket) = (how.class.min(Class::Background), Ticket::new());
         let how = Hints { class, ticket: Some(ticket.clone()), ..how.clone() };
-        let lock = || self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket.clone()));
-        let _held = if self.canary.is("repaired without a lock") { None } else { Some(lock().await) };
+        let _held = self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket)).await;
         let kept = self.kept(at);
         let Some((Kept { copy: Some(start), dirty, .. }, [])) = kept.split_first() else {
             return self.home.read(at, into.clone(), how).await.map(drop);
@@ -258,10 +256,6 @@ impl Borg {
     /// A block of a copy is written again from home. If it cannot be, reads of it go home as before.
     async fn repair_copy(&self, (at, there): (Extent, Extent), from: &Buffer, how: &Hints) {
         did("copy repaired", at, there.start.0);
-        if self.canary.is("repaired without a lock") {
-            // Time enough for a write.
-            runtime::sleep(Nanos::from_millis(2)).await;
-        }
         let done = rewrite(&*self.bopt, there, from, how).await.is_ok();
         if done {
             edge("a copy is repaired from home");

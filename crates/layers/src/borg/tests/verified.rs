@@ -12,6 +12,8 @@ struct Medium {
     bad: RefCell<std::collections::BTreeSet<u64>>,
     /// Writes do not make them well.
     worn_out: Cell<bool>,
+    /// A write that makes some well takes a while.
+    slow: Cell<bool>,
 }
 
 impl Medium {
@@ -32,8 +34,10 @@ impl Fault for Rc<Medium> {
                 Act::Fail(IoError::new(ErrorKind::Medium, "test", Some(at), "a bad sector"))
             }
             Op::Write if !self.worn_out.get() => {
+                let before = bad.len();
                 bad.retain(|&sector| !at.overlaps(Extent::new(sector, 1)));
-                Act::Pass
+                let slow = self.slow.get() && bad.len() < before;
+                if slow { Act::Wait(Nanos::from_millis(200)) } else { Act::Pass }
             }
             _ => Act::Pass,
         }
@@ -211,6 +215,37 @@ fn the_command_verifies_what_has_a_copy() {
         both.borg.command("verify", Hints::default()).await.unwrap();
         assert_eq!(both.verified(), [24, 0, 0, 0]);
         assert_eq!(both.home.bad.borrow().len(), 8, "page 13 has none");
+    });
+}
+
+/// A repair that is under way is no excuse to lose a write: that waits for it, and comes after it.
+#[test]
+fn a_write_during_a_repair_is_not_overwritten() {
+    run(1, async {
+        for of_home in [true, false] {
+            let both = Both::new(in_place()).await;
+            let page = Extent::of_pages(40, 1);
+            let (medium, bad) = if of_home { (&both.home, page) } else { (&both.bopt, both.copy(40)) };
+            medium.slow.set(true);
+            medium.spoil(Extent { sectors: 1, ..bad });
+            let repair = spawn({
+                let borg = both.borg.clone();
+                async move {
+                    let how = Hints { class: Class::Background, verify: true, ..Hints::default() };
+                    borg.read(page, Buffer::hollow_sectors(page.sectors), how).await.is_ok()
+                }
+            });
+            while !medium.is_well() {
+                sleep(Nanos::from_millis(1)).await;
+            }
+            let began = runtime::now();
+            write(&*both.borg, page, 7).await;
+            assert!(runtime::now() - began > Nanos::from_millis(150), "it waits for the repair");
+            assert!(repair.await);
+            assert_eq!(read(&*both.borg, page).await, stamped(page, 7).to_vec());
+            both.borg.detach().await.unwrap();
+            assert_eq!(read(&*both.below[0], page).await, stamped(page, 7).to_vec());
+        }
     });
 }
 
