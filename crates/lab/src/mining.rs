@@ -188,10 +188,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         let mut told = told.take();
         told.elapsed = elapsed;
         if let Some(scrub) = volume.layers.get(SCRUB) {
-            let counters: BTreeMap<_, _> = scrub.counters().into_iter().collect();
-            let blocks = |name| counters.get(name).map_or(0, |bytes| bytes / (mining.block * SECTOR_BYTES));
-            told.blocks = blocks("bytes_scrubbed");
-            told.paid_blocks = told.blocks - blocks("bytes_scrubbed_for_free");
+            count_scrubbed(&**scrub, mining.block, &mut told);
         }
         told.work = volume.all();
         told.freed = arms.first().map_or_else(Freed::default, |arm| arm.freed());
@@ -213,6 +210,14 @@ fn scrub_over_all(volume: &mut Description, options: toml::Table) {
     let over = std::mem::replace(&mut volume.top, SCRUB.to_owned());
     let layer = Layer { entry, over, devices: BTreeMap::new(), reconfigure: None, options };
     volume.layers.insert(SCRUB.to_owned(), layer);
+}
+
+/// The blocks that a scrub read.
+fn count_scrubbed(scrub: &dyn seekless_core::Layer, block: u64, told: &mut Mined) {
+    let counters: BTreeMap<_, _> = scrub.counters().into_iter().collect();
+    let blocks = |name| counters.get(name).map_or(0, |bytes| bytes / (block * SECTOR_BYTES));
+    told.blocks = blocks("bytes_scrubbed");
+    told.paid_blocks = told.blocks - blocks("bytes_scrubbed_for_free");
 }
 
 /// Each request of the foreground and each answer with its time.

@@ -26,6 +26,7 @@ mod page;
 mod planner;
 mod profiler;
 mod reconfigurator;
+mod samples;
 mod segments;
 mod sides;
 mod table;
@@ -208,35 +209,6 @@ impl Borg {
         borg.compare_with_home().await?;
         borg.ledger.take();
         Ok(borg)
-    }
-
-    /// After a clean stop home is as it was then, or was written without this layer: then copies that are only copies
-    /// are worth nothing, and newer ones would hide what was written.
-    async fn compare_with_home(&self) -> Result<(), IoError> {
-        let (samples, require) = {
-            let state = self.state.borrow();
-            let samples = if state.disk.clean { state.disk.samples.clone() } else { Vec::new() };
-            (samples, state.disk.require)
-        };
-        for (page, sum) in samples {
-            match self.home_sum(page, &Hints::default()).await {
-                Ok(found) if found == sum => continue,
-                // As when it was taken: what cannot be read does not keep the others from being of use.
-                Err(error) if error.is_of_the_medium() => continue,
-                found => found?,
-            };
-            if require {
-                return Err(opening::changed_behind_our_back(page));
-            }
-            did("copies of another home dropped", Extent::of_pages(page, 1), page * PAGE_SECTORS);
-            let mut state = self.state.borrow_mut();
-            let all: Vec<u64> = state.map.iter().map(|(_, page, _)| page).collect();
-            for page in all {
-                state.map_out(page);
-            }
-            break;
-        }
-        Ok(())
     }
 
     /// The longest that a request waited for its pages when a mover held some of them.
