@@ -187,9 +187,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         };
         let mut told = told.take();
         told.elapsed = elapsed;
-        if let Some(scrub) = volume.layers.get(SCRUB) {
-            count_scrubbed(&**scrub, mining.block, &mut told);
-        }
+        count_scrubbed(&volume, mining.block, &mut told);
         told.work = volume.all();
         told.freed = arms.first().map_or_else(Freed::default, |arm| arm.freed());
         Ok(told)
@@ -212,8 +210,9 @@ fn scrub_over_all(volume: &mut Description, options: toml::Table) {
     volume.layers.insert(SCRUB.to_owned(), layer);
 }
 
-/// The blocks that a scrub read.
-fn count_scrubbed(scrub: &dyn seekless_core::Layer, block: u64, told: &mut Mined) {
+/// The blocks that a scrub read, if there is one.
+fn count_scrubbed(volume: &Volume, block: u64, told: &mut Mined) {
+    let Some(scrub) = volume.layers.get(SCRUB) else { return };
     let counters: BTreeMap<_, _> = scrub.counters().into_iter().collect();
     let blocks = |name| counters.get(name).map_or(0, |bytes| bytes / (block * SECTOR_BYTES));
     told.blocks = blocks("bytes_scrubbed");
