@@ -15,6 +15,7 @@ mod misbehaving;
 mod raw;
 mod remote;
 mod replayed;
+mod scrubbed;
 mod server;
 mod status;
 #[cfg(feature = "tls")]

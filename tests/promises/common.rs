@@ -15,8 +15,19 @@ pub fn folder(name: &str) -> PathBuf {
 pub const COMMANDS: u64 = 40;
 
 /// The volumes that promises are tested on.
-pub const VOLUMES: [&str; 9] =
-    ["borg", "borg-paper", "cache", "cache-ahead", "lld", "lld-free", "mapper", "powercut", "stack"];
+pub const VOLUMES: [&str; 11] = [
+    "borg",
+    "borg-paper",
+    "borg-weak",
+    "cache",
+    "cache-ahead",
+    "lld",
+    "lld-free",
+    "mapper",
+    "powercut",
+    "scrub",
+    "stack",
+];
 
 /// A volume of the folder beside this.
 ///

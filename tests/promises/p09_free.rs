@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use seekless_core::Nanos;
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Policy, spec};
 use seekless_lab::Pace;
@@ -33,6 +34,7 @@ fn recorded_foregrounds_are_the_same_to_the_nanosecond() {
                 free: FreeOptions::default(),
                 block: 8,
                 scans: 1,
+                scrub: None,
                 time: None,
                 seed: 1,
             };
@@ -41,5 +43,27 @@ fn recorded_foregrounds_are_the_same_to_the_nanosecond() {
             assert_eq!(mined.requests, alone.requests);
             assert!(mined.blocks > 10_000, "{name}, {policy}: {}", mined.blocks);
         }
+    }
+}
+
+/// The same beside a scrub, whose reads go through a layer and a queue.
+#[test]
+fn a_free_scrub_changes_nothing_either() {
+    for drive in ["wd2500aaks", "quantum-atlas-10k-disksim"] {
+        let mining = Mining {
+            drive: spec::find(drive).unwrap(),
+            policy: Policy::CLook,
+            foreground: Foreground::Load("oltp:mpl=7".to_owned()),
+            free: FreeOptions::default(),
+            block: 8,
+            scans: 1,
+            scrub: Some(toml::from_str("class = 'free'").unwrap()),
+            time: Some(Nanos::from_millis(300_000)),
+            seed: 1,
+        };
+        let mined = mine(&mining, None).unwrap();
+        let alone = mine(&mining, Some(mined.requests)).unwrap();
+        assert_eq!((mined.hash, mined.waited), (alone.hash, alone.waited), "{drive}");
+        assert!(mined.freed.bytes > 1 << 28, "{drive}: {}", mined.freed.bytes);
     }
 }

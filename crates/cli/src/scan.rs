@@ -2,18 +2,21 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Policy, spec};
 use seekless_lab::Pace;
 use seekless_lab::mining::{Foreground, Mined, Mining, head_alone, mine};
+use seekless_layers::registry;
 use serde::Serialize;
 
+use crate::Usage;
 use crate::filling::Filling;
 use crate::output;
 use crate::progress::Progress;
-use crate::setup::{OUTSTANDING, whole_sectors};
+use crate::setup::{OUTSTANDING, number_or_text, option, whole_sectors};
 use crate::table::Table;
 use crate::text::{count, counted, number};
 use crate::trace;
@@ -25,6 +28,7 @@ Examples:
   seekless lab scan
   seekless lab scan --drive wd-re3-1tb --workload oltp:mpl=20 --for 1h
   seekless lab scan --trace data/svnserver2
+  seekless lab scan --workload oltp:mpl=7 --scrub class=free at_once=4096
   seekless lab scan --drive quantum-atlas-10k --freeblock-policy paper --scheduler fcfs --scans 10 --json
 
 What is free about it: docs/book/freeblock.md.";
@@ -56,6 +60,9 @@ pub struct Arguments {
     /// Or so much virtual time, whichever is over first
     #[arg(long = "for", value_name = "TIME", value_parser = positive_time)]
     time: Option<Nanos>,
+    /// By the layer scrub with these options, of its page, instead
+    #[arg(long, value_name = "KEY=VALUE", num_args = 0.., value_parser = option, conflicts_with_all = ["block", "buffers"])]
+    scrub: Option<Vec<(String, String)>>,
     /// Of the drive the head alone, as in the paper: no cache, and a bus that takes no time
     #[arg(long)]
     head_alone: bool,
@@ -91,6 +98,8 @@ struct Told {
     scans: f64,
     scans_per_day: f64,
     blocks: u64,
+    /// Read by a scrub, and not for free: megabytes a second.
+    paid_mb_s: f64,
     /// Where the waits went, in per cent of them.
     free_transfer_pct: f64,
     extra_seek_pct: f64,
@@ -134,6 +143,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         free: FreeOptions { buffers: arguments.buffers.0, ..arguments.filling.options() },
         block: arguments.block,
         scans: arguments.scans,
+        scrub: arguments.scrub.as_deref().map(scrub).transpose()?,
         time: arguments.time,
         seed: arguments.seed,
     };
@@ -145,6 +155,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     drop(progress);
     let told = told(&mining, &mined, &alone);
     if arguments.json { output::json(&told) } else { output::print(&text(&told)) }
+}
+
+/// The options of the layer.
+fn scrub(options: &[(String, String)]) -> anyhow::Result<toml::Table> {
+    let table = options.iter().map(|(key, value)| (key.clone(), number_or_text(value))).collect();
+    let entry = registry::find("scrub").context("scrub: found no such layer")?;
+    entry.check(&table).map_err(|refused| Usage(format!("--scrub: {refused}")))?;
+    Ok(table)
 }
 
 fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
@@ -175,6 +193,7 @@ fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
         scans,
         scans_per_day: scans * 86_400.0 / seconds,
         blocks: mined.blocks,
+        paid_mb_s: (mined.paid_blocks * mining.block * SECTOR_BYTES) as f64 / 1e6 / seconds,
         free_transfer_pct: percent(freed.transfer),
         extra_seek_pct: percent(freed.seek),
         unused_pct: (100.0 - used).max(0.0),
@@ -212,6 +231,9 @@ fn text(told: &Told) -> String {
     if told.idle_visits > 0 {
         let visits = count(told.idle_visits);
         row("  in idle time", format!("{} MB/s, {visits} tracks", number(told.idle_mb_s, 2)));
+    }
+    if told.paid_mb_s > 0.0 {
+        row("not free", format!("{} MB/s", number(told.paid_mb_s, 2)));
     }
     row("  scans", format!("{} ({})", number(told.scans, 3), counted(told.blocks, "block")));
     row("  scans a day", number(told.scans_per_day, 1));

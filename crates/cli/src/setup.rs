@@ -145,14 +145,14 @@ pub fn whole_sectors(text: &str) -> Result<u64, String> {
 }
 
 /// A key and its value.
-fn option(text: &str) -> Result<(String, String), String> {
+pub fn option(text: &str) -> Result<(String, String), String> {
     let (key, value) =
         text.split_once('=').ok_or_else(|| format!("found '{text}', expected a key, '=' and a value"))?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// A number, if it is one.
-fn number_or_text(value: &str) -> toml::Value {
+pub fn number_or_text(value: &str) -> toml::Value {
     let whole = value.parse().map(toml::Value::Integer).ok();
     let number = whole.or_else(|| value.parse().map(toml::Value::Float).ok());
     number.unwrap_or_else(|| value.into())

@@ -5,6 +5,7 @@ mod ground;
 pub mod inputs;
 mod serve;
 mod status;
+mod tell;
 
 use clap::Subcommand;
 
@@ -17,6 +18,9 @@ pub enum Command {
     /// What a server of a volume file does, asked of it
     #[command(after_help = status::HELP)]
     Status(status::Arguments),
+    /// Has a layer of a volume that is served do something: scrub, reconfigure itself
+    #[command(after_help = tell::HELP)]
+    Tell(tell::Arguments),
 }
 
 /// Runs a command.
@@ -24,5 +28,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Tell(arguments) => tell::run(&arguments),
     }
 }

@@ -125,6 +125,11 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
     if outcome.served_from_bopt_pct > 0.0 {
         table.row(["from the BOPT".to_owned(), percent(outcome.served_from_bopt_pct)]);
     }
+    for (layer, counters) in &outcome.layers {
+        for (counter, number) in counters {
+            table.row([format!("{layer}: {counter}"), count(*number)]);
+        }
+    }
     format!(
         "{setup}\n{workload}: {}\n\n{}\n  event log: hash {}\n",
         asked(outcome),

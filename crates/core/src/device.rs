@@ -148,7 +148,7 @@ pub trait BlockDevice {
         self.write(at, Buffer::zeroed(at.bytes()), how)
     }
 
-    /// The device that answers the next five where this one has no answer of its own: below it, in the same order.
+    /// The device that answers the next six where this one has no answer of its own: below it, in the same order.
     fn below(&self) -> Option<&dyn BlockDevice> {
         None
     }
@@ -171,6 +171,12 @@ pub trait BlockDevice {
     /// calls nothing, where nobody counts that.
     fn heat(&self, at: Extent, each: &mut dyn FnMut(Extent, u32)) -> bool {
         self.below().is_some_and(|below| below.heat(at, each))
+    }
+
+    /// Calls `each` with parts of `at`, in order and all of it, and whether they are known to be unreadable; false, and it
+    /// calls nothing, where nobody looks for that.
+    fn unreadable(&self, at: Extent, each: &mut dyn FnMut(Extent, bool)) -> bool {
+        self.below().is_some_and(|below| below.unreadable(at, each))
     }
 
     /// Says that the sectors will be wanted soon.

@@ -56,6 +56,11 @@ impl IoError {
         self.0.kind
     }
 
+    /// Whether sectors are lost, and the device still works: what another copy repairs.
+    pub fn is_of_the_medium(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Medium | ErrorKind::Corrupt)
+    }
+
     /// The component that reported it.
     pub fn component(&self) -> &str {
         &self.0.component

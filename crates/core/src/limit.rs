@@ -241,6 +241,10 @@ impl BlockDevice for Top {
         self.switch.child().heat(at, each)
     }
 
+    fn unreadable(&self, at: Extent, each: &mut dyn FnMut(Extent, bool)) -> bool {
+        self.switch.child().unreadable(at, each)
+    }
+
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         self.switch.child().estimate(at, how)
     }

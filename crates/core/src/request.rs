@@ -84,6 +84,10 @@ pub struct Hints {
     pub class: Class,
     /// Durable when acknowledged, data and map (force unit access).
     pub fua: bool,
+    /// Of a read: every copy that there is of its sectors is read, from the medium and out of no cache; one that cannot
+    /// be is written again from one that can. It fails only if what any read would be given cannot be read. It may
+    /// take long and holds nobody up: it is not ordered with writes that are in flight with it.
+    pub verify: bool,
     /// Who asked.
     pub origin: Origin,
     /// Who pays.

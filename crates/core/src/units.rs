@@ -88,6 +88,15 @@ impl Extent {
         Extent::of_pages(pages.start, pages.end - pages.start)
     }
 
+    /// Its halves, about, which meet at a multiple of `every` sectors; `None` if there is none within.
+    pub fn halves(self, every: u64) -> Option<[Extent; 2]> {
+        let (Lba(start), Lba(end)) = (self.start, self.end());
+        let up = (start + self.sectors / 2).next_multiple_of(every);
+        let middle = if up < end { up } else { up.saturating_sub(every) };
+        let whole = start < middle && middle < end;
+        whole.then(|| [Extent::new(start, middle - start), Extent::new(middle, end - middle)])
+    }
+
     /// Its parts between multiples of `every` sectors, in order; none of them is empty.
     pub fn split(self, every: u64) -> impl Iterator<Item = Extent> {
         let (first, end) = (self.start.0 / every, self.end().0);
@@ -298,6 +307,19 @@ mod tests {
         assert!(error.contains("4 parsecs") && error.contains("4GiB"), "{error}");
         assert!("99999999999999999999TiB".parse::<Size>().is_err());
         assert!("-4GiB".parse::<Size>().is_err());
+    }
+
+    #[test]
+    fn halves_meet_at_multiples_and_leave_nothing_out() {
+        for (start, sectors, every) in (0..20).flat_map(|start| (1..40).map(move |n| (start, n, 1 + n % 9))) {
+            let whole = Extent::new(start, sectors);
+            let within = (start + 1..start + sectors).any(|at| at % every == 0);
+            let halves = whole.halves(every);
+            assert_eq!(halves.is_some(), within, "{whole}, {every}");
+            let Some([one, other]) = halves else { continue };
+            assert_eq!((one.start, one.end(), other.end()), (whole.start, other.start, whole.end()));
+            assert!(other.start.0 % every == 0 && one.sectors.abs_diff(other.sectors) <= 2 * every);
+        }
     }
 
     #[test]

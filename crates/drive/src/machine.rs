@@ -17,7 +17,7 @@ pub struct Asked {
     pub op: Op,
     /// Where.
     pub at: Extent,
-    /// Whether a write has to be on the media before it is answered.
+    /// Whether a write has to be on the media before it is answered, or a read has to come from there.
     pub fua: bool,
     /// Whether the drive had the command while it carried out the one before.
     pub queued: bool,

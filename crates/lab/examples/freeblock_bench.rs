@@ -104,6 +104,7 @@ fn mining(policy: FreePolicy, scans: u64) -> Mining {
         free: FreeOptions { policy, buffers: u64::MAX, ..FreeOptions::default() },
         block: 8,
         scans,
+        scrub: None,
         time: None,
         seed: 1,
     }

@@ -72,8 +72,8 @@ pub struct LoadOutcome {
     pub served_from_bopt_pct: f64,
     /// How often the layout was reconfigured.
     pub reconfigurations: u64,
-    /// What each layer counted, by its name in the volume.
-    pub layers: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    /// What each layer of a volume counted, by its name.
+    pub layers: BTreeMap<String, BTreeMap<String, u64>>,
     /// The hash of the run's event log, in hexadecimal.
     pub event_hash: String,
 }
@@ -143,18 +143,16 @@ pub fn run_workload(
         let seen = carry_out(load, volume.top.clone(), limit(load, run), run.keep).await?;
         drop(mover);
         let sides = volume.borg.as_ref().map_or_else(Sides::default, |borg| borg.sides(Account::default()));
-        let counters = |layer: &Rc<dyn Layer>| layer.counters().into_iter().collect();
-        let layers = volume.layers.iter().map(|(name, layer)| (name.clone(), counters(layer))).collect();
-        Ok(((seen, volume.all(), sides, reconfigured.get(), layers), (volume.joules(), volume.arms())))
+        Ok((seen, volume.all(), sides, reconfigured.get(), volume.joules(), volume.arms(), counted(&volume)))
     })?;
-    let ((seen, work, sides, reconfigurations, layers), (energy_j, arms)) = result?;
+    let (seen, work, sides, reconfigurations, energy_j, arms, layers) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * sides.hits as f64 / (sides.pages as f64).max(1.0),
         reconfigurations,
-        energy_j,
         layers,
+        energy_j,
         idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
         ..told(&seen, &work)
@@ -186,6 +184,13 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     let event_hash = format!("{:016x}", runtime.event_hash());
     let outcome = told(&seen, &Work::default());
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
+}
+
+/// What the layers counted.
+fn counted(volume: &Volume) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let counters =
+        |layer: &Rc<dyn Layer>| layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count));
+    volume.layers.iter().map(|(name, layer)| (name.clone(), counters(layer).collect())).collect()
 }
 
 /// The limit that holds: some limit for a workload that would never end.

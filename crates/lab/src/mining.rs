@@ -5,19 +5,21 @@
 //! every answer with its time. Fault model: none of its own.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::rc::Rc;
 
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 use seekless_core::runtime::{self, Event, Runtime};
-use seekless_core::{Extent, IoError, Nanos, Record};
+use seekless_core::{Class, Extent, Hints, IoError, Nanos, Record, SECTOR_BYTES};
 use seekless_drive::freeblock::{FreeOptions, Freeblock, Freed};
 use seekless_drive::spec::BusSpec;
 use seekless_drive::{Policy, QueueOptions, Spec, Work};
+use seekless_layers::registry;
 
-use crate::description::{Component, Description};
+use crate::description::{Component, Description, Layer};
 use crate::experiment::{LabError, Pace};
 use crate::phases::Repeat;
 use crate::replay::replay;
@@ -49,6 +51,8 @@ pub struct Mining {
     pub block: u64,
     /// How many scans, one after another.
     pub scans: u64,
+    /// Instead of such scans: passes of the layer `scrub` with these options.
+    pub scrub: Option<toml::Table>,
     /// Or until so much virtual time has passed.
     pub time: Option<Nanos>,
     /// All randomness follows from it.
@@ -64,6 +68,8 @@ pub struct Mined {
     pub requests: u64,
     /// Blocks that came, of all scans.
     pub blocks: u64,
+    /// Those of them that a scrub did not read for free.
+    pub paid_blocks: u64,
     /// The sum of the response times of the foreground's requests to the drive.
     pub waited: Nanos,
     /// A hash of the foreground's requests and answers with their times.
@@ -134,8 +140,11 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         ..QueueOptions::default()
     };
     let sectors = mining.drive.sectors / mining.block * mining.block;
-    let volume =
+    let mut volume =
         Description::bare(Component { drive: mining.drive.clone().into(), queue }, mining.drive.sectors);
+    if let Some(options) = mining.scrub.clone().filter(|_| requests.is_none()) {
+        scrub_over_all(&mut volume, options);
+    }
     let runtime = Runtime::new(mining.seed);
     let schedule = Rc::new(RefCell::new(Schedule::default()));
     let events = schedule.clone();
@@ -143,7 +152,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(&volume).await?;
         let arms: Vec<Rc<Freeblock>> = volume.drives.values().flat_map(|drive| drive.freeblock()).collect();
-        if arms.is_empty() && requests.is_none() {
+        if arms.is_empty() && requests.is_none() && mining.scrub.is_none() {
             return Err(LabError::Setting {
                 setting: "drive",
                 found: format!("{}, which has no waits that could be filled", mining.drive.name),
@@ -152,10 +161,16 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         }
         let told = RefCell::new(Mined::default());
         let miner = async {
-            match arms.first() {
-                None => pending().await,
+            match (arms.first(), volume.layers.get(SCRUB)) {
+                (_, Some(scrub)) => {
+                    for _ in 0..mining.scans {
+                        // What a drive cannot read is counted there.
+                        drop(scrub.command(SCRUB, Hints::default()).await);
+                    }
+                }
+                (None, _) => pending().await,
                 // Of a drive with several arms the first one's part is scanned.
-                Some(arm) => {
+                (Some(arm), _) => {
                     for _ in 0..mining.scans {
                         scan(arm, mining.block, sectors, &told).await;
                     }
@@ -172,6 +187,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         };
         let mut told = told.take();
         told.elapsed = elapsed;
+        count_scrubbed(&volume, mining.block, &mut told);
         told.work = volume.all();
         told.freed = arms.first().map_or_else(Freed::default, |arm| arm.freed());
         Ok(told)
@@ -183,10 +199,33 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     Ok(told)
 }
 
+/// What it is called in the volume, and the command for a pass.
+const SCRUB: &str = "scrub";
+
+/// A scrub of all of a drive.
+fn scrub_over_all(volume: &mut Description, options: toml::Table) {
+    let Some(entry) = registry::find(SCRUB) else { return };
+    let over = std::mem::replace(&mut volume.top, SCRUB.to_owned());
+    let layer = Layer { entry, over, devices: BTreeMap::new(), reconfigure: None, options };
+    volume.layers.insert(SCRUB.to_owned(), layer);
+}
+
+/// The blocks that a scrub read, if there is one.
+fn count_scrubbed(volume: &Volume, block: u64, told: &mut Mined) {
+    let Some(scrub) = volume.layers.get(SCRUB) else { return };
+    let counters: BTreeMap<_, _> = scrub.counters().into_iter().collect();
+    let blocks = |name| counters.get(name).map_or(0, |bytes| bytes / (block * SECTOR_BYTES));
+    told.blocks = blocks("bytes_scrubbed");
+    told.paid_blocks = told.blocks - blocks("bytes_scrubbed_for_free");
+}
+
 /// Each request of the foreground and each answer with its time.
 #[derive(Default)]
 struct Schedule {
     hasher: FxHasher,
+    /// Requests under way, by their numbers there: the how-many-th of the foreground each is.
+    under_way: FxHashMap<u64, u64>,
+    requests: u64,
     answers: u64,
     /// The sums of the times of requests and of answers, in nanoseconds.
     asked: u128,
@@ -196,12 +235,15 @@ struct Schedule {
 impl Schedule {
     fn note(&mut self, now: Nanos, event: &Event) {
         match *event {
-            Event::Request { id, extent, .. } => {
-                (now.0, id, extent.start.0).hash(&mut self.hasher);
+            Event::Request { id, extent, class, .. } if class <= Class::Foreground => {
+                self.requests += 1;
+                self.under_way.insert(id, self.requests);
+                (now.0, self.requests, extent.start.0).hash(&mut self.hasher);
                 self.asked += u128::from(now.0);
             }
             Event::Complete { id, ok, .. } => {
-                (now.0, id, ok).hash(&mut self.hasher);
+                let Some(number) = self.under_way.remove(&id) else { return };
+                (now.0, number, ok).hash(&mut self.hasher);
                 self.answered += u128::from(now.0);
                 self.answers += 1;
             }

@@ -173,6 +173,7 @@ fn free_scans_are_as_many_as_in_the_paper_and_more() {
             free: FreeOptions { policy, buffers: u64::MAX, ..FreeOptions::default() },
             block: 8,
             scans: 1,
+            scrub: None,
             time: None,
             seed: 1,
         };

@@ -11,6 +11,7 @@ pub mod lld;
 pub mod mapper;
 mod refused;
 pub mod registry;
+pub mod scrub;
 pub mod split;
 pub mod topmost;
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::fault::powercut::{self, PowerCut};
 use crate::lld::{self, Lld};
 use crate::mapper::{self, Mapper};
 use crate::refused::Refused;
+use crate::scrub::{self, Scrub};
 use crate::split::{self, Split};
 
 /// What is known of a layer without building it.
@@ -135,7 +136,7 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 }
 
 /// All layers, by name.
-pub const LAYERS: [Entry; 9] = [
+pub const LAYERS: [Entry; 10] = [
     Entry {
         name: "borg",
         does: "copies the blocks that are used together next to each other, and absorbs writes there",
@@ -277,6 +278,22 @@ pub const LAYERS: [Entry; 9] = [
         sectors: None,
         build: |below, table| {
             built(|| Ok(PowerCut::new(below.over, options("powercut", table, powercut::Options::check)?)))
+        },
+    },
+    Entry {
+        name: "scrub",
+        does: "reads everything from time to time, and finds what cannot be",
+        transparent: true,
+        readme: include_str!("scrub/README.md"),
+        devices: &[],
+        commands: scrub::COMMANDS,
+        edges: scrub::EDGES,
+        canaries: &[],
+        check: |table| read(table, scrub::Options::check).map(drop),
+        sectors: None,
+        build: |below, table| {
+            let options = options("scrub", table, scrub::Options::check);
+            Box::pin(ready(options.map(|options| Built::new(Scrub::new(below.over, options)))))
         },
     },
     Entry {

@@ -310,7 +310,7 @@ mod tests {
     fn what_is_no_command_is_refused_with_those_that_are() {
         run(async |volume| {
             let error = volume.command("dance").await.unwrap_err();
-            let text = "found the command 'dance', expected reconfigure or drain or stop or remove or insert";
+            let text = "found the command 'dance', expected reconfigure or drain or verify or stop or remove or insert";
             assert!(error.to_string().contains(text), "{error}");
         });
         assert_eq!(

@@ -5,12 +5,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use seekless_core::{SECTOR_BYTES, Size, runtime};
+use seekless_core::device::unknown_command;
+use seekless_core::{Class, Hints, Layer, SECTOR_BYTES, Size, runtime};
 use seekless_lab::description::Description;
 use seekless_lab::volume::Tree;
+use seekless_layers::registry::Entry;
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::{Answering, Server};
 use serde::{Deserialize, Serialize};
@@ -42,8 +45,16 @@ pub struct Arguments {
 /// What is asked. Later verbs join here.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Question {
+pub enum Question {
+    /// How it is.
     Status,
+    /// A layer is to do something; the answer comes when that is done.
+    Tell {
+        /// Its name in the volume file.
+        layer: String,
+        /// One of its commands.
+        command: String,
+    },
 }
 
 /// How a server is.
@@ -100,7 +111,7 @@ pub struct Told {
     exports: Vec<Served>,
     trees: Rc<BTreeMap<String, Tree>>,
     /// What each layer is.
-    kinds: BTreeMap<String, &'static str>,
+    kinds: BTreeMap<String, &'static Entry>,
 }
 
 impl Told {
@@ -126,7 +137,7 @@ impl Told {
             components: description.components.keys().cloned().collect(),
             exports: exports.collect(),
             trees: trees.clone(),
-            kinds: description.layers.iter().map(|(name, layer)| (name.clone(), layer.entry.name)).collect(),
+            kinds: description.layers.iter().map(|(name, layer)| (name.clone(), layer.entry)).collect(),
         }
     }
 
@@ -134,18 +145,37 @@ impl Told {
     pub fn answer(&self, line: &str) -> Answering {
         let answer = match serde_json::from_str(line) {
             Ok(Question::Status) => serde_json::json!({ "status": self.status() }),
+            Ok(Question::Tell { layer, command }) => match self.layer(&layer, &command) {
+                Ok(told) => return tell(told, command),
+                Err(why) => serde_json::json!({ "error": why }),
+            },
             Err(error) => {
-                serde_json::json!({ "error": format!("found {line}: {error}; expected \"status\"") })
+                let expected = r#""status" or {"tell": {"layer": "...", "command": "..."}}"#;
+                serde_json::json!({ "error": format!("found {line}: {error}; expected {expected}") })
             }
         };
         Box::pin(std::future::ready(answer.to_string()))
+    }
+
+    /// The layer of this name, if it has the command: one of its own, since the volume is taken apart by nobody else.
+    fn layer(&self, name: &str, command: &str) -> Result<Rc<dyn Layer>, String> {
+        let layer = self.trees.values().find_map(|tree| tree.layers.get(name)).zip(self.kinds.get(name));
+        let Some((layer, kind)) = layer else {
+            let known: Vec<&str> = self.kinds.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none: there is none".to_owned() } else { known.join(" or ") };
+            return Err(format!("found the layer '{name}', expected {known}"));
+        };
+        if !kind.commands.contains(&command) {
+            return Err(unknown_command(kind.name, command, kind.commands).to_string());
+        }
+        Ok(layer.clone())
     }
 
     fn status(&self) -> Status {
         let (served, (clients, clients_so_far)) = (self.server.served(), self.server.clients());
         let layers = self.trees.values().flat_map(|tree| &tree.layers).map(|(name, layer)| LayerStatus {
             name: name.clone(),
-            is: (*self.kinds.get(name).unwrap_or(&"")).to_owned(),
+            is: self.kinds.get(name).map_or("", |kind| kind.name).to_owned(),
             counters: layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
         });
         Status {
@@ -167,6 +197,18 @@ impl Told {
     }
 }
 
+/// The answer when it is done.
+fn tell(layer: Rc<dyn Layer>, command: String) -> Answering {
+    Box::pin(async move {
+        let how = Hints { class: Class::Background, ..Hints::default() };
+        let done = match layer.command(&command, how).await {
+            Ok(()) => serde_json::json!({ "done": command }),
+            Err(error) => serde_json::json!({ "error": error.to_string() }),
+        };
+        done.to_string()
+    })
+}
+
 impl Served {
     fn copy(&self) -> Served {
         let (name, nbd, made_of) = (self.name.clone(), self.nbd.clone(), self.made_of.clone());
@@ -176,15 +218,8 @@ impl Served {
 
 /// Asks, and prints what is answered.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(&arguments.volume);
-    let text = text.with_context(|| arguments.volume.display().to_string())?;
-    // Only where to ask: the file may describe more than is here, or have changed since.
-    let keys: toml::Table = toml::from_str(&text).with_context(|| arguments.volume.display().to_string())?;
-    let told = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
-    let place = socket(&arguments.volume, told);
-    let answer = ask(&place, &Question::Status).with_context(|| {
-        format!("{}: nobody answers: is the volume served? (seekless volume serve)", place.display())
-    })?;
+    let answer = asked(&arguments.volume, &Question::Status, Some(Duration::from_secs(10)))?;
+    let answer = answer.get("status").cloned().unwrap_or_default();
     if arguments.json {
         return output::json(&answer);
     }
@@ -192,17 +227,33 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     output::print(&status.text())
 }
 
-fn ask(place: &Path, question: &Question) -> anyhow::Result<serde_json::Value> {
+/// Asks the server of a volume file, and waits for its answer: so long, or until it comes.
+pub fn asked(
+    volume: &Path,
+    question: &Question,
+    patience: Option<Duration>,
+) -> anyhow::Result<serde_json::Value> {
+    let text = std::fs::read_to_string(volume).with_context(|| volume.display().to_string())?;
+    // Only where to ask: the file may describe more than is here, or have changed since.
+    let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
+    let told = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
+    let place = socket(volume, told);
+    let answer = ask(&place, question, patience).with_context(|| {
+        format!("{}: nobody answers: is the volume served? (seekless volume serve)", place.display())
+    })?;
+    match answer.get("error") {
+        Some(error) => anyhow::bail!("{}: {}", volume.display(), error.as_str().unwrap_or_default()),
+        None => Ok(answer),
+    }
+}
+
+fn ask(place: &Path, question: &Question, patience: Option<Duration>) -> anyhow::Result<serde_json::Value> {
     let mut socket = UnixStream::connect(place)?;
-    socket.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
+    socket.set_read_timeout(patience)?;
     socket.write_all((serde_json::to_string(question)? + "\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(socket).read_line(&mut line)?;
-    let mut answer: serde_json::Value = serde_json::from_str(&line)?;
-    if let Some(error) = answer.get("error") {
-        anyhow::bail!("{error}");
-    }
-    Ok(answer.get_mut("status").map(serde_json::Value::take).unwrap_or_default())
+    Ok(serde_json::from_str(&line)?)
 }
 
 impl Status {

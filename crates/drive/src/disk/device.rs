@@ -41,10 +41,10 @@ impl Machine for Drive {
     }
 
     fn serve(&mut self, asked: &Asked, now: Nanos) -> Access {
-        if asked.fua && matches!(asked.op, Op::Write | Op::WriteZeroes) {
-            self.write_through(asked.at, now, asked.queued)
-        } else {
-            Drive::serve(self, asked.op, asked.at, now, asked.queued)
+        match asked.op {
+            Op::Write | Op::WriteZeroes if asked.fua => self.write_through(asked.at, now, asked.queued),
+            Op::Read if asked.fua => self.read_from_media(asked.at, now, asked.queued),
+            op => Drive::serve(self, op, asked.at, now, asked.queued),
         }
     }
 

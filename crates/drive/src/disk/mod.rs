@@ -160,6 +160,16 @@ impl Drive {
         took
     }
 
+    /// A read of what is on the media: what is to be written there is first, and what the cache has is forgotten.
+    pub fn read_from_media(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
+        let begin = if queued { now } else { self.timing.begin(now) };
+        self.destage_until(begin);
+        self.destage_overlapping(at, begin);
+        self.cache.catch_up(&self.layout, &self.mechanics, begin);
+        self.cache.was_written(at, None);
+        self.serve(Op::Read, at, now, queued)
+    }
+
     /// What a read or write at `at` would take to get its head there, without going there.
     pub fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Nanos {
         self.sight(now).reach(self.place(at), write, false).total()

@@ -21,6 +21,27 @@ fn a_sequential_reader_streams_at_media_speed() {
 }
 
 #[test]
+fn a_read_from_the_media_finds_nothing_in_the_cache() {
+    let (mut drive, at) = (drive(), Extent::new(1 << 20, 64));
+    let mut now = drive.serve(Op::Read, at, Nanos(0), false).total();
+    let cached = drive.serve(Op::Read, at, now, false);
+    now += cached.total();
+    assert_eq!(cached.rotation, Nanos::ZERO);
+    for _ in 0..2 {
+        let read = drive.read_from_media(at, now, false);
+        now += read.total();
+        assert!(read.rotation + read.transfer > Nanos::from_millis(1), "{read:?}");
+    }
+    assert_eq!(drive.serve(Op::Read, at, now, false).rotation, Nanos::ZERO, "the cache has it again");
+    let mut spec = spec::find("wd2500aaks").unwrap();
+    spec.set_write_cache(true);
+    let mut drive = Drive::new(&spec);
+    let mut now = drive.serve(Op::Write, at, Nanos(0), false).total();
+    now += drive.read_from_media(at, now, false).total();
+    assert!(drive.destage_all(now) == now, "what was to be written there is on the media");
+}
+
+#[test]
 fn random_reads_take_seek_and_half_a_turn() {
     let (mut drive, mut now) = (drive(), Nanos(0));
     let (mut seek, mut rotation, n) = (0, 0, 20_000);

@@ -21,6 +21,8 @@ pub struct Requests {
     set: Option<usize>,
     /// By their first piece.
     waiting: BTreeMap<(usize, Slot), Waiting>,
+    /// By their slots, their first pieces.
+    first: BTreeMap<Slot, usize>,
     /// The most pieces of one so far.
     longest: usize,
 }
@@ -52,6 +54,7 @@ impl Requests {
         }
         for key in over {
             self.waiting.remove(&key);
+            self.first.remove(&key.1);
             done.push(key.1);
         }
     }
@@ -105,12 +108,13 @@ impl Inner {
         }
         requests.longest = requests.longest.max(last - first);
         requests.waiting.insert((first, slot), waiting);
+        requests.first.insert(slot, first);
     }
 
     pub(super) fn withdraw(&mut self, slot: Slot, write: bool) {
         let requests = &mut self.requests[usize::from(write)];
         let Some(set) = requests.set else { return };
-        let Some(key) = requests.waiting.keys().copied().find(|key| key.1 == slot) else { return };
+        let Some(key) = requests.first.remove(&slot).map(|first| (first, slot)) else { return };
         let Some(gone) = requests.waiting.remove(&key) else { return };
         let side = &mut self.sides[usize::from(write)];
         self.tracks.of(&self.layout, gone.at, |track, stretch| {

@@ -12,7 +12,7 @@ pub struct Command {
     pub op: Op,
     /// Where, all together.
     pub at: Extent,
-    /// Whether a write has to be on the media before it is answered.
+    /// Whether a write has to be on the media before it is answered, or a read has to come from there.
     pub fua: bool,
     /// The class in force.
     pub class: Class,

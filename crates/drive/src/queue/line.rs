@@ -92,6 +92,13 @@ pub(super) struct Entry {
     pub(super) abandoned: bool,
 }
 
+impl Entry {
+    /// Whether it has to do with the media itself: a write that ends there, a read that comes from there.
+    fn forced(&self) -> bool {
+        if self.op == Op::Read { self.how.verify } else { self.how.fua }
+    }
+}
+
 pub(super) enum State {
     Waiting,
     /// Not in line: it is carried out when that costs nothing.
@@ -167,7 +174,8 @@ impl Line {
 
     fn fits(&self, slot: Slot, like: &Entry, merged: u64) -> bool {
         let entry = &self.entries[slot];
-        entry.op == like.op && entry.how.fua == like.how.fua && merged + entry.at.sectors <= MERGED_SECTORS
+        let same = entry.op == like.op && entry.forced() == like.forced();
+        same && merged + entry.at.sectors <= MERGED_SECTORS
     }
 
     /// Adds what is adjacent to the one request in `slots`, behind it and, if the scheduler does not
@@ -219,7 +227,7 @@ impl Line {
             (&self.entries[command.slots[0]], &self.entries[command.slots[command.slots.len() - 1]]);
         command.op = first.op;
         command.class = first.class;
-        command.fua = first.how.fua;
+        command.fua = first.forced();
         command.at = Extent { start: first.at.start, sectors: last.at.end().0 - first.at.start.0 };
         command.waiting = self.waiting[..=Class::Foreground as usize].iter().map(Waiting::len).sum();
         command.queued =

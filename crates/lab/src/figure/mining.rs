@@ -82,6 +82,7 @@ fn pair(asked: &Asked, policy: Policy, level: u64, free: FreePolicy) -> Result<P
         free,
         block: PAGE_SECTORS,
         scans: asked.requests,
+        scrub: None,
         time: None,
         seed: asked.seed,
     };

@@ -26,9 +26,11 @@ mod page;
 mod planner;
 mod profiler;
 mod reconfigurator;
+mod samples;
 mod segments;
 mod sides;
 mod table;
+mod verifier;
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -40,7 +42,7 @@ use seekless_core::lock::Guard;
 use seekless_core::runtime::Event;
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
-    Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
+    Layer, Lba, Limits, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
@@ -57,11 +59,12 @@ use segments::Segments;
 use sides::{Counted, Ledger};
 pub use sides::{Sides, Traffic};
 use table::Session;
+use verifier::Verified;
 
 use crate::canary::Canary;
 
 /// What it can be told to do besides requests.
-pub const COMMANDS: &[&str] = &["reconfigure", "drain"];
+pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];
 
 /// The BORG layer.
 pub struct Borg {
@@ -77,6 +80,8 @@ pub struct Borg {
     movers: RangeLocks,
     /// Who writes metadata does so here.
     saying: RangeLocks,
+    /// What is held in memory to compare home and copies.
+    comparing: Limits,
     /// Copies carry no bytes.
     timing_only: bool,
     canary: Canary,
@@ -131,6 +136,7 @@ struct State {
     moving: Vec<Extent>,
     /// The longest that a request waited for its pages when a mover held some of them.
     longest_wait: Nanos,
+    verified: Verified,
 }
 
 impl Borg {
@@ -179,6 +185,7 @@ impl Borg {
             map_pages: 0,
             moving: Vec::new(),
             longest_wait: Nanos::ZERO,
+            verified: Verified::default(),
         };
         let canary = options.canary();
         let (locks, movers, saying) = (RangeLocks::new(), RangeLocks::new(), RangeLocks::new());
@@ -193,6 +200,7 @@ impl Borg {
             locks,
             movers,
             saying,
+            comparing: verifier::comparing(),
             timing_only,
             canary,
             state: RefCell::new(state),
@@ -201,32 +209,6 @@ impl Borg {
         borg.compare_with_home().await?;
         borg.ledger.take();
         Ok(borg)
-    }
-
-    /// After a clean stop home is as it was then, or was written without this layer: then copies that are only copies
-    /// are worth nothing, and newer ones would hide what was written.
-    async fn compare_with_home(&self) -> Result<(), IoError> {
-        let (samples, require) = {
-            let state = self.state.borrow();
-            let samples = if state.disk.clean { state.disk.samples.clone() } else { Vec::new() };
-            (samples, state.disk.require)
-        };
-        for (page, sum) in samples {
-            if self.home_sum(page, &Hints::default()).await? == sum {
-                continue;
-            }
-            if require {
-                return Err(opening::changed_behind_our_back(page));
-            }
-            did("copies of another home dropped", Extent::of_pages(page, 1), page * PAGE_SECTORS);
-            let mut state = self.state.borrow_mut();
-            let all: Vec<u64> = state.map.iter().map(|(_, page, _)| page).collect();
-            for page in all {
-                state.map_out(page);
-            }
-            break;
-        }
-        Ok(())
     }
 
     /// The longest that a request waited for its pages when a mover held some of them.
@@ -311,7 +293,7 @@ impl BlockDevice for Borg {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(self.read_indirected(at, into, how))
+        if how.verify { io(self.verify(at, into, how)) } else { io(self.read_indirected(at, into, how)) }
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
@@ -371,6 +353,11 @@ impl Layer for Borg {
             ("requests_profiled", state.profiler.requests()),
             ("profile_bytes", state.profiler.bytes()),
             ("map_bytes", state.map.bytes()),
+            ("verify_home_blocks_repaired", state.verified.home_repaired),
+            ("verify_copy_blocks_repaired", state.verified.copies_repaired),
+            ("verify_blocks_not_repaired", state.verified.unrepaired),
+            ("verify_blocks_differing", state.verified.differing),
+            ("verify_unreadable", state.verified.unreadable),
         ]
     }
 
@@ -393,6 +380,7 @@ impl Layer for Borg {
         match name {
             "reconfigure" => io(async move { self.reconfigure(how.account).await.map(drop) }),
             "drain" => io(self.write_home(how.account)),
+            "verify" => io(self.verify_copies(how)),
             _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
         }
     }

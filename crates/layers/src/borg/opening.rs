@@ -131,7 +131,10 @@ async fn read_super(
     }
     match (&found[0], &found[1]) {
         // The second home is written first: it was never finished. Or what was there was given up.
-        (Found::Blank, Found::Torn) | (Found::Blank | Found::Void, Found::Blank | Found::Void) => Ok(None),
+        (Found::Blank, Found::Torn) | (Found::Blank | Found::Void, Found::Blank | Found::Void) => {
+            torn.extend((0..2).filter(|&at| found[at as usize] == Found::Void));
+            Ok(None)
+        }
         (Found::Foreign, _) | (_, Found::Foreign) => {
             let why =
                 "found data that is no BOPT, expected zeroes or a BOPT: clear this area if nobody needs it";

@@ -83,11 +83,17 @@ pub const EDGES: &[&str] = &[
     "a page is used while it is copied: its move is abandoned",
     "the write buffer is drained in the background",
     "the map tells what the log does, in the background",
+    "a sample of home cannot be read: it tells nothing",
+    "a read that verifies finds something: its pages are looked at under their locks",
+    "home is repaired from a copy",
+    "home cannot be repaired: its copy counts as newer",
+    "a copy is repaired from home",
+    "a copy cannot be repaired: home can be read",
 ];
 
 /// The known bugs that it can have.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
-    &["early reuse", "require cleared early", "dropped by a relocate"]
+    &["early reuse", "require cleared early", "dropped by a relocate", "repaired from home though newer"]
 } else {
     &[]
 };

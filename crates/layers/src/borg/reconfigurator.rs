@@ -115,7 +115,7 @@ impl Borg {
     }
 
     /// The pages in the BOPT that `wanted` accepts by whether they are dirty, in order of slots.
-    fn pages_where(&self, wanted: impl Fn(bool) -> bool) -> Vec<u64> {
+    pub(super) fn pages_where(&self, wanted: impl Fn(bool) -> bool) -> Vec<u64> {
         let state = self.state.borrow();
         state.map.iter().filter(|(_, _, dirty)| wanted(*dirty)).map(|(_, page, _)| page).collect()
     }

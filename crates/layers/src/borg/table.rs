@@ -17,7 +17,7 @@ use seekless_core::runtime::{self, edge};
 use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
 
 use super::map::Slot;
-use super::page::{self, Anchor, Head, MapPage, NONE, SAMPLES};
+use super::page::{self, Anchor, Head, MapPage, NONE};
 use super::segments::Segment;
 use super::{Borg, State, did};
 
@@ -276,9 +276,12 @@ impl Borg {
     /// Makes an empty BOPT of what is there: all map pages in both homes, then the super page in both.
     async fn format(&self, how: &Hints) -> Result<(), IoError> {
         edge("a new BOPT");
-        if self.state.borrow().disk.identity != 0 {
-            // An earlier attempt failed, and its super page may be there.
+        let given_up = self.state.borrow().torn.iter().any(|page| *page < 2);
+        if self.state.borrow().disk.identity != 0 || given_up {
+            // An earlier attempt failed, and its super page may be there. Or a BOPT was half given up: a super page that
+            // is written beside the mark of that, and torn, would pass for damage.
             self.write_blank(how).await?;
+            self.state.borrow_mut().torn.clear();
         }
         {
             let mut rng = runtime::rng("borg identity");
@@ -440,29 +443,6 @@ impl Borg {
         self.write_super(change, how).await?;
         self.state.borrow_mut().session = Session::Untouched;
         Ok(())
-    }
-
-    /// Some pages of home and their checksums: who writes home without this layer will be found out.
-    async fn samples(&self, how: &Hints) -> Result<Vec<(u64, u32)>, IoError> {
-        let pages: Vec<u64> = {
-            let state = self.state.borrow();
-            let every = state.map.mapped().div_ceil(SAMPLES).max(1);
-            state.map.iter().step_by(every).map(|(_, page, _)| page).collect()
-        };
-        let mut samples = Vec::new();
-        for page in pages {
-            samples.push((page, self.home_sum(page, how).await?));
-        }
-        Ok(samples)
-    }
-
-    /// The checksum of a page of home.
-    pub(super) async fn home_sum(&self, page: u64, how: &Hints) -> Result<u32, IoError> {
-        let at = Extent::of_pages(page, 1);
-        let end = self.home.geometry().sectors;
-        let at = Extent { sectors: PAGE_SECTORS.min(end - at.start.0), ..at };
-        let read = self.home.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
-        Ok(read.look(crc32c::crc32c))
     }
 
     /// Takes the BOPT's marks away: it is blank then.

@@ -5,6 +5,7 @@ mod orders;
 mod pace;
 mod restarts;
 mod rules;
+mod verified;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -46,6 +46,11 @@ pub trait Fault {
     /// What becomes of this one, on a device of so many sectors.
     fn meet(&self, op: Op, at: Extent, sectors: u64) -> Act;
 
+    /// The same of a read, for a fault that looks at how it is to be done.
+    fn meet_read(&self, at: Extent, _how: &Hints, sectors: u64) -> Act {
+        self.meet(Op::Read, at, sectors)
+    }
+
     /// What the device is like with the fault.
     fn geometry(&self, below: Geometry) -> Geometry {
         below
@@ -124,7 +129,7 @@ impl<F: Fault> BlockDevice for Faulty<F> {
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
-            let act = self.meet(Op::Read, at);
+            let act = self.fault.meet_read(at, &how, self.below.geometry().sectors);
             self.carry(&act, || self.below.read(at, into.clone(), how), into.clone()).await
         })
     }

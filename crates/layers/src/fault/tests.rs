@@ -97,6 +97,44 @@ fn an_error_strikes_once_or_for_ever_and_what_fails_is_not_done() {
 }
 
 #[test]
+fn bad_sectors_cannot_be_read_until_they_are_written() {
+    under("error", "until_written = true\nat = '51200'\nsize = '1KiB'", async |device| {
+        let is_bad = async |start, sectors| read(&device, start, sectors).await.is_err();
+        assert!(!is_bad(92, 8).await && is_bad(93, 8).await && is_bad(101, 1).await && !is_bad(102, 4).await);
+        write(&device, 98, 3, 3).await.unwrap();
+        assert_eq!(read(&device, 96, 5).await.unwrap(), [0, 0, 3, 3, 3]);
+        let error = read(&device, 96, 8).await.unwrap_err();
+        assert_eq!((error.kind(), error.extent()), (ErrorKind::Medium, Some(Extent::new(101, 1))));
+        device.write_zeroes(Extent::new(101, 1), Hints::default(), Zeroes::default()).await.unwrap();
+        assert!(!is_bad(96, 8).await);
+    });
+}
+
+#[test]
+fn sectors_go_bad_by_chance_and_weak_ones_are_read_but_not_verified() {
+    under(
+        "error",
+        "until_written = true\nrate_pct = 50\nweak = true\nat = '0'\nsize = '8KiB'",
+        async |device| {
+            let verify = async |start| {
+                let how = Hints { verify: true, ..Hints::default() };
+                device.read(Extent::new(start, 4), Buffer::hollow_sectors(4), how).await.is_err()
+            };
+            let mut bad = Vec::new();
+            for start in (0..32).step_by(4) {
+                read(&device, start, 4).await.unwrap();
+                if verify(start).await {
+                    assert!(verify(start).await && start < 16, "it stays, and is where it may be");
+                    bad.push(start);
+                }
+            }
+            assert!(!bad.is_empty(), "{bad:?}");
+            assert!(read(&device, 0, 32).await.is_ok());
+        },
+    );
+}
+
+#[test]
 fn writes_are_lost_torn_or_misdirected() {
     let after = |options: &str| {
         under("lose", options, async |device| {

@@ -85,6 +85,14 @@ impl Which {
         }
     }
 
+    /// The part of a read in which it strikes by chance, if it does; what strikes otherwise strikes whole requests.
+    pub fn struck(&self, at: Extent) -> Option<Extent> {
+        let struck = matches!(self.when, When::Chance(_)) && self.strikes(Op::Read, at);
+        let area = self.at.unwrap_or(at);
+        let (start, end) = (area.start.max(at.start), area.end().min(at.end()));
+        struck.then(|| Extent { start, sectors: end.0 - start.0 })
+    }
+
     /// How many fitted so far.
     pub fn met(&self) -> u64 {
         self.met.get()

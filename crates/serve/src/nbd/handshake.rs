@@ -58,6 +58,8 @@ pub enum Context {
     Place = 2,
     /// `seekless:heat`: how often it was asked for.
     Heat = 3,
+    /// `seekless:unreadable`: whether a scrub could not read it.
+    Unreadable = 4,
 }
 
 impl Context {
@@ -67,6 +69,7 @@ impl Context {
             Context::Allocation => "base:allocation",
             Context::Place => "seekless:place",
             Context::Heat => "seekless:heat",
+            Context::Unreadable => "seekless:unreadable",
         }
     }
 }

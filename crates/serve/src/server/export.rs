@@ -45,6 +45,9 @@ impl Export {
         if device.device().heat(Extent::new(0, 1), &mut |_, _| {}) {
             contexts.push(Context::Heat);
         }
+        if device.device().unreadable(Extent::new(0, 1), &mut |_, _| {}) {
+            contexts.push(Context::Unreadable);
+        }
         let told = nbd::Export {
             name: name.to_owned(),
             description: description.to_owned(),

@@ -3,7 +3,8 @@
 //! `seekless:place` says on which component a read of the bytes goes: the component's number in the lowest eight bits
 //! (its place among the names of all, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is
 //! home, on the first component. `seekless:heat` says how often the bytes were asked for, on a scale of doublings: 0 is
-//! never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on.
+//! never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for what a
+//! scrub could not read, and nobody wrote since.
 
 use seekless_core::device::{Content, Place};
 use seekless_core::{Extent, IoError, Lba, SECTOR_BYTES};
@@ -57,6 +58,11 @@ pub async fn described(
         }
         Context::Heat => {
             if !device.device().heat(blocks, &mut |part, count| parts.add(part, doublings(count))) {
+                parts.add(blocks, 0);
+            }
+        }
+        Context::Unreadable => {
+            if !device.device().unreadable(blocks, &mut |part, bad| parts.add(part, u32::from(bad))) {
                 parts.add(blocks, 0);
             }
         }

@@ -1,12 +1,15 @@
-//! Requests that fail: the n-th, from the n-th on, by chance, or for want of space.
+//! Requests that fail: the n-th, from the n-th on, by chance, or for want of space; and sectors that cannot be read.
 
-use seekless_core::{ErrorKind, Extent, IoError, Op};
+mod medium;
+
+use seekless_core::{ErrorKind, Extent, Hints, IoError, Op, SECTOR_BYTES, Size};
 use serde::{Deserialize, Deserializer};
 
 use super::which::{OpName, When};
 use super::{Act, Fault, Which};
 use crate::Refused;
 use crate::units::Bytes;
+use medium::Medium;
 
 /// What can be set.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -23,6 +26,11 @@ pub struct Options {
     pub rate_pct: Option<f64>,
     /// Instead: writes that have no room any more after so many bytes of writes.
     pub after: Option<Bytes>,
+    /// Instead: sectors cannot be read until they are written again, those in `at` and `size`; or with `rate_pct` a
+    /// sector of each read that strikes.
+    pub until_written: bool,
+    /// Of these, only reads that verify notice it.
+    pub weak: bool,
     /// Kinds of requests; none named: all.
     pub ops: Vec<OpName>,
     /// Only those that touch the sectors from here on.
@@ -39,6 +47,8 @@ impl Default for Options {
             for_ever: false,
             rate_pct: None,
             after: None,
+            until_written: false,
+            weak: false,
             ops: Vec::new(),
             at: None,
             size: None,
@@ -74,6 +84,12 @@ impl Options {
 
     fn when(&self) -> Result<When, Refused> {
         let when = When::of(self.nth, self.for_ever, self.rate_pct)?;
+        if self.until_written {
+            return self.until_written(when);
+        }
+        if self.weak {
+            return Err(Refused::new("weak", "it without until_written", "both: it is of sectors"));
+        }
         let Some(Bytes(bytes)) = self.after else { return Ok(when) };
         if when != When::Nth(1, false) || !self.ops.is_empty() {
             let found = "it with nth, for_ever, rate_pct or ops";
@@ -81,12 +97,39 @@ impl Options {
         }
         Ok(When::Room(bytes))
     }
+
+    /// The sectors that cannot be read, from the beginning.
+    fn sectors(&self) -> Extent {
+        let [at, size] =
+            [self.at, self.size].map(|bytes| bytes.map_or(0, |Bytes(bytes)| bytes / SECTOR_BYTES));
+        Extent::new(at, if self.rate_pct.is_some() { 0 } else { size })
+    }
+
+    fn until_written(&self, when: When) -> Result<When, Refused> {
+        let alone = self.after.is_none() && self.ops.is_empty();
+        if !alone || !matches!(when, When::Nth(1, false) | When::Chance(_)) {
+            let expected = "it with rate_pct, or with at and size: of reads, those of bad sectors fail";
+            return Err(Refused::new("until_written", "it with nth, for_ever, after or ops", expected));
+        }
+        let sectors = self.sectors().sectors;
+        if self.rate_pct.is_none() && !(1..=MOST_SECTORS).contains(&sectors) {
+            let most = format!("512B to {}", Size(MOST_SECTORS * SECTOR_BYTES));
+            return Err(Refused::new("size", format!("{} bytes", sectors * SECTOR_BYTES), most));
+        }
+        Ok(when)
+    }
 }
+
+/// Sectors that cannot be read, at most: each is remembered.
+const MOST_SECTORS: u64 = 1 << 17;
 
 /// The fault.
 pub struct Error {
     kind: ErrorKind,
     which: Which,
+    /// Not there where requests fail, and not sectors.
+    medium: Option<Medium>,
+    weak: bool,
 }
 
 impl Error {
@@ -95,7 +138,9 @@ impl Error {
         let full = options.after.map(|_| ErrorKind::NoSpace);
         let kind = options.kind.or(full).unwrap_or(ErrorKind::Medium);
         let when = options.when().unwrap_or(When::Always);
-        Error { kind, which: Which::new(&options.ops, options.at, options.size, when, "error") }
+        let which = Which::new(&options.ops, options.at, options.size, when, "error");
+        let medium = options.until_written.then(|| Medium::new(options.sectors()));
+        Error { kind, which, medium, weak: options.weak }
     }
 }
 
@@ -108,10 +153,33 @@ impl Error {
 
 impl Fault for Error {
     fn meet(&self, op: Op, at: Extent, _sectors: u64) -> Act {
+        if let Some(medium) = &self.medium {
+            if matches!(op, Op::Write | Op::WriteZeroes) {
+                medium.written(at);
+            }
+            return Act::Pass;
+        }
         if !self.which.strikes(op, at) {
             return Act::Pass;
         }
         let extent = (op != Op::Flush).then_some(at);
         Act::Fail(IoError::new(self.kind, "error", extent, "made to fail by a layer"))
+    }
+
+    fn meet_read(&self, at: Extent, how: &Hints, sectors: u64) -> Act {
+        let Some(medium) = &self.medium else { return self.meet(Op::Read, at, sectors) };
+        if self.weak && !how.verify {
+            return Act::Pass;
+        }
+        if let Some(here) = self.which.struck(at) {
+            medium.spoil(here.start.0 + self.which.below(here.sectors));
+        }
+        match medium.first_bad(at) {
+            Some(sector) => {
+                let found = Some(Extent::new(sector, 1));
+                Act::Fail(IoError::new(self.kind, "error", found, "a sector that was made bad by a layer"))
+            }
+            None => Act::Pass,
+        }
     }
 }

@@ -1,0 +1,274 @@
+//! Reads that verify (what integrity checking is: freeblock paper, section 2.1): every copy is read, and one that cannot
+//! be is written again from the other.
+//!
+//! A clean page has two, home and copy. They are read first and without locks, or a client could wait for a scrub that
+//! waits for free time; what that finds wrong is looked at again, page by page, under the page's lock. There it is
+//! decided: home from the copy, the copy from home, block by block. Of a dirty page only the copy counts: home is
+//! stale. Where both can be read and differ nobody knows which is right: it is told, and both stay.
+//!
+//! Invariants: nothing is written but what the other side holds, under the lock of its page and while that is clean, so
+//! no newer write is overwritten. Home is repaired durably, or the copy could be dropped before. Requests of others are
+//! not profiled: a scrub is no use of a page.
+//!
+//! Faults: a repair that fails leaves the side that can be read. If that is the copy it counts as newer than home from
+//! then on, so that nobody drops it.
+
+use futures_util::future::{join, join_all};
+use seekless_core::device::LARGEST_REQUEST_SECTORS;
+use seekless_core::runtime::edge;
+use seekless_core::{
+    BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Limits, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket,
+};
+
+use super::pace::Pace;
+use super::table::Session;
+use super::{Borg, did};
+use crate::destage;
+
+/// Sectors that the command reads at once: 64 KiB.
+const AT_ONCE: u64 = 128;
+
+/// What reads that verified found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verified {
+    /// Blocks of home that were written again.
+    pub home_repaired: u64,
+    /// Blocks of copies that were.
+    pub copies_repaired: u64,
+    /// Blocks that could not be.
+    pub unrepaired: u64,
+    /// Blocks of which home and copy differ.
+    pub differing: u64,
+    /// Requests of at most a page that failed: there was nothing to repair them from.
+    pub unreadable: u64,
+}
+
+/// Sectors that are kept in the same way, contiguous wherever they are.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: Extent,
+    /// Where the copy begins.
+    copy: Option<Lba>,
+    dirty: bool,
+}
+
+impl Kept {
+    fn goes_on(&self, with: &Kept) -> bool {
+        let follows = match (self.copy, with.copy) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one + self.at.sectors == other,
+            _ => false,
+        };
+        follows && self.dirty == with.dirty
+    }
+
+    /// A part of it.
+    fn cut(&self, at: Extent) -> Kept {
+        let copy = self.copy.map(|start| start + (at.start.0 - self.at.start.0));
+        Kept { at, copy, ..*self }
+    }
+}
+
+/// What is held in memory to compare it takes so much at most, twice: the largest request.
+pub(super) fn comparing() -> Limits {
+    Limits::new(LARGEST_REQUEST_SECTORS * SECTOR_BYTES, u64::MAX)
+}
+
+/// Whether both hold the same; of what has no bytes nobody knows.
+fn same(one: &Buffer, other: &Buffer) -> bool {
+    one.is_hollow() || other.is_hollow() || one.look(|one| other.look(|other| one == other))
+}
+
+impl Borg {
+    /// Reads all that there is of `at`, and repairs it.
+    pub(super) async fn verify(&self, at: Extent, into: Buffer, how: Hints) -> Result<Buffer, IoError> {
+        let kept = self.kept(at);
+        let reads = kept.iter().map(|part| {
+            let piece = into.cut_sectors(part.at.start.0 - at.start.0, part.at.sectors);
+            self.verify_part(part, piece, &how)
+        });
+        // All of them, also where one fails: the others may have something to repair.
+        join_all(reads).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| into)
+    }
+
+    /// The same of all pages that have a copy, in the background; it ends early when the layer is to stop or to go.
+    pub(super) async fn verify_copies(&self, how: Hints) -> Result<(), IoError> {
+        let (pace, how) = (Pace::new(self, true), Hints { class: Class::Background, verify: true, ..how });
+        let sectors = self.home.geometry().sectors;
+        let strands = destage::strands(self.pages_where(|_| true).into_iter());
+        for at in strands.into_iter().flat_map(|strand| strand.split(AT_ONCE).collect::<Vec<_>>()) {
+            if !pace.goes_on(at.pages().count()).await {
+                break;
+            }
+            let at = Extent { sectors: at.sectors.min(sectors - at.start.0), ..at };
+            let read = self.verify(at, Buffer::hollow_sectors(at.sectors), how.clone()).await;
+            // What cannot be read is counted.
+            if let Some(error) = read.err().filter(|error| !error.is_of_the_medium()) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// How the sectors of `at` are kept now.
+    fn kept(&self, at: Extent) -> Vec<Kept> {
+        let state = self.state.borrow();
+        let mut kept: Vec<Kept> = Vec::with_capacity(1);
+        for at in at.split(PAGE_SECTORS) {
+            let slot = state.map.slot_of(at.start.page());
+            let place = |slot| Lba(self.layout.page(slot) * PAGE_SECTORS + at.start.0 % PAGE_SECTORS);
+            let copy = slot.map(place);
+            let dirty = slot.is_some_and(|slot| state.map.is_dirty(slot));
+            let dirty = dirty && !self.canary.is("repaired from home though newer");
+            let part = Kept { at, copy, dirty };
+            match kept.last_mut() {
+                Some(last) if last.goes_on(&part) => last.at.sectors += at.sectors,
+                _ => kept.push(part),
+            }
+        }
+        kept
+    }
+
+    /// Reads a part. What is wrong with it is sought by halves, down to a page.
+    async fn verify_part(&self, part: &Kept, into: Buffer, how: &Hints) -> Result<(), IoError> {
+        let (whole, mut settled) = (part.at, Ok(()));
+        let mut left = vec![*part];
+        while let Some(part) = left.pop() {
+            let piece = into.cut_sectors(part.at.start.0 - whole.start.0, part.at.sectors);
+            match self.read_kept(&part, &piece, how).await {
+                Ok(true) => continue,
+                Err(error) if !error.is_of_the_medium() => return Err(error),
+                _ => {}
+            }
+            if let Some(halves) = part.at.halves(PAGE_SECTORS) {
+                left.extend(halves.into_iter().rev().map(|half| part.cut(half)));
+                continue;
+            }
+            edge("a read that verifies finds something: its pages are looked at under their locks");
+            let one = self.settle_page(part.at, &piece, how).await;
+            self.state.borrow_mut().verified.unreadable += u64::from(one.is_err());
+            settled = settled.and(one);
+        }
+        settled
+    }
+
+    /// Reads all that there is of a part; false if that differs.
+    async fn read_kept(&self, part: &Kept, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
+        let Kept { at, copy, dirty } = *part;
+        match copy {
+            None => self.home.read(at, into.clone(), how.clone()).await.map(|_| true),
+            Some(start) if dirty => {
+                self.bopt.read(Extent { start, ..at }, into.clone(), how.clone()).await.map(|_| true)
+            }
+            Some(start) => {
+                let _room = self.comparing.admit(how, at.bytes()).await;
+                self.read_both(at, start, into, how).await
+            }
+        }
+    }
+
+    /// Whether home and copy can be read and are the same. `into` gets what both hold.
+    async fn read_both(&self, at: Extent, start: Lba, into: &Buffer, how: &Hints) -> Result<bool, IoError> {
+        let (home, copy) = (self.buffer(at), self.buffer(at));
+        let (one, other) = join(
+            self.home.read(at, home.clone(), how.clone()),
+            self.bopt.read(Extent { start, ..at }, copy.clone(), how.clone()),
+        )
+        .await;
+        one.and(other)?;
+        copy.look(|bytes| into.put(0, bytes));
+        Ok(same(&home, &copy))
+    }
+
+    /// Looks at a page, or a part of one, while nobody uses it. Who waits for it raises that.
+    async fn settle_page(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
+        let (class, ticket) = (how.class.min(Class::Background), Ticket::new());
+        let how = Hints { class, ticket: Some(ticket.clone()), ..how.clone() };
+        let _held = self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket)).await;
+        let kept = self.kept(at);
+        let Some((Kept { copy: Some(start), dirty, .. }, [])) = kept.split_first() else {
+            return self.home.read(at, into.clone(), how).await.map(drop);
+        };
+        if *dirty {
+            return self.bopt.read(Extent { start: *start, ..at }, into.clone(), how).await.map(drop);
+        }
+        let block = self.home.geometry().logical_sectors.max(self.bopt.geometry().logical_sectors);
+        let mut settled = Ok(());
+        for (part, piece) in into.split(at, block) {
+            let there = Extent { start: *start + (part.start.0 - at.start.0), ..part };
+            let one = self.settle_block((part, there), &piece, &how).await;
+            settled = settled.and(one);
+        }
+        self.touch(at);
+        settled
+    }
+
+    /// Looks at a block of a clean page, at home and in its copy, and repairs the one from the other.
+    async fn settle_block(
+        &self,
+        (at, there): (Extent, Extent),
+        into: &Buffer,
+        how: &Hints,
+    ) -> Result<(), IoError> {
+        let home = self.home.read(at, self.buffer(at), how.clone());
+        let copy = self.bopt.read(there, self.buffer(at), how.clone());
+        let read = match join(home, copy).await {
+            (Ok(home), Ok(copy)) => {
+                if !same(&home, &copy) {
+                    did("copy differs from home", at, there.start.0);
+                    self.state.borrow_mut().verified.differing += 1;
+                }
+                copy
+            }
+            (Err(error), Ok(copy)) if error.is_of_the_medium() => {
+                self.repair_home(at, &copy, how).await?;
+                copy
+            }
+            (Ok(home), Err(error)) if error.is_of_the_medium() => {
+                self.repair_copy((at, there), &home, how).await;
+                home
+            }
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+        };
+        read.look(|bytes| into.put(0, bytes));
+        Ok(())
+    }
+
+    /// A block of home is written again from its copy.
+    async fn repair_home(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+        did("home repaired", at, at.start.0);
+        let durable = Hints { fua: true, ..how.clone() };
+        if rewrite(&*self.home, at, from, &durable).await.is_ok() {
+            edge("home is repaired from a copy");
+            self.state.borrow_mut().verified.home_repaired += 1;
+            return Ok(());
+        }
+        edge("home cannot be repaired: its copy counts as newer");
+        self.begin(Session::Dirty, how).await?;
+        let mut state = self.state.borrow_mut();
+        state.verified.unrepaired += 1;
+        if let Some(slot) = state.map.slot_of(at.start.page()) {
+            state.set_dirty(slot, true);
+        }
+        Ok(())
+    }
+
+    /// A block of a copy is written again from home. If it cannot be, reads of it go home as before.
+    async fn repair_copy(&self, (at, there): (Extent, Extent), from: &Buffer, how: &Hints) {
+        did("copy repaired", at, there.start.0);
+        let done = rewrite(&*self.bopt, there, from, how).await.is_ok();
+        if done {
+            edge("a copy is repaired from home");
+        } else {
+            edge("a copy cannot be repaired: home can be read");
+        }
+        let verified = &mut self.state.borrow_mut().verified;
+        *(if done { &mut verified.copies_repaired } else { &mut verified.unrepaired }) += 1;
+    }
+}
+
+/// Writes, and reads again.
+async fn rewrite(device: &dyn BlockDevice, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
+    device.write(at, from.clone(), how.clone()).await?;
+    device.read(at, Buffer::hollow_sectors(at.sectors), how.clone()).await.map(drop)
+}

@@ -1,0 +1,108 @@
+//! The sectors that could not be read. Kept are as many as a drive that is worth keeping has; the others are counted.
+
+use std::collections::BTreeSet;
+
+use seekless_core::{Extent, Lba};
+
+/// Sectors that are kept at most.
+const MOST: usize = 1 << 16;
+
+/// What could not be read, by logical blocks of the device.
+#[derive(Debug, Default)]
+pub struct Found {
+    bad: BTreeSet<Lba>,
+    /// Those of this pass for which there was no room.
+    beyond: u64,
+    so_far: u64,
+}
+
+impl Found {
+    /// A pass begins: what had no room is counted anew.
+    pub fn begin(&mut self) {
+        self.beyond = 0;
+    }
+
+    /// This block cannot be read.
+    pub fn bad(&mut self, at: Lba) {
+        if self.bad.len() < MOST {
+            self.so_far += u64::from(self.bad.insert(at));
+        } else if !self.bad.contains(&at) {
+            (self.beyond, self.so_far) = (self.beyond + 1, self.so_far + 1);
+        }
+    }
+
+    /// These can be read, or were written.
+    pub fn well(&mut self, at: Extent) {
+        while let Some(block) = self.bad.range(at.start..at.end()).next().copied() {
+            self.bad.remove(&block);
+        }
+    }
+
+    /// Known to be bad now.
+    pub fn now(&self) -> u64 {
+        self.bad.len() as u64 + self.beyond
+    }
+
+    /// Found ever.
+    pub fn so_far(&self) -> u64 {
+        self.so_far
+    }
+
+    /// The parts of `at`, and whether they are known to be bad; a block of the device has so many sectors.
+    pub fn each(&self, at: Extent, block: u64, each: &mut dyn FnMut(Extent, bool)) {
+        let mut next = at.start;
+        let first = Lba(at.start.0 / block * block);
+        for &bad in self.bad.range(first..at.end()) {
+            let (from, end) = (bad.max(next), (bad + block).min(at.end()));
+            if next < from {
+                each(Extent { start: next, sectors: from.0 - next.0 }, false);
+            }
+            each(Extent { start: from, sectors: end.0 - from.0 }, true);
+            next = end;
+        }
+        if next < at.end() {
+            each(Extent { start: next, sectors: at.end().0 - next.0 }, false);
+        }
+    }
+
+    /// The blocks that are known to be bad.
+    #[cfg(test)]
+    pub fn kept(&self) -> Vec<u64> {
+        self.bad.iter().map(|block| block.0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_an_extent_is_told() {
+        let mut found = Found::default();
+        for block in [8, 16, 40] {
+            found.bad(Lba(block));
+        }
+        let told = |start, sectors| {
+            let mut told = Vec::new();
+            found.each(Extent::new(start, sectors), 8, &mut |at, bad| {
+                told.push((at.start.0, at.sectors, bad));
+            });
+            told
+        };
+        assert_eq!(told(0, 30), [(0, 8, false), (8, 8, true), (16, 8, true), (24, 6, false)]);
+        assert_eq!(told(12, 32), [(12, 4, true), (16, 8, true), (24, 16, false), (40, 4, true)]);
+        assert_eq!(told(100, 5), [(100, 5, false)]);
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let mut found = Found::default();
+        (0..MOST as u64 + 5).for_each(|block| found.bad(Lba(block)));
+        found.bad(Lba(3));
+        assert_eq!((found.now(), found.so_far()), (MOST as u64 + 5, MOST as u64 + 5));
+        found.well(Extent::new(10, 20));
+        assert_eq!((found.now(), found.kept().len()), (MOST as u64 - 15, MOST - 20));
+        found.begin();
+        assert_eq!(found.now(), MOST as u64 - 20);
+    }
+}

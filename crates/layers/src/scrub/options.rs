@@ -1,0 +1,108 @@
+//! What a user can set, with defaults.
+
+use seekless_core::{Class, Nanos, SECTOR_BYTES, device::LARGEST_REQUEST_SECTORS};
+use serde::{Deserialize, Deserializer};
+
+use crate::Refused;
+use crate::units::{Bytes, time};
+
+/// What a user can set. Each key is described on the layer's page, which a test reads.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// From the beginning of a pass to the next; without it: only when told.
+    #[serde(deserialize_with = "some_time")]
+    pub every: Option<Nanos>,
+    /// Of its reads.
+    pub class: ReadClass,
+    /// What a read in the background has.
+    pub block: Bytes,
+    /// Bytes that are wanted at once for free, at most.
+    pub wanted: Bytes,
+    /// Bytes a second, at most; without a limit, if 0.
+    pub rate: Bytes,
+    /// What is not read for free after so long is read in the background.
+    #[serde(deserialize_with = "time")]
+    pub deadline: Nanos,
+}
+
+/// Of which class reads are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadClass {
+    /// In order, in the background.
+    #[default]
+    Background,
+    /// Where it costs nothing.
+    Free,
+}
+
+/// The rare places of its code, which an exploration has to reach.
+pub const EDGES: &[&str] = &[
+    "a block cannot be read: its bad sectors are sought",
+    "a block that could not be read can be: nothing is wrong with it",
+    "a bad sector is written while it is sought",
+    "a pass ends early: the layer is to stop or to go",
+    "who wants a pass gets the one that is under way",
+];
+
+fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Nanos>, D::Error> {
+    time(from).map(Some)
+}
+
+impl Options {
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), Refused> {
+        let sectors = self.block.0 / SECTOR_BYTES;
+        if sectors % 8 != 0 || !(8..=LARGEST_REQUEST_SECTORS).contains(&sectors) {
+            let found = format!("{} bytes", self.block.0);
+            return Err(Refused::new("block", found, "4KiB to 32MiB in whole pages of 4KiB"));
+        }
+        if self.wanted.0 < FREE_BLOCK * SECTOR_BYTES {
+            let found = format!("{} bytes", self.wanted.0);
+            return Err(Refused::new("wanted", found, "32MiB or more: a read has as much"));
+        }
+        match self.every {
+            Some(Nanos::ZERO) => Err(Refused::new("every", "0s", "a time, such as 7d")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The class of reads that are not late.
+    pub fn class(&self) -> Class {
+        match self.class {
+            ReadClass::Background => Class::Background,
+            ReadClass::Free => Class::Free,
+        }
+    }
+
+    /// Readers of a volume of so many sectors in a class, and the sectors of a read of theirs.
+    pub fn reads(&self, class: Class, sectors: u64) -> (usize, u64) {
+        match class {
+            Class::Free => {
+                let most = (self.wanted.0 / SECTOR_BYTES / FREE_BLOCK) as usize;
+                (most.min(sectors.div_ceil(FREE_BLOCK) as usize), FREE_BLOCK)
+            }
+            _ => (BACKGROUND_AT_ONCE, self.block.0 / SECTOR_BYTES),
+        }
+    }
+}
+
+/// Sectors of a free read: as much as a request can have. The more is wanted the more lies on the head's way, and it
+/// comes in any order and piece by piece.
+const FREE_BLOCK: u64 = LARGEST_REQUEST_SECTORS;
+/// One is read while the next one waits, so that the head reads on.
+const BACKGROUND_AT_ONCE: usize = 2;
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            every: None,
+            class: ReadClass::Background,
+            block: Bytes(64 << 10),
+            wanted: Bytes(1 << 40),
+            rate: Bytes(0),
+            deadline: Nanos::from_millis(7 * 86_400_000),
+        }
+    }
+}
