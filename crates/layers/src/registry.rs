@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn canaries_are_there_only_where_they_are_built() {
         let mapper = find("mapper").unwrap();
-        assert_eq!(mapper.canaries.len(), if cfg!(feature = "canaries") { 6 } else { 0 });
+        assert_eq!(mapper.canaries.len(), if cfg!(feature = "canaries") { 7 } else { 0 });
         let with = |name: &str| toml::Table::from_iter([("canary".to_owned(), name.into())]);
         for name in mapper.canaries {
             mapper.check(&with(name)).unwrap();
