@@ -189,23 +189,11 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
         ]);
     }
     let paper = stated(&grid);
-    let plot = |value_label, lines: Vec<(&str, Vec<Option<f64>>)>| {
-        let named = |(name, values): (&str, _)| Series { name: name.to_owned(), values };
-        let series = lines.into_iter().map(named).collect();
-        let along = Along::Linear(along.clone());
-        Picture::Lines(Plot {
-            along,
-            along_label: "per cent of the disk live",
-            value_label,
-            series,
-            ..Plot::default()
-        })
-    };
     let shares =
         ["original_of_ideal_pct", "freeblock_of_ideal_pct", "apart_of_ideal_pct"].map(|key| grid.column(key));
     let pictures = vec![
-        ("speed".to_owned(), plot("transactions a second", names.into_iter().zip(values).collect())),
-        ("of ideal".to_owned(), plot("per cent of ideal", names.into_iter().zip(shares).collect())),
+        ("speed".to_owned(), plot(&along, "transactions a second", names.into_iter().zip(values).collect())),
+        ("of ideal".to_owned(), plot(&along, "per cent of ideal", names.into_iter().zip(shares).collect())),
     ];
     let notes = [
         "Of the drive there is the head alone, with one surface, and of that the outermost 394 MiB. A transaction \
@@ -218,6 +206,18 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
          somebody waited for the cleaner.",
     ];
     Ok(asked.shown(grid, paper, &notes, pictures))
+}
+
+/// Lines against how full the disk is.
+fn plot(full: &[f64], value_label: &'static str, lines: Vec<(&str, Vec<Option<f64>>)>) -> Picture {
+    let named = |(name, values): (&str, _)| Series { name: name.to_owned(), values };
+    Picture::Lines(Plot {
+        along: Along::Linear(full.to_vec()),
+        along_label: "per cent of the disk live",
+        value_label,
+        series: lines.into_iter().map(named).collect(),
+        ..Plot::default()
+    })
 }
 
 /// What the text says, at the utilisations nearest to those that it names.
