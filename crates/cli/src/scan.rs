@@ -28,7 +28,7 @@ Examples:
   seekless lab scan
   seekless lab scan --drive wd-re3-1tb --workload oltp:mpl=20 --for 1h
   seekless lab scan --trace data/svnserver2
-  seekless lab scan --workload oltp:mpl=7 --scrub class=free at_once=4096
+  seekless lab scan --workload oltp:mpl=7 --scrub class=free wanted=8GiB
   seekless lab scan --drive quantum-atlas-10k --freeblock-policy paper --scheduler fcfs --scans 10 --json
 
 What is free about it: docs/book/freeblock.md.";
