@@ -67,3 +67,25 @@ fn a_free_scrub_changes_nothing_either() {
         assert!(mined.freed.bytes > 1 << 28, "{drive}: {}", mined.freed.bytes);
     }
 }
+
+/// On drives of today, with one arm and with two, of which each scans its part.
+#[test]
+fn the_largest_drives_are_scanned_for_free_by_all_their_arms() {
+    for drive in ["wd-re3-1tb", "hgst-ultrastar-7k8-8tb", "seagate-exos-2x18-18tb"] {
+        let mining = Mining {
+            drive: spec::find(drive).unwrap(),
+            policy: Policy::Sptf,
+            foreground: Foreground::Load("oltp:mpl=7".to_owned()),
+            free: FreeOptions::default(),
+            block: 8,
+            scans: 1,
+            scrub: None,
+            time: Some(Nanos::from_millis(30_000)),
+            seed: 1,
+        };
+        let mined = mine(&mining, None).unwrap();
+        let alone = mine(&mining, Some(mined.requests)).unwrap();
+        assert_eq!((mined.hash, mined.waited), (alone.hash, alone.waited), "{drive}");
+        assert!(mined.requests > 2_000 && mined.blocks > 200_000, "{drive}: {}", mined.blocks);
+    }
+}

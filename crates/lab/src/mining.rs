@@ -11,6 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use rustc_hash::{FxHashMap, FxHasher};
 use seekless_core::runtime::{self, Event, Runtime};
 use seekless_core::{Class, Extent, Hints, IoError, Nanos, Record, SECTOR_BYTES};
@@ -139,7 +140,6 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         freeblock: free,
         ..QueueOptions::default()
     };
-    let sectors = mining.drive.sectors / mining.block * mining.block;
     let mut volume =
         Description::bare(Component { drive: mining.drive.clone().into(), queue }, mining.drive.sectors);
     if let Some(options) = mining.scrub.clone().filter(|_| requests.is_none()) {
@@ -161,19 +161,15 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         }
         let told = RefCell::new(Mined::default());
         let miner = async {
-            match (arms.first(), volume.layers.get(SCRUB)) {
-                (_, Some(scrub)) => {
-                    for _ in 0..mining.scans {
-                        // What a drive cannot read is counted there.
-                        drop(scrub.command(SCRUB, Hints::default()).await);
-                    }
-                }
-                (None, _) => pending().await,
-                // Of a drive with several arms the first one's part is scanned.
-                (Some(arm), _) => {
-                    for _ in 0..mining.scans {
-                        scan(arm, mining.block, sectors, &told).await;
-                    }
+            if arms.is_empty() && !volume.layers.contains_key(SCRUB) {
+                pending::<()>().await;
+            }
+            for _ in 0..mining.scans {
+                if let Some(scrub) = volume.layers.get(SCRUB) {
+                    // What a drive cannot read is counted there.
+                    drop(scrub.command(SCRUB, Hints::default()).await);
+                } else {
+                    join_all(arms.iter().map(|arm| scan(arm, mining, arms.len() as u64, &told))).await;
                 }
             }
         };
@@ -189,7 +185,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         told.elapsed = elapsed;
         count_scrubbed(&volume, mining.block, &mut told);
         told.work = volume.all();
-        told.freed = arms.first().map_or_else(Freed::default, |arm| arm.freed());
+        told.freed = arms.iter().fold(Freed::default(), |freed, arm| freed.and(&arm.freed()));
         Ok(told)
     })?;
     let mut told = result?;
@@ -223,8 +219,8 @@ fn count_scrubbed(volume: &Volume, block: u64, told: &mut Mined) {
 #[derive(Default)]
 struct Schedule {
     hasher: FxHasher,
-    /// Requests under way, by their numbers there: the how-many-th of the foreground each is.
-    under_way: FxHashMap<u64, u64>,
+    /// Requests under way, by their arm and number there: the how-many-th of the foreground each is.
+    under_way: FxHashMap<(u32, u64), u64>,
     requests: u64,
     answers: u64,
     /// The sums of the times of requests and of answers, in nanoseconds.
@@ -235,14 +231,14 @@ struct Schedule {
 impl Schedule {
     fn note(&mut self, now: Nanos, event: &Event) {
         match *event {
-            Event::Request { id, extent, class, .. } if class <= Class::Foreground => {
+            Event::Request { device, id, extent, class, .. } if class <= Class::Foreground => {
                 self.requests += 1;
-                self.under_way.insert(id, self.requests);
+                self.under_way.insert((device, id), self.requests);
                 (now.0, self.requests, extent.start.0).hash(&mut self.hasher);
                 self.asked += u128::from(now.0);
             }
-            Event::Complete { id, ok, .. } => {
-                let Some(number) = self.under_way.remove(&id) else { return };
+            Event::Complete { device, id, ok } => {
+                let Some(number) = self.under_way.remove(&(device, id)) else { return };
                 (now.0, number, ok).hash(&mut self.hasher);
                 self.answered += u128::from(now.0);
                 self.answers += 1;
@@ -270,7 +266,9 @@ async fn play(
     .await
 }
 
-async fn scan(arm: &Rc<Freeblock>, block: u64, sectors: u64, told: &RefCell<Mined>) {
+async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mined>) {
+    let block = mining.block;
+    let sectors = mining.drive.sectors / arms / block * block;
     let Ok(task) = arm.reader(block) else { return };
     let (begin, before) = (runtime::now(), arm.freed());
     if task.read(Extent::new(0, sectors)).is_err() {

@@ -105,6 +105,28 @@ impl Freed {
             late: self.late - before.late,
         }
     }
+
+    /// What it comes to with that of another arm.
+    #[must_use]
+    pub fn and(&self, other: &Freed) -> Freed {
+        Freed {
+            gaps: self.gaps + other.gaps,
+            potential: self.potential + other.potential,
+            potential_bytes: self.potential_bytes + other.potential_bytes,
+            transfer: self.transfer + other.transfer,
+            seek: self.seek + other.seek,
+            stops: self.stops + other.stops,
+            tested: self.tested + other.tested,
+            bytes: self.bytes + other.bytes,
+            foreground_bytes: self.foreground_bytes + other.foreground_bytes,
+            visits: self.visits + other.visits,
+            idle_bytes: self.idle_bytes + other.idle_bytes,
+            idle_waited: self.idle_waited + other.idle_waited,
+            idle_moved: self.idle_moved + other.idle_moved,
+            missed: self.missed + other.missed,
+            late: self.late + other.late,
+        }
+    }
 }
 
 /// What filling the waits of a command comes to.
