@@ -51,7 +51,7 @@ impl Lld {
         let state = &mut *self.state.borrow_mut();
         let short = state.spare() < self.options.free_threshold;
         let more = state.freely.len() < self.options.at_once as usize && state.failed.is_none();
-        if !short || !more || !state.begun || state.resting {
+        if !short || !more || !state.begun || state.resting > 0 {
             return None;
         }
         let segment = *state.worth_cleaning(1, u32::MAX, false)?.first()?;
@@ -78,10 +78,10 @@ impl Lld {
 
     /// The same of all; none is begun meanwhile.
     pub(super) async fn take_over_all(&self) {
-        let rested = std::mem::replace(&mut self.state.borrow_mut().resting, true);
+        self.state.borrow_mut().resting += 1;
         let all: Vec<u32> = self.state.borrow().freely.keys().copied().collect();
         self.take_over(&all).await;
-        self.state.borrow_mut().resting = rested;
+        self.state.borrow_mut().resting -= 1;
     }
 
     /// Moves the live blocks of a segment, as they come; false if none of them could be.

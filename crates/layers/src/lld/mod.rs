@@ -207,10 +207,10 @@ impl Layer for Lld {
     /// Everything acknowledged is durable, and a checkpoint tells it: the next start reads no summaries.
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
-            self.state.borrow_mut().resting = true;
+            self.state.borrow_mut().resting += 1;
             self.take_over_all().await;
             let stopped = self.settle().await;
-            self.state.borrow_mut().resting = false;
+            self.state.borrow_mut().resting -= 1;
             stopped
         })
     }

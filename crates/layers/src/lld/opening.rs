@@ -59,7 +59,7 @@ pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> R
         filled: 0,
         failed: None,
         freely: BTreeMap::new(),
-        resting: false,
+        resting: 0,
         apart: None,
         counted: Counted::default(),
     };

@@ -49,8 +49,8 @@ pub struct State {
     pub failed: Option<IoError>,
     /// Segments that the freeblock cleaner is at, and what it asks for.
     pub freely: BTreeMap<u32, Ticket>,
-    /// Whether the freeblock cleaner begins with no more segments.
-    pub resting: bool,
+    /// So many want the freeblock cleaner to begin with no more segments.
+    pub resting: u32,
     /// Where the freeblock cleaner writes the next block that it moves, if it has a segment for that.
     pub apart: Option<Place>,
     pub counted: Counted,
