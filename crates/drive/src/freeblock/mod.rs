@@ -10,6 +10,7 @@
 //! when the last one has passed. Fault model: none of its own. A wrong prediction is what a guard is for.
 
 mod astray;
+mod begun;
 mod error;
 mod idle;
 mod options;

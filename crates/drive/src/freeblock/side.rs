@@ -3,16 +3,14 @@
 //! Invariants: `counts` is the sum of the sets' wanted pieces by track, each times its set's weight; `fullest` is
 //! the largest of a cylinder's tracks, `fullest_of` the largest of a group of cylinders.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
 use slab::Slab;
 
+use super::begun::Begun;
 use super::tracks::{Stretch, Tracks};
 use super::wanted::Wanted;
 
 /// More than ever are wanted.
-pub const NO_LIMIT: u64 = u64::MAX / 2;
+pub const NO_LIMIT: i64 = i64::MAX / 2;
 
 /// The most that a piece counts. So what counts on a track fits: the pieces of a set count no more there than its
 /// sectors by 8, and two of the heaviest; and there are a few dozen sets at most.
@@ -29,69 +27,43 @@ pub struct Set {
     units: u64,
     /// What a piece counts: the length of a unit, by 8 sectors, 1 to `HEAVIEST`.
     pub weight: u16,
-    /// Pieces that may be taken now.
-    pub room: u64,
-    /// Blocks of which a part was taken and a part was not, with the sectors that were not; and how many of them
-    /// there may be. Kept only where they are bounded.
-    pub begun: BTreeMap<u64, u64>,
-    most_begun: Option<usize>,
+    /// Sectors that may be taken now; below zero if more was than there is room for.
+    pub room: i64,
+    /// Blocks of which a part was taken and a part was not.
+    pub begun: Begun,
     /// Pieces that are wanted.
     pub left: u64,
 }
 
 impl Set {
-    /// So many pieces may be taken. Blocks that wait for their rest may not take all of it, or no rest could come.
+    /// So many sectors may be taken: two blocks at least.
     pub fn bound(&mut self, room: u64) {
-        self.room = room;
-        self.most_begun = Some(room as usize / 2);
+        let room = room.clamp(2 * self.units * self.wanted.unit(), NO_LIMIT as u64);
+        self.room = room as i64;
+        self.begun.bound(room);
     }
 
-    /// So many sectors of a block are taken; false if it would wait for its rest and may not.
-    fn begin(&mut self, block: u64, sectors: u64) -> bool {
-        let whole = self.wanted.unit() * self.units;
-        let Some(most) = self.most_begun.filter(|_| sectors < whole) else { return true };
-        let full = self.begun.len() >= most;
-        match self.begun.entry(block) {
-            Entry::Occupied(left) if *left.get() == sectors => {
-                left.remove();
-            }
-            Entry::Occupied(mut left) => *left.get_mut() -= sectors,
-            Entry::Vacant(_) if full => return false,
-            Entry::Vacant(entry) => {
-                entry.insert(whole - sectors);
-            }
-        }
-        true
+    /// Whether there is no room for more.
+    pub fn full(&self) -> bool {
+        self.room < self.wanted.unit() as i64
     }
 
-    /// So many sectors of a block were not taken after all.
-    fn unbegin(&mut self, block: u64, sectors: u64) {
-        let whole = self.wanted.unit() * self.units;
-        if self.most_begun.is_none() || sectors == whole {
-            return;
+    /// What the wanted ones of these count, in pieces.
+    fn counting(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
+        let count = self.wanted.count((from, to));
+        if count == 0 || !self.begun.short() {
+            return count;
         }
-        let left = self.begun.entry(block).or_default();
-        *left += sectors;
-        if *left == whole {
-            self.begun.remove(&block);
-        }
-    }
-
-    /// How many of these are wanted and would begin a block that may not be begun.
-    fn not_now(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
-        if from >= to || self.most_begun.is_none_or(|most| self.begun.len() < most) {
-            return 0;
-        }
-        let begins = |&bit: &usize| {
+        let counts = |bit| {
             let (first, end) = self.wanted.part(stretch, stretch.unit_at(bit));
-            self.wanted.is_set(bit)
-                && (self.units > 1 || u64::from(end - first) < self.wanted.unit())
-                && !self.begun.contains_key(&self.block_at(stretch, bit))
+            self.begun.counts(self.block_at(stretch, bit), u64::from(end - first))
         };
-        // Only at the ends of a stretch there are parts of units.
-        let within = if self.units > 1 { from + 1..to - 1 } else { 0..0 };
-        let ends = [from, to - 1].into_iter().take(to - from);
-        within.chain(ends).filter(begins).count() as u32
+        if self.units > 1 {
+            return (from..to).filter(|&bit| self.wanted.is_set(bit)).map(counts).sum();
+        }
+        // Only at the ends of a stretch there are parts of blocks.
+        let ends = [from, to - 1].into_iter().take(to - from).filter(|&bit| self.wanted.is_set(bit));
+        ends.fold(count, |count, bit| count - 1 + counts(bit))
     }
 
     /// The block of a piece.
@@ -142,15 +114,14 @@ impl Side {
             units,
             weight,
             room: NO_LIMIT,
-            begun: BTreeMap::new(),
-            most_begun: None,
+            begun: Begun::new(unit, units),
             left: 0,
         })
     }
 
     /// Whether nothing is wanted, or may be taken.
     pub fn is_empty(&self) -> bool {
-        self.sets.iter().all(|(_, set)| set.left == 0 || set.room == 0)
+        self.sets.iter().all(|(_, set)| set.left == 0 || set.full())
     }
 
     /// How much memory the counts take, in bits.
@@ -224,14 +195,16 @@ impl Side {
         while let Some((set, _)) = self.sets.iter().find(|&(set, _)| set >= number) {
             number = set + 1;
             let (mut from, to) = self.sets[set].wanted.pieces(stretch, range);
-            while let Some(bit) = self.sets[set].wanted.next((from, to)).filter(|_| self.sets[set].room > 0) {
+            while let Some(bit) = self.sets[set].wanted.next((from, to)).filter(|_| !self.sets[set].full()) {
                 from = bit + 1;
                 let block = self.sets[set].block_at(stretch, bit);
                 let part = self.sets[set].wanted.part(stretch, stretch.unit_at(bit));
-                if !self.sets[set].begin(block, u64::from(part.1 - part.0)) {
+                let sectors = u64::from(part.1 - part.0);
+                if !self.sets[set].begun.may_take(block, sectors) {
                     continue;
                 }
-                self.sets[set].room -= 1;
+                self.sets[set].begun.take(block, sectors);
+                self.sets[set].room -= sectors as i64;
                 self.unwant(tracks, set, track, bit);
                 each(Taken { set, block, bit }, part);
             }
@@ -241,20 +214,17 @@ impl Side {
     /// A piece was not taken after all.
     pub fn give_back(&mut self, taken: Taken, sectors: u64) {
         let set = &mut self.sets[taken.set];
-        set.room += 1;
-        set.unbegin(taken.block, sectors);
+        set.room += sectors as i64;
+        set.begun.give_back(taken.block, sectors);
     }
 
     /// What counts of a stretch's ranges.
     pub fn counting(&self, stretch: &Stretch, ranges: [(u32, u32); 2]) -> usize {
         let mut sum = 0;
-        for (_, set) in self.sets.iter().filter(|(_, set)| set.room > 0) {
+        for (_, set) in self.sets.iter().filter(|(_, set)| !set.full()) {
             let count: u32 = ranges
                 .iter()
-                .map(|&range| {
-                    let pieces = set.wanted.pieces(stretch, range);
-                    set.wanted.count(pieces) - set.not_now(stretch, pieces)
-                })
+                .map(|&range| set.counting(stretch, set.wanted.pieces(stretch, range)))
                 .sum();
             sum += count as usize * usize::from(set.weight);
         }

@@ -122,8 +122,7 @@ impl Freeblock {
         };
         // What is written was given; what is read has to be kept.
         if !write {
-            let room = (inner.options.buffers / (block * 512)).max(2);
-            inner.sides[0].sets[set].bound(room);
+            inner.sides[0].sets[set].bound(inner.options.buffers / 512);
         }
         let number = inner.tasks.insert(task);
         Ok(FreeTask { scheduler: self.clone(), number })
@@ -228,9 +227,9 @@ impl FreeTask {
             let inner = &mut *inner;
             let task = &mut inner.tasks[self.number];
             if let Some(block) = task.ready.pop_front() {
-                let room = &mut inner.sides[usize::from(task.write)].sets[task.set].room;
-                *room += 1;
-                full = *room == 1;
+                let set = &mut inner.sides[usize::from(task.write)].sets[task.set];
+                full = set.full();
+                set.room += task.block as i64;
                 return Poll::Ready(Some(block));
             }
             if task.pending == 0 {
@@ -305,8 +304,7 @@ impl Inner {
         self.unwant(number, run);
         self.tasks[number].pending += run.sectors / block;
         if !write {
-            let room = &mut self.sides[0].sets[self.tasks[number].set].room;
-            *room = room.saturating_sub(run.sectors / block);
+            self.sides[0].sets[self.tasks[number].set].room -= run.sectors as i64;
         }
         by.ask(if write { Op::Write } else { Op::Read }, run, data)
     }
@@ -381,12 +379,10 @@ impl Inner {
                     continue;
                 }
                 // A part of it that has passed, or will, is for nobody then.
-                let (parts, due) = (task.parts.len(), self.due.len());
                 task.parts.remove(&number);
                 self.due.retain(|piece| !piece.is_of(write, set, number));
                 let set = &mut side.sets[set];
-                set.begun.remove(&number);
-                set.room += (parts - task.parts.len() + due - self.due.len()) as u64;
+                set.room += set.begun.forget(number) as i64;
             }
         });
         debug_assert!(task.pending <= self.layout.sectors() / block);
@@ -403,7 +399,6 @@ impl Inner {
     ) {
         let mine = |task: &Task| task.write == piece.write && task.set == piece.taken.set;
         let Some((_, task)) = self.tasks.iter_mut().find(|(_, task)| mine(task)) else { return };
-        let room = &mut self.sides[usize::from(piece.write)].sets[piece.taken.set].room;
         if piece.sectors < task.block {
             match task.parts.get_mut(&piece.taken.block) {
                 None => {
@@ -412,19 +407,17 @@ impl Inner {
                 }
                 Some(left) if *left > piece.sectors => {
                     *left -= piece.sectors;
-                    *room += 1;
                     return;
                 }
                 Some(_) => {
                     task.parts.remove(&piece.taken.block);
-                    *room += 1;
                 }
             }
         }
         let at = Extent::new(piece.taken.block * task.block, task.block);
         let data = bytes(at, task.from.remove(&piece.taken.block));
         if task.write {
-            *room += 1;
+            self.sides[1].sets[piece.taken.set].room += task.block as i64;
         }
         task.pending -= 1;
         task.done += 1;
