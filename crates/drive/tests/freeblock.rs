@@ -291,18 +291,21 @@ fn without_a_foreground_a_free_request_waits_until_it_is_promoted() {
 }
 
 /// Blocks across the ends of tracks are read in two parts: those that wait for the other one may not fill all of the
-/// buffers.
+/// buffers, also with a model that is wrong.
 #[test]
 fn a_scan_ends_however_small_its_buffers_are() {
-    on(FreeOptions { buffers: 8 * 4096, ..FreeOptions::default() }, true, async |_, arm| {
-        let task = arm.reader(8).unwrap();
-        task.read(Extent::new(0, 8 * 5_000)).unwrap();
-        let mut taken = 0;
-        while task.next().await.is_some() {
-            taken += 1;
-        }
-        assert_eq!(taken, 5_000);
-    });
+    for (blocks, model_error) in [(1, 0), (2, 0), (3, 100), (8, 0), (8, 500), (64, 100)] {
+        let (buffers, model_error) = (blocks * 4096, Nanos::from_micros(model_error));
+        on(FreeOptions { buffers, model_error, ..FreeOptions::default() }, true, async |_, arm| {
+            let task = arm.reader(8).unwrap();
+            task.read(Extent::new(0, 8 * 3_000)).unwrap();
+            let mut taken = 0;
+            while task.next().await.is_some() {
+                taken += 1;
+            }
+            assert_eq!(taken, 3_000, "with {blocks} blocks of buffers");
+        });
+    }
 }
 
 /// Longer than any track: a block waits for its rest over several turns.

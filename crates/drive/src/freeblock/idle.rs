@@ -159,7 +159,7 @@ impl Inner {
         let mut until = 0;
         // And what was just passing when the head came.
         for (from, to) in turns {
-            let stop = Stop { track, write, window: Window { from, to }, worth: 0 };
+            let stop = Stop { track, write, window: Window { from, to }, worth: 0, onward: None };
             until = until.max(take(&self.tracks, &mut self.sides, &stop, &mut self.plan).to);
         }
         self.plan.pieces.sort_unstable_by_key(|piece| (piece.to, piece.start));

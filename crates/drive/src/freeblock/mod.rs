@@ -293,7 +293,7 @@ impl Inner {
         }
         let (tracks, plan, freed) = (&self.tracks, &mut self.plan, &mut self.freed);
         tracks.of(&self.layout, leg.at, |track, stretch| {
-            side.take(tracks, track, stretch, stretch.within(leg.at), |taken, (first, end)| {
+            side.take(tracks, track, stretch, stretch.within(leg.at), None, |taken, (first, end)| {
                 let (start, sectors) = (stretch.start + u64::from(first), u64::from(end - first));
                 let to = leg.end.0;
                 freed.foreground_bytes += sectors * 512;

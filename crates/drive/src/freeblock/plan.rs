@@ -89,30 +89,43 @@ impl Planner<'_> {
         let (stop, tested) = Search { known: self.known, sides: self.sides }.best(gap, stay);
         plan.tested += tested;
         let Some(stop) = stop else { return };
-        let over = take(self.known.tracks, self.sides, &stop, plan);
-        if over.to == 0 {
+        let stops = self.take(&stop, plan);
+        let mut taken = stops.iter().flatten();
+        let Some(first) = taken.next() else {
             // There was no room for what it was to take.
             return;
-        }
+        };
+        let last = taken.next().unwrap_or(first);
         plan.worth += stop.worth;
-        let at = self.known.tracks.head(stop.track);
         if self.filling == Filling::Again {
-            self.fill(Gap { to: at, due: over.from, write: stop.write, ..gap }, stay, plan);
+            self.fill(Gap { to: first.0, due: first.2.from, write: stop.write, ..gap }, stay, plan);
         }
-        plan.stops.push((at, stop.write, over));
+        plan.stops.extend(stops.iter().flatten());
         if self.filling == Filling::Again {
-            self.fill(Gap { from: at, begin: over.to, ..gap }, stay, plan);
+            self.fill(Gap { from: last.0, begin: last.2.to, ..gap }, stay, plan);
         }
+    }
+
+    /// Takes what a stop passes, and what it goes on to does.
+    fn take(&mut self, stop: &Stop, plan: &mut Plan) -> [Option<(Head, bool, Window)>; 2] {
+        let tracks = self.known.tracks;
+        let onward = stop.onward.map(|onward| Stop { track: onward.track, window: onward.window, ..*stop });
+        [Some(*stop), onward].map(|stop| {
+            let stop = stop?;
+            let over = take(tracks, self.sides, &stop, plan);
+            (over.to > 0).then(|| (tracks.head(stop.track), stop.write, over))
+        })
     }
 }
 
 /// Takes what a stop passes: from when to when the head is over it.
 pub fn take(tracks: &Tracks, sides: &mut [Side; 2], stop: &Stop, plan: &mut Plan) -> Window {
     let mut over = Window { from: u64::MAX, to: 0 };
+    let across = stop.onward.map(|onward| onward.across);
     let (side, from) = (&mut sides[usize::from(stop.write)], stop.window.from);
     for stretch in tracks.on(stop.track) {
         for range in tracks.passes(stretch, stop.window) {
-            side.take(tracks, stop.track, stretch, range, |taken, (first, end)| {
+            side.take(tracks, stop.track, stretch, range, across, |taken, (first, end)| {
                 let passes = tracks.pass(stretch, first, end - first, from);
                 over.from = over.from.min(passes.0);
                 over.to = over.to.max(passes.1);

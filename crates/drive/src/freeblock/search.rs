@@ -6,7 +6,9 @@
 //! inward from both by ascending extra seek. A bound on the candidates replaces the paper's bound on time, so
 //! that the answer does not depend on the machine.
 
-use super::side::Side;
+mod across;
+
+use super::side::{Across, Side};
 use super::tracks::{Tracks, Window};
 use super::worth::Worth;
 use crate::disk::mechanics::{Head, Mechanics};
@@ -37,6 +39,19 @@ pub struct Stop {
     pub window: Window,
     /// What it is worth.
     pub worth: u64,
+    /// Where the head goes on to, over the end of the track.
+    pub onward: Option<Onward>,
+}
+
+/// The head goes on over the end of a track for a block that lies across it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Onward {
+    /// Which block.
+    pub across: Across,
+    /// The other track.
+    pub track: usize,
+    /// When the head is over that.
+    pub window: Window,
 }
 
 /// What planning asks: all of it stays as it is.
@@ -174,23 +189,33 @@ impl Looking<'_> {
             let passing = |stretch| side.counting(stretch, known.tracks.passes(stretch, window));
             let taken = known.tracks.on(track).iter().map(passing).sum();
             let way = self.whole.saturating_sub(window.length());
-            let worth = known.worth.of(left, taken, cylinder).saturating_sub(known.price * way / 1_000);
-            if worth > self.worth {
-                self.best = Some(Stop { track, write, window, worth });
-                self.better(worth);
-            }
+            // What is short counts more than it is.
+            let worth = known.worth.of(left.max(taken), taken, cylinder);
+            self.offer(Stop { track, write, window, worth, onward: None }, way);
+            self.across(side, track, write);
+        }
+    }
+
+    /// A stop may be the best so far, on the way to which so much of the gap is lost.
+    fn offer(&mut self, stop: Stop, way: u64) {
+        let worth = stop.worth.saturating_sub(self.known.price * way / 1_000);
+        if worth > self.worth {
+            self.best = Some(Stop { worth, ..stop });
+            self.better(worth);
         }
     }
 
     /// Something of this worth was found.
     fn better(&mut self, worth: u64) {
         self.worth = worth;
-        let count = self.known.worth.least_for(worth);
+        // Few tracks are more than one stretch: who does not look everywhere does not wait for those.
+        let known = self.known;
+        let stretches = if known.candidates.is_some() { 1 } else { known.tracks.most_stretches() };
+        let more = self.sides.iter().flatten().map(|side| side.most_more(stretches as usize)).max();
+        let more = more.unwrap_or(0);
+        let count = known.worth.least_for(worth).saturating_sub(more);
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
         // The shortest stop that could bring more: what passes in it less what the way to it costs.
-        let known = self.known;
-        // Few tracks are more than one stretch: who does not look everywhere does not wait for those.
-        let stretches = if known.candidates.is_some() { 1 } else { known.tracks.most_stretches() };
         let least = |count: usize| {
             let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, stretches)).min();
             known.tracks.least(sectors.unwrap_or(0)).max(1)
@@ -199,7 +224,8 @@ impl Looking<'_> {
         while low < high {
             let middle = low.midpoint(high);
             let way = self.whole.saturating_sub(least(middle));
-            if known.worth.most(middle).saturating_sub(known.price * way / 1_000) > worth {
+            let most = known.worth.most((middle + more).min(known.worth.counts()));
+            if most.saturating_sub(known.price * way / 1_000) > worth {
                 high = middle;
             } else {
                 low = middle + 1;

@@ -66,6 +66,19 @@ impl Set {
         ends.fold(count, |count, bit| count - 1 + counts(bit))
     }
 
+    /// The block that begins at the end of a stretch and ends on the next one, if all of it is wanted and it may be
+    /// taken in one go.
+    fn across(&self, set: usize, stretch: &Stretch) -> Option<Across> {
+        let bit = self.wanted.pieces(stretch, (0, stretch.sectors)).1.checked_sub(1)?;
+        let block = stretch.unit_at(bit);
+        let (first, end) = self.wanted.part(stretch, block);
+        let sectors = u64::from(end - first);
+        let begins = first > 0 && self.units == 1 && sectors < self.wanted.unit();
+        let all = begins && self.wanted.is_set(bit) && self.wanted.is_set(bit + 1);
+        let rest = (self.wanted.unit() - sectors) as u32;
+        (all && self.begun.may_take(block, sectors, true)).then_some(Across { set, block, first, rest })
+    }
+
     /// The block of a piece.
     pub fn block_at(&self, stretch: &Stretch, bit: usize) -> u64 {
         stretch.unit_at(bit) / self.units
@@ -81,6 +94,18 @@ pub struct Taken {
     pub block: u64,
     /// Which of the set's pieces.
     pub bit: usize,
+}
+
+/// A block of which one part lies at the end of a stretch and the other at the beginning of the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Across {
+    /// Of which set.
+    pub set: usize,
+    /// Which.
+    pub block: u64,
+    /// Where it begins on its first stretch, and how many sectors it has on the second one.
+    pub first: u32,
+    pub rest: u32,
 }
 
 /// The sets of a kind.
@@ -182,13 +207,15 @@ impl Side {
     }
 
     /// Takes the wanted pieces that lie wholly in a range of a stretch's sectors, as far as there is room: `each`
-    /// gets them with the range of their own sectors.
+    /// gets them with the range of their own sectors. Of the one `across` the end of the stretch both parts are taken
+    /// one after the other.
     pub fn take(
         &mut self,
         tracks: &Tracks,
         track: usize,
         stretch: &Stretch,
         range: (u32, u32),
+        across: Option<Across>,
         mut each: impl FnMut(Taken, (u32, u32)),
     ) {
         let mut number = 0;
@@ -200,7 +227,8 @@ impl Side {
                 let block = self.sets[set].block_at(stretch, bit);
                 let part = self.sets[set].wanted.part(stretch, stretch.unit_at(bit));
                 let sectors = u64::from(part.1 - part.0);
-                if !self.sets[set].begun.may_take(block, sectors) {
+                let both = across.is_some_and(|across| (across.set, across.block) == (set, block));
+                if !self.sets[set].begun.may_take(block, sectors, both) {
                     continue;
                 }
                 self.sets[set].begun.take(block, sectors);
@@ -209,6 +237,25 @@ impl Side {
                 each(Taken { set, block, bit }, part);
             }
         }
+    }
+
+    /// Blocks that lie across the end of a stretch, while buffers run short.
+    pub fn across(&self, stretch: &Stretch) -> impl Iterator<Item = Across> {
+        let short = self.sets.iter().filter(|(_, set)| set.begun.short() && !set.full());
+        short.filter_map(|(number, set)| set.across(number, stretch))
+    }
+
+    /// By how much more pieces of so many stretches may count than they do on their track.
+    pub fn most_more(&self, stretches: usize) -> usize {
+        let more = |set: &Set| set.begun.most_more() as usize * usize::from(set.weight);
+        2 * stretches * self.sets.iter().map(|(_, set)| more(set)).sum::<usize>()
+    }
+
+    /// How much more taking both parts of one in one go counts than its second part alone does.
+    pub fn more_for_both(&self, across: Across, second: &Stretch) -> usize {
+        let set = &self.sets[across.set];
+        let alone = set.counting(second, set.wanted.pieces(second, (0, across.rest)));
+        (Begun::counts_both() - alone) as usize * usize::from(set.weight)
     }
 
     /// A piece was not taken after all.

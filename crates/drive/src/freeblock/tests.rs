@@ -1,5 +1,7 @@
 //! The search against one that looks at every track, sector by sector; and plans against the mechanics.
 
+use std::collections::BTreeMap;
+
 use seekless_core::{Extent, Lba, Nanos, Op};
 
 use super::plan::{Filling, Plan, Planner};
@@ -119,7 +121,9 @@ impl World {
                             let passes = come
                                 + mechanics.wait(piece.angle, come)
                                 + mechanics.pass(piece.at.sectors, piece.per_track);
-                            found += u64::from(passes <= leave) * u64::from(set.weight);
+                            let block = set.block_at(stretch, bit);
+                            let counts = u64::from(set.begun.counts(block, u64::from(to - from)));
+                            found += u64::from(passes <= leave) * counts * u64::from(set.weight);
                         }
                     }
                 }
@@ -168,6 +172,51 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
     }
     eprintln!("10,000 decisions: {found} blocks, {bounded} with 40 candidates");
     assert!(bounded <= found && bounded * 100 >= found * 97, "{bounded} of {found}");
+}
+
+/// Blocks across the ends of tracks, on a disk that has more of them than buffers: all of them come, the search finds no
+/// less than there is to be found on one track, and takes both parts of some in one go.
+#[test]
+fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other() {
+    let mut random = Lcg(11);
+    let mut onward = 0;
+    for room in [2 * 8, 16 * 8, 100 * 8] {
+        let mut world = World::new(&small());
+        let set = world.want(false, 8, 10_000, &mut random);
+        world.sides[0].sets[set].bound(room);
+        let (mut taken, mut gaps) = (BTreeMap::<u64, u64>::new(), 0);
+        while world.sides[0].sets[set].left > 0 {
+            gaps += 1;
+            assert!(gaps < 100_000, "{} pieces are left", world.sides[0].sets[set].left);
+            let (from, to) = (somewhere(&world, &mut random), somewhere(&world, &mut random));
+            let begin = random.below(1 << 40);
+            let direct = world.drive.mechanics().go(0, from, to, false);
+            let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
+            let gap = Gap { from, begin, to, due, write: false };
+            let stop = world.search(0, None).best(gap, false).0;
+            onward += u64::from(stop.is_some_and(|stop| stop.onward.is_some()));
+            if gaps % 8 == 0 {
+                let (worth, least) = (stop.map_or(0, |stop| stop.worth) >> 16, world.exhaustive(&gap, 0, 8));
+                assert!(worth >= least, "{gap:?}: {worth}, not {least}");
+            }
+            let (mut plan, mut sides) = (Plan::default(), std::mem::take(&mut world.sides));
+            let known = world.known(0, 0, Some(40));
+            Planner { known, filling: Filling::Once, sides: &mut sides }.fill(gap, false, &mut plan);
+            world.sides = sides;
+            assert_eq!(follow(&world, &gap, &plan, 0), plan.pieces.len() as u64);
+            for piece in &plan.pieces {
+                *taken.entry(piece.taken.block).or_default() += piece.sectors;
+            }
+            // Whoever wants them takes those that are whole.
+            let held: u64 = taken.values().sum();
+            assert!(held <= room, "{held} of {room}");
+            let before = taken.len();
+            taken.retain(|_, sectors| *sectors < 8);
+            world.sides[0].sets[set].room += 8 * (before - taken.len()) as i64;
+        }
+        assert!(taken.is_empty());
+    }
+    assert!(onward > 20, "{onward} went on over the end of a track");
 }
 
 /// Follows a plan with the head: it is where it has to be, when it has to be, and every piece passes meanwhile.

@@ -55,7 +55,7 @@ impl Window {
 }
 
 /// Prediction is exact but for rounding: a head is there so many nanoseconds early and leaves as many late.
-const ROUNDING: u64 = 2;
+pub const ROUNDING: u64 = 2;
 
 /// All tracks.
 #[derive(Clone, Debug)]
@@ -66,6 +66,8 @@ pub struct Tracks {
     /// By track: the first of its stretches; one more at the end.
     first: Vec<u32>,
     stretches: Vec<Stretch>,
+    /// By ordinal: the track.
+    track_of: Vec<u32>,
     /// The most sectors of a track and the fewest, and the most stretches.
     most: u32,
     fewest: u32,
@@ -100,10 +102,14 @@ impl Tracks {
         for track in 1..first.len() {
             first[track] += first[track - 1];
         }
+        let mut track_of = vec![0; found.len()];
+        for &(cylinder, head, stretch) in &found {
+            track_of[stretch.ordinal as usize] = cylinder * heads + head;
+        }
         let stretches: Vec<Stretch> = found.into_iter().map(|found| found.2).collect();
         let most = stretches.iter().map(|stretch| stretch.per_track).max().unwrap_or(0);
         let fewest = stretches.iter().map(|stretch| stretch.per_track).min().unwrap_or(0);
-        Tracks { heads, cylinders, revolution, first, stretches, most, fewest, most_stretches }
+        Tracks { heads, cylinders, revolution, first, stretches, track_of, most, fewest, most_stretches }
     }
 
     /// How many surfaces.
@@ -160,6 +166,12 @@ impl Tracks {
     pub fn on(&self, track: usize) -> &[Stretch] {
         let (from, to) = (self.first[track], self.first[track + 1]);
         &self.stretches[from as usize..to as usize]
+    }
+
+    /// The stretch of an ordinal, and its track.
+    pub fn stretch(&self, ordinal: u32) -> Option<(usize, &Stretch)> {
+        let track = *self.track_of.get(ordinal as usize)? as usize;
+        self.on(track).iter().find(|stretch| stretch.ordinal == ordinal).map(|stretch| (track, stretch))
     }
 
     /// Calls `each` with the stretches that hold `at`, and their tracks.
