@@ -52,7 +52,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = whole_sectors)]
     block: u64,
     /// What blocks may take up that wait for their rest on the next track, or to be taken
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "8MiB")]
     buffers: Size,
     /// So many full scans, one after another
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]

@@ -37,7 +37,7 @@ fn decisions(policy: FreePolicy, scattered: bool) {
     let spec = head_alone(&spec::find(DRIVE).unwrap());
     let (mut drive, runtime) = (Drive::new(&spec), Runtime::new(1));
     drive.note_legs();
-    let options = FreeOptions { policy, buffers: u64::MAX, ..FreeOptions::default() };
+    let options = FreeOptions { policy, ..FreeOptions::default() };
     let free = std::rc::Rc::new(Freeblock::new(&drive, options, no_foreground()));
     let (mut random, mut legs, mut times, mut now) = (Lcg(1), Vec::new(), Vec::new(), 0);
     let scan = runtime.run(async {
@@ -60,6 +60,9 @@ fn decisions(policy: FreePolicy, scattered: bool) {
             times.push(start.elapsed().as_nanos() as u64);
             now += took;
             free.deliver(Nanos(now), &mut done, |at, _| seekless_core::Buffer::hollow_sectors(at.sectors));
+            while task.ready() > 0 {
+                task.next().await;
+            }
         }
     });
     scan.unwrap();
@@ -101,7 +104,7 @@ fn mining(policy: FreePolicy, scans: u64) -> Mining {
         drive: head_alone(&spec::find(DRIVE).unwrap()),
         policy: "c-look".parse().unwrap(),
         foreground: Foreground::Load("oltp:mpl=7".to_owned()),
-        free: FreeOptions { policy, buffers: u64::MAX, ..FreeOptions::default() },
+        free: FreeOptions { policy, ..FreeOptions::default() },
         block: 8,
         scans,
         scrub: None,

@@ -149,7 +149,11 @@ mod tests {
                 assert_eq!(begun.held, held);
                 let both = below(4) == 0;
                 idle += 1;
-                assert!(idle < 100_000, "nothing may be taken any more: {} parts, {held} of {room}", parts.len());
+                assert!(
+                    idle < 100_000,
+                    "nothing may be taken any more: {} parts, {held} of {room}",
+                    parts.len()
+                );
                 if !begun.may_take(block, sectors, both) || held + sectors > room {
                     continue;
                 }

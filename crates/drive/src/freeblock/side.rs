@@ -269,10 +269,8 @@ impl Side {
     pub fn counting(&self, stretch: &Stretch, ranges: [(u32, u32); 2]) -> usize {
         let mut sum = 0;
         for (_, set) in self.sets.iter().filter(|(_, set)| !set.full()) {
-            let count: u32 = ranges
-                .iter()
-                .map(|&range| set.counting(stretch, set.wanted.pieces(stretch, range)))
-                .sum();
+            let count: u32 =
+                ranges.iter().map(|&range| set.counting(stretch, set.wanted.pieces(stretch, range))).sum();
             sum += count as usize * usize::from(set.weight);
         }
         sum

@@ -73,8 +73,7 @@ struct Pair {
 }
 
 fn pair(asked: &Asked, policy: Policy, level: u64, free: FreePolicy) -> Result<Pair, LabError> {
-    // The figure measures scheduling: whoever mines takes what comes.
-    let free = FreeOptions { policy: free, buffers: u64::MAX, ..FreeOptions::default() };
+    let free = FreeOptions { policy: free, ..FreeOptions::default() };
     let mining = Mining {
         drive: head_alone(asked.drive()),
         policy,
