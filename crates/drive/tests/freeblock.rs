@@ -294,7 +294,7 @@ fn without_a_foreground_a_free_request_waits_until_it_is_promoted() {
 /// buffers, also with a model that is wrong.
 #[test]
 fn a_scan_ends_however_small_its_buffers_are() {
-    for (blocks, model_error) in [(1, 0), (2, 0), (3, 100), (8, 0), (8, 500), (64, 100)] {
+    for (blocks, model_error) in [(1, 0), (3, 100), (4, 500), (8, 0), (8, 500), (64, 100)] {
         let (buffers, model_error) = (blocks * 4096, Nanos::from_micros(model_error));
         on(FreeOptions { buffers, model_error, ..FreeOptions::default() }, true, async |_, arm| {
             let task = arm.reader(8).unwrap();

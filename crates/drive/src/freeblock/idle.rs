@@ -102,16 +102,17 @@ impl Inner {
         if let Some(found) = self.on_cylinder(head.cylinder as u32, head.head) {
             return Some(found);
         }
-        self.in_region(head).or_else(|| {
+        let region = |inner: &Inner| inner.worth.cylinders(inner.idle.region);
+        self.between(head, region(self)).or_else(|| {
             let left = self.left_by_region();
             self.idle.region = self.worth.fullest(&left);
-            self.in_region(head)
+            // It may be that nothing of it may be taken now.
+            self.between(head, region(self)).or_else(|| self.between(head, (0, self.tracks.cylinders())))
         })
     }
 
-    /// The same in the region that is visited, from the head's cylinder on.
-    fn in_region(&self, head: Head) -> Option<(Head, bool)> {
-        let (begin, end) = self.worth.cylinders(self.idle.region);
+    /// The same on these cylinders, from the head's on.
+    fn between(&self, head: Head, (begin, end): (u32, u32)) -> Option<(Head, bool)> {
         let middle = (head.cylinder as u32).clamp(begin, end);
         for (mut from, to) in [(middle, end), (begin, middle)] {
             while let Some(cylinder) = self.sides.iter().filter_map(|side| side.up(from, to, 1)).min() {

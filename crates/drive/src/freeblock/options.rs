@@ -58,8 +58,8 @@ pub struct FreeOptions {
     pub idle_delay_limit: Nanos,
     /// Wherever the head seeks to in a wait, it comes earlier or later than planned by at most so much: an experiment.
     pub model_error: Nanos,
-    /// What a task's blocks may take up that were read and not yet taken, in bytes, two blocks at least. Blocks across
-    /// the ends of tracks of which a part was read may hold all but a sixteenth of it, and all but one block.
+    /// What a task's blocks may take up that were read and not yet taken, in bytes, three blocks at least. Those
+    /// across the ends of tracks that wait for their rest leave room for others.
     pub buffers: u64,
 }
 

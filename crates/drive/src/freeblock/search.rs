@@ -1,4 +1,4 @@
-//! The best use of a gap on one track (section 4): for each track, how many wanted blocks pass between coming
+//! The best use of a gap on one track (section 4), or on two that follow each other (see `across`): for each track, how many wanted blocks pass between coming
 //! there and having to leave.
 //!
 //! Pruned as in the paper: tracks that have no more than the best found so far, tracks for which the time that is
@@ -103,6 +103,8 @@ struct Looking<'a> {
     least: u64,
     least_count: u16,
     tested: u32,
+    /// Whether the head may not leave its track.
+    stay: bool,
     /// The time that a stop without a way of its own has.
     whole: u64,
     /// Of reads and of writes what has something in it.
@@ -137,6 +139,7 @@ impl Search<'_> {
             least: 1,
             least_count: 1,
             tested: 0,
+            stay,
             sides,
             whole: 0,
         };
@@ -189,10 +192,12 @@ impl Looking<'_> {
             let passing = |stretch| side.counting(stretch, known.tracks.passes(stretch, window));
             let taken = known.tracks.on(track).iter().map(passing).sum();
             let way = self.whole.saturating_sub(window.length());
-            // What is short counts more than it is.
+            // The rests of blocks count for more than there is on the track.
             let worth = known.worth.of(left.max(taken), taken, cylinder);
             self.offer(Stop { track, write, window, worth, onward: None }, way);
-            self.across(side, track, write);
+            if side.short() && !self.stay {
+                self.across(side, track);
+            }
         }
     }
 
@@ -213,7 +218,7 @@ impl Looking<'_> {
         let stretches = if known.candidates.is_some() { 1 } else { known.tracks.most_stretches() };
         let more = self.sides.iter().flatten().map(|side| side.most_more(stretches as usize)).max();
         let more = more.unwrap_or(0);
-        let count = known.worth.least_for(worth).saturating_sub(more);
+        let count = known.worth.least_for(worth).saturating_sub(more).max(1);
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
         // The shortest stop that could bring more: what passes in it less what the way to it costs.
         let least = |count: usize| {

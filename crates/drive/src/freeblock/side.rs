@@ -36,9 +36,9 @@ pub struct Set {
 }
 
 impl Set {
-    /// So many sectors may be taken: two blocks at least.
+    /// So many sectors may be taken: three blocks at least.
     pub fn bound(&mut self, room: u64) {
-        let room = room.clamp(2 * self.units * self.wanted.unit(), NO_LIMIT as u64);
+        let room = room.clamp(3 * self.units * self.wanted.unit(), NO_LIMIT as u64);
         self.room = room as i64;
         self.begun.bound(room);
     }
@@ -54,16 +54,28 @@ impl Set {
         if count == 0 || !self.begun.short() {
             return count;
         }
-        let counts = |bit| {
-            let (first, end) = self.wanted.part(stretch, stretch.unit_at(bit));
-            self.begun.counts(self.block_at(stretch, bit), u64::from(end - first))
-        };
         if self.units > 1 {
-            return (from..to).filter(|&bit| self.wanted.is_set(bit)).map(counts).sum();
+            return (from..to).map(|bit| self.counts(stretch, bit)).sum();
         }
         // Only at the ends of a stretch there are parts of blocks.
-        let ends = [from, to - 1].into_iter().take(to - from).filter(|&bit| self.wanted.is_set(bit));
-        ends.fold(count, |count, bit| count - 1 + counts(bit))
+        let ends = [from, to - 1].into_iter().take(to - from);
+        ends.fold(count, |count, bit| count + self.counts(stretch, bit) - u32::from(self.wanted.is_set(bit)))
+    }
+
+    /// What a piece counts while buffers run short.
+    pub fn counts(&self, stretch: &Stretch, bit: usize) -> u32 {
+        if !self.wanted.is_set(bit) {
+            return 0;
+        }
+        let (first, end) = self.wanted.part(stretch, stretch.unit_at(bit));
+        let sectors = u64::from(end - first);
+        if sectors == self.wanted.unit() && self.units == 1 {
+            return 1;
+        }
+        // The pieces of a block follow each other.
+        let beside = if first == 0 { bit.checked_sub(1) } else { Some(bit + 1) };
+        let wanted = beside.is_some_and(|beside| self.wanted.is_set(beside));
+        self.begun.counts(self.block_at(stretch, bit), sectors, wanted)
     }
 
     /// The block that begins at the end of a stretch and ends on the next one, if all of it is wanted and it may be
@@ -239,7 +251,12 @@ impl Side {
         }
     }
 
-    /// Blocks that lie across the end of a stretch, while buffers run short.
+    /// Whether buffers run short.
+    pub fn short(&self) -> bool {
+        self.sets.iter().any(|(_, set)| set.begun.short())
+    }
+
+    /// Blocks that lie across the end of a stretch, of sets whose buffers run short.
     pub fn across(&self, stretch: &Stretch) -> impl Iterator<Item = Across> {
         let short = self.sets.iter().filter(|(_, set)| set.begun.short() && !set.full());
         short.filter_map(|(number, set)| set.across(number, stretch))

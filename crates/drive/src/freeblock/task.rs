@@ -179,6 +179,9 @@ impl FreeTask {
             return Err(FreeError::Unknown { at });
         }
         inner.unwant(self.number, at);
+        drop(inner);
+        // There may be room for others now.
+        self.scheduler.look();
         Ok(())
     }
 
@@ -416,9 +419,7 @@ impl Inner {
         }
         let at = Extent::new(piece.taken.block * task.block, task.block);
         let data = bytes(at, task.from.remove(&piece.taken.block));
-        if task.write {
-            self.sides[1].sets[piece.taken.set].room += task.block as i64;
-        }
+        self.sides[usize::from(task.write)].sets[task.set].begun.forget(piece.taken.block);
         task.pending -= 1;
         task.done += 1;
         task.ready.push_back(FreeBlock { at, data: Ok(data) });

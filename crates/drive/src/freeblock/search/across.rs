@@ -1,4 +1,4 @@
-//! Stops that go on over the end of a track, while buffers run short: both parts of a block that lies across it come
+//! Stops that go on over the end of a track, while buffers for reads run short: both parts of a block that lies across it come
 //! in one go, and nothing waits for its rest.
 //!
 //! The paper says nothing of such blocks. Tracks that follow each other are skewed so that a head that goes on comes
@@ -9,49 +9,53 @@ use crate::freeblock::tracks::{ROUNDING, Stretch};
 
 impl Looking<'_> {
     /// From a track onward, and onto it from the one before.
-    pub(super) fn across(&mut self, side: &Side, track: usize, write: bool) {
+    pub(super) fn across(&mut self, side: &Side, track: usize) {
         let tracks = self.known.tracks;
         for stretch in tracks.on(track) {
             for ordinal in [Some(stretch.ordinal), stretch.ordinal.checked_sub(1)].into_iter().flatten() {
                 let Some((track, first)) = tracks.stretch(ordinal) else { continue };
                 for across in side.across(first) {
-                    self.onward(side, (track, first), across, write);
+                    self.onward(side, (track, first), across);
                 }
             }
         }
     }
 
     /// From the end of a stretch to where the next one begins.
-    fn onward(&mut self, side: &Side, (track, first): (usize, &Stretch), across: Across, write: bool) {
+    fn onward(&mut self, side: &Side, (track, first): (usize, &Stretch), across: Across) {
         let (known, gap) = (self.known, self.gap);
         let tracks = known.tracks;
         let Some((next, second)) = tracks.stretch(first.ordinal + 1) else { return };
-        let (at, on) = (tracks.head(track), tracks.head(next));
-        let whole = known.window(&gap, at, write);
-        if next == track || whole.length() < self.least || second.sectors < across.rest {
+        let of = |track: usize, taken: usize| {
+            let left = usize::from(side.count(track)).max(taken);
+            known.worth.of(left, taken, tracks.head(track).cylinder as u32)
+        };
+        // With all that there is on both tracks it may be no better than what was found.
+        let all = |track| of(track, usize::from(side.count(track)));
+        if next == track || second.sectors < across.rest || all(track) + all(next) <= self.worth {
             return;
         }
+        let (at, on, turn) = (tracks.head(track), tracks.head(next), known.mechanics.revolution().0);
+        let from = known.window(&gap, at, false).from;
+        let (begins, ends) = tracks.pass(first, across.first, first.sectors - across.first, from);
+        let here = Window { from, to: ends + 2 * ROUNDING };
         // No stop is longer than a turn.
-        let (begins, ends) = tracks.pass(first, across.first, first.sectors - across.first, whole.from);
-        let here = Window { from: whole.from, to: ends + 2 * ROUNDING };
-        let window = known.window(&Gap { from: at, begin: here.to, ..gap }, on, write);
+        if here.to >= gap.due || here.length() > turn {
+            return;
+        }
+        let window = known.window(&Gap { from: at, begin: here.to, ..gap }, on, false);
         let (_, rest) = tracks.pass(second, 0, across.rest, window.from);
-        let turn = known.mechanics.revolution().0;
-        if here.to > whole.to || here.length() > turn || rest + 2 * ROUNDING > window.to {
+        if rest + 2 * ROUNDING > window.to {
             return;
         }
         let passing = |track: usize, window| {
             let passing = |stretch| side.counting(stretch, tracks.passes(stretch, window));
             tracks.on(track).iter().map(passing).sum::<usize>()
         };
-        let of = |track: usize, taken: usize| {
-            let left = usize::from(side.count(track)).max(taken);
-            known.worth.of(left, taken, tracks.head(track).cylinder as u32)
-        };
         let (one, two) = (passing(track, Window { to: begins, ..here }), passing(next, window));
         let worth = of(track, one) + of(next, two + side.more_for_both(across, second));
         let way = self.whole.saturating_sub(here.length() + window.length());
         let onward = Some(Onward { across, track: next, window });
-        self.offer(Stop { track, write, window: here, worth, onward }, way);
+        self.offer(Stop { track, write: false, window: here, worth, onward }, way);
     }
 }
