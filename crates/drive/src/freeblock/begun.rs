@@ -41,7 +41,7 @@ impl Begun {
     fn most(&self, both: bool) -> Option<u64> {
         // One block is what the first one may hold beyond, and one has room still.
         let spare = 2 * self.whole;
-        self.room.map(|room| room - if both { spare } else { spare.max(room / 16) })
+        self.room.map(|room| room - if both { spare } else { spare.max(room / 20) })
     }
 
     /// What a block holds of which so much is left. A long one may come to hold all of it before it ends.

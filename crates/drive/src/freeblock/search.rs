@@ -213,10 +213,11 @@ impl Looking<'_> {
     /// Something of this worth was found.
     fn better(&mut self, worth: u64) {
         self.worth = worth;
-        // Few tracks are more than one stretch: who does not look everywhere does not wait for those.
+        // Few tracks are more than one stretch, or have two rests: who does not look everywhere does not wait for those.
         let known = self.known;
-        let stretches = if known.candidates.is_some() { 1 } else { known.tracks.most_stretches() };
-        let more = self.sides.iter().flatten().map(|side| side.most_more(stretches as usize)).max();
+        let most = known.tracks.most_stretches();
+        let (stretches, rests) = if known.candidates.is_some() { (1, 1) } else { (most, 2 * most) };
+        let more = self.sides.iter().flatten().map(|side| side.most_more(rests as usize)).max();
         let more = more.unwrap_or(0);
         let count = known.worth.least_for(worth).saturating_sub(more).max(1);
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);

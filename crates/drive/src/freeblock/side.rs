@@ -262,10 +262,10 @@ impl Side {
         short.filter_map(|(number, set)| set.across(number, stretch))
     }
 
-    /// By how much more pieces of so many stretches may count than they do on their track.
-    pub fn most_more(&self, stretches: usize) -> usize {
+    /// By how much more the pieces of a track may count of which so many are rests.
+    pub fn most_more(&self, rests: usize) -> usize {
         let more = |set: &Set| set.begun.most_more() as usize * usize::from(set.weight);
-        2 * stretches * self.sets.iter().map(|(_, set)| more(set)).sum::<usize>()
+        rests * self.sets.iter().map(|(_, set)| more(set)).sum::<usize>()
     }
 
     /// How much more taking both parts of one in one go counts than its second part alone does.

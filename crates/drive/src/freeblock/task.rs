@@ -414,12 +414,13 @@ impl Inner {
                 }
                 Some(_) => {
                     task.parts.remove(&piece.taken.block);
+                    let set = &mut self.sides[usize::from(task.write)].sets[task.set];
+                    set.begun.forget(piece.taken.block);
                 }
             }
         }
         let at = Extent::new(piece.taken.block * task.block, task.block);
         let data = bytes(at, task.from.remove(&piece.taken.block));
-        self.sides[usize::from(task.write)].sets[task.set].begun.forget(piece.taken.block);
         task.pending -= 1;
         task.done += 1;
         task.ready.push_back(FreeBlock { at, data: Ok(data) });
