@@ -28,7 +28,7 @@ pub struct Set {
     /// What a piece counts: the length of a unit, by 8 sectors, 1 to `HEAVIEST`.
     pub weight: u16,
     /// Sectors that may be taken now; below zero if more was than there is room for.
-    pub room: i64,
+    room: i64,
     /// Blocks of which a part was taken and a part was not.
     pub begun: Begun,
     /// Pieces that are wanted.
@@ -38,14 +38,24 @@ pub struct Set {
 impl Set {
     /// So many sectors may be taken: three blocks at least.
     pub fn bound(&mut self, room: u64) {
-        let room = room.clamp(3 * self.units * self.wanted.unit(), NO_LIMIT as u64);
-        self.room = room as i64;
+        let room = room.clamp(3 * self.units * self.wanted.unit(), NO_LIMIT.unsigned_abs());
+        self.room = 0_i64.saturating_add_unsigned(room);
         self.begun.bound(room);
     }
 
     /// Whether there is no room for more.
     pub fn full(&self) -> bool {
-        self.room < self.wanted.unit() as i64
+        self.room < 0 || self.room.unsigned_abs() < self.wanted.unit()
+    }
+
+    /// There is room for so many sectors more, or less.
+    pub fn give_room(&mut self, sectors: u64) {
+        self.room = self.room.saturating_add_unsigned(sectors);
+    }
+
+    /// See [`Set::give_room`].
+    pub fn take_room(&mut self, sectors: u64) {
+        self.room = self.room.saturating_sub_unsigned(sectors);
     }
 
     /// What the wanted ones of these count, in pieces.
@@ -244,7 +254,7 @@ impl Side {
                     continue;
                 }
                 self.sets[set].begun.take(block, sectors);
-                self.sets[set].room -= sectors as i64;
+                self.sets[set].take_room(sectors);
                 self.unwant(tracks, set, track, bit);
                 each(Taken { set, block, bit }, part);
             }
@@ -278,7 +288,7 @@ impl Side {
     /// A piece was not taken after all.
     pub fn give_back(&mut self, taken: Taken, sectors: u64) {
         let set = &mut self.sets[taken.set];
-        set.room += sectors as i64;
+        set.give_room(sectors);
         set.begun.give_back(taken.block, sectors);
     }
 

@@ -232,7 +232,7 @@ impl FreeTask {
             if let Some(block) = task.ready.pop_front() {
                 let set = &mut inner.sides[usize::from(task.write)].sets[task.set];
                 full = set.full();
-                set.room += task.block as i64;
+                set.give_room(task.block);
                 return Poll::Ready(Some(block));
             }
             if task.pending == 0 {
@@ -307,7 +307,7 @@ impl Inner {
         self.unwant(number, run);
         self.tasks[number].pending += run.sectors / block;
         if !write {
-            self.sides[0].sets[self.tasks[number].set].room -= run.sectors as i64;
+            self.sides[0].sets[self.tasks[number].set].take_room(run.sectors);
         }
         by.ask(if write { Op::Write } else { Op::Read }, run, data)
     }
@@ -385,7 +385,8 @@ impl Inner {
                 task.parts.remove(&number);
                 self.due.retain(|piece| !piece.is_of(write, set, number));
                 let set = &mut side.sets[set];
-                set.room += set.begun.forget(number) as i64;
+                let taken = set.begun.forget(number);
+                set.give_room(taken);
             }
         });
         debug_assert!(task.pending <= self.layout.sectors() / block);

@@ -220,7 +220,7 @@ fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other
             taken.retain(|&block, &mut sectors| {
                 if sectors == 8 {
                     own.begun.forget(block);
-                    own.room += 8;
+                    own.give_room(8);
                 }
                 sectors < 8
             });
