@@ -23,6 +23,9 @@ const BOTH: [FreePolicy; 2] = [FreePolicy::Paper, FreePolicy::Weighted];
 const ALONE: &str =
     "Of the drive there is only the head: no cache, and a bus that takes no time, as in the paper.";
 
+const BUFFERS: &str =
+    "A scan has 8 MiB of buffers, in which blocks across the ends of tracks wait for their rest.";
+
 /// Scans against the multiprogramming level.
 pub const FIGURE_8: Entry = Entry {
     usual: 1,
@@ -161,6 +164,7 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
     }
     let notes = [
         ALONE,
+        BUFFERS,
         "Free MB/s also counts what the foreground itself reads or writes of what is wanted. The potential is what \
          passes under the head on the tracks waited on, while it waits. Seek, rotation and transfer are of all \
          time, with what is free in them.",
@@ -253,7 +257,8 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
         series,
         ..Plot::default()
     };
-    let notes = [ALONE, "Transfer, extra seek and unused are of the waits in that twentieth of the scan."];
+    let notes =
+        [ALONE, BUFFERS, "Transfer, extra seek and unused are of the waits in that twentieth of the scan."];
     Ok(asked.shown(grid, paper, &notes, vec![("progress".to_owned(), Picture::Lines(plot))]))
 }
 
@@ -314,6 +319,7 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
     };
     let notes = [
         ALONE,
+        BUFFERS,
         "Bias is the largest difference, over all places of the disk, between the share of the blocks before the \
          place among those read and on the disk: 0 is a fair sample, which the paper assumes.",
     ];
