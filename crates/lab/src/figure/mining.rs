@@ -26,6 +26,28 @@ const ALONE: &str =
 const BUFFERS: &str =
     "A scan has 8 MiB of buffers, in which blocks across the ends of tracks wait for their rest.";
 
+const NO_BOUND: &str = "Blocks across the ends of tracks wait for their rest in buffers, of which the paper knows no \
+                        bound: what it says stands beside a scan without one. Elsewhere there are 8 MiB.";
+
+/// How scans are done in the figures on how they go: the policy, and whether buffers are bounded.
+const KINDS: [(FreePolicy, bool); 4] = [
+    (FreePolicy::Paper, false),
+    (FreePolicy::Paper, true),
+    (FreePolicy::Weighted, false),
+    (FreePolicy::Weighted, true),
+];
+
+fn options((policy, bounded): (FreePolicy, bool)) -> FreeOptions {
+    let usual = FreeOptions { policy, ..FreeOptions::default() };
+    if bounded { usual } else { FreeOptions { buffers: u64::MAX, ..usual } }
+}
+
+/// What buffers a kind has, for people; and its name.
+fn buffers((policy, bounded): (FreePolicy, bool)) -> (&'static str, String) {
+    let buffers = if bounded { "8 MiB" } else { "no bound" };
+    (buffers, format!("{policy}, {buffers}"))
+}
+
 /// Scans against the multiprogramming level.
 pub const FIGURE_8: Entry = Entry {
     usual: 1,
@@ -75,8 +97,7 @@ struct Pair {
     delta: i128,
 }
 
-fn pair(asked: &Asked, policy: Policy, level: u64, free: FreePolicy) -> Result<Pair, LabError> {
-    let free = FreeOptions { policy: free, ..FreeOptions::default() };
+fn pair(asked: &Asked, policy: Policy, level: u64, free: FreeOptions) -> Result<Pair, LabError> {
     let mining = Mining {
         drive: head_alone(asked.drive()),
         policy,
@@ -136,7 +157,8 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
             for level in LEVELS {
                 asked.progress(done, LEVELS.len() * schedulers.len() * BOTH.len());
                 done += 1;
-                let Pair { mined, delta } = pair(asked, policy, level, free)?;
+                let options = FreeOptions { policy: free, ..FreeOptions::default() };
+                let Pair { mined, delta } = pair(asked, policy, level, options)?;
                 let scans = 86_400.0 / mined.scan_s();
                 let theirs = policy == Policy::Fcfs && free == FreePolicy::Paper && level >= 7;
                 if theirs && level == 7 {
@@ -206,6 +228,7 @@ fn row_8(
 fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
     let columns = [
         words("policy", "free policy"),
+        words("buffers", "buffers"),
         numbers("done_pct", "done %", 0),
         numbers("time_pct", "of the time %", 1),
         numbers("free_mb_s", "free MB/s", 2),
@@ -215,9 +238,10 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
     ];
     let mut grid = Grid::new("", &columns);
     let (mut series, mut paper) = (Vec::new(), Vec::new());
-    for (done, free) in BOTH.into_iter().enumerate() {
-        asked.progress(done, BOTH.len());
-        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, free)?;
+    for (done, kind) in KINDS.into_iter().enumerate() {
+        asked.progress(done, KINDS.len());
+        let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
+        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, options(kind))?;
         for to in (5..=100).step_by(5) {
             // From the hundredth five before to this one.
             let seconds = mined.at(to) - mined.at(to - 5);
@@ -230,6 +254,7 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
             let percent = |part: f64| 100.0 * part / potential;
             grid.row([
                 free.to_string().as_str().into(),
+                buffers.into(),
                 (to as u64).into(),
                 (100.0 * mined.at(to) / mined.scan_s()).into(),
                 (bytes / 1e6 / seconds).into(),
@@ -239,7 +264,7 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
             ]);
         }
         let tail = 100.0 * (1.0 - mined.at(95) / mined.at(100));
-        if free == FreePolicy::Paper {
+        if free == FreePolicy::Paper && !bounded {
             let about = |says, theirs, ours, within| {
                 Statement::about("section 6.3", says, "%", theirs, ours, Within::Points(within))
             };
@@ -248,7 +273,7 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
             paper.push(about("lost to extra seeks: of the potential", 18.0, lost, 4.0));
         }
         let values = (0..=100).step_by(5).map(|to| Some(mined.at(to) / 60.0)).collect();
-        series.push(Series { name: free.to_string(), values });
+        series.push(Series { name, values });
     }
     let plot = Plot {
         along: Along::Linear((0..=100).step_by(5).map(f64::from).collect()),
@@ -258,13 +283,14 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
         ..Plot::default()
     };
     let notes =
-        [ALONE, BUFFERS, "Transfer, extra seek and unused are of the waits in that twentieth of the scan."];
+        [ALONE, NO_BOUND, "Transfer, extra seek and unused are of the waits in that twentieth of the scan."];
     Ok(asked.shown(grid, paper, &notes, vec![("progress".to_owned(), Picture::Lines(plot))]))
 }
 
 fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
     let columns = [
         words("policy", "free policy"),
+        words("buffers", "buffers"),
         numbers("wanted_pct", "of the data %", 0),
         numbers("samples_per_day", "samples a day", 1),
         numbers("free_mb_s", "free MB/s", 2),
@@ -274,9 +300,10 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
     ];
     let mut grid = Grid::new("", &columns);
     let (mut series, mut paper) = (Vec::new(), Vec::new());
-    for (done, free) in BOTH.into_iter().enumerate() {
-        asked.progress(done, BOTH.len());
-        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, free)?;
+    for (done, kind) in KINDS.into_iter().enumerate() {
+        asked.progress(done, KINDS.len());
+        let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
+        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, options(kind))?;
         let efficiency = |to: usize| {
             100.0
                 * mined.mean(|scan| {
@@ -290,6 +317,7 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
             });
             grid.row([
                 free.to_string().as_str().into(),
+                buffers.into(),
                 (to as u64).into(),
                 (86_400.0 / mined.at(to)).into(),
                 (bytes / 1e6 / mined.at(to)).into(),
@@ -298,7 +326,7 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
                 mined.mean(|scan| mined.biases[scan][to]).into(),
             ]);
         }
-        if free == FreePolicy::Paper {
+        if free == FreePolicy::Paper && !bounded {
             let about = |says, unit, theirs, ours, within| {
                 Statement::about("section 6.3", says, unit, theirs, ours, Within::Percent(within))
             };
@@ -308,7 +336,7 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
             paper.push(about("80 %: samples a day, over", "", 90.0, 86_400.0 / mined.at(80), 15.0));
         }
         let values = (5..=100).step_by(5).map(|to| Some(efficiency(to))).collect();
-        series.push(Series { name: free.to_string(), values });
+        series.push(Series { name, values });
     }
     let plot = Plot {
         along: Along::Linear((5..=100).step_by(5).map(f64::from).collect()),
@@ -319,7 +347,7 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
     };
     let notes = [
         ALONE,
-        BUFFERS,
+        NO_BOUND,
         "Bias is the largest difference, over all places of the disk, between the share of the blocks before the \
          place among those read and on the disk: 0 is a fair sample, which the paper assumes.",
     ];
