@@ -166,17 +166,21 @@ mod tests {
                     continue;
                 }
                 begun.take(block, sectors);
-                // Others are taken before it is known that it did not pass.
-                if below(5) == 0 {
-                    let other = parts[below(parts.len() as u64) as usize];
-                    if other.0 != block && begun.may_take(other.0, other.1, false) {
-                        begun.take(other.0, other.1);
-                        begun.give_back(other.0, other.1);
-                    }
+                // Some did not pass, and another one was taken before that was known.
+                let passed = below(5) > 0;
+                let at = if passed { at } else { below(parts.len() as u64) as usize };
+                let other = parts[at];
+                let also = !passed && other.0 != block && begun.may_take(other.0, other.1, both);
+                if also {
+                    begun.take(other.0, other.1);
+                }
+                if !passed {
                     begun.give_back(block, sectors);
+                }
+                if !passed && !also {
                     continue;
                 }
-                parts.swap_remove(at);
+                let (block, sectors) = parts.swap_remove(at);
                 in_vain = 0;
                 *taken.entry(block).or_default() += sectors;
                 if taken[&block] == 8 {

@@ -1,5 +1,5 @@
-//! The best use of a gap on one track (section 4), or on two that follow each other (see `across`): for each track, how many wanted blocks pass between coming
-//! there and having to leave.
+//! The best use of a gap on one track (section 4), or on two that follow each other (see `across`): for each track,
+//! how many wanted blocks pass between coming there and having to leave.
 //!
 //! Pruned as in the paper: tracks that have no more than the best found so far, tracks for which the time that is
 //! left is worth no more, and the order: first the cylinders of the source and the destination, then outward and

@@ -1,5 +1,5 @@
-//! Stops that go on over the end of a track, while buffers for reads run short: both parts of a block that lies across it come
-//! in one go, and nothing waits for its rest.
+//! Stops that go on over the end of a track, while buffers for reads run short: both parts of a block that lies
+//! across it come in one go, and nothing waits for its rest.
 //!
 //! The paper says nothing of such blocks. Tracks that follow each other are skewed so that a head that goes on comes
 //! in time, so that what this costs is little more than the skew.
@@ -30,7 +30,7 @@ impl Looking<'_> {
             let left = usize::from(side.count(track)).max(taken);
             known.worth.of(left, taken, tracks.head(track).cylinder as u32)
         };
-        // With all that there is on both tracks it may be no better than what was found.
+        // With all that there is on both tracks it may be no better than what was found, or hardly.
         let all = |track| of(track, usize::from(side.count(track)));
         if next == track || second.sectors < across.rest || all(track) + all(next) <= self.worth {
             return;
