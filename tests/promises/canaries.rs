@@ -28,8 +28,8 @@ fn every_known_bug_is_found() {
                 [("churn:area=512KiB", false), ("churn", true)].map(|(work, fill)| (name, work, fill))
             });
             let mut explored = tries.map(|(name, work, fill)| {
-                let options = Options { plain: 100, states: BUDGET, fill, ..Options::default() };
-                common::explore(&volume(name), work, COMMANDS, 20, options)
+                let options = Options { plain: Some(100), states: BUDGET, fill, ..Options::default() };
+                common::explore(&volume(name), work, 4, COMMANDS, 20, options)
             });
             let explored = explored.find(|explored| explored.finding.is_some());
             let Some(explored) = explored else {

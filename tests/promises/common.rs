@@ -44,13 +44,22 @@ pub fn volume(name: &str) -> Description {
 pub fn explore(
     volume: &Description,
     work: &str,
+    clients: u64,
     commands: u64,
     fault_requests: u64,
     options: Options,
 ) -> Explored {
     let load = workload::parse(work).expect(work);
-    let campaign =
-        Campaign { description: volume, load: &load, requests: 150, commands, fault_requests, options };
+    let (clients, commands) = (Some(clients), Some(commands));
+    let campaign = Campaign {
+        description: volume,
+        load: Some(&load),
+        requests: 150,
+        commands,
+        clients,
+        fault_requests,
+        options,
+    };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }
 
@@ -58,8 +67,9 @@ pub fn explore(
 ///
 /// # Panics
 /// When it does find something.
-pub fn sound(name: &str, work: &str, fault_requests: u64, options: Options) -> Explored {
-    found_nothing(&format!("{name}, {work}"), explore(&volume(name), work, COMMANDS, fault_requests, options))
+pub fn sound(name: &str, work: &str, clients: u64, fault_requests: u64, options: Options) -> Explored {
+    let explored = explore(&volume(name), work, clients, COMMANDS, fault_requests, options);
+    found_nothing(&format!("{name}, {work}"), explored)
 }
 
 /// What was explored, of which nothing is wrong.

@@ -15,8 +15,9 @@ use seekless_promises as common;
 fn what_was_durable_survives_power_cuts_one_after_the_other() {
     for name in common::VOLUMES {
         for work in ["churn:flushes=3%,fua=3%", "churn:size=4KiB,fua=30%,discards=20%,hot=90%"] {
-            let options = Options { plain: 0, states: 15_000, each: 24, goes_on: 60, ..Options::default() };
-            let tally = common::sound(name, work, 0, options).tally;
+            let options =
+                Options { plain: Some(0), states: 15_000, each: 24, goes_on: 60, ..Options::default() };
+            let tally = common::sound(name, work, 4, 0, options).tally;
             println!("{name}, {work}: {} states, {:?} by depth", tally.states, tally.by_depth);
             assert!(
                 tally.states >= 15_000 && tally.by_depth.iter().all(|states| *states > 0),
@@ -30,8 +31,8 @@ fn what_was_durable_survives_power_cuts_one_after_the_other() {
 /// Rare and dangerous places of the layers, named in their code, are reached.
 #[test]
 fn every_named_edge_is_reached() {
-    let options = Options { plain: 20, states: 15_000, each: 24, fill: true, ..Options::default() };
-    let explored = common::sound("mapper", "churn", 60, options);
+    let options = Options { plain: Some(20), states: 15_000, each: 24, fill: true, ..Options::default() };
+    let explored = common::sound("mapper", "churn", 4, 60, options);
     assert!(explored.unreached.is_empty(), "never reached: {:?}", explored.unreached);
     let edges = &explored.tally.edges;
     assert!(edges.len() > 5, "{edges:?}");
@@ -41,9 +42,16 @@ fn every_named_edge_is_reached() {
 #[test]
 fn small_workloads_survive_whatever_survives_of_them() {
     let (volume, load) = (common::volume("mapper-small"), workload::parse("churn").unwrap());
-    let options = Options { states: u64::MAX, depth: 1, clients: 1, ..Options::default() };
-    let campaign =
-        Campaign { description: &volume, load: &load, requests: 0, commands: 0, fault_requests: 0, options };
+    let options = Options { states: u64::MAX, depth: 1, ..Options::default() };
+    let campaign = Campaign {
+        description: &volume,
+        load: Some(&load),
+        requests: 0,
+        commands: Some(0),
+        clients: Some(1),
+        fault_requests: 0,
+        options,
+    };
     let explored = common::found_nothing("mapper-small", campaign.explore_all(2, &|_| ()).unwrap());
     assert!(explored.tally.runs > 13 * 13 && explored.tally.states > 1_000, "{}", explored.tally.states);
 }

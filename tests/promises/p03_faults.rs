@@ -10,8 +10,8 @@ use seekless_promises as common;
 #[test]
 fn no_request_that_fails_yields_wrong_data() {
     for name in common::VOLUMES {
-        let options = Options { plain: 0, states: 1, seed: 3, ..Options::default() };
-        let explored = common::sound(name, "churn:flushes=10%", 50, options);
+        let options = Options { plain: Some(0), states: 1, seed: 3, ..Options::default() };
+        let explored = common::sound(name, "churn:flushes=10%", 4, 50, options);
         let faults = explored.faults;
         println!("{name}: {faults:?}");
         // Once and for ever, for each request that a component got, and clients were told.

@@ -232,10 +232,17 @@ fn borg_goes_in_the_time_that_its_dirty_pages_take() {
 #[test]
 fn borg_may_come_and_go_at_any_time_and_no_read_tells() {
     let (volume, load) = (common::volume("borg"), workload::parse("churn:reads=30%").unwrap());
-    let options = Options { plain: 30, states: 0, clients: 6, seed: 3, ..Options::default() };
+    let options = Options { plain: Some(30), states: 0, seed: 3, ..Options::default() };
     let (requests, commands, fault_requests) = (600, 30, 0);
-    let campaign =
-        Campaign { description: &volume, load: &load, requests, commands, fault_requests, options };
+    let campaign = Campaign {
+        description: &volume,
+        load: Some(&load),
+        requests,
+        commands: Some(commands),
+        clients: Some(6),
+        fault_requests,
+        options,
+    };
     let explored = common::found_nothing("borg", campaign.explore(&|_| ()).unwrap());
     let changed = explored.tally.edges[switch::EDGES[0]];
     println!("{} commands, {changed} times in or out while requests were held", explored.tally.commands);

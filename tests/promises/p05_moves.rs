@@ -17,10 +17,17 @@ fn what_moves_is_neither_lost_nor_doubled_and_movers_end() {
         let (volume, load) = (common::volume(name), workload::parse(work).unwrap());
         let bound = Nanos::from_millis(1_000);
         let options =
-            Options { plain: 30, states: 6_000, each: 24, goes_on: 60, bound, ..Options::default() };
+            Options { plain: Some(30), states: 6_000, each: 24, goes_on: 60, bound, ..Options::default() };
         let (requests, commands, fault_requests) = (150, 6, 0);
-        let campaign =
-            Campaign { description: &volume, load: &load, requests, commands, fault_requests, options };
+        let campaign = Campaign {
+            description: &volume,
+            load: Some(&load),
+            requests,
+            commands: Some(commands),
+            clients: Some(4),
+            fault_requests,
+            options,
+        };
         let explored = common::found_nothing(name, campaign.explore(&|_| ()).unwrap());
         let (tally, moved) = (&explored.tally, "a page is used while it is copied: its move is abandoned");
         let abandoned = tally.edges.get(moved).copied().unwrap_or(0);

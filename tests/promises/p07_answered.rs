@@ -54,9 +54,8 @@ const BOUND: Nanos = Nanos::from_millis(1_000);
 #[test]
 fn every_request_is_answered_within_a_bound() {
     for name in common::VOLUMES {
-        let options =
-            Options { plain: 40, states: 1, clients: 16, bound: BOUND, seed: 5, ..Options::default() };
-        let explored = common::sound(name, "churn:flushes=10%", 40, options);
+        let options = Options { plain: Some(40), states: 1, bound: BOUND, seed: 5, ..Options::default() };
+        let explored = common::sound(name, "churn:flushes=10%", 16, 40, options);
         let longest = explored.tally.longest.max(explored.faults.longest);
         println!("{name}: the longest answer took {longest}, the bound is {BOUND}");
         assert!(longest > Nanos::ZERO && longest <= BOUND, "{name}: {longest}");

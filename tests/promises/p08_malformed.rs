@@ -186,8 +186,8 @@ fn a_bopt_that_is_unusual_keeps_its_promises() {
         ("[layer.borg]\nover = \"home\"\nbopt = \"bopt\"", IN_PIECES),
     ] {
         let volume = changed(line, to).unwrap();
-        let options = Options { plain: 20, states: 3_000, each: 24, ..Options::default() };
-        let explored = common::explore(&volume, "churn", common::COMMANDS, 20, options);
+        let options = Options { plain: Some(20), states: 3_000, each: 24, ..Options::default() };
+        let explored = common::explore(&volume, "churn", 4, common::COMMANDS, 20, options);
         common::found_nothing(to, explored);
     }
 }

@@ -13,8 +13,8 @@ fn an_exploration_tells_the_same_every_time() {
     for name in ["stack", "borg-paper"] {
         let told = |seed| {
             let options =
-                Options { plain: 10, states: 2_000, each: 16, goes_on: 60, seed, ..Options::default() };
-            let explored = common::sound(name, "churn", 20, options);
+                Options { plain: Some(10), states: 2_000, each: 16, goes_on: 60, seed, ..Options::default() };
+            let explored = common::sound(name, "churn", 4, 20, options);
             format!("{:?} {:?}", explored.tally, explored.faults)
         };
         assert_eq!(told(1), told(1));

@@ -42,15 +42,16 @@ pub struct Arguments {
     /// The volume; its components become memory that loses power
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// What is asked of it: a workload with its options
-    #[arg(long, value_name = "WORKLOAD", default_value = "churn")]
-    workload: String,
+    /// What is asked of it: a workload with its options; by default each run draws kinds of requests, and where
+    #[arg(long, value_name = "WORKLOAD")]
+    workload: Option<String>,
     /// Requests a run; there are as many runs as it takes
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     requests: u64,
-    /// One step of a run in so many is a command to the topmost layer, such as to reconfigure or to go; 0: none
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    commands: u64,
+    /// One step of a run in so many is a command to the topmost layer, such as to reconfigure or to go; 0: none; by
+    /// default each run draws it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    commands: Option<u64>,
     /// New crash states, after which it ends
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
@@ -63,18 +64,19 @@ pub struct Arguments {
     /// Writes every page first, so that no slot is left that was never used
     #[arg(long)]
     fill: bool,
-    /// Runs before all others in which the power does not go: what is read is judged all the same
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    plain_runs: u64,
+    /// Runs before all others in which the power does not go: what is read is judged all the same; by default they take
+    /// turns with the others, and half of the time
+    #[arg(long, value_name = "N")]
+    plain_runs: Option<u64>,
     /// Within which every request has to be answered, in virtual time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     bound: Nanos,
     /// Crashes one after the other
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
     depth: u64,
-    /// Clients that ask at once
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    clients: u64,
+    /// Clients that ask at once; by default each run draws 1 to 32
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    clients: Option<u64>,
     /// All chance follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -144,11 +146,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return replay_script(&description, script, arguments);
     }
     arguments.save.as_deref().map_or(Ok(()), output::expect_folder)?;
-    let load = workload::parse(&arguments.workload)?;
+    let load = arguments.workload.as_deref().map(workload::parse).transpose()?;
     let began = clock_gettime(ClockId::Monotonic).tv_sec as u64;
     let mut seed = arguments.seed;
     loop {
-        let told = explore(arguments, &description, &load, seed)?;
+        let told = explore(arguments, &description, load.as_ref(), seed)?;
         if let Some(script) = &told.script {
             arguments.save.as_deref().map_or(Ok(()), |file| output::file(file, script))?;
             replayed(&description, &script.parse()?, arguments.history.as_deref())?;
@@ -175,13 +177,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: u64) -> anyhow::Result<Told> {
+fn explore(
+    arguments: &Arguments,
+    description: &Description,
+    load: Option<&Load>,
+    seed: u64,
+) -> anyhow::Result<Told> {
     let all = arguments.all.is_some();
     let options = Options {
         states: if all { u64::MAX } else { arguments.states },
         each: arguments.each,
         depth: if all { 1 } else { arguments.depth },
-        clients: if all { 1 } else { arguments.clients },
         fill: arguments.fill,
         plain: arguments.plain_runs,
         bound: arguments.bound,
@@ -190,8 +196,8 @@ fn explore(arguments: &Arguments, description: &Description, load: &Load, seed: 
         ..Options::default()
     };
     let (requests, fault_requests) = (arguments.requests, arguments.fault_requests);
-    let commands = arguments.commands;
-    let campaign = Campaign { description, load, requests, commands, fault_requests, options };
+    let (commands, clients) = (arguments.commands, arguments.clients);
+    let campaign = Campaign { description, load, requests, commands, clients, fault_requests, options };
     let bar = Progress::measured();
     let before = cpu_nanos();
     let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
@@ -243,7 +249,7 @@ fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> To
     let what = arguments.all.map(|requests| format!("all workloads of up to {requests} requests"));
     Told {
         volume: arguments.volume.display().to_string(),
-        workload: what.unwrap_or_else(|| arguments.workload.clone()),
+        workload: what.or_else(|| arguments.workload.clone()).unwrap_or_else(|| "drawn by run".to_owned()),
         seed,
         states: tally.states,
         states_by_depth: tally.by_depth.clone(),

@@ -6,6 +6,7 @@
 pub mod buffer;
 pub mod device;
 pub mod error;
+pub mod flush_guard;
 pub mod gate;
 pub mod limit;
 pub mod lock;
@@ -19,6 +20,7 @@ pub mod units;
 pub use buffer::Buffer;
 pub use device::{BlockDevice, Counters, Geometry, IoFuture, Layer, Zeroes};
 pub use error::{ErrorKind, IoError};
+pub use flush_guard::FlushGuard;
 pub use gate::Gate;
 pub use limit::{Limits, Top};
 pub use lock::{Mode, RangeLocks};

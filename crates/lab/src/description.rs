@@ -15,6 +15,7 @@ use seekless_layers::registry::Entry;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::explore::settings::Ranges;
 use crate::volume_file::{ComponentKeys, simulated};
 
 /// What the components of a description are: simulated drives here, devices and files where a volume is served.
@@ -56,6 +57,8 @@ pub struct Description<C = Component> {
     pub control: Option<PathBuf>,
     /// Who the server is and whom it lets in, if it is to be encrypted. The lab serves nothing.
     pub tls: Option<Tls>,
+    /// What runs of an exploration draw: by layer or slice and key, the values.
+    pub explore: Ranges,
 }
 
 /// Files of certificates and keys, in PEM.
@@ -81,6 +84,7 @@ impl<C> Default for Description<C> {
             exports: Vec::new(),
             control: None,
             tls: None,
+            explore: Ranges::new(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::limit::Top;
-use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Layer, Slice};
+use seekless_core::{Account, BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice};
 use seekless_drive::{Simulated, Work, simulated};
 use seekless_layers::registry::{self, Below, Building, Built};
 use seekless_layers::{Borg, Joined, Topmost};
@@ -107,6 +107,13 @@ pub async fn under<C>(
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
 ) -> Result<Tree, IoError> {
+    // What layers make of a flush that failed is theirs to say; clients of a bare component are told once, as by a disk.
+    let layered = description.layers.contains_key(name);
+    let guarded = |component| Rc::new(FlushGuard::new(component)) as Rc<dyn BlockDevice>;
+    let components = components
+        .into_iter()
+        .map(|(name, component)| (name, if layered { guarded(component) } else { component }))
+        .collect();
     let mut builder =
         Builder { description, components, bytes, layers: BTreeMap::new(), borg: Rc::default() };
     let (top, topmost) = builder.top(name).await?;

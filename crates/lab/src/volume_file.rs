@@ -14,6 +14,7 @@ use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
 use crate::description::{Component, Description, Export, Layer, Leaf, Tls, VolumeError, Window};
+use crate::explore::settings::{Ranges, check_ranges};
 use crate::nearest::nearest;
 use crate::workload::keys::duration;
 
@@ -28,6 +29,8 @@ struct File<K> {
     export: Vec<ExportKeys>,
     control: Option<PathBuf>,
     tls: Option<Tls>,
+    #[serde(default)]
+    explore: Ranges,
 }
 
 /// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
@@ -103,13 +106,17 @@ impl From<ExportClass> for Class {
 
 /// Reads and checks the file at `path`, a volume of simulated drives with one export.
 pub fn read(path: &Path) -> Result<Description, VolumeError> {
-    read_of(path).and_then(one_export)
+    let volume = read_of(path).and_then(one_export)?;
+    check_ranges(&volume, &volume.explore)?;
+    Ok(volume)
 }
 
 /// Reads and checks a description of simulated drives with one export; `file` is for messages, and drive files are
 /// sought beside it.
 pub fn parse(file: &str, text: &str) -> Result<Description, VolumeError> {
-    parse_of(file, text).and_then(one_export)
+    let volume = parse_of(file, text).and_then(one_export)?;
+    check_ranges(&volume, &volume.explore)?;
+    Ok(volume)
 }
 
 /// What runs in the lab has one client, who sees one thing.
@@ -139,7 +146,8 @@ pub fn read_of<C: Leaf>(path: &Path) -> Result<Description<C>, VolumeError> {
 pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, VolumeError> {
     let read: File<C::Keys> = toml::from_str(text).map_err(|error| {
         let found = error.to_string().trim_end().to_owned();
-        let keys = "the keys of a volume file: component, slice, layer, export, control, tls".to_owned();
+        let keys =
+            "the keys of a volume file: component, slice, layer, export, control, tls, explore".to_owned();
         let meant = found.split_once("expected").and_then(|(wrong, known)| nearest(error_line(wrong), known));
         let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
         VolumeError { place: file.to_owned(), found, expected }
@@ -154,8 +162,9 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
-    let (control, tls) = (read.control, read.tls);
-    let mut volume = Description { file: file_name, top, exports, control, tls, ..Description::default() };
+    let (control, tls, explore) = (read.control, read.tls, read.explore);
+    let mut volume =
+        Description { file: file_name, top, exports, control, tls, explore, ..Description::default() };
     for (name, keys) in read.component {
         let component = C::read(file, &name, keys)?;
         volume.components.insert(name, component);

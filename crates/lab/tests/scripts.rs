@@ -4,9 +4,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use seekless_core::{Extent, Op};
 use seekless_lab::explore::case::{Case, Segment};
+use seekless_lab::explore::conditions::{Conditions, Faults, Pace};
 use seekless_lab::explore::power::{Crash, Survivor};
 use seekless_lab::explore::replay::{Line, replay};
 use seekless_lab::explore::script::{Request, Step, with_commands};
+use seekless_lab::explore::settings::Setting;
 use seekless_lab::{Description, volume_file};
 
 /// Requests of every kind, to what a volume may have, and commands.
@@ -24,18 +26,42 @@ fn crash() -> impl Strategy<Value = Crash> {
     let survivor = (0..1_000_usize, 0..1_u64 << 16, 1..=1_u64 << 16);
     let survivor =
         survivor.prop_map(|(write, first, sectors)| Survivor { write, first, end: first + sectors });
-    (0..100_000_usize, proptest::collection::vec(survivor, 0..6), any::<bool>())
-        .prop_map(|(events, survivors, kill)| Crash { events, survivors, kill })
+    let keeps = select(vec![0, 1, 2, 5, u64::MAX]);
+    (0..100_000_usize, proptest::collection::vec(survivor, 0..6), keeps)
+        .prop_map(|(events, survivors, keeps)| Crash { events, survivors, keeps })
+}
+
+fn conditions() -> impl Strategy<Value = Conditions> {
+    let pace = prop_oneof![
+        Just(Pace::Uniform),
+        (1..1_000_u64, 1..1_000_u64).prop_map(|(one_in, times)| Pace::Tail(one_in, times)),
+        (0..9_u32, 1..1_000_u64).prop_map(|(component, times)| Pace::Slow(component, times)),
+    ];
+    let faults = (0..90_u64, 0..90_u64, 0..90_u64);
+    let faults = faults.prop_map(|(reads, writes, flushes)| Faults { reads, writes, flushes });
+    (1..=1_000_u64, any::<u64>(), pace, faults).prop_map(|(clients, seed, pace, faults)| Conditions {
+        clients,
+        seed,
+        pace,
+        faults,
+    })
+}
+
+fn settings() -> impl Strategy<Value = Vec<Setting>> {
+    let value = select(vec!["0.5", "\"64KiB\"", "true", "[1, 2]"]);
+    let setting = ("[a-z_]{1,9}", "[a-z_]{1,9}", value);
+    let setting = setting.prop_map(|(of, key, value)| Setting { of, key, value: value.to_owned() });
+    proptest::collection::vec(setting, 0..3)
 }
 
 /// Any case: of its runs all but the last end in a crash, or the next begins without one.
 fn case() -> impl Strategy<Value = Case> {
     let fault = proptest::option::of((0..9_u32, 1..u64::MAX, any::<bool>()));
-    let segment = (steps(), 1..=1_000_u64, any::<u64>(), any::<bool>(), fault, proptest::option::of(crash()));
-    let segment = segment.prop_map(|(steps, clients, seed, fill, fault, crash)| Segment {
+    let segment = (steps(), conditions(), settings(), any::<bool>(), fault, proptest::option::of(crash()));
+    let segment = segment.prop_map(|(steps, conditions, settings, fill, fault, crash)| Segment {
         steps,
-        clients,
-        seed,
+        conditions,
+        settings,
         fill,
         fault,
         crash,

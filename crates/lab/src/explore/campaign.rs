@@ -1,15 +1,13 @@
 //! A whole exploration: every request to a component fails once, then runs of a workload with a seed each lose
 //! power, until there are enough states; a finding is reduced; and the named edges of the layers are counted.
 
-use std::rc::Rc;
-
 use seekless_core::switch;
 use seekless_layers::topmost;
 
+use super::conditions::Conditions;
 use super::faults::FaultTally;
-use super::script::{self, Step};
 use super::shrink::Shrinker;
-use super::{Explorer, Finding, Options, Tally};
+use super::{Explorer, Finding, Options, Script, Tally};
 use crate::LabError;
 use crate::description::Description;
 use crate::experiment::Progress;
@@ -17,17 +15,21 @@ use crate::workload::Load;
 
 /// So much denser are commands in the run whose requests to components fail: it is short, and there is one.
 const DENSER: u64 = 5;
+/// A run takes about as long as judging so many restarts: half of the time goes to runs in which the power stays.
+const RUN: u64 = 40;
 
 /// What is explored, and how.
 pub struct Campaign<'a> {
     /// A checked volume.
     pub description: &'a Description,
-    /// What is asked of it.
-    pub load: &'a Load,
+    /// What is asked of it; if none, each run draws its own requests.
+    pub load: Option<&'a Load>,
     /// Requests a run.
     pub requests: u64,
-    /// One step of a run in so many is a command to the topmost layer, if it has any; none, if 0.
-    pub commands: u64,
+    /// One step of a run in so many is a command to the topmost layer, if it has any; none, if 0. Drawn by run if `None`.
+    pub commands: Option<u64>,
+    /// Clients that ask at once; drawn by run if `None`.
+    pub clients: Option<u64>,
     /// Requests of the run in which each request to a component fails; none, if 0.
     pub fault_requests: u64,
     /// How much is looked at.
@@ -51,40 +53,46 @@ pub struct Explored {
 impl Campaign<'_> {
     /// Explores runs of the workload.
     pub fn explore(&self, progress: &dyn Fn(Progress)) -> Result<Explored, LabError> {
-        let sectors = self.description.check()?;
-        let of_seed = |seed, requests, every| -> Result<Rc<[Step]>, LabError> {
-            let requests = script::of_workload(self.load, sectors, seed, requests)?;
-            Ok(script::with_commands(requests, &self.known_commands(), every, seed).into())
-        };
+        self.description.check()?;
         let mut explorer = Explorer::new(self.description, self.options.clone());
         let (mut faults, mut finding) = (FaultTally::default(), None);
         if self.fault_requests > 0 {
-            let every = self.commands.div_ceil(DENSER);
-            let steps = of_seed(self.options.seed, self.fault_requests, every)?;
-            match explorer.faults(&steps, self.options.seed, progress) {
+            let script = self.drawn(self.options.seed, self.fault_requests, DENSER)?;
+            let usual = Conditions::usual(script.conditions.clients, script.conditions.seed);
+            match explorer.faults(&Script { conditions: usual, ..script }, progress) {
                 Ok(tally) => faults = tally,
                 Err(found) => finding = Some(found),
             }
         }
-        for run in 0..self.options.plain {
+        let mut seeds = self.options.seed..;
+        let plain = self.options.plain.unwrap_or(0);
+        for (run, seed) in (0..plain).zip(&mut seeds) {
             if finding.is_none() {
-                let seed = self.options.seed + run;
-                finding = explorer.plain(of_seed(seed, self.requests, self.commands)?, seed).err();
-                progress(Progress { what: "runs with power", done: run, of: self.options.plain });
+                finding = explorer.plain(&self.drawn(seed, self.requests, 1)?).err();
+                progress(Progress { what: "runs with power", done: run, of: plain });
             }
         }
-        for seed in self.options.seed.. {
+        let mut owed = 0;
+        for seed in seeds {
             if finding.is_some() || explorer.is_done() {
                 break;
             }
-            let steps = of_seed(seed, self.requests, self.commands)?;
-            let before = explorer.tally().states;
-            finding = explorer.explore(steps, seed).err();
-            let states = explorer.tally().states;
-            let (done, of) = (states.min(self.options.states), self.options.states);
+            let script = self.drawn(seed, self.requests, 1)?;
+            if owed >= RUN {
+                owed -= RUN;
+                finding = explorer.plain(&script).err();
+                continue;
+            }
+            let before = explorer.tally();
+            finding = explorer.explore(&script).err();
+            let tally = explorer.tally();
+            let (done, of) = (tally.states.min(self.options.states), self.options.states);
             progress(Progress { what: "crash states", done, of });
+            if self.options.plain.is_none() {
+                owed += tally.judged - before.judged;
+            }
             // A workload that is the same whatever its seed has no more to give.
-            if states == before {
+            if tally.states == before.states && self.load.is_some() {
                 break;
             }
         }
@@ -100,7 +108,7 @@ impl Campaign<'_> {
     }
 
     /// What the topmost layer can be told; nothing, where there is nothing besides to stop.
-    fn known_commands(&self) -> Vec<&'static str> {
+    pub(super) fn known_commands(&self) -> Vec<&'static str> {
         let layer = self.description.layers.get(&self.description.top);
         let known = layer.map(|layer| topmost::commands(layer.entry)).unwrap_or_default();
         if known.len() > 1 { known } else { Vec::new() }
@@ -117,7 +125,7 @@ impl Campaign<'_> {
         let layers = self.description.layers.iter();
         let edges =
             layers.flat_map(|(name, layer)| layer.entry.edges.iter().map(move |edge| (name.clone(), *edge)));
-        let changes = self.commands > 0 && self.known_commands().contains(&"remove");
+        let changes = self.commands != Some(0) && self.known_commands().contains(&"remove");
         let above = switch::EDGES.iter().filter(|_| changes).map(|edge| ("switch".to_owned(), *edge));
         let unreached = edges.chain(above).filter(|(_, edge)| !tally.edges.contains_key(edge)).collect();
         let reduced =

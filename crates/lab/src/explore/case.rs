@@ -11,8 +11,10 @@ use std::str::FromStr;
 use seekless_core::{Extent, Op};
 use seekless_layers::topmost;
 
+use super::conditions::{Conditions, Faults, Pace};
 use super::power::{Crash, Survivor};
 use super::script::{Request, Step};
+use super::settings::Setting;
 
 /// The first line.
 const HEAD: &str = "seekless crash 1";
@@ -22,10 +24,10 @@ const HEAD: &str = "seekless crash 1";
 pub struct Segment {
     /// What is asked, and told.
     pub steps: Vec<Step>,
-    /// By how many clients.
-    pub clients: u64,
-    /// From which the pace follows.
-    pub seed: u64,
+    /// By whom, and what the components are like.
+    pub conditions: Conditions,
+    /// Options of the volume that are other than in its file: of the first run only.
+    pub settings: Vec<Setting>,
     /// Whether every page is written first: of the first run only.
     pub fill: bool,
     /// The component and its request that fails, if one does, and whether all do from then on.
@@ -72,7 +74,13 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         for segment in &self.0 {
-            writeln!(f, "run clients {} seed {}", segment.clients, segment.seed)?;
+            let Conditions { clients, seed, pace, faults } = segment.conditions;
+            writeln!(f, "run clients {clients} seed {seed}")?;
+            segment.settings.iter().try_for_each(|setting| writeln!(f, "set {setting}"))?;
+            pace.line().map_or(Ok(()), |line| writeln!(f, "{line}"))?;
+            if !faults.is_none() {
+                writeln!(f, "{faults}")?;
+            }
             if segment.fill {
                 writeln!(f, "fill")?;
             }
@@ -81,8 +89,10 @@ impl fmt::Display for Case {
                 writeln!(f, "fail component {component} request {nth}{for_ever}")?;
             }
             segment.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-            if let Some(Crash { events, survivors, kill }) = &segment.crash {
-                write!(f, "{} {events}", if *kill { "kill" } else { "crash" })?;
+            if let Some(Crash { events, survivors, keeps }) = &segment.crash {
+                write!(f, "{} {events}", if *keeps == u64::MAX { "kill" } else { "crash" })?;
+                let kept = (0..64).filter(|number| *keeps != u64::MAX && keeps >> number & 1 == 1);
+                kept.into_iter().try_for_each(|number| write!(f, " keeping {number}"))?;
                 for Survivor { write, first, end } in survivors {
                     write!(f, " {write}:{first}+{}", end - first)?;
                 }
@@ -134,14 +144,24 @@ impl FromStr for Case {
                     let seed = seed.parse().ok()?;
                     case.0.push(Segment {
                         steps: Vec::new(),
-                        clients,
-                        seed,
+                        conditions: Conditions::usual(clients, seed),
+                        settings: Vec::new(),
                         fill: false,
                         fault: None,
                         crash: None,
                     });
                     Some(())
                 })(),
+                (["set", ..], Some(segment)) => {
+                    let setting = line.trim_start_matches("set").parse().ok();
+                    setting.map(|setting| segment.settings.push(setting))
+                }
+                (["pace", words @ ..], Some(segment)) => {
+                    Pace::parse(words).map(|pace| segment.conditions.pace = pace)
+                }
+                (["faults", words @ ..], Some(segment)) => {
+                    Faults::parse(words).map(|faults| segment.conditions.faults = faults)
+                }
                 (["fail", "component", component, "request", nth, for_ever @ ..], Some(segment)) => (|| {
                     let for_ever = match for_ever {
                         [] => false,
@@ -157,19 +177,17 @@ impl FromStr for Case {
                     segment.fill = true;
                     Some(())
                 }
-                ([how @ ("crash" | "kill"), events, survivors @ ..], Some(segment)) => (|| {
-                    let survivors = survivors.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
-                    let (events, kill) = (events.parse().ok()?, *how == "kill");
-                    segment.crash = Some(Crash { events, survivors, kill });
-                    Some(())
-                })(),
+                ([how @ ("crash" | "kill"), events, rest @ ..], Some(segment)) => {
+                    crash(*how == "kill", events, rest).map(|crash| segment.crash = Some(crash))
+                }
                 (words, Some(segment)) => step(words).map(|step| segment.steps.push(step)),
                 (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
-                                do COMMAND, fail component N request N [for ever], crash or kill EVENTS WRITE:FIRST+SECTORS ..., or run \
-                                clients N seed N";
+                                do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, fail \
+                                component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
+                                then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return wrong((number, line), expected);
             }
         }
@@ -188,6 +206,16 @@ fn survivor(text: &str) -> Option<Survivor> {
     let (write, sectors) = text.split_once(':')?;
     let (first, sectors) = span(sectors)?;
     Some(Survivor { write: write.parse().ok()?, first, end: first + sectors })
+}
+
+fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
+    let mut keeps = if kill { u64::MAX } else { 0 };
+    while let (["keeping", number, behind @ ..], false) = (rest, kill) {
+        keeps |= 1 << number.parse().ok().filter(|number: &u64| *number < 63)?;
+        rest = behind;
+    }
+    let survivors = rest.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
+    Some(Crash { events: events.parse().ok()?, survivors, keeps })
 }
 
 fn step(words: &[&str]) -> Option<Step> {
@@ -223,6 +251,9 @@ mod tests {
 
     const TEXT: &str = "seekless crash 1
 run clients 4 seed 17
+set borg.write_buffer = 0.5
+pace tail 40 100
+faults reads 0 writes 9 flushes 70
 fill
 fail component 0 request 9 for ever
 write 0+8 fua
@@ -234,7 +265,7 @@ read 0+16
 flush
 kill 12 3:0+8 4:2+1
 run clients 1 seed 3
-crash 2
+crash 2 keeping 1 5:0+1
 ";
 
     #[test]
@@ -249,7 +280,7 @@ crash 2
                     Survivor { write: 3, first: 0, end: 8 },
                     Survivor { write: 4, first: 2, end: 3 },
                 ],
-                kill: true
+                keeps: u64::MAX
             })
         );
         assert_eq!(case.to_string(), TEXT);

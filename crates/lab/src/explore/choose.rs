@@ -8,6 +8,10 @@ use super::power::{Pending, Survivor};
 /// Gives survivors, one choice after the other, without an end; some come twice.
 pub struct Choices {
     writes: Vec<(usize, u64)>,
+    /// Of each write.
+    components: Vec<u32>,
+    /// Each component that has some, if there are several.
+    apart: Vec<u32>,
     next: usize,
     rng: Rng,
 }
@@ -17,13 +21,22 @@ impl Choices {
     pub fn new(pending: &[Pending], log: &Log, seed: u64) -> Choices {
         let writes =
             pending.iter().map(|pending| (pending.write, log.writes[pending.write].at.sectors)).collect();
-        Choices { writes, next: 0, rng: Rng::seeded(seed) }
+        let components: Vec<u32> =
+            pending.iter().map(|pending| log.writes[pending.write].component).collect();
+        let mut apart = components.clone();
+        apart.sort_unstable();
+        apart.dedup();
+        if apart.len() < 2 {
+            apart.clear();
+        }
+        Choices { writes, components, apart, next: 0, rng: Rng::seeded(seed) }
     }
 
     /// How many choices come before all the rest are by chance.
     pub fn systematic(&self) -> usize {
-        // Nothing, everything; each alone, all but each, those before each; each torn with all others, and alone.
-        2 * (2 + 5 * self.writes.len())
+        // Nothing, everything, all of one component; each alone, all but each, those before each; each torn with all
+        // others, and alone.
+        2 * (2 + self.apart.len() + 5 * self.writes.len())
     }
 
     /// The next choice.
@@ -40,10 +53,14 @@ impl Choices {
         if turn < 2 {
             return whole(&|_| turn == 1);
         }
+        if let Some(kept) = self.apart.get(turn - 2) {
+            return whole(&|index| self.components[index] == *kept);
+        }
         if count == 0 {
             return Vec::new();
         }
-        let (kind, which) = ((turn - 2) / count, (turn - 2) % count);
+        let turn = turn - 2 - self.apart.len();
+        let (kind, which) = (turn / count, turn % count);
         match kind {
             0 => whole(&|index| index == which),
             1 => whole(&|index| index != which),

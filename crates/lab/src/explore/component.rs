@@ -2,19 +2,34 @@
 //!
 //! It has a volatile cache: what it answers is durable after a flush or with FUA, and what that means at a power
 //! cut is [`super::power`]'s to say. With a pace it answers in an order of its own; without one at once.
+//!
+//! Fault model, where faults are asked for: a read fails. A write fails that was not carried out, or in part, or in
+//! whole, at once or later; but a later write over it waits for that, as it would in a device's queue. A flush fails,
+//! and what was not durable by then is not by any flush that follows.
 
 use std::cell::RefCell;
 use std::future::ready;
+use std::rc::{Rc, Weak};
 
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::{self, Rng};
-use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture, Nanos};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos};
 
+use super::conditions::Conditions;
 use super::image::{Content, Image};
 use super::log::{Event, Shared, Write};
 
-/// The longest that a request takes: long enough for a dozen others to overtake it.
-const LONGEST: Nanos = Nanos::from_micros(200);
+/// The longest that a write goes on that failed.
+const LATEST: Nanos = Nanos::from_millis(5);
+
+/// What is noted of a component, and what it is like.
+struct Records {
+    rng: RefCell<Rng>,
+    log: Shared,
+    conditions: Conditions,
+    /// Writes that failed and go on.
+    late: RefCell<Vec<(Extent, Vec<Content>)>>,
+}
 
 /// The component.
 pub struct Component {
@@ -23,20 +38,33 @@ pub struct Component {
     image: RefCell<Image>,
     /// Extents that were read.
     read: RefCell<Vec<Extent>>,
-    records: Option<(RefCell<Rng>, Shared)>,
+    records: Option<Records>,
+    /// Itself, for what goes on when a request has failed.
+    me: Weak<Component>,
 }
 
 impl Component {
     /// Number `number` of its volume, which holds this and answers at once.
-    pub fn instant(number: u32, sectors: u64, image: Image) -> Component {
-        let (image, read) = (RefCell::new(image), RefCell::default());
-        Component { number, sectors, image, read, records: None }
+    pub fn instant(number: u32, sectors: u64, image: Image) -> Rc<Component> {
+        Component::new(number, sectors, image, None)
     }
 
-    /// The same with a pace, and a log. Build it inside of a runtime.
-    pub fn recorded(number: u32, sectors: u64, image: Image, log: Shared) -> Component {
+    /// The same under conditions, with a log. Build it inside of a runtime.
+    pub fn recorded(
+        number: u32,
+        sectors: u64,
+        image: Image,
+        conditions: Conditions,
+        log: Shared,
+    ) -> Rc<Component> {
         let rng = RefCell::new(runtime::rng("component"));
-        Component { records: Some((rng, log)), ..Component::instant(number, sectors, image) }
+        let records = Records { rng, log, conditions, late: RefCell::default() };
+        Component::new(number, sectors, image, Some(records))
+    }
+
+    fn new(number: u32, sectors: u64, image: Image, records: Option<Records>) -> Rc<Component> {
+        let (image, read) = (RefCell::new(image), RefCell::default());
+        Rc::new_cyclic(|me| Component { number, sectors, image, read, records, me: me.clone() })
     }
 
     /// What it holds.
@@ -50,26 +78,89 @@ impl Component {
     }
 
     async fn takes_time(&self) {
-        if let Some((rng, _)) = &self.records {
-            let time = rng.borrow_mut().below(LONGEST.0) + 1;
-            runtime::sleep(Nanos(time)).await;
+        if let Some(Records { rng, conditions, .. }) = &self.records {
+            let time = conditions.pace.time(self.number, &mut rng.borrow_mut());
+            runtime::sleep(time).await;
         }
     }
 
-    async fn store(&self, at: Extent, contents: Vec<Content>, fua: bool) {
-        let logged = self.records.as_ref().map(|(_, log)| {
-            let mut log = log.borrow_mut();
-            let (number, write) =
-                (log.writes.len(), Write { component: self.number, at, contents: contents.clone(), fua });
-            log.writes.push(write);
-            log.events.push(Event::Began(number));
-            number
-        });
+    /// Whether this request fails, of which one in so many does.
+    fn fails(&self, one_in: impl Fn(&Records) -> u64) -> bool {
+        self.records.as_ref().is_some_and(|records| {
+            let one_in = one_in(records);
+            one_in > 0 && records.rng.borrow_mut().chance(1, one_in)
+        })
+    }
+
+    fn failed(&self, at: Option<Extent>) -> IoError {
+        IoError::new(ErrorKind::Medium, format!("component {}", self.number), at, "it fails now and then")
+    }
+
+    async fn store(&self, at: Extent, contents: Vec<Content>, fua: bool) -> Result<(), IoError> {
+        self.let_late_ones_through(at);
+        if !self.fails(|records| records.conditions.faults.writes) {
+            self.carry_out(at, contents, fua).await;
+            return Ok(());
+        }
+        let draw = |bound| self.records.as_ref().map_or(0, |records| records.rng.borrow_mut().below(bound));
+        match draw(4) {
+            0 => self.takes_time().await,
+            1 => self.carry_out(at, contents, false).await,
+            2 => {
+                let (one, other) = (draw(at.sectors), draw(at.sectors));
+                let (first, last) = (one.min(other), one.max(other));
+                let part = contents[first as usize..=last as usize].to_vec();
+                self.carry_out(Extent::new(at.start.0 + first, last + 1 - first), part, false).await;
+            }
+            _ => self.goes_on(at, contents, Nanos(draw(LATEST.0))),
+        }
+        Err(self.failed(Some(at)))
+    }
+
+    /// A write that has failed will be carried out all the same.
+    fn goes_on(&self, at: Extent, contents: Vec<Content>, after: Nanos) {
+        let (Some(records), Some(me)) = (&self.records, self.me.upgrade()) else { return };
+        records.late.borrow_mut().push((at, contents));
+        runtime::spawn(async move {
+            runtime::sleep(after).await;
+            me.let_late_ones_through(at);
+        })
+        .detach();
+    }
+
+    /// Writes to these sectors that failed, and are still on their way, are carried out now.
+    fn let_late_ones_through(&self, at: Extent) {
+        let Some(records) = &self.records else { return };
+        let late: Vec<_> = {
+            let (now, still) = records.late.take().into_iter().partition(|(late, _)| late.overlaps(at));
+            records.late.replace(still);
+            now
+        };
+        for (at, contents) in late {
+            let number = records.began(self.number, at, &contents, false);
+            self.image.borrow_mut().put(at.start.0, &contents, |_| true);
+            records.log.borrow_mut().events.push(Event::Ended(number));
+        }
+    }
+
+    async fn carry_out(&self, at: Extent, contents: Vec<Content>, fua: bool) {
+        let logged = self.records.as_ref().map(|records| records.began(self.number, at, &contents, fua));
         self.takes_time().await;
         self.image.borrow_mut().put(at.start.0, &contents, |_| true);
-        if let (Some((_, log)), Some(number)) = (&self.records, logged) {
-            log.borrow_mut().events.push(Event::Ended(number));
+        if let (Some(records), Some(number)) = (&self.records, logged) {
+            records.log.borrow_mut().events.push(Event::Ended(number));
         }
+    }
+}
+
+impl Records {
+    /// A write begins; its number.
+    fn began(&self, component: u32, at: Extent, contents: &[Content], fua: bool) -> usize {
+        let mut log = self.log.borrow_mut();
+        let number = log.writes.len();
+        log.writes.push(Write { component, at, contents: contents.to_vec(), fua });
+        log.events.push(Event::Began(number));
+        number
     }
 }
 
@@ -86,39 +177,40 @@ impl BlockDevice for Component {
         }
         io(async move {
             self.takes_time().await;
+            if self.fails(|records| records.conditions.faults.reads) {
+                return Err(self.failed(Some(at)));
+            }
             self.image.borrow().read(at, &into);
             Ok(into)
         })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            self.store(at, Content::of_buffer(&from), how.fua).await;
-            Ok(())
-        })
+        io(self.store(at, Content::of_buffer(&from), how.fua))
     }
 
     fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            let Some((_, log)) = &self.records else { return Ok(()) };
+            let Some(Records { log, .. }) = &self.records else { return Ok(()) };
             let began = log.borrow().events.len();
             log.borrow_mut().events.push(Event::FlushBegan(self.number));
             self.takes_time().await;
-            log.borrow_mut().events.push(Event::FlushEnded(self.number, began));
-            Ok(())
+            let fails = self.fails(|records| records.conditions.faults.flushes);
+            let ended = if fails { Event::FlushFailed } else { Event::FlushEnded };
+            log.borrow_mut().events.push(ended(self.number, began));
+            if fails { Err(self.failed(None)) } else { Ok(()) }
         })
     }
 
     /// What is discarded reads as zeroes or as before: who relies on either is wrong.
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            let ignored = self.records.as_ref().is_some_and(|(rng, _)| rng.borrow_mut().chance(1, 2));
+            let ignored = self.records.as_ref().is_some_and(|records| records.rng.borrow_mut().chance(1, 2));
             if ignored {
                 self.takes_time().await;
-            } else {
-                self.store(at, vec![Content::Zero; at.sectors as usize], how.fua).await;
+                return Ok(());
             }
-            Ok(())
+            self.store(at, vec![Content::Zero; at.sectors as usize], how.fua).await
         })
     }
 

@@ -13,8 +13,7 @@ use super::log::Event;
 use super::power::{Crash, Power};
 use super::restart::Wrong;
 use super::run::Plan;
-use super::script::Step;
-use super::{Explorer, Finding, Followed};
+use super::{Explorer, Finding, Followed, Script};
 use crate::check::{Registers, history};
 use crate::experiment::Progress;
 
@@ -45,14 +44,9 @@ pub fn options((component, nth, for_ever): (u32, u64, bool)) -> (u32, error::Opt
 
 impl Explorer<'_> {
     /// A new volume is asked for these, once for each request to a component that may fail.
-    pub fn faults(
-        &mut self,
-        steps: &Rc<[Step]>,
-        seed: u64,
-        progress: &dyn Fn(Progress),
-    ) -> Result<FaultTally, Finding> {
+    pub fn faults(&mut self, script: &Script, progress: &dyn Fn(Progress)) -> Result<FaultTally, Finding> {
         let mut tally = FaultTally::default();
-        let (plan, registers) = self.plan(steps.clone(), seed)?;
+        let (plan, registers) = self.plan(script)?;
         self.each_fault(&plan, &registers, &mut tally, progress)?;
         self.faults_of_openings(&plan, registers, &mut tally, progress)?;
         Ok(tally)
@@ -104,7 +98,7 @@ impl Explorer<'_> {
             // The second choice is the first by chance.
             let chosen = Choices::new(&power.pending, &run.log, self.rng.bits()).nth(1);
             let survivors = chosen.unwrap_or_default();
-            let crash = Crash { events: index + 1, survivors, kill: false };
+            let crash = Crash { events: index + 1, survivors, keeps: 0 };
             let (images, cached) = power.restart(&run.log, &crash);
             if let Some(segment) = self.segments.last_mut() {
                 segment.crash = Some(crash);

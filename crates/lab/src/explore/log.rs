@@ -26,6 +26,8 @@ pub enum Event {
     FlushBegan(u32),
     /// It answered a flush that it took when so many events had happened.
     FlushEnded(u32, usize),
+    /// The same, with an error: what it should have made durable no later flush does.
+    FlushFailed(u32, usize),
 }
 
 /// What a component was asked to write.

@@ -14,6 +14,7 @@ pub mod campaign;
 pub mod case;
 pub mod choose;
 pub mod component;
+pub mod conditions;
 pub mod faults;
 pub mod image;
 pub mod log;
@@ -22,10 +23,13 @@ pub mod replay;
 pub mod restart;
 pub mod run;
 pub mod script;
+pub mod settings;
 mod settling;
 pub mod shrink;
 pub mod spent;
+mod swarm;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -36,12 +40,14 @@ use seekless_core::runtime::Rng;
 use self::all::All;
 use self::case::{Case, Segment};
 use self::choose::Choices;
+use self::conditions::Conditions;
 use self::image::{Image, mixed};
 use self::log::{Event, Log};
 use self::power::{Crash, Power, Survivor};
 use self::restart::{Judge, Opener, Wrong};
 use self::run::Plan;
 use self::script::Step;
+use self::settings::Setting;
 use self::settling::Settling;
 use self::spent::{Part, Spent};
 use crate::check::Registers;
@@ -59,12 +65,11 @@ pub struct Options {
     pub depth: u64,
     /// One restart in so many goes on to the next crash.
     pub goes_on: u64,
-    /// Clients that ask at once.
-    pub clients: u64,
     /// Whether every page is written first.
     pub fill: bool,
-    /// Runs before all others in which the power does not go.
-    pub plain: u64,
+    /// Runs before all others in which the power does not go; if `None`, they take turns with those in which it does,
+    /// and have half of the time.
+    pub plain: Option<u64>,
     /// Within which every request is answered, in virtual time.
     pub bound: Nanos,
     /// From which all chance follows.
@@ -80,9 +85,8 @@ impl Default for Options {
             each: 64,
             depth: 3,
             goes_on: 200,
-            clients: 4,
             fill: false,
-            plain: 200,
+            plain: None,
             bound: Nanos::from_millis(10_000),
             seed: 1,
             clock: || 0,
@@ -96,7 +100,7 @@ const ALL_PAGES: u64 = 2;
 const BETWEEN: usize = 12;
 /// States a moment of a run that began after a crash.
 const EACH_AFTER: u64 = 4;
-/// Of the crashes that are gone on from, one in so many leaves the components their caches: only the process ends.
+/// Of the crashes that are gone on from, one in so many leaves the components their caches, or one of them.
 const KILLS: u64 = 2;
 /// Of the moments of a run with a fault, one in so many is looked at.
 const FAULT_MOMENTS: u64 = 8;
@@ -143,9 +147,23 @@ pub struct Finding {
     pub case: Case,
 }
 
+/// What a new volume is asked for, and under which conditions.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What it is asked for.
+    pub steps: Rc<[Step]>,
+    /// By whom, and what its components are like.
+    pub conditions: Conditions,
+    /// Its options that are other than in its file.
+    pub settings: Vec<Setting>,
+}
+
 /// Looks for what is wrong.
 pub struct Explorer<'a> {
+    description: &'a Description,
     opener: Opener<'a>,
+    /// What the opener's volume has otherwise than the description.
+    settings: Vec<Setting>,
     options: Options,
     judge: Judge,
     rng: Rng,
@@ -155,8 +173,8 @@ pub struct Explorer<'a> {
     fresh: FxHashSet<u64>,
     segments: Vec<Segment>,
     tally: Tally,
-    /// What every run begins with, once it was made.
-    begin: Option<Begin>,
+    /// What runs begin with, by the settings of their volumes, once it was made.
+    begin: BTreeMap<Vec<Setting>, Begin>,
 }
 
 /// What a run begins with: components of zeroes, or a volume that was filled.
@@ -181,10 +199,11 @@ struct Followed<'a> {
 impl<'a> Explorer<'a> {
     /// For a checked description.
     pub fn new(description: &'a Description, options: Options) -> Explorer<'a> {
-        let sectors = description.components.values().map(|component| component.drive.sectors()).collect();
         let by_depth = vec![0; options.depth as usize];
         Explorer {
-            opener: Opener { description, sectors },
+            description,
+            opener: Opener::new(Cow::Borrowed(description)),
+            settings: Vec::new(),
             rng: Rng::seeded(options.seed),
             judge: Judge::new(options.clock),
             options,
@@ -193,7 +212,7 @@ impl<'a> Explorer<'a> {
             fresh: FxHashSet::default(),
             segments: Vec::new(),
             tally: Tally { by_depth, ..Tally::default() },
-            begin: None,
+            begin: BTreeMap::new(),
         }
     }
 
@@ -214,15 +233,15 @@ impl<'a> Explorer<'a> {
         self.tally.states >= self.options.states
     }
 
-    /// A new volume is asked for these, and loses power wherever it may.
-    pub fn explore(&mut self, steps: Rc<[Step]>, seed: u64) -> Result<(), Finding> {
-        let (plan, registers) = self.plan(steps, seed)?;
+    /// A new volume is asked for what a script says, and loses power wherever it may.
+    pub fn explore(&mut self, script: &Script) -> Result<(), Finding> {
+        let (plan, registers) = self.plan(script)?;
         self.run(&plan, registers, 0, self.options.each)
     }
 
-    /// A new volume is asked for these, and keeps its power to the end.
-    pub fn plain(&mut self, steps: Rc<[Step]>, seed: u64) -> Result<(), Finding> {
-        let (plan, registers) = self.plan(steps, seed)?;
+    /// A new volume is asked for what a script says, and keeps its power to the end.
+    pub fn plain(&mut self, script: &Script) -> Result<(), Finding> {
+        let (plan, registers) = self.plan(script)?;
         self.run(&plan, registers, 0, 0)
     }
 
@@ -230,24 +249,38 @@ impl<'a> Explorer<'a> {
     pub fn explore_all(&mut self, requests: usize, progress: &dyn Fn(Progress)) -> Result<(), Finding> {
         let sectors = self.opener.description.check().unwrap_or(0);
         let scripts = all::scripts(requests, ALL_PAGES, sectors);
-        for (done, script) in (0..).zip(&scripts) {
-            let (plan, registers) = self.plan(script.clone(), self.options.seed)?;
+        for (done, steps) in (0..).zip(&scripts) {
+            let conditions = Conditions::usual(1, self.options.seed);
+            let script = Script { steps: steps.clone(), conditions, settings: Vec::new() };
+            let (plan, registers) = self.plan(&script)?;
             self.run(&plan, registers, 0, u64::MAX)?;
             progress(Progress { what: "sequences of requests", done, of: scripts.len() as u64 });
         }
         Ok(())
     }
 
-    /// A new volume that is to be asked for these.
-    fn plan(&mut self, steps: Rc<[Step]>, seed: u64) -> Result<(Plan, Registers), Finding> {
-        let begin = match self.begin.take() {
+    /// A new volume that is to be asked for what a script says.
+    fn plan(&mut self, script: &Script) -> Result<(Plan, Registers), Finding> {
+        self.set(&script.settings);
+        let begin = match self.begin.remove(&self.settings) {
             Some(begin) => begin,
             None => self.begin_anew()?,
         };
-        self.begin = Some(begin.clone());
+        self.begin.insert(self.settings.clone(), begin.clone());
         let Begin { images, registers, first } = begin;
-        let clients = self.options.clients;
-        Ok((Plan { clients, seed, ..Plan::new(images, steps, first) }, registers))
+        let (steps, conditions) = (script.steps.clone(), script.conditions);
+        Ok((Plan { conditions, ..Plan::new(images, steps, first) }, registers))
+    }
+
+    /// From now on the volume has these settings.
+    fn set(&mut self, settings: &[Setting]) {
+        if self.settings != settings {
+            self.settings = settings.to_vec();
+            self.opener = Opener::new(settings::applied(self.description, settings));
+            // What was judged of another volume says nothing.
+            self.judge.recall(None);
+            self.fresh.clear();
+        }
     }
 
     fn begin_anew(&mut self) -> Result<Begin, Finding> {
@@ -286,10 +319,10 @@ impl<'a> Explorer<'a> {
         let followed = Followed { plan, log: &run.log, depth, each, all: each == u64::MAX };
         let result = self.follow(&followed, registers).and_then(|()| match (run.closed, run.stalled) {
             // With a fault, not to open is an answer, and so is not to do as told.
-            (Some(error), _) if plan.fault.is_none() => Err(self.finding(&Wrong::Closed(error), None)),
+            (Some(error), _) if !plan.fails() => Err(self.finding(&Wrong::Closed(error), None)),
             (_, Some(stalled)) => Err(self.finding(&Wrong::Stalled(stalled), None)),
             _ => match Wrong::command(&run.log) {
-                Some(wrong) if plan.fault.is_none() => Err(self.finding(&wrong, None)),
+                Some(wrong) if !plan.fails() => Err(self.finding(&wrong, None)),
                 _ => self.in_time(&run.log),
             },
         });
@@ -305,9 +338,11 @@ impl<'a> Explorer<'a> {
     fn begin(&mut self, plan: &Plan) {
         let fault =
             plan.fault.as_ref().map(|(component, options)| (*component, options.nth, options.for_ever));
-        let (steps, clients, seed) = (plan.steps.to_vec(), plan.clients, plan.seed);
-        let fill = self.options.fill && self.segments.is_empty();
-        self.segments.push(Segment { steps, clients, seed, fill, fault, crash: None });
+        let (steps, conditions) = (plan.steps.to_vec(), plan.conditions);
+        let first = self.segments.is_empty();
+        let settings = if first { self.settings.clone() } else { Vec::new() };
+        let fill = self.options.fill && first;
+        self.segments.push(Segment { steps, conditions, settings, fill, fault, crash: None });
         // What was allowed elsewhere says nothing here.
         self.fresh.clear();
     }
@@ -338,14 +373,14 @@ impl<'a> Explorer<'a> {
             self.judge.spent.on(Part::Runs);
             // Runs with a fault are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
-            let looks = followed.plan.fault.is_none() || last || self.rng.chance(1, FAULT_MOMENTS);
+            let looks = !followed.plan.fails() || last || self.rng.chance(1, FAULT_MOMENTS);
             // What was in the caches before belongs to the run before.
             let looks = looks && index >= 2 * followed.plan.cached.len();
             if changed && looks {
                 self.tally.moments += 1;
                 self.moment(followed, index + 1, &power, &registers)?;
                 // A run without crashes, or with a fault, is judged to its end.
-                if self.is_done() && followed.each > 0 && followed.plan.fault.is_none() {
+                if self.is_done() && followed.each > 0 && !followed.plan.fails() {
                     break;
                 }
             }
@@ -367,7 +402,7 @@ impl<'a> Explorer<'a> {
             if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
         let mut in_vain = 0;
         for (turn, survivors) in (0..followed.each as usize).zip(choices) {
-            let crash = Crash { events: happened, survivors, kill: false };
+            let crash = Crash { events: happened, survivors, keeps: 0 };
             let images = power.cut(followed.log, &crash.survivors);
             let hash = images.iter().fold(0, |hash, image| mixed(hash, image.hash()));
             self.judge.spent.on(Part::Cuts);
@@ -391,11 +426,20 @@ impl<'a> Explorer<'a> {
             let goes_on =
                 followed.depth + 1 < self.options.depth as usize && self.rng.chance(1, self.options.goes_on);
             if goes_on {
-                let kill = self.rng.chance(1, KILLS);
-                self.go_on(followed, Crash { kill, ..crash }, power, registers)?;
+                let keeps = self.keeps();
+                self.go_on(followed, Crash { keeps, ..crash }, power, registers)?;
             }
         }
         Ok(())
+    }
+
+    /// The components that keep their caches in a crash that is gone on from.
+    fn keeps(&mut self) -> u64 {
+        if !self.rng.chance(1, KILLS) {
+            return 0;
+        }
+        let only = 1 << self.rng.below(self.opener.sectors.len().max(1) as u64);
+        if self.rng.chance(1, 2) { u64::MAX } else { only }
     }
 
     /// The volume is used again after a crash, and crashes again.
@@ -414,7 +458,8 @@ impl<'a> Explorer<'a> {
         let steps = followed.plan.steps.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
         let first = followed.plan.first + count as u64;
         let (images, cached) = power.restart(followed.log, &crash);
-        let plan = Plan { images, cached, steps, first, seed: self.rng.bits(), ..followed.plan.clone() };
+        let conditions = Conditions { seed: self.rng.bits(), ..followed.plan.conditions };
+        let plan = Plan { images, cached, steps, first, conditions, ..followed.plan.clone() };
         if let Some(segment) = self.segments.last_mut() {
             segment.crash = Some(crash);
         }

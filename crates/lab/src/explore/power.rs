@@ -3,7 +3,8 @@
 //! Follows a log event by event. A write is durable when a flush is answered that was asked for after the write
 //! was answered, or when it is answered and was with FUA. Fault model: a sector is written whole or not at all;
 //! of a write that is not durable any sectors may be there, answered or not; of two over each other either may
-//! be, unless the later one is durable and began when the earlier one had ended.
+//! be, unless the later one is durable and began when the earlier one had ended. What a flush that failed should have
+//! made durable may have been dropped: no later flush makes it so.
 
 use seekless_core::Extent;
 
@@ -26,11 +27,12 @@ pub struct Survivor {
 pub struct Crash {
     /// Events that happened before.
     pub events: usize,
-    /// What survives of what was not durable. Without a power cut that is all that the components answered; then
-    /// these are of what they did not.
+    /// What survives of what was not durable. A component that keeps its cache keeps all that it answered; of it these
+    /// are what it did not answer.
     pub survivors: Vec<Survivor>,
-    /// Whether only the process ends, and the components keep what is in their caches.
-    pub kill: bool,
+    /// The components that keep what is in their caches, a bit each by their numbers: none of them at a power cut, all
+    /// of them if only the process ends.
+    pub keeps: u64,
 }
 
 /// A write that is not durable.
@@ -43,6 +45,8 @@ pub struct Pending {
     ended: Option<usize>,
     /// Sectors for which something later is durable.
     buried: Vec<bool>,
+    /// A flush failed that should have made it durable.
+    dropped: bool,
 }
 
 /// The components at one moment of a run.
@@ -56,6 +60,11 @@ pub struct Power {
 }
 
 impl Pending {
+    /// Whether a flush of this component that began then should make it durable.
+    fn is_covered(&self, log: &Log, component: u32, began: usize) -> bool {
+        log.writes[self.write].component == component && self.ended.is_some_and(|ended| ended < began)
+    }
+
     /// The parts of these sectors for which nothing later is durable.
     fn left(&self, log: &Log, sectors: std::ops::Range<u64>) -> Vec<Write> {
         let write = &log.writes[self.write];
@@ -89,7 +98,7 @@ impl Power {
             Event::FlushBegan(_) => {}
             Event::Began(write) => {
                 let buried = vec![false; log.writes[write].at.sectors as usize];
-                self.pending.push(Pending { write, began: now, ended: None, buried });
+                self.pending.push(Pending { write, began: now, ended: None, buried, dropped: false });
             }
             Event::Ended(write) => {
                 let fua = log.writes[write].fua;
@@ -101,10 +110,11 @@ impl Power {
                 }
             }
             Event::FlushEnded(component, began) => {
-                self.settle(log, |pending| {
-                    log.writes[pending.write].component == component
-                        && pending.ended.is_some_and(|ended| ended < began)
-                });
+                self.settle(log, |pending| pending.is_covered(log, component, began) && !pending.dropped);
+            }
+            Event::FlushFailed(component, began) => {
+                let covered = |pending: &&mut Pending| pending.is_covered(log, component, began);
+                self.pending.iter_mut().filter(covered).for_each(|pending| pending.dropped = true);
             }
         }
         true
@@ -134,19 +144,22 @@ impl Power {
 
     /// What a restart finds: what is durable, and what is in the components' caches besides.
     pub fn restart(&self, log: &Log, crash: &Crash) -> (Vec<Image>, Vec<Write>) {
-        if !crash.kill {
-            return (self.cut(log, &crash.survivors), Vec::new());
-        }
+        let keeps = |component: u32| crash.keeps >> component.min(63) & 1 == 1;
         let mut cached = Vec::new();
-        for pending in &self.pending {
+        for pending in self.pending.iter().filter(|pending| keeps(log.writes[pending.write].component)) {
             let sectors = log.writes[pending.write].at.sectors;
             let whole = [Survivor { write: pending.write, first: 0, end: sectors }];
-            let kept = if pending.ended.is_some() { &whole[..] } else { &crash.survivors };
+            let kept =
+                if pending.ended.is_some() && !pending.dropped { &whole[..] } else { &crash.survivors };
             for kept in kept.iter().filter(|kept| kept.write == pending.write) {
                 cached.extend(pending.left(log, kept.first.min(sectors)..kept.end.min(sectors)));
             }
         }
-        (self.durable.clone(), cached)
+        let lost = |survivor: &&Survivor| {
+            log.writes.get(survivor.write).is_some_and(|write| !keeps(write.component))
+        };
+        let survivors: Vec<Survivor> = crash.survivors.iter().filter(lost).copied().collect();
+        (self.cut(log, &survivors), cached)
     }
 
     /// What a restart finds if these survive, one put over the other in their order.

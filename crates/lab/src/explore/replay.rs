@@ -5,6 +5,7 @@ use std::rc::Rc;
 use seekless_core::{Extent, Op};
 
 use super::case::Case;
+use super::conditions::Conditions;
 use super::image::Image;
 use super::log::{Event, Log, Write};
 use super::power::{Crash, Power};
@@ -12,7 +13,7 @@ use super::restart::Wrong;
 use super::run::Plan;
 use super::script::{self, Request, Step};
 use super::settling::Settling;
-use super::{Explorer, Finding, Options, faults};
+use super::{Explorer, Finding, Options, Script, faults};
 use crate::check::{Registers, history};
 use crate::description::Description;
 
@@ -47,7 +48,9 @@ pub fn replay(description: &Description, case: &Case) -> Replayed {
 impl Explorer<'_> {
     fn replay(&mut self, case: &Case, history: &mut Vec<Line>) -> Result<(), Finding> {
         self.options.fill = case.0.first().is_some_and(|segment| segment.fill);
-        let (mut before, mut registers) = self.plan(Rc::new([]), 0)?;
+        let settings = case.0.first().map(|segment| segment.settings.clone()).unwrap_or_default();
+        let nothing = Script { steps: Rc::new([]), conditions: Conditions::usual(1, 0), settings };
+        let (mut before, mut registers) = self.plan(&nothing)?;
         if self.options.fill {
             let sectors = self.opener.description.check().unwrap_or(0);
             let ids = (1..).zip(script::fill(sectors));
@@ -56,8 +59,8 @@ impl Explorer<'_> {
             }));
         }
         for segment in &case.0 {
-            let (steps, clients, seed) = (segment.steps.clone().into(), segment.clients, segment.seed);
-            let mut plan = Plan { steps, clients, seed, ..before.clone() };
+            let (steps, conditions) = (segment.steps.clone().into(), segment.conditions);
+            let mut plan = Plan { steps, conditions, ..before.clone() };
             plan.fault = segment.fault.map(faults::options);
             self.begin(&plan);
             let (images, cached) =
@@ -97,10 +100,10 @@ impl Explorer<'_> {
         if let (Some(stalled), None) = (run.stalled, crash) {
             return Err(self.finding(&Wrong::Stalled(stalled), None));
         }
-        if let (Some(error), None, None) = (run.closed, crash, &plan.fault) {
+        if let (Some(error), None, false) = (run.closed, crash, plan.fails()) {
             return Err(self.finding(&Wrong::Closed(error), None));
         }
-        if let (Some(wrong), None, None) = (Wrong::command(&run.log), crash, &plan.fault) {
+        if let (Some(wrong), None, false) = (Wrong::command(&run.log), crash, plan.fails()) {
             return Err(self.finding(&wrong, None));
         }
         let images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));

@@ -5,6 +5,7 @@
 //! before. Where a page lies is asked of the volume only if something differs that its opening has read: the same
 //! input gives the same state. Every thousandth restart is read whole all the same.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -82,12 +83,18 @@ impl Wrong {
 /// Opens volumes.
 pub struct Opener<'a> {
     /// What is opened.
-    pub description: &'a Description,
+    pub description: Cow<'a, Description>,
     /// Sectors of each component, in the order of their numbers.
     pub sectors: Vec<u64>,
 }
 
-impl Opener<'_> {
+impl<'a> Opener<'a> {
+    /// For a checked description.
+    pub fn new(description: Cow<'a, Description>) -> Opener<'a> {
+        let sectors = description.components.values().map(|component| component.drive.sectors()).collect();
+        Opener { description, sectors }
+    }
+
     /// The components by name, from these by number.
     pub fn named<T: Clone>(&self, components: &[T]) -> BTreeMap<String, T> {
         self.description.components.keys().cloned().zip(components.iter().cloned()).collect()
@@ -247,11 +254,11 @@ impl Opened {
 async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
     let numbered = (0..).zip(images.iter().zip(&opener.sectors));
     let components: Vec<Rc<Component>> = numbered
-        .map(|(number, (image, sectors))| Rc::new(Component::instant(number, *sectors, image.clone())))
+        .map(|(number, (image, sectors))| Component::instant(number, *sectors, image.clone()))
         .collect();
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
-    let tree = volume::over(opener.description, opener.named(&devices), Bytes::Real).await;
+    let tree = volume::over(&opener.description, opener.named(&devices), Bytes::Real).await;
     let tree = tree.map_err(|error| Wrong::Closed(error.to_string()))?;
     Ok(Opened { top: tree.top, components })
 }

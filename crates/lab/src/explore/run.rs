@@ -7,6 +7,7 @@ use seekless_core::runtime::Runtime;
 use seekless_layers::fault::{Faulty, error};
 
 use super::component::Component;
+use super::conditions::Conditions;
 use super::image::Image;
 use super::log::{Event, Log, Shared, Write};
 use super::restart::{Edges, Opener};
@@ -24,10 +25,8 @@ pub struct Plan {
     pub steps: Rc<[Step]>,
     /// The number of the first request.
     pub first: u64,
-    /// Who asks.
-    pub clients: u64,
-    /// From which the components' pace follows.
-    pub seed: u64,
+    /// Who asks, and what the components are like.
+    pub conditions: Conditions,
     /// A component and the requests to it that fail, if any do.
     pub fault: Option<(u32, error::Options)>,
 }
@@ -49,12 +48,18 @@ pub struct Run {
 impl Plan {
     /// These are asked by one client, of components that hold this and fail nothing.
     pub fn new(images: Vec<Image>, steps: Rc<[Step]>, first: u64) -> Plan {
-        Plan { images, cached: Vec::new(), steps, first, clients: 1, seed: 0, fault: None }
+        let conditions = Conditions::usual(1, 0);
+        Plan { images, cached: Vec::new(), steps, first, conditions, fault: None }
+    }
+
+    /// Whether a request to a component may fail.
+    pub fn fails(&self) -> bool {
+        self.fault.is_some() || !self.conditions.faults.is_none()
     }
 
     /// Carries it out.
     pub fn run(&self, opener: &Opener) -> Run {
-        let runtime = Runtime::new(self.seed);
+        let runtime = Runtime::new(self.conditions.seed);
         let log = Shared::default();
         for (number, write) in self.cached.iter().enumerate() {
             let mut log = log.borrow_mut();
@@ -80,7 +85,8 @@ impl Plan {
         let mut faulty = None;
         let devices: Vec<Rc<dyn BlockDevice>> = numbered
             .map(|(number, (image, sectors))| {
-                let component = Rc::new(Component::recorded(number, *sectors, image.clone(), log.clone()));
+                let component =
+                    Component::recorded(number, *sectors, image.clone(), self.conditions, log.clone());
                 match &self.fault {
                     Some((which, options)) if *which == number => {
                         let fault = Rc::new(Faulty::new(component, error::Error::new(options)));
@@ -91,9 +97,16 @@ impl Plan {
                 }
             })
             .collect();
-        let closed = match volume::over(opener.description, opener.named(&devices), Bytes::Real).await {
+        let closed = match volume::over(&opener.description, opener.named(&devices), Bytes::Real).await {
             Ok(tree) => {
-                script::carry_out(self.steps.clone(), self.first, self.clients, &tree, log.clone()).await;
+                script::carry_out(
+                    self.steps.clone(),
+                    self.first,
+                    self.conditions.clients,
+                    &tree,
+                    log.clone(),
+                )
+                .await;
                 None
             }
             Err(error) => Some(error.to_string()),

@@ -6,9 +6,11 @@
 use seekless_core::{Extent, Op, PAGE_SECTORS};
 
 use super::case::{Case, Segment};
+use super::conditions::Conditions;
 use super::replay::replay;
 use super::script::{Request, Step};
-use super::{Explorer, Finding, Options};
+use super::settings::Setting;
+use super::{Explorer, Finding, Options, Script};
 use crate::description::Description;
 use crate::experiment::Progress;
 
@@ -29,8 +31,8 @@ pub struct Shrinker<'a> {
 #[derive(Clone)]
 struct Candidate {
     steps: Vec<Step>,
-    clients: u64,
-    seed: u64,
+    conditions: Conditions,
+    settings: Vec<Setting>,
     /// Crashes one after the other.
     depth: u64,
     /// Whether it takes a request to a component that fails.
@@ -53,7 +55,13 @@ impl<'a> Shrinker<'a> {
             return self.fewer_survivors(self.only_asked(finding));
         };
         let Some(mut best) = self.attempt(&now) else { return finding };
-        let single = Candidate { clients: 1, ..now.clone() };
+        let usual = Conditions::usual(now.conditions.clients, now.conditions.seed);
+        let usual = Candidate { conditions: usual, ..now.clone() };
+        self.better(&mut now, usual, &mut best);
+        let as_in_the_file = Candidate { settings: Vec::new(), ..now.clone() };
+        self.better(&mut now, as_in_the_file, &mut best);
+        let single = Conditions { clients: 1, ..now.conditions };
+        let single = Candidate { conditions: single, ..now.clone() };
         self.better(&mut now, single, &mut best);
         let empty = Candidate { fill: false, ..now.clone() };
         self.better(&mut now, empty, &mut best);
@@ -87,8 +95,8 @@ impl<'a> Shrinker<'a> {
         let plain = case.0.len() == 1 && first.crash.is_none();
         let all = Candidate {
             steps: asked,
-            clients: first.clients,
-            seed: first.seed,
+            conditions: first.conditions,
+            settings: first.settings.clone(),
             depth: 1,
             faults,
             plain,
@@ -97,7 +105,11 @@ impl<'a> Shrinker<'a> {
         let begun = Candidate { steps: Self::asked(first), depth: case.0.len() as u64, ..all.clone() };
         let whole = Candidate { steps: first.steps.clone(), ..begun.clone() };
         let seeds = |candidate: Candidate| {
-            (0..4).map(move |more| Candidate { seed: candidate.seed + more, ..candidate.clone() })
+            (0..4).map(move |more| {
+                let seed = candidate.conditions.seed.wrapping_add(more);
+                let conditions = Conditions { seed, ..candidate.conditions };
+                Candidate { conditions, ..candidate.clone() }
+            })
         };
         let mut candidates = seeds(all).chain(seeds(begun)).chain([whole]);
         candidates.find(|candidate| self.attempt(candidate).is_some())
@@ -121,18 +133,19 @@ impl<'a> Shrinker<'a> {
             return None;
         }
         (self.progress)(Progress { what: "reducing", done: self.states, of: ALL });
-        let (clients, depth) = (candidate.clients, candidate.depth);
+        let (depth, fill) = (candidate.depth, candidate.fill);
         let (states, each, goes_on) = if depth > 1 { (ATTEMPT[1], 3, 2) } else { (ATTEMPT[0], 48, u64::MAX) };
-        let (seed, fill) = (candidate.seed, candidate.fill);
-        let options = Options { states, each, depth, goes_on, clients, fill, seed, ..Options::default() };
+        let seed = candidate.conditions.seed;
+        let options = Options { states, each, depth, goes_on, fill, seed, ..Options::default() };
         let mut explorer = Explorer::new(self.description, options);
-        let steps = candidate.steps.clone().into();
+        let (steps, settings) = (candidate.steps.clone().into(), candidate.settings.clone());
+        let script = Script { steps, conditions: candidate.conditions, settings };
         let found = if candidate.faults {
-            explorer.faults(&steps, candidate.seed, &|_| ()).err()
+            explorer.faults(&script, &|_| ()).err()
         } else if candidate.plain {
-            explorer.plain(steps, candidate.seed).err()
+            explorer.plain(&script).err()
         } else {
-            explorer.explore(steps, candidate.seed).err()
+            explorer.explore(&script).err()
         };
         // A run costs about as much as so many states.
         self.states += explorer.tally().judged + 20;

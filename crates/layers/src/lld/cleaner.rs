@@ -147,7 +147,10 @@ impl Lld {
         if enough || segments.is_empty() {
             return self.free_all(how).await;
         }
-        self.take_over(&segments).await;
+        if self.take_over(&segments).await {
+            edge("segments are chosen anew after a wait for the freeblock cleaner");
+            return Ok(true);
+        }
         self.empty(&segments, how).await
     }
 

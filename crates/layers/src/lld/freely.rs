@@ -55,25 +55,30 @@ impl Lld {
             return None;
         }
         let segment = *state.worth_cleaning(1, u32::MAX, false)?.first()?;
-        state.segments.get(segment).cleaning = true;
+        // From now on, or it could be emptied and filled anew before the first of its blocks is asked for.
+        let chosen = state.segments.get(segment);
+        chosen.cleaning = true;
+        chosen.pins += 1;
         let ticket = Ticket::new();
         state.freely.insert(segment, ticket.clone());
         Some((lld, segment, ticket))
     }
 
-    /// Withdraws what it asked for of these segments, and waits until it leaves them alone.
-    pub(super) async fn take_over(&self, segments: &[u32]) {
+    /// Withdraws what it asked for of these segments, and waits until it leaves them alone; false if it was at none of
+    /// them. After a wait they may be empty, or hold other blocks.
+    pub(super) async fn take_over(&self, segments: &[u32]) -> bool {
         let tickets: Vec<Ticket> = {
             let state = self.state.borrow();
             segments.iter().filter_map(|segment| state.freely.get(segment).cloned()).collect()
         };
         if tickets.is_empty() {
-            return;
+            return false;
         }
         edge("the freeblock cleaner is taken over");
         tickets.iter().for_each(Ticket::abort);
         self.changed();
         self.until(|state| !segments.iter().any(|segment| state.freely.contains_key(segment))).await;
+        true
     }
 
     /// The same of all; none is begun meanwhile.
@@ -84,11 +89,13 @@ impl Lld {
         self.state.borrow_mut().resting -= 1;
     }
 
-    /// Moves the live blocks of a segment, as they come; false if none of them could be.
+    /// Moves the live blocks of a segment, which is pinned until then, as they come; false if none of them could be.
     async fn clean_freely(&self, segment: u32, how: &Hints) -> Result<bool, IoError> {
         let live = self.state.borrow().live_blocks(segment);
         let moves = live.iter().map(|&(block, slot)| self.fetch(segment, block, slot, how));
-        let moved: Vec<bool> = join_all(moves).await.into_iter().collect::<Result<_, _>>()?;
+        let moved: Result<Vec<bool>, IoError> = join_all(moves).await.into_iter().collect();
+        self.pin([segment].into_iter(), -1);
+        let moved = moved?;
         if !withdrawn(how) && !self.free_what_is_written(how).await? {
             self.free_behind_a_checkpoint(how).await?;
         }
@@ -110,8 +117,6 @@ impl Lld {
 
     /// Moves a block when it comes; false if it does not.
     async fn fetch(&self, segment: u32, block: Block, slot: Slot, how: &Hints) -> Result<bool, IoError> {
-        // Or the segment could be overwritten and used again meanwhile, and the block come back to the same slot.
-        self.pin([segment].into_iter(), 1);
         let read = self.read_live(segment, &[(block, slot)], how).await.pop();
         let moved = match read {
             Some((block, slot, data)) => match self.write_apart(block, slot, &data, how).await {
@@ -120,7 +125,6 @@ impl Lld {
             },
             None => Ok(false),
         };
-        self.pin([segment].into_iter(), -1);
         self.state.borrow_mut().counted.withdrawn += u64::from(matches!(moved, Ok(false)) && withdrawn(how));
         moved
     }

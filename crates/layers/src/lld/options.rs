@@ -78,6 +78,7 @@ pub const EDGES: &[&str] = &[
     "a block is used while it is cleaned: it is not moved",
     "only the emptiest segments are worth cleaning",
     "a client waits for the cleaner",
+    "segments are chosen anew after a wait for the freeblock cleaner",
     "what the freeblock cleaner is filling has to be cleaned too",
     "empty segments are free only behind a checkpoint",
     "a segment cannot be read at once: block by block",

@@ -1,0 +1,70 @@
+//! A component below layers: once a flush of it failed, all later ones fail.
+//!
+//! A system may drop what it could not write, and let the next flush succeed. A layer that counted on that one would
+//! tell its clients that lost data is durable. Fault model: any flush of the component fails; what was written since
+//! the last one that succeeded may be lost, and reads may return it all the same until the power goes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::device::io;
+use crate::{BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Zeroes};
+
+/// See the file's header. All but flushes goes straight to the component.
+pub struct FlushGuard {
+    component: Rc<dyn BlockDevice>,
+    failed: RefCell<Option<IoError>>,
+}
+
+impl FlushGuard {
+    /// Over a component of which no flush has failed yet.
+    pub fn new(component: Rc<dyn BlockDevice>) -> FlushGuard {
+        FlushGuard { component, failed: RefCell::default() }
+    }
+
+    fn check(&self) -> Result<(), IoError> {
+        let failed = self.failed.borrow();
+        failed.as_ref().map_or(Ok(()), |error| {
+            let why = format!("a flush failed before, and what was written may be lost: {error}");
+            Err(IoError::new(ErrorKind::Medium, "flush", None, why))
+        })
+    }
+}
+
+impl BlockDevice for FlushGuard {
+    fn geometry(&self) -> Geometry {
+        self.component.geometry()
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        self.component.read(at, into, how)
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        self.component.write(at, from, how)
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            self.check()?;
+            let flushed = self.component.flush(how).await;
+            if let Err(error) = &flushed {
+                self.failed.borrow_mut().get_or_insert_with(|| error.clone());
+            }
+            // Another one may have failed meanwhile.
+            flushed.and_then(|()| self.check())
+        })
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.component.discard(at, how)
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        self.component.write_zeroes(at, how, zeroes)
+    }
+
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.component)
+    }
+}

@@ -1,0 +1,175 @@
+//! Under which conditions a run takes place: who asks, how long components take, how often they fail.
+//!
+//! Each run draws its own from its seed, so that many runs see many worlds: most races need an unusual one. A script
+//! of a finding says what was drawn, and nothing of what is usual.
+
+use std::fmt;
+
+use seekless_core::Nanos;
+use seekless_core::runtime::Rng;
+
+/// The longest that a usual request to a component takes: long enough for a dozen others to overtake it.
+const USUAL: Nanos = Nanos::from_micros(200);
+/// The most clients that ask at once.
+const MOST_CLIENTS: u64 = 32;
+/// One run in so many has components that fail now and then.
+const RUNS_WITH_FAULTS: u64 = 10;
+
+/// How long components take for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Any time up to 200 us.
+    #[default]
+    Uniform,
+    /// The same, but one request in so many takes so many times as long.
+    Tail(u64, u64),
+    /// The same, but one component takes so many times as long.
+    Slow(u32, u64),
+}
+
+/// Of the requests to components one in so many fails; none, if 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Reads.
+    pub reads: u64,
+    /// Writes and discards: they are carried out in part, in whole, later, or not at all.
+    pub writes: u64,
+    /// Flushes: what was not durable by then never is by another flush.
+    pub flushes: u64,
+}
+
+/// See the file's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// How many clients ask at once.
+    pub clients: u64,
+    /// From which all chance in the run follows.
+    pub seed: u64,
+    /// How long components take.
+    pub pace: Pace,
+    /// How often they fail.
+    pub faults: Faults,
+}
+
+impl Pace {
+    /// How long the component `number` takes for the next request.
+    pub fn time(self, number: u32, rng: &mut Rng) -> Nanos {
+        let usual = rng.below(USUAL.0) + 1;
+        Nanos(match self {
+            Pace::Tail(one_in, times) if rng.chance(1, one_in) => usual * times,
+            Pace::Slow(slow, times) if slow == number => usual * times,
+            _ => usual,
+        })
+    }
+
+    fn drawn(components: u32, rng: &mut Rng) -> Pace {
+        match rng.below(3) {
+            0 => Pace::Uniform,
+            1 => Pace::Tail(10 + rng.below(90), 10 << rng.below(6)),
+            _ => Pace::Slow(rng.below(u64::from(components.max(1))) as u32, 5 << rng.below(5)),
+        }
+    }
+
+    /// It as a script says it; nothing, if there is nothing to say.
+    pub fn line(self) -> Option<String> {
+        match self {
+            Pace::Uniform => None,
+            Pace::Tail(one_in, times) => Some(format!("pace tail {one_in} {times}")),
+            Pace::Slow(component, times) => Some(format!("pace slow {component} {times}")),
+        }
+    }
+
+    /// What the words behind `pace` say.
+    pub fn parse(words: &[&str]) -> Option<Pace> {
+        let [kind, which, times] = words else { return None };
+        let which = which.parse().ok().filter(|which| *which <= 1 << 20)?;
+        let times = times.parse().ok().filter(|times| (1..=1 << 20).contains(times))?;
+        match *kind {
+            "tail" if which > 0 => Some(Pace::Tail(which, times)),
+            "slow" => Some(Pace::Slow(which as u32, times)),
+            _ => None,
+        }
+    }
+}
+
+impl Faults {
+    /// Whether nothing fails.
+    pub fn is_none(self) -> bool {
+        self == Faults::default()
+    }
+
+    fn drawn(rng: &mut Rng) -> Faults {
+        let [reads, writes, flushes] = [(); 3].map(|()| 8 << rng.below(6));
+        match rng.below(5) {
+            0 => Faults { reads, ..Faults::default() },
+            1 => Faults { writes, ..Faults::default() },
+            2 => Faults { flushes, ..Faults::default() },
+            _ => Faults { reads, writes, flushes },
+        }
+    }
+
+    /// What the words behind `faults` say.
+    pub fn parse(words: &[&str]) -> Option<Faults> {
+        let ["reads", reads, "writes", writes, "flushes", flushes] = words else { return None };
+        let one_in = |text: &str| text.parse().ok().filter(|one_in| *one_in <= 1 << 20);
+        Some(Faults { reads: one_in(reads)?, writes: one_in(writes)?, flushes: one_in(flushes)? })
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "faults reads {} writes {} flushes {}", self.reads, self.writes, self.flushes)
+    }
+}
+
+impl Conditions {
+    /// The usual ones.
+    pub fn usual(clients: u64, seed: u64) -> Conditions {
+        Conditions { clients, seed, ..Conditions::default() }
+    }
+
+    /// Those of the run with this seed, on so many components; so many clients, if that is said.
+    pub fn drawn(seed: u64, components: u32, clients: Option<u64>) -> Conditions {
+        // A stream of its own.
+        let mut rng = Rng::seeded(seed.rotate_left(32) ^ 0x5eed);
+        let many = 1_u64 << rng.below(u64::from(MOST_CLIENTS.ilog2()) + 1);
+        let drawn = (many - rng.below(many.div_ceil(2))).max(1);
+        let pace = Pace::drawn(components, &mut rng);
+        let fails = rng.chance(1, RUNS_WITH_FAULTS);
+        let faults = if fails { Faults::drawn(&mut rng) } else { Faults::default() };
+        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_differs_and_a_script_says_it() {
+        let drawn: Vec<_> = (0..300).map(|seed| Conditions::drawn(seed, 2, None)).collect();
+        for conditions in &drawn {
+            assert!((1..=MOST_CLIENTS).contains(&conditions.clients));
+            let line = conditions.pace.line().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+            assert_eq!(Pace::parse(&words).unwrap_or_default(), conditions.pace);
+            let line = conditions.faults.to_string();
+            assert_eq!(Faults::parse(&line.split(' ').skip(1).collect::<Vec<_>>()), Some(conditions.faults));
+        }
+        let count = |which: &dyn Fn(&Conditions) -> bool| drawn.iter().filter(|one| which(one)).count();
+        assert!((70..130).contains(&count(&|one| one.pace == Pace::Uniform)));
+        assert!(count(&|one| matches!(one.pace, Pace::Slow(0, _))) > 20);
+        assert!((15..60).contains(&count(&|one| !one.faults.is_none())));
+        for clients in [1, 2, 32] {
+            assert!(count(&|one| one.clients == clients) > 0, "{clients}");
+        }
+    }
+
+    #[test]
+    fn a_tail_is_rare_and_long() {
+        let mut rng = Rng::seeded(1);
+        let times: Vec<_> = (0..4_000).map(|_| Pace::Tail(40, 100).time(0, &mut rng)).collect();
+        let late = times.iter().filter(|time| **time > USUAL).count();
+        assert!((50..150).contains(&late) && times.iter().max() > Some(&Nanos(50 * USUAL.0)), "{late}");
+    }
+}

@@ -1,0 +1,100 @@
+//! What each run of an exploration draws from its seed: how many clients ask for which kinds of requests, in how many
+//! pages they meet, how often commands and flushes are among them, what the volume's options are, and how components
+//! behave ([`super::conditions`]). Runs that each leave something out find more than runs that all do a bit of
+//! everything (Groce et al., "Swarm testing", ISSTA 2012).
+
+use seekless_core::runtime::Rng;
+use seekless_core::{PAGE_SECTORS, SECTOR_BYTES};
+
+use super::Script;
+use super::campaign::Campaign;
+use super::conditions::Conditions;
+use super::script;
+use super::settings::{self, Setting};
+use crate::LabError;
+use crate::workload;
+
+/// The fewest pages in which requests meet.
+const FEWEST_PAGES: u64 = 8;
+/// The largest requests, in bytes.
+const SIZES: [u64; 5] = [SECTOR_BYTES, 4 << 10, 16 << 10, 16 << 10, 64 << 10];
+/// One step in so many is a command; none, if 0.
+const COMMANDS: [u64; 6] = [4, 8, 20, 40, 100, 0];
+
+/// A number between 1 and `most` whose size is by chance.
+fn magnitude(most: u64, rng: &mut Rng) -> u64 {
+    let up_to = most >> rng.below(u64::from(most.max(1).ilog2()) + 1);
+    rng.below(up_to.max(1)) + 1
+}
+
+/// A share of requests in per cent, often none.
+fn share(most: u64, rng: &mut Rng) -> u64 {
+    if rng.chance(1, 3) { 0 } else { rng.below(most) + 1 }
+}
+
+/// A workload of all kinds of requests, or some, on a volume of so many sectors.
+fn churn(sectors: u64, rng: &mut Rng) -> String {
+    let size =
+        SIZES[rng.below(SIZES.len() as u64) as usize].min(sectors / 2 * SECTOR_BYTES).max(SECTOR_BYTES);
+    let least = (FEWEST_PAGES * PAGE_SECTORS).max(size / SECTOR_BYTES).min(sectors);
+    let area = (least - 1 + magnitude(sectors - least + 1, rng)).min(sectors);
+    // At the start, at the end, whose last page may be cut short, or anywhere.
+    let at = match rng.below(4) {
+        0 | 1 => 0,
+        2 => (sectors - area) / PAGE_SECTORS * PAGE_SECTORS,
+        _ => rng.below(sectors - area + 1),
+    };
+    let area = if rng.chance(1, 2) && at > 0 { area.max(sectors - at) } else { area };
+    let area = area.min(sectors - at);
+    let (reads, hot) = (5 + rng.below(50), rng.below(10) * 10);
+    let [flushes, fua, discards, zeroes] = [15, 15, 10, 10].map(|most| share(most, rng));
+    format!(
+        "churn:size={size}B,reads={reads}%,flushes={flushes}%,fua={fua}%,discards={discards}%,zeroes={zeroes}%,\
+         hot={hot}%,at={}B,area={}B",
+        at * SECTOR_BYTES,
+        area * SECTOR_BYTES
+    )
+}
+
+impl Campaign<'_> {
+    /// What the run with this seed does; `denser` are commands, if it is short.
+    pub(super) fn drawn(&self, seed: u64, requests: u64, denser: u64) -> Result<Script, LabError> {
+        let mut rng = Rng::seeded(seed ^ 0x5377_6172_6d00_0000);
+        let components = self.description.components.len() as u32;
+        let settings = self.settings(&mut rng);
+        let sectors = settings::applied(self.description, &settings).check()?;
+        let own = churn(sectors, &mut rng);
+        let drawn = COMMANDS[rng.below(COMMANDS.len() as u64) as usize];
+        let commands = self.commands.unwrap_or(drawn).div_ceil(denser);
+        let requests = match self.load {
+            Some(load) => script::of_workload(load, sectors, seed, requests)?,
+            None => script::of_workload(&workload::parse(&own)?, sectors, seed, requests)?,
+        };
+        let steps = script::with_commands(requests, &self.known_commands(), commands, seed).into();
+        let conditions = Conditions::drawn(seed, components, self.clients);
+        Ok(Script { steps, conditions, settings })
+    }
+
+    /// Options of the volume that its file lists values of; those of the file itself, if together they make no volume.
+    fn settings(&self, rng: &mut Rng) -> Vec<Setting> {
+        let drawn = settings::drawn(&self.description.explore, rng);
+        if settings::check(self.description, &drawn).is_ok() { drawn } else { Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drawn_workload_fits_its_volume() {
+        let mut rng = Rng::seeded(1);
+        for sectors in [32, 63, 64, 65, 1_000, 1_023, 40_960, 5 << 21] {
+            for _ in 0..200 {
+                let text = churn(sectors, &mut rng);
+                let load = workload::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+                assert!(load.fits(sectors).is_ok(), "{text} on {sectors} sectors");
+            }
+        }
+    }
+}
