@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check format lint tidy agree explore canaries promises fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build demo test check format lint tidy agree explore canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -60,6 +60,11 @@ canaries: toolchain-check ## is each known bug found that a build with canaries 
 promises: build ## the same million, and PROMISES.md with its figures
 	scripts/explore tests/promises/figures
 	cargo run --quiet --locked -p seekless-promises
+
+mutants: toolchain ## which of the known bugs do explorations find? takes hours
+	cargo build --release --locked -p seekless --features mutants --target-dir "$(CARGO_TARGET_DIR)/mutants"
+	scripts/mutants "$(CARGO_TARGET_DIR)/mutants/release/seekless" "$(CARGO_TARGET_DIR)/mutants/found"
+	cp "$(CARGO_TARGET_DIR)/mutants/found/score" tests/promises/figures/mutants.tsv
 
 fuzz: toolchain-check ## bytes made up against every reader of traces and histories, and a BOPT, FOR=5 seconds each
 	scripts/fuzz $(or $(FOR),5)

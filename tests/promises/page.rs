@@ -11,14 +11,8 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 /// Promises that nothing here can break yet, and what they wait for.
-const OPEN: [(u32, &str, &str); 2] = [
-    (
-        11,
-        "Memory is bounded; old formats open, new ones refuse politely.",
-        "a format that has a second version",
-    ),
-    (12, "A plan that would make things worse is not carried out.", "rehearsals"),
-];
+const OPEN: [(u32, &str, &str); 1] =
+    [(12, "A plan that would make things worse is not carried out.", "rehearsals")];
 
 struct Promise {
     number: u32,
@@ -71,12 +65,13 @@ fn text(folder: &Path) -> anyhow::Result<String> {
     out += "\n## The last run\n\nEach row is a run of `seekless lab explore` (`make explore`) on a volume of \
             [tests/promises/volumes](tests/promises/volumes). A state is what a crash left on the components, opened and \
             judged; all are different.\n\n| volume | requests | states | by crashes in a row | different in metadata | judged | \
-            runs with a fault | longest answer | found |\n|---|---|---:|---|---:|---:|---:|---:|---|\n";
+            runs | runs with a fault | longest answer | found |\n|---|---|---:|---|---:|---:|---:|---:|---:|---|\n";
     for (name, text) in files(&folder.join("figures"), "json")? {
         let figures: Value = serde_json::from_str(&text).with_context(|| name.clone())?;
         row(&mut out, &figures).with_context(|| name)?;
     }
     edges(&mut out, folder)?;
+    mutants(&mut out, folder)?;
     Ok(out)
 }
 
@@ -120,12 +115,13 @@ fn row(out: &mut String, figures: &Value) -> anyhow::Result<()> {
         .map(|key| figures[key].as_f64().unwrap_or(0.0));
     writeln!(
         out,
-        "| {volume} | {} | {} | {} | {} | {} | {} | {:.2} ms | {} |",
+        "| {volume} | {} | {} | {} | {} | {} | {} | {} | {:.2} ms | {} |",
         word("workload")?,
         number("states")?,
         depths.join(" + "),
         number("metadata_states")?,
         number("judged")?,
+        number("runs")?,
         number("fault_runs")?,
         longest[0].max(longest[1]),
         figures["finding"].as_str().unwrap_or("nothing"),
@@ -145,6 +141,36 @@ fn edges(out: &mut String, folder: &Path) -> anyhow::Result<()> {
     *out += "\nRare and dangerous places of the layers' code that a run must reach, or it fails:\n\n| edge | reached |\n|---|---:|\n";
     for (edge, times) in all {
         writeln!(out, "| {edge} | {} |", thousands(times))?;
+    }
+    Ok(())
+}
+
+/// Known bugs, and whether explorations find them: a line each as `scripts/mutants` writes them, `found` or `survived`,
+/// CPU seconds, the bug, the exploration and what was wrong. `survivors` says why some are not found.
+fn mutants(out: &mut String, folder: &Path) -> anyhow::Result<()> {
+    let file = folder.join("figures/mutants.tsv");
+    let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let file = folder.join("figures/survivors.tsv");
+    let why = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+    let found = lines.iter().filter(|line| line[0] == "found").count();
+    write!(
+        out,
+        "\n## Mutants\n\nKnown bugs, one at a time in a build that has them (`make mutants`), and what finds them: \
+         {found} of {} are found by the explorations above, each within the CPU seconds that all of them take.\n\n\
+         | bug | found by | CPU seconds |\n|---|---|---:|\n",
+        lines.len()
+    )?;
+    for line in &lines {
+        let [state, seconds, bug, rest @ ..] = line.as_slice() else {
+            bail!("mutants.tsv: found {line:?}, expected a state, seconds and a bug");
+        };
+        let known = why.lines().find_map(|line| line.strip_prefix(bug)?.strip_prefix('\t'));
+        let by = match (*state, rest.first()) {
+            ("found", Some(by)) => (*by).to_owned(),
+            _ => format!("not found: {}", known.with_context(|| format!("survivors.tsv: nothing on {bug}"))?),
+        };
+        writeln!(out, "| {bug} | {by} | {seconds} |")?;
     }
     Ok(())
 }

@@ -68,6 +68,9 @@ pub struct Arguments {
     /// turns with the others, and half of the time
     #[arg(long, value_name = "N")]
     plain_runs: Option<u64>,
+    /// How many restarts take as long as a run in which the power stays: decides how many of those there are
+    #[arg(long, value_name = "N", default_value_t = Options::default().run_costs, conflicts_with = "plain_runs", value_parser = clap::value_parser!(u64).range(1..))]
+    run_costs: u64,
     /// Within which every request has to be answered, in virtual time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     bound: Nanos,
@@ -190,6 +193,7 @@ fn explore(
         depth: if all { 1 } else { arguments.depth },
         fill: arguments.fill,
         plain: arguments.plain_runs,
+        run_costs: arguments.run_costs,
         bound: arguments.bound,
         seed,
         clock: cpu_nanos,

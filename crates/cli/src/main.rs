@@ -80,7 +80,28 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Lets the bug loose that `SEEKLESS_MUTANT` names; an empty name is refused with all names.
+#[cfg(feature = "mutants")]
+fn let_loose() -> Result<(), String> {
+    use seekless_core::mutant;
+    use seekless_layers::registry::LAYERS;
+    let Ok(name) = std::env::var("SEEKLESS_MUTANT") else { return Ok(()) };
+    let canaries = LAYERS
+        .iter()
+        .flat_map(|layer| layer.canaries.iter().map(move |canary| format!("{}: {canary}", layer.name)));
+    let all: Vec<String> = mutant::ALL.iter().map(|name| (*name).to_owned()).chain(canaries).collect();
+    if !all.contains(&name) {
+        return Err(format!("found no mutant '{name}', expected one of: {}", all.join("; ")));
+    }
+    mutant::choose(name)
+}
+
 fn main() -> ExitCode {
+    #[cfg(feature = "mutants")]
+    if let Err(error) = let_loose() {
+        output::complain(&format!("error: SEEKLESS_MUTANT: {error}"));
+        return ExitCode::from(2);
+    }
     let done = match Program::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Trace(command) => trace::run(command),

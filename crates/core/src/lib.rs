@@ -10,6 +10,7 @@ pub mod flush_guard;
 pub mod gate;
 pub mod limit;
 pub mod lock;
+pub mod mutant;
 pub mod record;
 pub mod request;
 pub mod runtime;

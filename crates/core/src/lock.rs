@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::mutant;
 use crate::request::{Class, Hints, Ticket};
 use crate::units::Extent;
 
@@ -64,7 +65,8 @@ impl Table {
     }
 
     fn enter(&mut self, at: Extent, mode: Mode, class: Class, ticket: Option<Ticket>) -> (u64, u64) {
-        let (start, end) = (at.start.0, at.end().0);
+        let short = u64::from(at.sectors > 1 && mutant::is("lock: a range ends a sector early"));
+        let (start, end) = (at.start.0, at.end().0 - short);
         let conflicts = self.overlapping(start, end).filter(|(_, other)| conflict(mode, other.mode)).count();
         self.longest = self.longest.max(at.sectors);
         self.waiting += usize::from(conflicts > 0);
@@ -116,6 +118,9 @@ impl Table {
 }
 
 fn conflict(one: Mode, other: Mode) -> bool {
+    if mutant::is("lock: one that shares passes one that has it alone") {
+        return one == Mode::Exclusive && other == Mode::Exclusive;
+    }
     one == Mode::Exclusive || other == Mode::Exclusive
 }
 
@@ -137,7 +142,9 @@ impl RangeLocks {
         let mut table = self.0.borrow_mut();
         let conflicts =
             table.overlapping(at.start.0, at.end().0).any(|(_, other)| conflict(mode, other.mode));
-        (!conflicts).then(|| Guard { key: table.enter(at, mode, class, ticket), table: self.0.clone() })
+        let takes = mutant::is("lock: who tries takes what others hold");
+        (!conflicts || takes)
+            .then(|| Guard { key: table.enter(at, mode, class, ticket), table: self.0.clone() })
     }
 
     /// The same to share `at`, for a request with these hints.

@@ -4,7 +4,7 @@
 //! build has neither the bugs nor the option: what is here is then nothing.
 
 #[cfg(feature = "canaries")]
-pub use with::Canary;
+pub use with::{Canary, of};
 #[cfg(not(feature = "canaries"))]
 pub use without::Canary;
 
@@ -14,7 +14,7 @@ mod with {
     use std::cell::{Cell, RefCell};
 
     use rustc_hash::FxHashMap;
-    use seekless_core::{Buffer, Extent};
+    use seekless_core::{Buffer, Extent, mutant};
 
     /// The bug that a layer has, and what the bug has to know.
     #[derive(Default)]
@@ -24,6 +24,11 @@ mod with {
         before: RefCell<FxHashMap<u64, (u32, u32)>>,
         written: RefCell<Option<(Extent, Buffer)>>,
         repeats: Cell<bool>,
+    }
+
+    /// The bug that a layer's option names, or, if it names none, the mutant that is let loose, if it is this layer's.
+    pub fn of<'a>(option: Option<&'a str>, layer: &str) -> Option<&'a str> {
+        option.or_else(|| mutant::chosen()?.strip_prefix(layer)?.strip_prefix(": "))
     }
 
     impl Canary {

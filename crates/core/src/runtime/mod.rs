@@ -76,6 +76,8 @@ struct World {
     live: RefCell<Slab<Waker>>,
     log: RefCell<Log>,
     seed: u64,
+    /// What formats count from.
+    first: Cell<u64>,
     streams: RefCell<BTreeMap<String, u64>>,
     /// Few, so that a list is faster than a map.
     edges: RefCell<Vec<(&'static str, u64)>>,
@@ -164,6 +166,7 @@ impl Runtime {
                 live: RefCell::default(),
                 log: RefCell::default(),
                 seed,
+                first: Cell::new(0),
                 streams: RefCell::default(),
                 edges: RefCell::default(),
                 beside: RefCell::default(),
@@ -174,6 +177,11 @@ impl Runtime {
     /// What is offloaded from now on is carried out by `beside`, in real time.
     pub fn offload_to(&self, beside: Rc<Beside>) {
         self.world.beside.replace(Some(beside));
+    }
+
+    /// Formats that are new in this world count from `first`: see [`first_number`].
+    pub fn count_from(&self, first: u64) {
+        self.world.first.set(first);
     }
 
     /// Also hands every event to `sink`, as it happens.
@@ -356,6 +364,12 @@ pub fn now() -> Nanos {
 /// Adds an event to the log.
 pub fn event(event: &Event) {
     current(|world| world.log.borrow_mut().add(world.now.get(), event));
+}
+
+/// What generations and the like of a new format on disk count from: 0, but in explorations, which begin near the
+/// ends of 8, 16 and 32 bits too.
+pub fn first_number() -> u64 {
+    current(|world| world.first.get())
 }
 
 /// Counts that a named place of a layer's code was reached: one that is rare, and has to be right. Tests demand

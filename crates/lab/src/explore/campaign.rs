@@ -15,8 +15,6 @@ use crate::workload::Load;
 
 /// So much denser are commands in the run whose requests to components fail: it is short, and there is one.
 const DENSER: u64 = 5;
-/// A run takes about as long as judging so many restarts: half of the time goes to runs in which the power stays.
-const RUN: u64 = 40;
 
 /// What is explored, and how.
 pub struct Campaign<'a> {
@@ -78,8 +76,8 @@ impl Campaign<'_> {
                 break;
             }
             let script = self.drawn(seed, self.requests, 1)?;
-            if owed >= RUN {
-                owed -= RUN;
+            if owed >= self.options.run_costs {
+                owed -= self.options.run_costs;
                 finding = explorer.plain(&script).err();
                 continue;
             }

@@ -74,12 +74,15 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         for segment in &self.0 {
-            let Conditions { clients, seed, pace, faults } = segment.conditions;
+            let Conditions { clients, seed, pace, faults, numbers } = segment.conditions;
             writeln!(f, "run clients {clients} seed {seed}")?;
             segment.settings.iter().try_for_each(|setting| writeln!(f, "set {setting}"))?;
             pace.line().map_or(Ok(()), |line| writeln!(f, "{line}"))?;
             if !faults.is_none() {
                 writeln!(f, "{faults}")?;
+            }
+            if numbers > 0 {
+                writeln!(f, "numbers from {numbers}")?;
             }
             if segment.fill {
                 writeln!(f, "fill")?;
@@ -159,6 +162,10 @@ impl FromStr for Case {
                 (["pace", words @ ..], Some(segment)) => {
                     Pace::parse(words).map(|pace| segment.conditions.pace = pace)
                 }
+                (["numbers", "from", first], Some(segment)) => {
+                    let first = first.parse().ok().filter(|first| (1..=1 << 60).contains(first));
+                    first.map(|first| segment.conditions.numbers = first)
+                }
                 (["faults", words @ ..], Some(segment)) => {
                     Faults::parse(words).map(|faults| segment.conditions.faults = faults)
                 }
@@ -185,7 +192,7 @@ impl FromStr for Case {
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
-                                do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, fail \
+                                do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
                 return wrong((number, line), expected);
@@ -254,6 +261,7 @@ run clients 4 seed 17
 set borg.write_buffer = 0.5
 pace tail 40 100
 faults reads 0 writes 9 flushes 70
+numbers from 250
 fill
 fail component 0 request 9 for ever
 write 0+8 fua

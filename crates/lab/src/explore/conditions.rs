@@ -15,6 +15,9 @@ const MOST_CLIENTS: u64 = 32;
 /// One run in so many has components that fail now and then.
 const RUNS_WITH_FAULTS: u64 = 10;
 
+/// What generations count from: from the start, or to the ends of 8, 16 and 32 bits and over them.
+const NUMBERS: [u64; 6] = [0, 0, (1 << 8) - 6, (1 << 16) - 6, (1 << 32) - 6, 1 << 55];
+
 /// How long components take for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
@@ -49,6 +52,8 @@ pub struct Conditions {
     pub pace: Pace,
     /// How often they fail.
     pub faults: Faults,
+    /// What a new volume's generations count from.
+    pub numbers: u64,
 }
 
 impl Pace {
@@ -137,7 +142,8 @@ impl Conditions {
         let pace = Pace::drawn(components, &mut rng);
         let fails = rng.chance(1, RUNS_WITH_FAULTS);
         let faults = if fails { Faults::drawn(&mut rng) } else { Faults::default() };
-        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults }
+        let numbers = NUMBERS[rng.below(NUMBERS.len() as u64) as usize];
+        Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers }
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Options {
     /// Runs before all others in which the power does not go; if `None`, they take turns with those in which it does,
     /// and have half of the time.
     pub plain: Option<u64>,
+    /// A run in which the power stays takes about as long as judging so many restarts.
+    pub run_costs: u64,
     /// Within which every request is answered, in virtual time.
     pub bound: Nanos,
     /// From which all chance follows.
@@ -87,6 +89,7 @@ impl Default for Options {
             goes_on: 200,
             fill: false,
             plain: None,
+            run_costs: RUN_COSTS,
             bound: Nanos::from_millis(10_000),
             seed: 1,
             clock: || 0,
@@ -94,6 +97,8 @@ impl Default for Options {
     }
 }
 
+/// Restarts that take about as long as a run in which the power stays.
+const RUN_COSTS: u64 = 40;
 /// Pages that small workloads, all of them, are about.
 const ALL_PAGES: u64 = 2;
 /// Requests between a restart and the next crash, at most.
@@ -173,8 +178,8 @@ pub struct Explorer<'a> {
     fresh: FxHashSet<u64>,
     segments: Vec<Segment>,
     tally: Tally,
-    /// What runs begin with, by the settings of their volumes, once it was made.
-    begin: BTreeMap<Vec<Setting>, Begin>,
+    /// What runs begin with, by the settings of their volumes and what those count from, once it was made.
+    begin: BTreeMap<(Vec<Setting>, u64), Begin>,
 }
 
 /// What a run begins with: components of zeroes, or a volume that was filled.
@@ -262,11 +267,13 @@ impl<'a> Explorer<'a> {
     /// A new volume that is to be asked for what a script says.
     fn plan(&mut self, script: &Script) -> Result<(Plan, Registers), Finding> {
         self.set(&script.settings);
-        let begin = match self.begin.remove(&self.settings) {
+        let numbers = script.conditions.numbers;
+        let kind = (self.settings.clone(), numbers);
+        let begin = match self.begin.remove(&kind) {
             Some(begin) => begin,
-            None => self.begin_anew()?,
+            None => self.begin_anew(numbers)?,
         };
-        self.begin.insert(self.settings.clone(), begin.clone());
+        self.begin.insert(kind, begin.clone());
         let Begin { images, registers, first } = begin;
         let (steps, conditions) = (script.steps.clone(), script.conditions);
         Ok((Plan { conditions, ..Plan::new(images, steps, first) }, registers))
@@ -278,22 +285,23 @@ impl<'a> Explorer<'a> {
             self.settings = settings.to_vec();
             self.opener = Opener::new(settings::applied(self.description, settings));
             // What was judged of another volume says nothing.
-            self.judge.recall(None);
+            self.judge.forget();
             self.fresh.clear();
         }
     }
 
-    fn begin_anew(&mut self) -> Result<Begin, Finding> {
+    fn begin_anew(&mut self, numbers: u64) -> Result<Begin, Finding> {
         let images = self.opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect();
         let begin = Begin { images, registers: Registers::new(), first: 1 };
-        if self.options.fill { self.filled(begin) } else { Ok(begin) }
+        if self.options.fill { self.filled(begin, numbers) } else { Ok(begin) }
     }
 
     /// Writes every page, and flushes.
-    fn filled(&mut self, mut begin: Begin) -> Result<Begin, Finding> {
+    fn filled(&mut self, mut begin: Begin, numbers: u64) -> Result<Begin, Finding> {
         let sectors = self.opener.description.check().unwrap_or(0);
         let steps = script::fill(sectors).into_iter().map(Step::Ask).collect();
-        let plan = Plan::new(begin.images, steps, begin.first);
+        let conditions = Conditions { numbers, ..Conditions::usual(1, 0) };
+        let plan = Plan { conditions, ..Plan::new(begin.images, steps, begin.first) };
         let run = plan.run(&self.opener);
         self.reached(&run.edges);
         let mut power = Power::new(plan.images);
@@ -370,7 +378,7 @@ impl<'a> Explorer<'a> {
             }
             // An answer after which less is allowed may be broken by what was there before it.
             let changed = power.follow(followed.log, event) || less;
-            self.judge.spent.on(Part::Runs);
+            self.judge.spent.on(if followed.each == 0 { Part::Powered } else { Part::Runs });
             // Runs with a fault are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
             let looks = !followed.plan.fails() || last || self.rng.chance(1, FAULT_MOMENTS);

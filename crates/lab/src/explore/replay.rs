@@ -49,7 +49,9 @@ impl Explorer<'_> {
     fn replay(&mut self, case: &Case, history: &mut Vec<Line>) -> Result<(), Finding> {
         self.options.fill = case.0.first().is_some_and(|segment| segment.fill);
         let settings = case.0.first().map(|segment| segment.settings.clone()).unwrap_or_default();
-        let nothing = Script { steps: Rc::new([]), conditions: Conditions::usual(1, 0), settings };
+        let numbers = case.0.first().map_or(0, |segment| segment.conditions.numbers);
+        let conditions = Conditions { numbers, ..Conditions::usual(1, 0) };
+        let nothing = Script { steps: Rc::new([]), conditions, settings };
         let (mut before, mut registers) = self.plan(&nothing)?;
         if self.options.fill {
             let sectors = self.opener.description.check().unwrap_or(0);

@@ -154,6 +154,12 @@ impl Judge {
         self.last = last;
     }
 
+    /// The next restart is of another volume.
+    pub fn forget(&mut self) {
+        self.last = None;
+        self.narrowed.clear();
+    }
+
     /// Of these sectors less is allowed from now on.
     pub fn narrow(&mut self, sectors: impl IntoIterator<Item = u64>) {
         self.narrowed.extend(sectors.into_iter().map(|sector| sector / PAGE_SECTORS));

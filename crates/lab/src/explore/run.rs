@@ -60,6 +60,7 @@ impl Plan {
     /// Carries it out.
     pub fn run(&self, opener: &Opener) -> Run {
         let runtime = Runtime::new(self.conditions.seed);
+        runtime.count_from(self.conditions.numbers);
         let log = Shared::default();
         for (number, write) in self.cached.iter().enumerate() {
             let mut log = log.borrow_mut();

@@ -75,7 +75,8 @@ pub fn with_commands(requests: Vec<Request>, commands: &[&'static str], every: u
     let mut out = false;
     let mut steps = Vec::new();
     for request in requests {
-        while rng.chance(1, every) {
+        // Requests come between commands, however many of those there are.
+        while rng.chance(1, every.max(2)) {
             // While the layer is out, nothing else makes sense.
             let drawn = if out { "insert" } else { commands[rng.below(commands.len() as u64) as usize] };
             out = drawn == "remove";

@@ -3,7 +3,9 @@
 /// What time goes into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Carrying runs out, and following what their clients saw.
+    /// Carrying runs out whose power stays, and following what their clients saw.
+    Powered,
+    /// The same of runs whose power goes.
     Runs,
     /// Choosing what survives, and making its images.
     Cuts,
@@ -17,7 +19,8 @@ pub enum Part {
 
 impl Part {
     /// All, and what people call them.
-    pub const NAMES: [(Part, &'static str); 5] = [
+    pub const NAMES: [(Part, &'static str); 6] = [
+        (Part::Powered, "runs with power"),
         (Part::Runs, "runs"),
         (Part::Cuts, "cuts"),
         (Part::Opening, "opening"),

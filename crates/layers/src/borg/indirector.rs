@@ -21,7 +21,7 @@ use std::rc::Rc;
 use futures_util::future::{join, join_all};
 use seekless_core::device::Place;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, mutant};
 
 use super::log::Run;
 use super::map::Slot;
@@ -88,7 +88,8 @@ impl Borg {
 
     /// Reads from where the copies are: all of them, or only the dirty ones.
     async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
-        let parts = self.split(at, |map, slot| all || map.is_dirty(slot));
+        let misses = mutant::is("borg: a read in parts misses what is dirty");
+        let parts = self.split(at, |map, slot| all || (map.is_dirty(slot) && !misses));
         self.tally(&how, |sides| sides.splits += u64::from(parts.len() > 1));
         let reads = parts.iter().map(|part| {
             let here = Extent { start: at.start + part.from, sectors: part.at.sectors };
@@ -132,7 +133,9 @@ impl Borg {
         let flushes = how.fua && absorbed && self.bopt.geometry().volatile_cache;
         let how = Hints { fua: how.fua && !flushes, ..how };
         let written = join_all(pieces.iter().map(|piece| self.write_piece(piece, &how))).await;
-        self.touch(at);
+        if !mutant::is("borg: a write is not told to the mover") && self.touch(at) {
+            edge("a page is written while it is copied");
+        }
         if absorbed {
             self.tend_the_log();
         }
@@ -173,7 +176,8 @@ impl Borg {
             let state = self.state.borrow();
             state.map.slot_of(page).filter(|&slot| !state.segments.is_confirmed(slot))
         };
-        if at.pages().any(|page| unconfirmed(page).is_some()) {
+        let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
+        if !in_place && at.pages().any(|page| unconfirmed(page).is_some()) {
             for (part, data) in from.split(at, PAGE_SECTORS).filter(|(part, _)| part.sectors < PAGE_SECTORS) {
                 let page = part.start.page();
                 let Some(slot) = unconfirmed(page) else { continue };
@@ -243,7 +247,9 @@ impl Borg {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         let unmapped = self.split(at, |_, _| true).into_iter().filter(|part| part.side == Side::Home);
         let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
-        self.touch(at);
+        if !mutant::is("borg: a discard is not told to the mover") && self.touch(at) {
+            edge("a page is discarded while it is copied");
+        }
         discarded.into_iter().collect()
     }
 

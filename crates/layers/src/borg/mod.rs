@@ -39,7 +39,7 @@ use std::rc::{Rc, Weak};
 use rustc_hash::FxHashMap;
 use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::lock::Guard;
-use seekless_core::runtime::Event;
+use seekless_core::runtime::{Event, edge};
 use seekless_core::{
     Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
     Layer, Lba, Limits, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
@@ -271,14 +271,19 @@ impl Borg {
         change(self.ledger.borrow_mut().of(how.account));
     }
 
-    /// A write ended, still under its lock: copies of its pages that are under way are stale.
-    fn touch(&self, at: Extent) {
+    /// A write ended, still under its lock: copies of its pages that are under way are stale. Whether any are.
+    fn touch(&self, at: Extent) -> bool {
         let mut state = self.state.borrow_mut();
+        let mut any = false;
         if !state.watched.is_empty() {
             for page in at.pages() {
-                state.watched.entry(page).and_modify(|touched| *touched = true);
+                state.watched.entry(page).and_modify(|touched| {
+                    *touched = true;
+                    any = true;
+                });
             }
         }
+        any
     }
 }
 
@@ -365,6 +370,9 @@ impl Layer for Borg {
     fn stop(&self) -> IoFuture<'_, ()> {
         io(async move {
             let how = Hints::default();
+            if !self.movers.is_empty() {
+                edge("it stops while pages are moved");
+            }
             let _alone = {
                 let _awaited = self.await_movers();
                 self.movers.exclusive(Extent::new(0, 1), &how).await

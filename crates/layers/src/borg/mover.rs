@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{self, Task, edge};
-use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
+use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant};
 
 use super::map::Slot;
 use super::options::MoveClass;
@@ -66,7 +66,7 @@ struct Locked {
     untouched: Vec<u64>,
     /// What is done under the locks: whoever waits for them raises it.
     how: Hints,
-    _guards: Vec<Guard>,
+    guards: Vec<Guard>,
 }
 
 impl<'a> Mover<'a> {
@@ -189,7 +189,7 @@ impl<'a> Mover<'a> {
             let is_dirty = |page: &u64| state.map.slot_of(*page).is_some_and(|slot| state.map.is_dirty(slot));
             pages.iter().copied().filter(is_dirty).collect()
         };
-        if !dirty.is_empty() {
+        if !dirty.is_empty() && !mutant::is("borg: an eviction leaves what is dirty") {
             let unread: Vec<u64> = dirty.iter().copied().filter(|page| !held.contains_key(page)).collect();
             let mut data = self.read_copies(&unread).await?;
             data.extend(dirty.iter().filter_map(|page| Some((*page, held.get(page)?.clone()))));
@@ -198,7 +198,9 @@ impl<'a> Mover<'a> {
             }
             destage::write(&*borg.home, &data, &self.copying).await?;
             self.count_copied(data.len());
-            borg.flush_home(&self.how).await?;
+            if !mutant::is("borg: an eviction does not flush home") {
+                borg.flush_home(&self.how).await?;
+            }
         }
         // Older claims on these pages would count again when the newest is gone.
         borg.say(|segment| segment.stale, &self.raisable()).await?;
@@ -292,7 +294,7 @@ impl<'a> Mover<'a> {
         data.extend(within.iter().chain(&incoming).filter_map(read));
         destage::write(&*borg.bopt, &data, &self.copying).await?;
         self.count_copied(data.len());
-        if !incoming.is_empty() {
+        if !incoming.is_empty() && !mutant::is("borg: a copy without a flush of its source") {
             // A clean copy must not outlive what was read, which may be in the cache of another component only.
             borg.flush_home(&self.how).await?;
         }
@@ -311,7 +313,7 @@ impl<'a> Mover<'a> {
         let borg = self.borg;
         // Before the pages are locked: who waits for those is not to wait for whoever has the turn.
         let _turn = borg.turn(&self.how).await;
-        let locked = self.lock_untouched(moves.iter().map(|(page, _)| *page));
+        let mut locked = self.lock_untouched(moves.iter().map(|(page, _)| *page));
         let good: FxHashSet<u64> = locked.untouched.iter().copied().collect();
         let came: Vec<Move> = moves.iter().copied().filter(|(page, _)| good.contains(page)).collect();
         {
@@ -324,6 +326,9 @@ impl<'a> Mover<'a> {
                     did("relocated", Extent::of_pages(page, 1), borg.layout.page(slot) * PAGE_SECTORS);
                 }
             }
+        }
+        if mutant::is("borg: locks are dropped before a move is durable") {
+            locked.guards.clear();
         }
         let said = borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await;
         borg.state.borrow_mut().moving.clear();
@@ -358,6 +363,6 @@ impl<'a> Mover<'a> {
             edge("a page is used while it is copied: its move is abandoned");
         }
         let how = Hints { ticket: Some(ticket), ..self.how.clone() };
-        Locked { untouched, how, _guards: guards }
+        Locked { untouched, how, guards }
     }
 }

@@ -56,6 +56,9 @@ pub struct Options {
 
 /// The rare places of its code, which an exploration has to reach.
 pub const EDGES: &[&str] = &[
+    "a page is written while it is copied",
+    "a page is discarded while it is copied",
+    "it stops while pages are moved",
     "a blank BOPT",
     "a clean start",
     "a start after a crash",
@@ -171,7 +174,7 @@ impl Options {
     /// The bug that it has: none, but in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(self.canary.as_deref(), CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "borg"), CANARIES);
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }

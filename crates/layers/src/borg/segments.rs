@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use seekless_core::runtime::first_number;
+
 use super::layout::Layout;
 use super::map::Slot;
 
@@ -53,7 +55,7 @@ impl Segments {
     /// Empty ones.
     pub fn new(layout: Layout) -> Segments {
         let each = vec![Segment::default(); layout.segments() as usize];
-        Segments { layout, each, limbo: BTreeSet::new(), generation: 0 }
+        Segments { layout, each, limbo: BTreeSet::new(), generation: first_number() }
     }
 
     /// One of them.

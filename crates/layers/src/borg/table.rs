@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use futures_util::future::{join, join_all};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant};
 
 use super::map::Slot;
 use super::page::{self, Anchor, Head, MapPage, NONE};
@@ -110,7 +110,7 @@ impl Borg {
     }
 
     fn flushed(&self, flushed: Result<(), IoError>) -> Result<(), IoError> {
-        if let Err(error) = &flushed {
+        if let (Err(error), false) = (&flushed, mutant::is("borg: a failed flush is forgotten")) {
             self.state.borrow_mut().failed.get_or_insert_with(|| error.clone());
         }
         flushed
@@ -262,7 +262,8 @@ impl Borg {
         }
         let (anchor, opens) = self.where_to_go_on();
         let require = session == Session::Dirty;
-        let opening = self.state.borrow().disk.opening + u64::from(was < Session::Mapped);
+        let counts = was < Session::Mapped && !mutant::is("borg: an opening is not counted");
+        let opening = self.state.borrow().disk.opening + u64::from(counts);
         let change = |disk: &mut page::Super| {
             (disk.clean, disk.anchor, disk.opening) = (false, anchor, opening);
             disk.require |= require;
@@ -314,7 +315,7 @@ impl Borg {
     /// A torn page must not become whole by what is written over it next: its first sector goes first.
     async fn take_away_torn(&self, how: &Hints) -> Result<(), IoError> {
         let torn = self.state.borrow().torn.clone();
-        if torn.is_empty() {
+        if torn.is_empty() || mutant::is("borg: torn pages stay") {
             return Ok(());
         }
         edge("torn pages are taken away");
@@ -428,7 +429,8 @@ impl Borg {
         if self.state.borrow().left || self.state.borrow().session == Session::Untouched {
             return Ok(());
         }
-        self.check_point(|segment| segment.bits, how).await?;
+        let bits = !mutant::is("borg: a clean stop without dirty bits");
+        self.check_point(|segment| bits && segment.bits, how).await?;
         let samples = self.samples(how).await?;
         let (require, generations) = {
             let state = self.state.borrow();

@@ -17,7 +17,8 @@ use futures_util::future::{join, join_all};
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Limits, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket,
+    BlockDevice, Buffer, Class, Extent, Hints, IoError, Lba, Limits, Mode, PAGE_SECTORS, SECTOR_BYTES,
+    Ticket, mutant,
 };
 
 use super::pace::Pace;
@@ -184,7 +185,9 @@ impl Borg {
     async fn settle_page(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
         let (class, ticket) = (how.class.min(Class::Background), Ticket::new());
         let how = Hints { class, ticket: Some(ticket.clone()), ..how.clone() };
-        let _held = self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket)).await;
+        let locks = !mutant::is("borg: a repair without the lock");
+        let held = self.locks.lock(at.whole_pages(), Mode::Exclusive, class, Some(ticket));
+        let _held = if locks { Some(held.await) } else { None };
         let kept = self.kept(at);
         let Some((Kept { copy: Some(start), dirty, .. }, [])) = kept.split_first() else {
             return self.home.read(at, into.clone(), how).await.map(drop);
@@ -237,7 +240,7 @@ impl Borg {
     /// A block of home is written again from its copy.
     async fn repair_home(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         did("home repaired", at, at.start.0);
-        let durable = Hints { fua: true, ..how.clone() };
+        let durable = Hints { fua: !mutant::is("borg: a repair of home without FUA"), ..how.clone() };
         if rewrite(&*self.home, at, from, &durable).await.is_ok() {
             edge("home is repaired from a copy");
             self.state.borrow_mut().verified.home_repaired += 1;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_BYTES, PAGE_SECTORS, Ticket};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_BYTES, PAGE_SECTORS, Ticket, mutant};
 
 use super::write_back::BATCH;
 use super::{Cache, own};
@@ -81,7 +81,8 @@ impl Cache {
         let at = Extent::of_pages(page, 1);
         let Some(cache) = self.me.upgrade() else { return };
         // Nobody writes there: not even what passes by, which is not seen here.
-        if self.locks.try_lock(at, Mode::Shared, Class::Free, None).is_none() {
+        let under = mutant::is("cache: a page is fetched under a write that passes by");
+        if !under && self.locks.try_lock(at, Mode::Shared, Class::Free, None).is_none() {
             return;
         }
         let (number, ticket, oldest) = {
@@ -135,12 +136,12 @@ impl Cache {
         }
     }
 
-    /// These pages are read or written by others: what comes of them is not wanted.
-    pub(super) fn forget_fetches(&self, at: Extent) {
+    /// These pages are read or written by others: what comes of them is not wanted. Whether any were on their way.
+    pub(super) fn forget_fetches(&self, at: Extent) -> bool {
         let forgotten: Vec<Ticket> = {
             let fetches = &mut self.state.borrow_mut().fetches;
             if fetches.by_page.is_empty() || self.canary.is("stale prefetch") {
-                return;
+                return false;
             }
             at.pages().filter_map(|page| fetches.forget(page)).collect()
         };
@@ -148,6 +149,7 @@ impl Cache {
             edge("a page is asked for by others while it is fetched");
         }
         forgotten.iter().for_each(Ticket::abort);
+        !forgotten.is_empty()
     }
 
     /// None is wanted any more.

@@ -26,7 +26,7 @@ use std::task::{Poll, Waker};
 use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::{
     BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoFuture, Layer, Nanos, PAGE_SECTORS,
-    RangeLocks, Ticket, Zeroes,
+    RangeLocks, Ticket, Zeroes, mutant,
 };
 
 use crate::canary::Canary;
@@ -97,8 +97,9 @@ impl BlockDevice for Cache {
         })
     }
 
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+    fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            how.fua &= !mutant::is("cache: FUA is dropped");
             if how.fua || at.sectors > self.largest_kept() {
                 return Box::pin(self.pass_by(at, Work::Write(from), how)).await;
             }

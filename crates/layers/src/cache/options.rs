@@ -50,6 +50,7 @@ pub const EDGES: &[&str] = &[
     "part of a page is written back",
     "a page is asked for by others while it is fetched",
     "a fetched page makes room for the next",
+    "a request passes by a page that is fetched",
 ];
 
 /// The known bugs that it can have.
@@ -94,7 +95,7 @@ impl Options {
     /// The bug that it has: none, but in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(self.canary.as_deref(), CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "cache"), CANARIES);
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }

@@ -5,7 +5,9 @@
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, Ticket, Zeroes};
+use seekless_core::{
+    Buffer, Class, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, Ticket, Zeroes, mutant,
+};
 
 use super::Cache;
 use super::page::{Page, Sectors, extents, sectors, show};
@@ -114,7 +116,10 @@ impl Cache {
 
     /// Reads what is below, with what that may not have from memory.
     async fn read_past(&self, at: Extent, into: &Buffer, how: &Hints) -> Result<(), IoError> {
-        let above = self.state.borrow().not_below(at);
+        let mut above = self.state.borrow().not_below(at);
+        if mutant::is("cache: a read that passes by misses what is dirty") {
+            above.clear();
+        }
         self.state.borrow_mut().counted.passed_by += at.pages().end - at.pages().start;
         self.read_below(at, into, how).await?;
         for (part, data) in above {
@@ -149,8 +154,12 @@ impl Cache {
     /// Does this below, and then to what is in memory.
     pub(super) async fn pass_by(&self, at: Extent, work: Work, how: Hints) -> Result<(), IoError> {
         let _held = self.locks.exclusive(at.whole_pages(), &how).await;
-        self.forget_fetches(at);
-        self.land(at, how.class).await;
+        if self.forget_fetches(at) {
+            edge("a request passes by a page that is fetched");
+        }
+        if !mutant::is("cache: a request passes by pages on their way") {
+            self.land(at, how.class).await;
+        }
         self.state.borrow_mut().hold(at);
         let (done, change) = match work {
             Work::Write(from) => (self.below.write(at, from.clone(), how).await, Change::Written(from)),
@@ -166,7 +175,9 @@ impl Cache {
             state.let_go(at, &change);
         }
         // Those that were asked for meanwhile may have read what was before.
-        self.forget_fetches(at);
+        if !mutant::is("cache: a page is fetched under a write that passes by") {
+            self.forget_fetches(at);
+        }
         self.changed();
         done
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::{edge, now};
-use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket};
+use seekless_core::{Buffer, Class, Extent, IoError, Nanos, PAGE_SECTORS, Ticket, mutant};
 
 use super::fetch::Fetches;
 use super::page::{Flight, Page, Sectors, extents, sectors};
@@ -267,6 +267,8 @@ impl State {
         let all = self.all_of(page);
         let Some(found) = self.pages.get_mut(&page) else { return };
         let given = if found.known == all { all } else { found.dirty };
+        let last = mutant::is("cache: a last page is cut short") && all != Sectors::MAX;
+        let given = if last { given & all >> 1 } else { given };
         if given != all {
             edge("part of a page is written back");
         }
@@ -294,7 +296,12 @@ impl State {
         self.superseded -= u64::from(flight.superseded);
         let time = now();
         let waits = self.change(page, |page| {
-            if wrong.is_some() {
+            let forgets = mutant::is("cache: a failed write-back is forgotten")
+                || (flight.superseded
+                    && mutant::is("cache: a failed write-back of a page written meanwhile is forgotten"));
+            if wrong.is_some() && forgets {
+                (page.sequence, page.since) = (flight.sequence, time);
+            } else if wrong.is_some() {
                 page.dirty |= flight.sectors;
                 (page.sequence, page.since) = (flight.sequence, if aborted { flight.since } else { time });
             } else if lost {
@@ -341,6 +348,7 @@ impl State {
                     }
                     Change::Zeroed => (page.known, page.dirty) = (page.known & !of, page.dirty & !of),
                     // What was not there yet still goes there.
+                    Change::Unknown if mutant::is("cache: a discard leaves what was known") => {}
                     Change::Unknown => page.known &= !of | page.dirty,
                 }
                 page.dirty
@@ -355,8 +363,10 @@ impl State {
     /// A flush waits for all writes so far: its number, and up to which.
     pub fn begin_flush(&mut self) -> (u64, u64) {
         self.next_flush += 1;
-        self.flushes.insert(self.next_flush, (self.sequence, None));
-        (self.next_flush, self.sequence)
+        let until = self.sequence
+            - u64::from(self.sequence > 0 && mutant::is("cache: a flush misses the last write"));
+        self.flushes.insert(self.next_flush, (until, None));
+        (self.next_flush, until)
     }
 
     /// What went wrong since, of what this flush waits for.

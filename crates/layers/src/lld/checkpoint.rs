@@ -9,7 +9,7 @@
 //! Invariants: what is read is followed only if it is whole, and its slots exist and hold one block each. A sector is
 //! never torn: a first sector that is neither one of ours nor zeroes is damaged, or somebody else's.
 
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES};
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
 
 use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
@@ -178,7 +178,9 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
         let found = bytes.look(|bytes| head(bytes, layout));
         heads.extend(found.map_err(|(found, expected)| corrupt(first, &found, &expected))?);
     }
-    heads.sort_by_key(|head| std::cmp::Reverse(head.generation));
+    let narrow = mutant::is("lld: generations are compared in 8 bits");
+    let compared = |head: &Head| if narrow { head.generation & 0xff } else { head.generation };
+    heads.sort_by_key(|head| std::cmp::Reverse(compared(head)));
     let mut torn = None;
     for head in heads {
         let at = layout.home(head.generation);

@@ -10,7 +10,7 @@
 
 use futures_util::future::join_all;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, mutant};
 
 use super::Lld;
 use super::layout::{Block, NONE, Slot};
@@ -147,7 +147,8 @@ impl Lld {
         if enough || segments.is_empty() {
             return self.free_all(how).await;
         }
-        if self.take_over(&segments).await {
+        let waited = self.take_over(&segments).await;
+        if waited && !mutant::is("lld: segments are not chosen anew after a wait") {
             edge("segments are chosen anew after a wait for the freeblock cleaner");
             return Ok(true);
         }

@@ -9,7 +9,7 @@
 //! it, and the next one tries again. After a flush of the component that failed nothing is written any more.
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, SECTOR_BYTES};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, SECTOR_BYTES, mutant};
 
 use super::Lld;
 use super::checkpoint::{self, Head};
@@ -118,7 +118,9 @@ impl Lld {
         let flushed = self.below.flush(how.clone()).await;
         if let Err(error) = &flushed {
             edge("a flush failed: nothing is written any more");
-            self.fail(error);
+            if !mutant::is("lld: a failed flush is forgotten") {
+                self.fail(error);
+            }
         }
         flushed
     }
@@ -204,8 +206,9 @@ impl Lld {
                 let mut rng = runtime::rng("lld identity");
                 (u128::from(rng.bits()) << 64 | u128::from(rng.bits())).max(1)
             });
-            state.log.begin(identity, state.disk.epoch + 1, segment);
-            (segment, state.disk.generation == 0, identity, state.disk.epoch + 1)
+            let epoch = state.disk.epoch + u64::from(!mutant::is("lld: the epoch stays"));
+            state.log.begin(identity, epoch, segment);
+            (segment, state.disk.generation == 0, identity, epoch)
         };
         // Of a new volume both homes are written: a damaged one is then told from one that never was.
         for _ in 0..if first { 2 } else { 1 } {
@@ -241,7 +244,8 @@ impl Lld {
                 let written: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.written).collect();
                 (head, checkpoint::encode(&head, &state.slots, &written, &self.layout), state.breaks)
             };
-            let ended = |state: &super::state::State| state.log.settled() >= head.sequence;
+            let early = mutant::is("lld: a checkpoint does not wait for what it tells");
+            let ended = |state: &super::state::State| early || state.log.settled() >= head.sequence;
             self.until(|state| ended(state) || state.failed.is_some()).await;
             self.failure()?;
             if self.state.borrow().breaks != breaks {

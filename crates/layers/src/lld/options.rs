@@ -127,7 +127,7 @@ impl Options {
     /// The bug that it has: none, but in a build with canaries.
     pub fn canary(&self) -> Canary {
         #[cfg(feature = "canaries")]
-        return Canary::new(self.canary.as_deref(), CANARIES);
+        return Canary::new(crate::canary::of(self.canary.as_deref(), "lld"), CANARIES);
         #[cfg(not(feature = "canaries"))]
         Canary::default()
     }

@@ -8,7 +8,7 @@
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS};
+use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, mutant};
 
 use super::Lld;
 use super::layout::{Block, NONE, Slot};
@@ -33,12 +33,13 @@ impl Lld {
         if runs.is_empty() {
             return Ok(());
         }
-        self.pin(runs.iter().map(|run| run.segment), 1);
+        let pins = i32::from(!mutant::is("lld: a read does not pin its segment"));
+        self.pin(runs.iter().map(|run| run.segment), pins);
         let reads = runs
             .iter()
             .map(|run| self.below.read(run.on, into.cut_sectors(run.from, run.on.sectors), how.clone()));
         let read: Result<Vec<Buffer>, IoError> = join_all(reads).await.into_iter().collect();
-        self.pin(runs.iter().map(|run| run.segment), -1);
+        self.pin(runs.iter().map(|run| run.segment), -pins);
         read.map(drop)
     }
 
@@ -105,7 +106,9 @@ impl Lld {
             } else {
                 edge("part of a block is joined with the rest");
                 let old = Buffer::zeroed(PAGE_BYTES);
-                self.read_blocks(whole, &old, how).await?;
+                if !mutant::is("lld: part of a block is joined with zeroes") {
+                    self.read_blocks(whole, &old, how).await?;
+                }
                 old.with_sectors(part.start.0 - whole.start.0, piece)
             };
             self.put(part.start.page() as Block, owned(data), how).await?;
@@ -152,7 +155,8 @@ impl Lld {
         loop {
             let admitted = {
                 let state = &mut *self.state.borrow_mut();
-                if state.slots[block as usize] != was {
+                let anyway = mutant::is("lld: a block is moved that was written meanwhile");
+                if state.slots[block as usize] != was && !anyway {
                     edge("a block is used while it is cleaned: it is not moved");
                     return Ok(true);
                 }
@@ -185,7 +189,9 @@ impl Lld {
             {
                 let state = &mut *self.state.borrow_mut();
                 state.delete(block);
-                state.asked = state.log.sequence;
+                if !mutant::is("lld: a flush does not cover deletions") {
+                    state.asked = state.log.sequence;
+                }
             }
             self.seal_if_full(how);
         }

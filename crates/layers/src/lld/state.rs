@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, IoError, Ticket};
+use seekless_core::{Buffer, ErrorKind, IoError, Ticket, mutant};
 
 use super::checkpoint::{Head, Place};
 use super::layout::{Block, Layout, NONE, Slot};
@@ -137,7 +137,7 @@ impl State {
 
     /// What is written from now on a start finds only by the next checkpoint.
     pub fn broke(&mut self) {
-        self.owed = true;
+        self.owed = !mutant::is("lld: a log that broke passes for whole");
         self.breaks += 1;
     }
 
@@ -268,7 +268,9 @@ impl State {
         let fills = self.log.fills();
         let next = if fills { self.segments.take() } else { None };
         self.segments.get(segment).written = self.log.sequence;
-        let sealed = self.log.seal(next, self.durable, forgets)?;
+        let more = u64::from(mutant::is("lld: one more is confirmed than is durable"));
+        let confirmed = (self.durable + more).min(self.log.sequence - 1);
+        let sealed = self.log.seal(next, confirmed, forgets)?;
         self.counted.summaries += 1;
         self.counted.written += 1 + sealed.entries.len() as u64;
         if fills {

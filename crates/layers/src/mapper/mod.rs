@@ -21,7 +21,7 @@ use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
     BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba,
-    Limits, PAGE_BYTES, PAGE_SECTORS, RangeLocks,
+    Limits, PAGE_BYTES, PAGE_SECTORS, RangeLocks, mutant,
 };
 
 use crate::canary::Canary;
@@ -92,13 +92,15 @@ impl Mapper {
         let (whole, mut bytes) = (part.whole_pages(), from);
         if part != whole {
             let old = Buffer::zeroed(PAGE_BYTES);
-            Box::pin(self.read_page(whole, old.clone(), how)).await?;
+            if !mutant::is("mapper: part of a page is joined with zeroes") {
+                Box::pin(self.read_page(whole, old.clone(), how)).await?;
+            }
             bytes = old.with_sectors(part.start.0 - whole.start.0, bytes);
         }
         let _room = self.room.admit(&Hints::default(), 0).await;
         let slot = self.take_slot(how).await?;
         let written = self.below.write(self.place(slot, whole), bytes, how.clone()).await;
-        if written.is_ok() {
+        if written.is_ok() || mutant::is("mapper: a write that failed counts") {
             self.remap(part.start.page(), slot);
         } else {
             edge("a write failed: its slot is the last to be tried again");
@@ -163,12 +165,16 @@ impl Mapper {
                 self.below.flush(how.clone()).await?;
             }
             table::write(&*self.below, generation, &map, &how).await?;
+            if mutant::is("mapper: the map is written and not flushed") {
+                return Ok(());
+            }
             self.below.flush(how).await
         };
         let done = done.await;
         let mut state = self.state.borrow_mut();
         match &done {
             Ok(()) => state.map.free.extend(released),
+            Err(_) if mutant::is("mapper: a failed flush is forgotten") => {}
             Err(error) => state.failed = Some(error.clone()),
         }
         done
@@ -209,8 +215,9 @@ impl BlockDevice for Mapper {
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             // The flush that makes the map durable does the same for the slots.
-            let fua = std::mem::take(&mut how.fua);
-            let held = self.locks.exclusive(at.whole_pages(), &how).await;
+            let fua = std::mem::take(&mut how.fua) && !mutant::is("mapper: FUA is dropped");
+            let sectors = mutant::is("mapper: a write locks sectors, not pages");
+            let held = self.locks.exclusive(if sectors { at } else { at.whole_pages() }, &how).await;
             if within_a_page(at) {
                 self.write_page(at, from.clone(), &how).await?;
             } else {

@@ -1,0 +1,103 @@
+//! Mutants: known bugs, one of which a build with the feature `mutants` has, chosen when the program starts. What looks
+//! for bugs has to find them: the share that it finds is its score.
+//!
+//! Every other build has none, and what asks for one costs nothing.
+
+/// The layer, or the part of this crate, and what is wrong. A test of the house holds this list against
+/// the code.
+pub const ALL: &[&str] = &[
+    "lock: who tries takes what others hold",
+    "lock: one that shares passes one that has it alone",
+    "lock: a range ends a sector early",
+    "switch: the child changes under requests in flight",
+    "switch: the old child is not flushed",
+    "flush guard: a failed flush is forgotten",
+    "mapper: a failed flush is forgotten",
+    "mapper: a checksum without its last entry",
+    "mapper: generations are compared in 8 bits",
+    "mapper: part of a page is joined with zeroes",
+    "mapper: a write that failed counts",
+    "mapper: the map is written and not flushed",
+    "mapper: FUA is dropped",
+    "mapper: a write locks sectors, not pages",
+    "lld: a read does not pin its segment",
+    "lld: segments are not chosen anew after a wait",
+    "lld: a failed flush is forgotten",
+    "lld: a checksum without its last entry",
+    "lld: generations are compared in 8 bits",
+    "lld: a block is moved that was written meanwhile",
+    "lld: a log that broke passes for whole",
+    "lld: a flush does not cover deletions",
+    "lld: part of a block is joined with zeroes",
+    "lld: a checkpoint does not wait for what it tells",
+    "lld: blocks that were moved are not checked",
+    "lld: the epoch stays",
+    "lld: one more is confirmed than is durable",
+    "cache: a failed write-back is forgotten",
+    "cache: a failed write-back of a page written meanwhile is forgotten",
+    "cache: a failed flush is forgotten",
+    "cache: a last page is cut short",
+    "cache: a page is fetched under a write that passes by",
+    "cache: a request passes by pages on their way",
+    "cache: a read that passes by misses what is dirty",
+    "cache: a discard leaves what was known",
+    "cache: a flush misses the last write",
+    "cache: FUA is dropped",
+    "borg: locks are dropped before a move is durable",
+    "borg: a discard is not told to the mover",
+    "borg: a write is not told to the mover",
+    "borg: a copy without a flush of its source",
+    "borg: a clean stop without dirty bits",
+    "borg: a repair of home without FUA",
+    "borg: a repair without the lock",
+    "borg: generations are compared in 8 bits",
+    "borg: a failed flush is forgotten",
+    "borg: a checksum without its last entry",
+    "borg: one run more than the log has is replayed",
+    "borg: an eviction does not flush home",
+    "borg: an eviction leaves what is dirty",
+    "borg: a run that failed is mapped",
+    "borg: a read in parts misses what is dirty",
+    "borg: torn pages stay",
+    "borg: an opening is not counted",
+    "borg: part of an unconfirmed copy is overwritten in place",
+];
+
+#[cfg(feature = "mutants")]
+static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+
+/// The bug of this name is let loose, for good: one of [`ALL`], or a layer and one of its canaries.
+///
+/// # Errors
+/// What was found and expected, if one was let loose before.
+#[cfg(feature = "mutants")]
+pub fn choose(name: String) -> Result<(), String> {
+    CHOSEN.set(name).map_err(|other| format!("found the mutant '{other}' let loose, expected none"))
+}
+
+/// The one that was let loose.
+#[cfg(feature = "mutants")]
+pub fn chosen() -> Option<&'static str> {
+    CHOSEN.get().map(String::as_str)
+}
+
+/// Whether this bug is the one: never, but in a build with mutants.
+#[cfg(feature = "mutants")]
+pub fn is(name: &str) -> bool {
+    debug_assert!(ALL.contains(&name), "{name}");
+    chosen() == Some(name)
+}
+
+/// The one that was let loose.
+#[cfg(not(feature = "mutants"))]
+#[inline]
+pub const fn chosen() -> Option<&'static str> {
+    None
+}
+
+/// Whether this bug is the one: never, but in a build with mutants.
+#[cfg(not(feature = "mutants"))]
+#[inline]
+pub const fn is(_name: &str) -> bool {
+    false
+}

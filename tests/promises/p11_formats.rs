@@ -1,0 +1,95 @@
+//! Promise 11. Memory is bounded; old formats open, new ones refuse politely.
+//!
+//! Fault model: none. What lies on the disks is what an earlier version left there, stopped clean or killed after a
+//! flush; it opens, holds what was written then, is written to and stopped, and opens again. (Bounds on memory are
+//! tested where the memory is.)
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::rc::Rc;
+
+use seekless_core::runtime::Runtime;
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, PAGE_BYTES, Slice};
+use seekless_drive::{Disk, QueueOptions, spec};
+use seekless_layers::registry::{self, Below, Built};
+use seekless_promises as common;
+
+/// Layers with their options, as the volume files of the images had them.
+const LAYERS: [(&str, &str); 3] =
+    [("mapper", ""), ("lld", "segment = \"32KiB\""), ("borg", "segment = \"16KiB\"\nwrite_buffer = 0.4")];
+
+/// What a file of an image holds, if there is one.
+fn unpacked(version: &str, name: &str) -> Option<Vec<u8>> {
+    let packed = std::fs::read(common::folder("images").join(version).join(format!("{name}.xz"))).ok()?;
+    let mut bytes = Vec::new();
+    liblzma::read::XzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect(name);
+    Some(bytes)
+}
+
+/// A disk of its own that begins with these bytes, and is as large.
+async fn disk(number: u32, bytes: Vec<u8>) -> Rc<dyn BlockDevice> {
+    let disk = Rc::new(Disk::new(number, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
+    let all = Extent::new(0, bytes.len() as u64 / 512);
+    let disk: Rc<dyn BlockDevice> = Rc::new(Slice::new(disk, all).unwrap());
+    disk.write(all, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+    disk
+}
+
+async fn opened(layer: &str, options: &str, below: &Below) -> Built {
+    let options: toml::Table = toml::from_str(options).unwrap();
+    let built = registry::find(layer).unwrap().build(below.clone(), &options).await;
+    built.unwrap_or_else(|error| panic!("{layer}: {error}"))
+}
+
+async fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let all = Extent::new(0, device.geometry().sectors);
+    device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap().to_vec()
+}
+
+/// The first page that differs.
+fn differs(one: &[u8], other: &[u8]) -> Option<usize> {
+    let pages = one.chunks(PAGE_BYTES as usize).zip(other.chunks(PAGE_BYTES as usize));
+    pages.enumerate().find(|(_, (one, other))| one != other).map(|(page, _)| page)
+}
+
+#[test]
+fn what_an_earlier_version_left_opens_and_holds_what_it_held() {
+    let versions = std::fs::read_dir(common::folder("images")).unwrap();
+    let versions: Vec<String> =
+        versions.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    assert!(!versions.is_empty());
+    for version in &versions {
+        for (layer, options) in LAYERS {
+            for ended in ["killed", "stopped"] {
+                let name = format!("{layer}-{ended}");
+                let image = |file: &str| unpacked(version, &format!("{name}.{file}"));
+                let mut held = image("content").expect(&name);
+                Runtime::new(1)
+                    .run(async {
+                        let mut devices = BTreeMap::new();
+                        if let Some(bytes) = image("bopt") {
+                            devices.insert("bopt".to_owned(), disk(1, bytes).await);
+                        }
+                        let below = Below { over: disk(0, image("disk").expect(&name)).await, devices };
+                        for round in 1..=3_u8 {
+                            let Built { device, layer } = opened(layer, options, &below).await;
+                            let found = content(&*device).await;
+                            assert_eq!(found.len(), held.len(), "{version}, {name}, opening {round}");
+                            assert_eq!(differs(&found, &held), None, "{version}, {name}, opening {round}");
+                            let at = Extent::of_pages(u64::from(round) * 9, 3);
+                            let bytes = vec![round; at.bytes() as usize];
+                            held[at.start.0 as usize * 512..][..bytes.len()].copy_from_slice(&bytes);
+                            device.write(at, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+                            if round == 1 {
+                                device.flush(Hints::default()).await.unwrap();
+                            } else {
+                                layer.stop().await.unwrap();
+                            }
+                        }
+                    })
+                    .unwrap();
+                println!("{version}, {name}: {} bytes, opened three times", held.len());
+            }
+        }
+    }
+}
