@@ -81,7 +81,7 @@ fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Err
 /// A client: it writes every page, and then asks for whole rounds of requests, one behind the other.
 fn ask(path: &Path, command: Command, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut socket = UnixStream::connect(path)?;
-    client::agree(&mut socket, "")?;
+    client::agree(&mut socket, "", false)?;
     let page = |number: usize| (number as u64).wrapping_mul(0x9E37_79B9) % PAGES;
     for first in (0..PAGES as usize).step_by(DEPTH) {
         round(&mut socket, Command::Write, (first..first + DEPTH).map(|number| number as u64))?;

@@ -278,11 +278,6 @@ impl Live {
         opened.borrow().as_ref().is_some_and(|opened| opened.facts().direct)
     }
 
-    /// Whether it is an export of another server.
-    pub fn is_remote(&self) -> bool {
-        matches!(self.store, Store::Remote(..))
-    }
-
     /// Whether what it is told is encrypted; as long as it is not built.
     pub fn is_encrypted(&self) -> bool {
         let Store::Remote(connected, _) = &self.store else { return false };

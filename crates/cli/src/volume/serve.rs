@@ -229,8 +229,6 @@ fn offered(description: &Description<Live>, asked: &description::Export, device:
     let line = description.line_of(&asked.top);
     Export {
         home: home(description, &asked.top),
-        // A volume has few components, and one that is far decides how long all of it takes to tell its holes.
-        far: description.components.values().any(Live::is_remote),
         class: asked.class,
         ..Export::new(&asked.name, &line, device, asked.read_only)
     }

@@ -18,8 +18,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, check, io};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, PAGE_BYTES, SECTOR_BYTES,
-    Zeroes,
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, PAGE_BYTES, RangeLocks,
+    SECTOR_BYTES, Zeroes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -164,6 +164,8 @@ pub struct FileComponent {
     read_only: bool,
     /// A flush failed: nothing is known to be durable any more.
     lost: Cell<bool>,
+    /// Who asks what the file holds waits for those who asked before.
+    asking: RangeLocks,
     kept: RefCell<Vec<Memory>>,
 }
 
@@ -188,6 +190,7 @@ impl FileComponent {
             geometry,
             read_only: facts.read_only,
             lost: Cell::new(false),
+            asking: RangeLocks::new(),
             kept: RefCell::default(),
         }
     }
@@ -357,12 +360,18 @@ impl BlockDevice for FileComponent {
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        let found = self.check(at, false).map(|()| self.reactor.look(at, || holes(&self.file, at)));
-        Box::pin(std::future::ready(found))
+        io(async move {
+            self.check(at, false)?;
+            // The whole file is asked about by one at a time: each is a thread.
+            let _alone = self.asking.exclusive(Extent::new(0, 1), &Hints::default()).await;
+            let file = self.file.clone();
+            Ok(self.reactor.look(at, move || holes(&file, at)).await)
+        })
     }
 }
 
-/// The data and the holes of a part of a file, as its file system tells them.
+/// The data and the holes of a part of a file, as its file system tells them: that may take as long as the file has
+/// extents, so it is asked beside the volume. Only here is the file's own position used.
 fn holes(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     let (mut from, end) = (at.start.0, at.start.0 + at.sectors);
     let mut states: Vec<ExtentState> = Vec::new();
@@ -391,3 +400,6 @@ fn holes(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     }
     states
 }
+
+#[cfg(test)]
+mod tests;

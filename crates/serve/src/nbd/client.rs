@@ -83,11 +83,6 @@ pub fn choose(export: &str) -> Vec<u8> {
     option(c::OPT_GO, &[named(export), wishes].concat())
 }
 
-/// All that a client has to say that wants this export and simple replies.
-pub fn go(export: &str) -> Vec<u8> {
-    [flags(), choose(export)].concat()
-}
-
 /// The kind of a reply to an option and the length of its data, from its header of 20 bytes.
 pub fn option_reply(header: &[u8]) -> Option<(u32, usize)> {
     let kind = u32_at(header, 12)?;
@@ -225,7 +220,8 @@ mod tests {
         let exports = [export];
         for (name, found) in [("disk", true), ("", true), ("other", false)] {
             let mut out = Vec::new();
-            let (_, step) = Handshake::new(&exports, Encryption::None).feed(&go(name), &mut out);
+            let (_, step) =
+                Handshake::new(&exports, Encryption::None).feed(&[flags(), choose(name)].concat(), &mut out);
             assert_eq!(matches!(step, Step::Serve(_)), found);
             let (mut told, mut at, mut last) = (Told::default(), 0, Said::Told);
             while at < out.len() {

@@ -1,7 +1,7 @@
 //! Work beside a volume: a pure function of data of its own, on a thread that gives way to the volume's.
 //!
 //! Its end is an answer of the reactor like any other: so it is noted, and comes at the same place in a replay, where the
-//! work itself is done at once.
+//! work itself is done at once. What it finds outside is noted too, and there it does nothing.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::process::setpriority_process;
-use seekless_core::runtime::Offloaded;
+use seekless_core::device::ExtentState;
+use seekless_core::runtime::{Offloaded, offload};
+use seekless_core::{Extent, Nanos};
 
 use super::inputs::stand_in;
 use super::{Backend, Job, Memory, Reactor, What};
@@ -38,6 +40,25 @@ impl Reactor {
         Box::pin(async move {
             let _ = end.await;
         })
+    }
+}
+
+impl Reactor {
+    /// What `look` finds that a part of a file holds; it is asked beside the volume, and noted.
+    pub async fn look(
+        self: &Rc<Self>,
+        at: Extent,
+        look: impl FnOnce() -> Vec<ExtentState> + Send + 'static,
+    ) -> Vec<ExtentState> {
+        if let Backend::Replay(replayer) = &self.backend {
+            offload(|| (), |()| Nanos::ZERO).await;
+            return replayer.borrow_mut().looked(at);
+        }
+        let found = offload(look, |_| Nanos::ZERO).await;
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().looked(at, &found);
+        }
+        found
     }
 }
 

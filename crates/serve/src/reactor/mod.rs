@@ -24,9 +24,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use seekless_core::device::ExtentState;
+use seekless_core::Nanos;
 use seekless_core::runtime::Outside;
-use seekless_core::{Extent, Nanos};
 use slab::Slab;
 
 use inputs::{Recorder, Replayed, Replayer, Step};
@@ -257,18 +256,6 @@ impl Outside for Reactor {
 }
 
 impl Reactor {
-    /// What `look` finds that a part of a file holds; it is asked at once, and noted.
-    pub fn look(&self, at: Extent, look: impl FnOnce() -> Vec<ExtentState>) -> Vec<ExtentState> {
-        if let Backend::Replay(replayer) = &self.backend {
-            return replayer.borrow_mut().looked(at);
-        }
-        let found = look();
-        if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().looked(at, &found);
-        }
-        found
-    }
-
     /// This descriptor was not there before, or was another's.
     fn is_new(&self, descriptor: RawFd) {
         if let Some(recorder) = &self.recorder {

@@ -21,8 +21,6 @@ pub struct Export {
     pub class: Class,
     /// Where it all would be without layers, if that is one place.
     pub home: Option<Home>,
-    /// What is a hole is not known here, but at another server: reads do not wait to be told beforehand.
-    pub far: bool,
 }
 
 impl Export {
@@ -58,6 +56,6 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None, far: false }
+        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None }
     }
 }

@@ -20,6 +20,7 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
+mod written;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -163,3 +164,6 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,10 @@
 //! A request of a client, from its header to its reply.
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use seekless_core::device::Content;
 use seekless_core::{
-    Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Origin, SECTOR_BYTES, StreamId, Ticket, Zeroes,
-    runtime,
+    Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Origin, StreamId, Ticket, Zeroes, runtime,
 };
 
 use super::Server;
@@ -18,9 +17,8 @@ use crate::nbd::constants::{
 };
 use crate::nbd::{Command, Context, Errno, Replies, Request, Style, filter};
 
-/// Reads from this many bytes on leave out what is known to be a hole, where the reply has a way to say so.
-const SPARSE_BYTES: u64 = 32 << 10;
-/// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less.
+/// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less. Zeroes at
+/// their ends are left out, where the reply has a way to say so.
 const LARGE_BYTES: u64 = 32 << 10;
 /// So long a request of class `Free` waits for others to carry it along.
 const FREE_DEADLINE: Nanos = Nanos::from_millis(5_000);
@@ -161,16 +159,18 @@ impl Session {
             _ => {}
         }
         drop(served);
-        if let Ok(Answer::Large(reply)) = result {
-            return self.outbox.reply_large(asked.holds(&request), reply);
+        if let Ok(Answer::Large(before, reply)) = result {
+            return self.outbox.reply_large(asked.holds(&request), |out| out.extend(before), reply);
         }
         self.outbox.reply(asked.holds(&request), |out| match &result {
             Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
             Ok(Answer::Data(data)) => self.data(out, &request, data),
-            Ok(Answer::Parts(parts)) => self.parts(out, &request, parts),
+            Ok(Answer::Zeroes) => {
+                self.replies.hole(out, request.cookie, request.offset, request.length as u32, true);
+            }
             Ok(Answer::Status(parts)) => self.status(out, &request, parts),
-            Ok(Answer::Large(_)) => unreachable!("put in before"),
+            Ok(Answer::Large(..)) => unreachable!("put in before"),
         });
         if let Ok(Answer::Data(data)) = result {
             self.outbox.keep(data);
@@ -249,25 +249,6 @@ impl Session {
 
     async fn read(&self, request: &Request, at: Bytes, how: Hints) -> Result<Answer, IoError> {
         let device = &self.export.device;
-        let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
-        if may_be_sparse && !self.export.far && request.length >= SPARSE_BYTES && at.are_whole(device.block())
-        {
-            let states = device.device().extents(at.touched(device.block())).await?;
-            if states.iter().any(|state| reads_as_zeroes(state.content)) {
-                let mut parts: Vec<(Extent, Option<Buffer>)> = Vec::new();
-                for state in states {
-                    let data = match state.content {
-                        Content::Hole | Content::Zero => None,
-                        _ => {
-                            let into = Buffer::zeroed(state.extent.bytes());
-                            Some(device.device().read(state.extent, into, how.clone()).await?)
-                        }
-                    };
-                    parts.push((state.extent, data));
-                }
-                return Ok(Answer::Parts(parts));
-            }
-        }
         if request.length >= LARGE_BYTES && device.takes(at) {
             return self.read_large(request, at.touched(device.block()), how).await;
         }
@@ -281,28 +262,30 @@ impl Session {
         let data = whole.cut(ROOM, at.bytes() as usize);
         drop(self.export.device.device().read(at, data, how).await?);
         let (mut bytes, mut header) = (whole.into_vec(), Vec::with_capacity(ROOM));
-        self.replies.data(&mut header, request.cookie, request.offset, request.length);
-        let start = ROOM - header.len();
-        bytes[start..ROOM].copy_from_slice(&header);
-        Ok(Answer::Large(Large { bytes, start }))
+        let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
+        let part = if may_be_sparse { not_zero(&bytes[ROOM..]) } else { 0..bytes.len() - ROOM };
+        if part.is_empty() {
+            self.outbox.keep_large(bytes);
+            return Ok(Answer::Zeroes);
+        }
+        let (mut before, all) = (Vec::new(), 0..bytes.len() - ROOM);
+        for zeroes in
+            [all.start..part.start, part.end..all.end].into_iter().filter(|zeroes| !zeroes.is_empty())
+        {
+            let offset = request.offset + zeroes.start as u64;
+            self.replies.hole(&mut before, request.cookie, offset, zeroes.len() as u32, false);
+        }
+        let offset = request.offset + part.start as u64;
+        self.replies.data(&mut header, request.cookie, offset, part.len() as u64);
+        // The header goes where zeroes are that are left out, or into the room before.
+        let start = ROOM + part.start - header.len();
+        bytes[start..start + header.len()].copy_from_slice(&header);
+        Ok(Answer::Large(before, Large { bytes, start, end: ROOM + part.end }))
     }
 
     fn data(&self, out: &mut Vec<u8>, request: &Request, data: &Buffer) {
         self.replies.data(out, request.cookie, request.offset, data.len() as u64);
         append(out, data);
-    }
-
-    fn parts(&self, out: &mut Vec<u8>, request: &Request, parts: &[(Extent, Option<Buffer>)]) {
-        for (number, (at, data)) in parts.iter().enumerate() {
-            let (offset, last) = (at.start.0 * SECTOR_BYTES, number + 1 == parts.len());
-            match data {
-                None => self.replies.hole(out, request.cookie, offset, at.bytes() as u32, last),
-                Some(data) => {
-                    self.replies.part(out, request.cookie, offset, data.len() as u64, last);
-                    append(out, data);
-                }
-            }
-        }
     }
 
     fn status(&self, out: &mut Vec<u8>, request: &Request, status: &[(Context, Vec<(u64, u32)>)]) {
@@ -317,8 +300,10 @@ impl Session {
 enum Answer {
     Done,
     Data(Buffer),
-    Large(Large),
-    Parts(Vec<(Extent, Option<Buffer>)>),
+    /// What goes before it, and a large one.
+    Large(Vec<u8>, Large),
+    /// All that was read.
+    Zeroes,
     Status(Vec<(Context, Vec<(u64, u32)>)>),
 }
 
@@ -330,8 +315,15 @@ fn append(out: &mut Vec<u8>, data: &Buffer) {
     });
 }
 
-fn reads_as_zeroes(content: Content) -> bool {
-    matches!(content, Content::Hole | Content::Zero)
+/// Zeroes are looked for by so many bytes: where there is data, its first bytes tell.
+const LOOKED_AT: usize = 4096;
+
+/// The bytes of these that are not zero, but for less than [`LOOKED_AT`] at either end.
+fn not_zero(bytes: &[u8]) -> Range<usize> {
+    let zero = |part: &&[u8]| **part == [0; LOOKED_AT];
+    let start = bytes.chunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT;
+    let rest = &bytes[start..];
+    start..bytes.len() - rest.rchunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT
 }
 
 /// An error in the protocol's words.
