@@ -293,7 +293,7 @@ impl<C: Leaf> Description<C> {
     }
 
     /// The components below `name`.
-    fn leaves(&self, name: &str) -> BTreeSet<String> {
+    pub fn leaves(&self, name: &str) -> BTreeSet<String> {
         if let Some(layer) = self.layers.get(name) {
             let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
             return below.flat_map(|name| self.leaves(name)).collect();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{BlockDevice, Class, Hints, Size};
+use seekless_core::{BlockDevice, Class, Hints, Lba, SECTOR_BYTES, Size};
 use seekless_lab::description::{self, Description, Tls};
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
@@ -227,11 +227,25 @@ pub async fn serve(
 /// What clients are told of an export.
 fn offered(description: &Description<Live>, asked: &description::Export, device: &Rc<Bytewise>) -> Export {
     let line = description.line_of(&asked.top);
-    Export {
-        home: home(description, &asked.top),
-        class: asked.class,
-        ..Export::new(&asked.name, &line, device, asked.read_only)
-    }
+    let mut export = Export::new(&asked.name, &line, device, is_read_only(description, asked));
+    export.told.bytes = bytes_of(description, &asked.top, export.told.bytes);
+    Export { home: home(description, &asked.top), class: asked.class, ..export }
+}
+
+/// Whether clients may not write: so it is where they are told so, or anything below cannot be written.
+pub fn is_read_only(description: &Description<Live>, export: &description::Export) -> bool {
+    let below = description.leaves(&export.top);
+    export.read_only
+        || below.iter().filter_map(|name| description.components.get(name)).any(Live::is_read_only)
+}
+
+/// The bytes of a device of so many in whole sectors: one that lies at the beginning of another server's export, and is
+/// as large, ends within a sector where that does.
+pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
+    let (home, start) = description.home_of(top);
+    let component = description.components.get(&home).filter(|_| start == Lba(0));
+    let exact = component.map_or(bytes, Live::bytes);
+    if exact.next_multiple_of(SECTOR_BYTES) == bytes { exact } else { bytes }
 }
 
 /// A tree for each device that clients see.

@@ -2,8 +2,11 @@
 //!
 //! It is read and written past the page cache where its file system allows that, so that what is durable is what the
 //! device says; a flush is the device's own. Invariants: no other volume has it (it is locked, a block device opened
-//! exclusively). Fault model: any request fails or is cut short; a file shrinks under us. A flush that failed once is
-//! never followed by one that succeeds, since the system may have dropped what it could not write.
+//! exclusively). Fault model: any request fails or is cut short. A flush that failed once is never followed by one that
+//! succeeds, since the system may have dropped what it could not write. A file is made smaller under us: what was written
+//! is lost, and a write behind its end makes it grow again, with zeroes in between. So its size is looked at before a
+//! write of its last block, the only one that brings the old size back, before one that is durable when answered, and at
+//! each flush.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
@@ -217,6 +220,19 @@ impl FileComponent {
         Ok(())
     }
 
+    /// Whether it is as large as it was; if not, nothing is known to be durable any more.
+    fn is_whole(&self, at: Option<Extent>) -> Result<(), IoError> {
+        let found = self.reactor.find_out(|| size(&self.file).to_le_bytes().to_vec());
+        let found = found.try_into().map_or(u64::MAX, u64::from_le_bytes);
+        let expected = self.geometry.sectors * SECTOR_BYTES;
+        if found >= expected {
+            return Ok(());
+        }
+        self.lost.set(true);
+        let why = format!("found {found} bytes, expected {expected}: it was made smaller while in use");
+        Err(self.error(ErrorKind::Gone, at, why))
+    }
+
     /// Memory for a request.
     fn memory(&self, len: usize) -> Memory {
         if len > KEPT_BYTES {
@@ -297,6 +313,9 @@ impl BlockDevice for FileComponent {
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check(at, true)?;
+            if how.fua || at.end().0 == self.geometry.sectors {
+                self.is_whole(Some(at))?;
+            }
             let mut memory = self.memory(at.bytes() as usize);
             let target = memory.part_mut();
             from.for_each(|offset, len, bytes| match bytes {
@@ -322,7 +341,7 @@ impl BlockDevice for FileComponent {
             let done = self.reactor.ask(Job::without(What::Sync, &self.file)).await;
             match done.result {
                 Ok(_) if self.lost.get() => Err(self.error(ErrorKind::Medium, None, why)),
-                Ok(_) => Ok(()),
+                Ok(_) => self.is_whole(None),
                 Err(error) => {
                     self.lost.set(true);
                     Err(self.system(None, &error))
@@ -367,6 +386,17 @@ impl BlockDevice for FileComponent {
             let file = self.file.clone();
             Ok(self.reactor.look(at, move || holes(&file, at)).await)
         })
+    }
+}
+
+/// Bytes of a file or a block device; none of one that cannot be asked any more.
+fn size(file: &OwnedFd) -> u64 {
+    match rustix::fs::fstat(file) {
+        Ok(found) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_block_device() => {
+            rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).unwrap_or(0)
+        }
+        Ok(found) => u64::try_from(found.st_size).unwrap_or(0),
+        Err(_) => 0,
     }
 }
 

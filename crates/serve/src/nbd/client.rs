@@ -24,6 +24,13 @@ pub struct Told {
     pub allocation: Option<u32>,
 }
 
+impl Told {
+    /// Whether the export cannot be written.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & c::FLAG_READ_ONLY != 0
+    }
+}
+
 /// What a server says to an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
@@ -81,6 +88,11 @@ pub fn contexts(export: &str) -> Vec<u8> {
 pub fn choose(export: &str) -> Vec<u8> {
     let wishes = [1_u16.to_be_bytes(), c::INFO_BLOCK_SIZE.to_be_bytes()].concat();
     option(c::OPT_GO, &[named(export), wishes].concat())
+}
+
+/// All that a client has to say that wants this export and simple replies.
+pub fn go(export: &str) -> Vec<u8> {
+    [flags(), choose(export)].concat()
 }
 
 /// The kind of a reply to an option and the length of its data, from its header of 20 bytes.
@@ -220,8 +232,7 @@ mod tests {
         let exports = [export];
         for (name, found) in [("disk", true), ("", true), ("other", false)] {
             let mut out = Vec::new();
-            let (_, step) =
-                Handshake::new(&exports, Encryption::None).feed(&[flags(), choose(name)].concat(), &mut out);
+            let (_, step) = Handshake::new(&exports, Encryption::None).feed(&go(name), &mut out);
             assert_eq!(matches!(step, Step::Serve(_)), found);
             let (mut told, mut at, mut last) = (Told::default(), 0, Said::Told);
             while at < out.len() {

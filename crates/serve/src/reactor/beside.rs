@@ -44,21 +44,29 @@ impl Reactor {
 }
 
 impl Reactor {
+    /// What `work` finds in the world outside, beside the volume; `None` in a replay, where it is not done.
+    pub async fn find<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if matches!(self.backend, Backend::Replay(_)) {
+            offload(|| (), |()| Nanos::ZERO).await;
+            return None;
+        }
+        Some(offload(work, |_| Nanos::ZERO).await)
+    }
+
     /// What `look` finds that a part of a file holds; it is asked beside the volume, and noted.
     pub async fn look(
-        self: &Rc<Self>,
+        &self,
         at: Extent,
         look: impl FnOnce() -> Vec<ExtentState> + Send + 'static,
     ) -> Vec<ExtentState> {
-        if let Backend::Replay(replayer) = &self.backend {
-            offload(|| (), |()| Nanos::ZERO).await;
-            return replayer.borrow_mut().looked(at);
+        let found = self.find(look).await;
+        if let (Some(recorder), Some(found)) = (&self.recorder, &found) {
+            recorder.borrow_mut().looked(at, found);
         }
-        let found = offload(look, |_| Nanos::ZERO).await;
-        if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().looked(at, &found);
+        match &self.backend {
+            Backend::Replay(replayer) => replayer.borrow_mut().looked(at),
+            _ => found.unwrap_or_default(),
         }
-        found
     }
 }
 

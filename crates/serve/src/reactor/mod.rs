@@ -256,8 +256,20 @@ impl Outside for Reactor {
 }
 
 impl Reactor {
+    /// What `look` finds out of the world, which is more than jobs tell; it is asked at once, and noted.
+    pub fn find_out(&self, look: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+        if let Backend::Replay(replayer) = &self.backend {
+            return replayer.borrow_mut().found_out();
+        }
+        let found = look();
+        if let Some(recorder) = &self.recorder {
+            recorder.borrow_mut().found(&found);
+        }
+        found
+    }
+
     /// This descriptor was not there before, or was another's.
-    fn is_new(&self, descriptor: RawFd) {
+    pub(crate) fn is_new(&self, descriptor: RawFd) {
         if let Some(recorder) = &self.recorder {
             recorder.borrow_mut().is_new(descriptor);
         }

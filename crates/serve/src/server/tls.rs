@@ -106,20 +106,20 @@ pub struct Tunnel(RefCell<Connection>);
 impl Tunnel {
     /// One that has to be agreed on yet.
     pub fn new(keys: &Keys) -> Result<Rc<Tunnel>, String> {
-        Ok(Tunnel::over(ServerConnection::new(keys.0.clone()).map_err(told)?))
+        Ok(Rc::new(Tunnel::over(ServerConnection::new(keys.0.clone()).map_err(told)?)))
     }
 
     /// One to the server of this name or address, that has to be agreed on yet.
-    pub fn to(trust: &Trust, server: &str) -> Result<Rc<Tunnel>, String> {
+    pub fn to(trust: &Trust, server: &str) -> Result<Tunnel, String> {
         let name = ServerName::try_from(server.to_owned()).map_err(|error| format!("{server}: {error}"))?;
         Ok(Tunnel::over(ClientConnection::new(trust.0.clone(), name).map_err(told)?))
     }
 
-    fn over(connection: impl Into<Connection>) -> Rc<Tunnel> {
+    fn over(connection: impl Into<Connection>) -> Tunnel {
         let mut connection = connection.into();
         // What goes in is bounded by the window of requests already.
         connection.set_buffer_limit(None);
-        Rc::new(Tunnel(RefCell::new(connection)))
+        Tunnel(RefCell::new(connection))
     }
 
     /// Whether it is still to be agreed on.

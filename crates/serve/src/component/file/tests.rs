@@ -41,3 +41,41 @@ fn what_a_file_holds_is_asked_beside_the_volume() {
         assert_eq!(states, [(0, Content::Hole), (256, Content::Data), (384, Content::Hole)]);
     });
 }
+
+/// The kinds of errors of a write of a page, which is durable or not, and of a flush.
+async fn page(component: &FileComponent, at: u64, fua: bool) -> Option<ErrorKind> {
+    let how = Hints { fua, ..Hints::default() };
+    let written = component.write(Extent::new(at, 8), Buffer::from_vec(vec![9; 4096]), how).await;
+    written.err().map(|error| error.kind())
+}
+
+async fn flush(component: &FileComponent) -> Option<ErrorKind> {
+    component.flush(Hints::default()).await.err().map(|error| error.kind())
+}
+
+#[test]
+fn a_file_that_was_emptied_does_not_get_its_size_back() {
+    with_file(1 << 20, |file, component| async move {
+        assert_eq!((page(&component, 2040, false).await, flush(&component).await), (None, None));
+        file.set_len(0).unwrap();
+        assert_eq!(page(&component, 2040, false).await, Some(ErrorKind::Gone), "its last block");
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        assert!(flush(&component).await.is_some());
+        // Nor does it help that somebody makes it as large again.
+        file.set_len(1 << 20).unwrap();
+        assert!(flush(&component).await.is_some(), "what was lost stays lost");
+    });
+}
+
+#[test]
+fn a_file_that_was_cut_and_grew_again_fails_its_flushes() {
+    with_file(1 << 20, |file, component| async move {
+        assert_eq!((page(&component, 1024, false).await, flush(&component).await), (None, None));
+        file.set_len(256 << 10).unwrap();
+        assert_eq!(page(&component, 1536, true).await, Some(ErrorKind::Gone), "durable when answered");
+        let _ = page(&component, 1536, false).await;
+        assert!(file.metadata().unwrap().len() < 1 << 20);
+        assert!(flush(&component).await.is_some());
+        assert!(flush(&component).await.is_some(), "none succeeds after that");
+    });
+}

@@ -28,6 +28,7 @@ async fn program(reactor: Rc<Reactor>, file: Arc<OwnedFd>, socket: Arc<OwnedFd>,
     let at = Extent::new(0, 8);
     let found = reactor.look(at, move || vec![ExtentState { extent: at, content: Content::Data }]).await;
     assert_eq!(found.len(), 1);
+    assert_eq!(reactor.find_out(|| vec![3, 1, 2]), [3, 1, 2]);
     let read = reactor.ask(Job::new(What::Read(4096), &file, Memory::aligned(4096))).await;
     let mut all = said.await.memory.part()[..5].to_vec();
     all.extend(&read.memory.part()[..5]);
