@@ -59,6 +59,8 @@ pub struct Description<C = Component> {
     pub tls: Option<Tls>,
     /// What runs of an exploration draw: by layer or slice and key, the values.
     pub explore: Ranges,
+    /// Clients of a server of it at once, if it is told. The lab serves nothing.
+    pub clients: Option<u32>,
 }
 
 /// Files of certificates and keys, in PEM.
@@ -85,6 +87,7 @@ impl<C> Default for Description<C> {
             control: None,
             tls: None,
             explore: Ranges::new(),
+            clients: None,
         }
     }
 }

@@ -15,7 +15,7 @@ use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
 use seekless_serve::component::Numbered;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, Export, Home, Keys, Server, control};
+use seekless_serve::server::{Address, AddressError, Bytewise, CLIENTS, Export, Home, Keys, Server, control};
 
 use super::component::{Live, beside};
 use super::ground::Ground;
@@ -138,7 +138,7 @@ pub fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Ve
         let Some(text) = &export.nbd else {
             bail!("{key}: found no nbd, expected where to listen for clients")
         };
-        let address: Address = text.parse().with_context(|| format!("{key}.nbd"))?;
+        let address = address(&description.file, text).with_context(|| format!("{key}.nbd"))?;
         if !address.is_local() && !plain && description.tls.is_none() {
             bail!(
                 "{key}.nbd: found {address}, which other machines reach and anyone there may read and write; \
@@ -175,35 +175,15 @@ pub async fn serve(
     for tree in trees.values() {
         reconfigure_in_time(description, tree, ground);
     }
-    let server = Server::new(reactor, move |line| ground.say(line));
+    let clients = description.clients.map_or(CLIENTS, |clients| clients as usize);
+    ground.room_for(clients);
+    let server = Server::new(reactor, clients, move |line| ground.say(line));
     let place = status::socket(serving.volume, description.control.as_deref());
     let told = Told::new(serving, description, &server, &trees);
     control(reactor, ground.listen(&Address::Unix(place))?, move |line| told.answer(&line));
-    let mut given = ground.given().context("the sockets that were given (LISTEN_FDS)")?;
-    if !given.is_empty() && given.len() != places.len() {
-        bail!(
-            "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
-            given.len(),
-            places.len()
-        );
-    }
-    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
-    let tops: BTreeMap<_, _> = tops.collect();
-    for (address, numbers) in places {
-        let mut exports = Vec::new();
-        for number in numbers {
-            let asked = &description.exports[number];
-            let export = offered(description, asked, &tops[&asked.top]);
-            let (bytes, line) = (Size(export.told.bytes), &export.told.description);
-            let uri = address.uri(&asked.name, keys.is_some());
-            ground.say(&format!("serving {} ({bytes}, {line}) at {uri}", asked.name));
-            exports.push(export);
-        }
-        let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
-        server.listen(listener, exports, keys.clone());
-    }
+    listen(serving, description, &server, places, keys.as_ref(), &trees)?;
     let uri = description.exports.first().and_then(|export| {
-        Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name, keys.is_some()))
+        Some(address(&description.file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
     ground.say(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
@@ -222,6 +202,56 @@ pub async fn serve(
         Size(served.written_bytes)
     ));
     Ok(())
+}
+
+/// Listens at all places, at the sockets that were given if there are such, and says so when it does.
+fn listen(
+    Serving { ground, .. }: &Serving<'_>,
+    description: &Description<Live>,
+    server: &Rc<Server>,
+    places: Vec<(Address, Vec<usize>)>,
+    keys: Option<&Keys>,
+    trees: &BTreeMap<String, Tree>,
+) -> anyhow::Result<()> {
+    let mut given = ground.given().context("the sockets that were given (LISTEN_FDS)")?;
+    if !given.is_empty() && given.len() != places.len() {
+        bail!(
+            "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
+            given.len(),
+            places.len()
+        );
+    }
+    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
+    let tops: BTreeMap<_, _> = tops.collect();
+    for (address, numbers) in places {
+        let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
+        let (mut exports, mut lines) = (Vec::new(), Vec::new());
+        for number in numbers {
+            let asked = &description.exports[number];
+            let export = offered(description, asked, &tops[&asked.top]);
+            let (bytes, line) = (Size(export.told.bytes), &export.told.description);
+            let how = if export.read_only { ", read-only" } else { "" };
+            let uri = address.uri(&asked.name, keys.is_some());
+            lines.push(format!("serving {} ({bytes}{how}, {line}) at {uri}", asked.name));
+            exports.push(export);
+        }
+        server.listen(listener, exports, keys.cloned());
+        lines.iter().for_each(|line| ground.say(line));
+    }
+    Ok(())
+}
+
+/// Where an export's `nbd` says; a relative path is one beside the volume file.
+fn address(file: &str, text: &str) -> Result<Address, AddressError> {
+    Ok(match text.parse()? {
+        Address::Unix(path) => Address::Unix(at(Path::new(file), &path)),
+        tcp @ Address::Tcp(_) => tcp,
+    })
+}
+
+/// A path that a volume file names and where nothing need be yet: a relative one is beside the file.
+pub fn at(volume: &Path, path: &Path) -> PathBuf {
+    volume.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
 }
 
 /// What clients are told of an export.

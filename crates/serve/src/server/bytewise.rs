@@ -1,4 +1,4 @@
-//! Bytes on a device of blocks: clients that were not told of blocks ask for any bytes.
+//! Bytes on a device of blocks: clients ask for any bytes.
 //!
 //! Invariants: a block of which a part is written keeps the rest. Whoever reads a block to write it back is alone with
 //! it: all other writes of the device go through here too, whole blocks beside each other. While nobody is here who may

@@ -51,7 +51,8 @@ impl Export {
             description: description.to_owned(),
             bytes: geometry.sectors * SECTOR_BYTES,
             flags,
-            smallest: bytes(geometry.logical_sectors),
+            // Parts of blocks are read and written back.
+            smallest: 1,
             preferred: bytes(geometry.physical_sectors.max(8)),
             largest: bytes(geometry.largest_sectors),
             contexts,

@@ -1,8 +1,8 @@
 //! What a client gets: replies, put together while the ones before are sent; and how much it may hold at once.
 //!
 //! Invariants: what requests of a client hold, in payload and in reply, until the reply is sent, is at most [`WINDOW`]
-//! (or one request); after that its requests are not read. So a client that asks and does not take the answers harms
-//! itself.
+//! (or one request), and no more than the [`Budget`] of all clients has left; after that its requests are not read. So a
+//! client that asks and does not take the answers harms itself.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -15,6 +15,7 @@ use std::task::{Poll, Waker};
 use seekless_core::Buffer;
 use seekless_core::runtime::quiet;
 
+use super::budget::Budget;
 use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Reactor, What};
 
@@ -44,6 +45,7 @@ pub struct Large {
 /// See the file's header.
 #[derive(Default)]
 pub struct Outbox {
+    budget: Rc<Budget>,
     /// What is to be sent, and what its requests hold: small replies one behind the other, large ones as they are.
     pending: RefCell<Vec<u8>>,
     large: RefCell<Vec<Large>>,
@@ -63,15 +65,43 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Waits until a request that moves `bytes` may be taken; it holds them from then on.
-    pub async fn hold(&self, bytes: u64) {
-        let bytes = bytes + HEADER;
-        self.reader_until(|(held, requests)| {
-            requests == 0 || held + bytes <= WINDOW && requests < REQUESTS || self.closed.get()
+    /// One whose requests hold what `budget` allows.
+    pub fn new(budget: &Rc<Budget>) -> Rc<Outbox> {
+        Rc::new(Outbox { budget: budget.clone(), ..Outbox::default() })
+    }
+
+    /// Waits until a request that moves `bytes` may be taken; it holds them from then on. False if the other end takes
+    /// nothing more: then it is not taken.
+    pub async fn hold(&self, bytes: u64) -> bool {
+        poll_fn(|context| {
+            if self.closed.get() || self.grow(bytes + HEADER, 1) {
+                return Poll::Ready(!self.closed.get());
+            }
+            self.reader.replace(Some(context.waker().clone()));
+            self.budget.wake(context.waker());
+            Poll::Pending
         })
-        .await;
+        .await
+    }
+
+    /// Lets a request that was taken hold so many bytes more, if that can be at once.
+    pub fn more(&self, bytes: u64) -> bool {
+        self.grow(bytes, 0)
+    }
+
+    /// A request holds so many bytes less.
+    pub fn less(&self, bytes: u64) {
+        self.released((bytes, 0));
+    }
+
+    fn grow(&self, bytes: u64, more: u32) -> bool {
         let (held, requests) = self.held.get();
-        self.held.set((held + bytes, requests + 1));
+        let fits = requests == 0 || held + bytes <= WINDOW && requests + more <= REQUESTS;
+        let fits = fits && self.budget.grow(held, held + bytes);
+        if fits {
+            self.held.set((held + bytes, requests + more));
+        }
+        fits
     }
 
     /// Puts a reply in; its request, which moved `bytes`, holds them until it is sent.
@@ -147,6 +177,7 @@ impl Outbox {
     fn released(&self, (bytes, requests): (u64, u32)) {
         let (held, all) = self.held.get();
         self.held.set((held - bytes, all - requests));
+        self.budget.shrink(held, held - bytes);
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 

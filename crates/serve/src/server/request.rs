@@ -1,5 +1,6 @@
 //! A request of a client, from its header to its reply.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -42,8 +43,10 @@ pub struct Session {
     pub export: Export,
     pub replies: Replies,
     pub contexts: Vec<Context>,
-    /// Of a client that was not told of the sizes of blocks.
-    pub any_bytes: Option<AnyBytes>,
+    /// The client was told of the sizes of blocks.
+    pub knows_blocks: bool,
+    /// Since it first wrote a part of a block.
+    pub any_bytes: RefCell<Option<AnyBytes>>,
     pub outbox: Rc<Outbox>,
     pub client: u32,
 }
@@ -60,14 +63,31 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// The bytes that a request holds until it is answered.
+    /// The bytes that a request holds until it is answered, as far as that is known from its header: of what it sends, no
+    /// more than a client may always hold.
     pub fn holds(self, request: &Request) -> u64 {
         match self {
             Asked::Does(_) if request.command == Command::Read => request.length,
-            Asked::Takes(_) => request.payload,
+            Asked::Takes(_) => request.payload.min(PIECE as u64),
             _ => 0,
         }
     }
+}
+
+/// Of longer payloads so many bytes are received at a time: what a client may always hold.
+pub const PIECE: usize = 1 << 20;
+
+/// What came with a request.
+#[derive(Default)]
+pub struct Payload {
+    /// The last bytes of it, or all.
+    pub bytes: Vec<u8>,
+    /// Bytes before those, which are written already.
+    pub written: u64,
+    /// Why some of them are not.
+    pub failed: Option<IoError>,
+    /// Bytes that the request holds until it is answered.
+    pub holds: u64,
 }
 
 impl Session {
@@ -122,31 +142,40 @@ impl Session {
             return invalid("it is larger than the largest request");
         }
         let at = Bytes { start: request.offset, end: request.offset + request.length };
-        // Where nothing is moved clients may be careless: what is asked for is widened.
-        if self.any_bytes.is_none()
-            && request.command != Command::BlockStatus
-            && !at.are_whole(told.smallest.into())
-        {
-            return invalid("it is not of whole blocks, of whose size this client was told");
-        }
         Ok(at)
     }
 
     /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
     fn largest(&self) -> u64 {
         let told = u64::from(self.export.told.largest);
-        if self.any_bytes.is_none() { told } else { told.max(USUAL_LARGEST) }
+        if self.knows_blocks { told } else { told.max(USUAL_LARGEST) }
+    }
+
+    /// Waits for leave to write these bytes, from then on until the client goes, if they are no whole blocks.
+    async fn leave(&self, at: Bytes) {
+        let device = &self.export.device;
+        if at.are_whole(device.block()) || self.any_bytes.borrow().is_some() {
+            return;
+        }
+        let leave = device.any_bytes().await;
+        // Another request may have waited for the same.
+        self.any_bytes.borrow_mut().get_or_insert(leave);
     }
 
     /// Carries a request out, and puts its reply into the outbox.
-    pub async fn answer(self: Rc<Self>, request: Request, asked: Asked, payload: Vec<u8>) {
+    pub async fn answer(self: Rc<Self>, request: Request, asked: Asked, payload: Payload) {
+        let holds = payload.holds;
         let result = match asked {
             Asked::Refused(errno, why) => Err((errno, why.to_owned())),
             Asked::Takes(_) if request.command == Command::BlockStatus => {
-                self.filtered(&request, &payload).await
+                self.filtered(&request, &payload.bytes).await
             }
             Asked::Does(at) | Asked::Takes(at) => {
-                let carried = self.carry_out(&request, at, payload).await;
+                let rest = Bytes { start: at.start + payload.written, ..at };
+                let carried = match payload.failed {
+                    Some(error) => Err(error),
+                    None => self.carry_out(&request, rest, payload.bytes).await,
+                };
                 carried.map_err(|error| (errno(&error), error.to_string()))
             }
         };
@@ -160,9 +189,9 @@ impl Session {
         }
         drop(served);
         if let Ok(Answer::Large(before, reply)) = result {
-            return self.outbox.reply_large(asked.holds(&request), |out| out.extend(before), reply);
+            return self.outbox.reply_large(holds, |out| out.extend(before), reply);
         }
-        self.outbox.reply(asked.holds(&request), |out| match &result {
+        self.outbox.reply(holds, |out| match &result {
             Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
             Ok(Answer::Data(data)) => self.data(out, &request, data),
@@ -175,6 +204,12 @@ impl Session {
         if let Ok(Answer::Data(data)) = result {
             self.outbox.keep(data);
         }
+    }
+
+    /// Writes a part of what a request sends, which begins at this byte.
+    pub async fn write_part(&self, request: &Request, start: u64, bytes: Vec<u8>) -> Result<(), IoError> {
+        let at = Bytes { start, end: start + bytes.len() as u64 };
+        self.carry_out(request, at, bytes).await.map(drop)
     }
 
     async fn carry_out(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
@@ -190,6 +225,7 @@ impl Session {
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
             Command::Write => {
+                self.leave(at).await;
                 let from = Buffer::from_vec(payload);
                 let written = device.write(at, from.clone(), how()).await;
                 self.outbox.keep(from);
@@ -205,6 +241,7 @@ impl Session {
             Command::WriteZeroes => {
                 let may_unmap = request.flags & CMD_FLAG_NO_HOLE == 0;
                 let zeroes = Zeroes { may_unmap, only_if_fast: request.flags & CMD_FLAG_FAST_ZERO != 0 };
+                self.leave(at).await;
                 device.write_zeroes(at, how(), zeroes).await?;
             }
             Command::Cache => {

@@ -118,7 +118,7 @@ fn served(device: impl Fn() -> Rc<dyn BlockDevice>, client: impl Fn(&Path) + Clo
         let served = async {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("socket");
-            let server = Server::new(&reactor, |line| eprintln!("{line}"));
+            let server = Server::new(&reactor, CLIENTS, |line| eprintln!("{line}"));
             let export = Export::new("device", "", &Bytewise::new(device), false);
             let listener = Listener::bind(&Address::Unix(path.clone())).unwrap();
             server.listen(listener, vec![export], None);
