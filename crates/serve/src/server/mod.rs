@@ -18,6 +18,8 @@ mod outbox;
 mod peer;
 mod places;
 mod request;
+#[cfg(feature = "tls")]
+mod rsa;
 mod status;
 #[cfg(feature = "tls")]
 mod tls;

@@ -18,6 +18,7 @@ use rustls::server::{ServerConfig, ServerConnection, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, Connection, Error, RootCertStore};
 
 use super::keys_error::KeysError;
+use super::rsa;
 
 /// Who the server is, and whom it lets in.
 #[derive(Clone)]
@@ -44,9 +45,11 @@ impl Keys {
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong("certificate", certificate, &error))?
             .with_client_cert_verifier(verifier);
-        let mut config = config
-            .with_single_cert(chain, private)
-            .map_err(|error| wrong("certificate", certificate, &error))?;
+        let refused = rsa::refused(&private);
+        let mut config = config.with_single_cert(chain, private).map_err(|error| match refused {
+            Some(why) => wrong("key", key, &why),
+            None => wrong("certificate", certificate, &error),
+        })?;
         // Clients stay; whoever comes again shows its certificate again.
         config.send_tls13_tickets = 0;
         Ok(Keys(Arc::new(config)))
@@ -95,8 +98,12 @@ impl Trust {
         let Some((certificate, key)) = own else { return Ok(Trust(Arc::new(config.with_no_client_auth()))) };
         let chain = certificates("certificate", certificate)?;
         let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
-        let config = config.with_client_auth_cert(chain, private);
-        Ok(Trust(Arc::new(config.map_err(|error| wrong("certificate", certificate, &error))?)))
+        let refused = rsa::refused(&private);
+        let config = config.with_client_auth_cert(chain, private).map_err(|error| match refused {
+            Some(why) => wrong("key", key, &why),
+            None => wrong("certificate", certificate, &error),
+        })?;
+        Ok(Trust(Arc::new(config)))
     }
 }
 
