@@ -164,12 +164,20 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
-    if read.clients == Some(0) {
+    let File { control, tls, clients, explore, .. } = read;
+    if clients == Some(0) {
         return Err(wrong("clients".to_owned(), "0".to_owned(), "at least 1"));
     }
-    let File { control, tls, clients, explore, .. } = read;
-    let of_it = Description { control, tls, clients, explore, ..Description::default() };
-    let mut volume = Description { file: file_name, top, exports, ..of_it };
+    let mut volume = Description {
+        file: file_name,
+        top,
+        exports,
+        control,
+        tls,
+        explore,
+        clients,
+        ..Description::default()
+    };
     for (name, keys) in read.component {
         let component = C::read(file, &name, keys)?;
         volume.components.insert(name, component);

@@ -236,7 +236,9 @@ fn listen(
             exports.push(export);
         }
         server.listen(listener, exports, keys.cloned());
-        lines.iter().for_each(|line| ground.say(line));
+        for line in &lines {
+            ground.say(line);
+        }
     }
     Ok(())
 }

@@ -231,8 +231,8 @@ fn gone(input: &Input, error: &io::Error) -> String {
 }
 
 /// When a request has to be here of which so many bytes are missing.
-fn until(missing: u64) -> Option<Nanos> {
-    Some(now() + PATIENCE + Nanos::from_millis(1_000 * (missing / SLOWEST)))
+fn until(missing: u64) -> Nanos {
+    now() + PATIENCE + Nanos::from_millis(1_000 * (missing / SLOWEST))
 }
 
 /// Receives what a request sends, or passes over it if the request makes no sense; false if it does not come. Where
@@ -248,7 +248,7 @@ async fn receive_payload(
     if whole == 0 {
         return Ok(true);
     }
-    input.expect(until(whole));
+    input.expect(Some(until(whole)));
     if !matches!(asked, Asked::Takes(_)) {
         return Ok(whole <= LONGEST_PASSED_OVER && input.pass_over(whole).await?);
     }
@@ -275,7 +275,7 @@ async fn receive_payload(
         got = 0;
         session.outbox.less(payload.holds - least);
         payload.holds = least;
-        input.expect(until(left));
+        input.expect(Some(until(left)));
     }
 }
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Connected {
     pub(super) socket: OwnedFd,
     pub(super) told: Told,
-    pub(super) tunnel: Option<Tunnel>,
+    pub(super) tunnel: Option<Box<Tunnel>>,
 }
 
 impl fmt::Debug for Connected {
@@ -77,7 +77,7 @@ impl Connected {
             let why = format!("found {found} bytes, expected whole blocks of {smallest}, and some");
             return Err(io::Error::other(why));
         }
-        Ok(Connected { socket, told, tunnel })
+        Ok(Connected { socket, told, tunnel: tunnel.map(Box::new) })
     }
 
     /// What the server told of the export.

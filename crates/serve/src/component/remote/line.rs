@@ -91,7 +91,7 @@ impl Line {
     /// Begins to send and receive. Inside a runtime.
     pub fn new(reactor: &Rc<Reactor>, connected: Connected) -> Rc<Line> {
         let Connected { socket, told, tunnel } = connected;
-        let (socket, tunnel) = (Arc::new(socket), tunnel.map(Rc::new));
+        let (socket, tunnel) = (Arc::new(socket), tunnel.map(Rc::<Tunnel>::from));
         let line =
             Line { context: told.allocation, socket: OnceCell::from(socket.clone()), ..Line::default() };
         let line = Rc::new(line);
