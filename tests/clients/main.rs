@@ -307,6 +307,11 @@ fn what_is_wrong_is_told_with_its_place() {
             format!("tls = {{ certificat = \"a\", key = \"b\", clients = \"c\" }}\n{disk}{export}"),
             ["unknown field `certificat`", "perhaps `certificate`"],
         ),
+        (format!("clients = 0\n{disk}{export}"), ["volume.toml", "nonzero"]),
+        (
+            format!("{disk}[component.far]\nram = \"1MiB\"\nreconnect = \"3s\"\n{export}"),
+            ["component.far.reconnect", "another server's export only"],
+        ),
         (format!("{disk}[component.same]\nfile = \"disk.img\"\n{export}"), ["component.same.file", "in use"]),
         (format!("{disk}[[export]]\ntop = \"disk\"\n"), ["export.disk", "found no nbd"]),
         (format!("{disk}[[export]]\ntop = \"other\"\n"), ["export.top", "'other'"]),

@@ -6,6 +6,7 @@
 //! volume is refused with the file, the key, what was found and what was expected.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use seekless_core::{Class, Extent, Lba, Nanos, Size};
@@ -60,7 +61,7 @@ pub struct Description<C = Component> {
     /// What runs of an exploration draw: by layer or slice and key, the values.
     pub explore: Ranges,
     /// Clients of a server of it at once, if it is told. The lab serves nothing.
-    pub clients: Option<u32>,
+    pub clients: Option<NonZeroU32>,
 }
 
 /// Files of certificates and keys, in PEM.

@@ -5,6 +5,7 @@
 //! names its key.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use seekless_core::{Class, Extent, Nanos, SECTOR_BYTES, Size};
@@ -31,7 +32,7 @@ struct File<K> {
     tls: Option<Tls>,
     #[serde(default)]
     explore: Ranges,
-    clients: Option<u32>,
+    clients: Option<NonZeroU32>,
 }
 
 /// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
@@ -165,9 +166,6 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
     let File { control, tls, clients, explore, .. } = read;
-    if clients == Some(0) {
-        return Err(wrong("clients".to_owned(), "0".to_owned(), "at least 1"));
-    }
     let mut volume = Description {
         file: file_name,
         top,

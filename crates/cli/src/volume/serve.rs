@@ -175,7 +175,7 @@ pub async fn serve(
     for tree in trees.values() {
         reconfigure_in_time(description, tree, ground);
     }
-    let clients = description.clients.map_or(CLIENTS, |clients| clients as usize);
+    let clients = description.clients.map_or(CLIENTS, |clients| clients.get() as usize);
     ground.room_for(clients);
     let server = Server::new(reactor, clients, move |line| ground.say(line));
     let place = status::socket(serving.volume, description.control.as_deref());
