@@ -80,7 +80,7 @@ bench: toolchain ## measure speed
 	cargo build --release --locked -p seekless-serve --example nbd_bench --example file_bench --example allocations
 	"$(CARGO_TARGET_DIR)/release/examples/allocations"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/nbd_bench"
-	"$(CARGO_TARGET_DIR)/release/examples/file_bench"
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
 soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h

@@ -1,8 +1,9 @@
 //! Large reads of dense files, ours beside nbdkit's file plug-in: `make bench`, or with the program's path as argument.
 //!
 //! A file of 512 MiB on tmpfs, on ext4, and on XFS in some 40,000 extents, each read at random by one client with eight
-//! requests of 128 KiB in flight, and replies in chunks. Servers take turns. The last two need loop devices and mkfs,
-//! and are passed over aloud where there are none.
+//! requests of 128 KiB in flight, and replies in chunks. Servers take turns; each reads past the page cache, and through
+//! it: then the file is in memory from the second round on. The last two file systems need loop devices and mkfs, and are
+//! passed over aloud where there are none.
 
 use std::error::Error;
 use std::fs::File;
@@ -64,9 +65,11 @@ fn measure(kind: &str, program: &Path, folder: &Path, data: &Path) -> Result<(),
             Command::new(program).args(["volume", "serve"]).arg(file),
         )?);
     }
-    match theirs(folder, data) {
-        Ok(nbdkit) => contenders.push(nbdkit),
-        Err(error) => eprintln!("skipped: nbdkit: {error}"),
+    for (name, cache) in [("nbdkit, file, cache=none", "none"), ("nbdkit, file", "default")] {
+        match theirs(name, cache, folder, data) {
+            Ok(nbdkit) => contenders.push(nbdkit),
+            Err(error) => eprintln!("skipped: {name}: {error}"),
+        }
     }
     let load = Load {
         name: "read 128 KiB, depth 8",
@@ -81,11 +84,11 @@ fn measure(kind: &str, program: &Path, folder: &Path, data: &Path) -> Result<(),
     contest(&mut contenders, &[load], ROUNDS)
 }
 
-fn theirs(folder: &Path, data: &Path) -> Result<Contender, Box<dyn Error>> {
-    let socket = folder.join("nbdkit.sock");
+fn theirs(name: &'static str, cache: &str, folder: &Path, data: &Path) -> Result<Contender, Box<dyn Error>> {
+    let socket = folder.join(format!("nbdkit-{cache}.sock"));
     let mut command = Command::new("nbdkit");
-    command.args(["-f", "-r", "-U"]).arg(&socket).arg("file").arg(data);
-    contender("nbdkit, file", "", &socket, &mut command)
+    command.args(["-f", "-r", "-U"]).arg(&socket).arg("file").arg(data).arg(format!("cache={cache}"));
+    contender(name, "", &socket, &mut command)
 }
 
 /// A file without holes or zeroes.
