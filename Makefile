@@ -82,9 +82,10 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/trace_bench"
 	@scripts/clients
 	cargo build --release --locked -p seekless
-	cargo build --release --locked -p seekless-serve --example nbd_bench --example allocations
+	cargo build --release --locked -p seekless-serve --example nbd_bench --example file_bench --example allocations
 	"$(CARGO_TARGET_DIR)/release/examples/allocations"
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/nbd_bench"
+	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
 soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h

@@ -17,7 +17,7 @@ use seekless_serve::component::{FileComponent, FileFacts, Opened};
 use seekless_serve::nbd::client::go;
 use seekless_serve::reactor::inputs::Recorder;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, Export, Listener, Server};
+use seekless_serve::server::{Address, Bytewise, CLIENTS, Export, Listener, Server};
 
 const SECTORS: u64 = 64;
 
@@ -36,7 +36,7 @@ pub fn facts() -> FileFacts {
 
 /// A file of inputs with these records: version, a text, and one frame.
 pub fn framed(records: &[u8]) -> Vec<u8> {
-    let mut file = b"SEEKLESS INPUTS\x01".to_vec();
+    let mut file = b"SEEKLESS INPUTS\x02".to_vec();
     for payload in [&b"a text"[..], records] {
         file.extend((payload.len() as u32).to_le_bytes());
         file.extend(crc32c::crc32c(payload).to_le_bytes());
@@ -49,7 +49,7 @@ pub fn framed(records: &[u8]) -> Vec<u8> {
 pub async fn serve(reactor: &Rc<Reactor>, opened: Opened, listener: Listener, stop: Arc<OwnedFd>) {
     let file = FileComponent::new(reactor, "file", opened);
     let device = Bytewise::new(Rc::new(Top::new(Rc::new(file))));
-    let server = Server::new(reactor, |_| {});
+    let server = Server::new(reactor, CLIENTS, |_| {});
     server.listen(listener, vec![Export::new("", "", &device, false)], None);
     let _ = reactor.ask(Job::new(What::Receive, &stop, Memory::of(vec![0]))).await;
     server.stop().await;

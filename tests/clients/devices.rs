@@ -60,11 +60,7 @@ fn a_block_device_is_served_alone_and_keeps_what_was_flushed() {
             let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
             let export = &told["exports"][0];
             assert_eq!(export["export-size"], BYTES, "{kind}: {export}");
-            assert_eq!(
-                export["block_size_minimum"],
-                device.queue("logical_block_size").unwrap_or(512),
-                "{export}"
-            );
+            assert_eq!(export["block_size_minimum"], 1, "{export}");
             let turns = device.queue("rotational") == Some(1);
             assert_eq!(export["is_rotational"], turns, "{kind}: {export}");
         }

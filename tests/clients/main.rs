@@ -12,6 +12,7 @@ mod fsx;
 mod full;
 mod killed;
 mod misbehaving;
+mod places;
 mod raw;
 mod remote;
 mod replayed;
@@ -97,7 +98,7 @@ fn nbdinfo_finds_every_export_and_what_it_can() {
             "can_fua: true",
             "can_multi_conn: true",
             "can_zero: true",
-            "block_size_minimum: 512",
+            "block_size_minimum: 1",
             "base:allocation",
         ] {
             assert!(said.contains(line), "{uri}: no '{line}' in\n{said}");
@@ -306,6 +307,11 @@ fn what_is_wrong_is_told_with_its_place() {
             format!("tls = {{ certificat = \"a\", key = \"b\", clients = \"c\" }}\n{disk}{export}"),
             ["unknown field `certificat`", "perhaps `certificate`"],
         ),
+        (format!("clients = 0\n{disk}{export}"), ["volume.toml", "nonzero"]),
+        (
+            format!("{disk}[component.far]\nram = \"1MiB\"\nreconnect = \"3s\"\n{export}"),
+            ["component.far.reconnect", "another server's export only"],
+        ),
         (format!("{disk}[component.same]\nfile = \"disk.img\"\n{export}"), ["component.same.file", "in use"]),
         (format!("{disk}[[export]]\ntop = \"disk\"\n"), ["export.disk", "found no nbd"]),
         (format!("{disk}[[export]]\ntop = \"other\"\n"), ["export.top", "'other'"]),
@@ -359,4 +365,30 @@ fn one_component_is_in_one_volume() {
     let server =
         Server::start(folder, "threads").expect("a dead server's lock and socket are in nobody's way");
     server.stop();
+}
+
+#[test]
+fn sockets_are_sought_beside_the_volume_file_and_serving_is_said_when_they_listen() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let export =
+        |name: &str, at: &str| format!("[[export]]\ntop = \"m\"\nname = \"{name}\"\nnbd = \"unix:{at}\"\n");
+    let text = |second: &str| {
+        let exports = export("one", "socket") + &export("two", second);
+        format!("control = \"asked\"\n[component.m]\nram = \"1MiB\"\n{exports}")
+    };
+    for kind in KINDS {
+        std::fs::write(folder.join("volume.toml"), text("other")).unwrap();
+        let Some(server) = Server::start(folder, kind) else { continue };
+        assert!(["socket", "other", "asked"].iter().all(|name| folder.join(name).exists()), "{kind}");
+        let file = folder.join("volume.toml").display().to_string();
+        succeeds(env!("CARGO_BIN_EXE_seekless"), &["volume", "status", &file]).unwrap();
+        server.stop();
+        // A place that cannot be listened at: nothing is said to be served there.
+        std::fs::write(folder.join("volume.toml"), text("no/such/folder")).unwrap();
+        let output = serve(folder, kind).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("serving one"), "{kind}: {said}");
+        assert!(!said.contains("serving two") && said.contains("no/such/folder"), "{kind}: {said}");
+    }
 }

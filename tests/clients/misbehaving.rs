@@ -36,8 +36,6 @@ fn requests_that_make_no_sense_are_answered_and_step_is_kept() {
         let end = 64_u64 << 20;
         for (command, flags, offset, length, error) in [
             (READ, 0, 0, 0, EINVAL),
-            (READ, 0, 100, 512, EINVAL),
-            (READ, 0, 0, 100, EINVAL),
             (READ, 0, end - 512, 1024, EINVAL),
             (READ, 0, u64::MAX - 511, 1024, EINVAL),
             (READ, 0, 0, (32 << 20) + 512, EINVAL),
@@ -51,7 +49,7 @@ fn requests_that_make_no_sense_are_answered_and_step_is_kept() {
             assert_eq!(raw.reply().unwrap(), (5, error), "command {command} at {offset}+{length}");
         }
         // Their payload is passed over.
-        assert_eq!(raw.write(0, 100, &[1; 512]).unwrap(), EINVAL);
+        assert_eq!(raw.write(0, end - 100, &[1; 512]).unwrap(), ENOSPC);
         assert_eq!(raw.write(1 << 3, 0, &[1; 512]).unwrap(), EINVAL);
         assert_eq!(raw.write(FUA, end - 512, &[1; 1024]).unwrap(), ENOSPC);
         assert_eq!(raw.write(0, 0, &vec![1; (33 << 20) + 512]).unwrap(), EINVAL);
@@ -170,7 +168,7 @@ fn a_client_that_sends_half_a_write_holds_nobody_up() {
 }
 
 /// KiB of memory that a server has.
-fn memory_of(server: &Server) -> u64 {
+pub fn memory_of(server: &Server) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()

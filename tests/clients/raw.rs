@@ -11,8 +11,8 @@ pub const FLUSH: u16 = 3;
 pub const FUA: u16 = 1;
 
 /// A connection.
-pub struct Raw {
-    pub socket: UnixStream,
+pub struct Raw<S = UnixStream> {
+    pub socket: S,
 }
 
 impl Raw {
@@ -20,9 +20,7 @@ impl Raw {
     pub fn connect(folder: &Path) -> Raw {
         let socket = UnixStream::connect(folder.join("socket")).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut raw = Raw { socket };
-        assert_eq!(&raw.take(18).unwrap()[..16], b"NBDMAGICIHAVEOPT");
-        raw
+        Raw::over(socket)
     }
 
     /// The same, and goes on to the requests of an export, the old way: with simple replies.
@@ -37,11 +35,31 @@ impl Raw {
     /// The same the new way, and it was told of the sizes of blocks.
     pub fn told(folder: &Path, export: &str) -> Raw {
         let mut raw = Raw::connect(folder);
-        raw.send(&3_u32.to_be_bytes()).unwrap();
-        let name = [&(export.len() as u32).to_be_bytes(), export.as_bytes()].concat();
-        raw.option(7, &[&name[..], &[0, 1, 0, 3]].concat()).unwrap();
-        while raw.option_reply().unwrap().0 != 1 {}
+        raw.begin(export).unwrap();
         raw
+    }
+}
+
+impl<S: Read + Write> Raw<S> {
+    /// Over a stream, of which it takes the greeting.
+    pub fn over(socket: S) -> Raw<S> {
+        let mut raw = Raw { socket };
+        assert_eq!(&raw.take(18).unwrap()[..16], b"NBDMAGICIHAVEOPT");
+        raw
+    }
+
+    /// Goes on to the requests of an export, and is told of the sizes of blocks; or the word by which that is refused.
+    pub fn begin(&mut self, export: &str) -> std::result::Result<(), String> {
+        self.send(&3_u32.to_be_bytes()).unwrap();
+        let name = [&(export.len() as u32).to_be_bytes(), export.as_bytes()].concat();
+        self.option(7, &[&name[..], &[0, 1, 0, 3]].concat()).unwrap();
+        loop {
+            match self.option_reply().unwrap() {
+                (1, _) => return Ok(()),
+                (kind, why) if kind >> 31 == 1 => return Err(String::from_utf8_lossy(&why).into_owned()),
+                _ => {}
+            }
+        }
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {

@@ -187,3 +187,148 @@ fn holes_of_another_server_are_told_and_take_no_bytes_on_the_way() {
         other.stop();
     }
 }
+
+/// nbdkit with these arguments at a socket; killed when dropped.
+struct Nbdkit(std::process::Child);
+
+impl Nbdkit {
+    fn start(socket: &Path, arguments: &[&str]) -> Option<Nbdkit> {
+        let mut command = Command::new("nbdkit");
+        command.args(["-f", "-U"]).arg(socket).args(arguments).stderr(std::process::Stdio::null());
+        let Ok(child) = command.spawn() else {
+            skipped("nbdkit", "it is not installed");
+            return None;
+        };
+        while UnixStream::connect(socket).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Nbdkit(child))
+    }
+}
+
+impl Drop for Nbdkit {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_export_that_ends_within_a_sector_is_served_to_its_end() {
+    const BYTES: u64 = 1_000_700;
+    for (kind, layer) in KINDS.iter().flat_map(|kind| [(kind, ""), (kind, "[layer.cache]\nover = \"far\"\n")])
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let far = folder.join("far");
+        let Some(_other) = Nbdkit::start(&far, &["--filter=cow", "pattern", &BYTES.to_string()]) else {
+            return;
+        };
+        // Sought beside the volume file.
+        let component = "[component.far]\nnbd = \"nbd+unix:///?socket=far\"\n";
+        let top = if layer.is_empty() { "far" } else { "cache" };
+        volume(folder, &format!("{component}{layer}"), &[(top, "")]);
+        let Some(server) = Server::start(folder, kind) else { continue };
+        let copied = |uri: &str| {
+            let target = folder.join("target").display().to_string();
+            let _ = std::fs::remove_file(&target);
+            succeeds("nbdcopy", &[uri, &target])?;
+            Some(std::fs::read(target).unwrap())
+        };
+        let direct = copied(&format!("nbd+unix:///?socket={}", far.display()));
+        let Some((direct, ours)) = direct.zip(copied(&server.uri(top))) else { return };
+        assert!(direct.len() as u64 == BYTES && direct == ours, "{kind} {top}: {} bytes", ours.len());
+        let mut raw = Raw::open(folder, top);
+        assert_eq!(raw.write(FUA, BYTES - 300, &[7; 300]).unwrap(), 0, "{kind} {top}");
+        assert_eq!(raw.read(BYTES - 400, 400).unwrap()[100..], [7; 300], "{kind} {top}");
+        raw.ask(crate::raw::READ, 0, 9, BYTES - 10, 11).unwrap();
+        assert_eq!(raw.reply().unwrap(), (9, 22), "{kind} {top}: there is nothing behind the end");
+        server.stop();
+        let after = copied(&format!("nbd+unix:///?socket={}", far.display())).unwrap();
+        assert!(after[..BYTES as usize - 300] == direct[..BYTES as usize - 300], "{kind} {top}");
+        assert_eq!(after[BYTES as usize - 300..], [7; 300], "{kind} {top}");
+    }
+}
+
+/// A server of a file of 8 MiB, in a folder of its own, and one of that server's export.
+fn near_and_far(
+    kind: &str,
+    reconnect: &str,
+) -> Option<(tempfile::TempDir, tempfile::TempDir, Server, Server)> {
+    let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    crate::sparse(&far.path().join("disk.img"), 8 << 20);
+    volume(far.path(), "[component.disk]\nfile = \"disk.img\"\n", &[("disk", "")]);
+    let other = Server::start(far.path(), kind)?;
+    let uri = other.uri("disk");
+    volume(near.path(), &format!("[component.far]\nnbd = \"{uri}\"\n{reconnect}\n"), &[("far", "")]);
+    let server = Server::start(near.path(), kind)?;
+    Some((near, far, other, server))
+}
+
+#[test]
+fn a_server_that_comes_back_is_waited_for_and_what_was_not_flushed_is_told() {
+    for kind in KINDS {
+        let Some((near, far, other, server)) = near_and_far(kind, "reconnect = \"20s\"") else { continue };
+        let (mut raw, mut beside) = (Raw::open(near.path(), "far"), Raw::open(near.path(), "far"));
+        assert_eq!((raw.write(0, 0, &[1; 4096]).unwrap(), raw.flush().unwrap()), (0, 0));
+        other.kill();
+        // Nothing was lost: it is as if nothing had been, but for the time.
+        raw.ask(crate::raw::READ, 0, 4, 0, 4096).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let other = Server::start(far.path(), kind).unwrap();
+        assert_eq!(raw.reply().unwrap(), (4, 0), "{kind}");
+        assert_eq!(raw.take(4096).unwrap(), [1; 4096]);
+        assert_eq!(raw.flush().unwrap(), 0, "{kind}: all was flushed");
+        // Now something may be.
+        assert_eq!(raw.write(0, 4096, &[2; 4096]).unwrap(), 0);
+        assert_eq!(beside.write(FUA, 8192, &[3; 4096]).unwrap(), 0);
+        other.kill();
+        let other = Server::start(far.path(), kind).unwrap();
+        assert_eq!(raw.write(0, 12288, &[4; 4096]).unwrap(), 0, "{kind}: writes go on");
+        assert_eq!(raw.flush().unwrap(), EIO, "{kind}: what was not flushed may be lost");
+        assert_eq!(raw.write(0, 4096, &[2; 4096]).unwrap(), 0);
+        assert_eq!((raw.flush().unwrap(), beside.flush().unwrap()), (0, 0), "{kind}: it was told");
+        // Everyone who wrote hears of it.
+        assert_eq!((raw.write(0, 0, &[5; 512]).unwrap(), beside.write(0, 512, &[6; 512]).unwrap()), (0, 0));
+        other.kill();
+        let other = Server::start(far.path(), kind).unwrap();
+        assert_eq!(
+            (beside.flush().unwrap(), raw.flush().unwrap(), raw.flush().unwrap()),
+            (EIO, EIO, 0),
+            "{kind}"
+        );
+        server.stop();
+        other.stop();
+    }
+}
+
+#[test]
+fn a_server_that_does_not_come_back_in_time_is_an_error_until_it_does() {
+    for kind in KINDS {
+        let Some((near, far, other, server)) = near_and_far(kind, "reconnect = \"500ms\"") else { continue };
+        let mut raw = Raw::open(near.path(), "far");
+        assert_eq!(raw.write(FUA, 0, &[1; 4096]).unwrap(), 0);
+        other.kill();
+        let began = std::time::Instant::now();
+        raw.ask(crate::raw::READ, 0, 4, 0, 4096).unwrap();
+        assert_eq!(raw.reply().unwrap(), (4, EIO), "{kind}");
+        assert!(began.elapsed() >= Duration::from_millis(450), "{kind}: {:?}", began.elapsed());
+        // One of another size in its place is not taken for it.
+        crate::sparse(&far.path().join("disk.img"), 4 << 20);
+        let other = Server::start(far.path(), kind).unwrap();
+        std::thread::sleep(Duration::from_secs(3));
+        raw.ask(crate::raw::READ, 0, 5, 0, 4096).unwrap();
+        assert_eq!(raw.reply().unwrap(), (5, EIO), "{kind}: it is another");
+        other.kill();
+        crate::sparse(&far.path().join("disk.img"), 8 << 20);
+        let other = Server::start(far.path(), kind).unwrap();
+        let back = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            raw.ask(crate::raw::READ, 0, 6, 0, 4096).unwrap();
+            raw.reply().unwrap() == (6, 0) && raw.take(4096).is_ok()
+        });
+        assert!(back, "{kind}: it is found again");
+        server.stop();
+        other.stop();
+    }
+}

@@ -98,3 +98,32 @@ fn what_a_killed_server_noted_is_replayed_as_far_as_it_goes() {
         assert!(!holds && why.contains("damaged"), "{kind}: {why}");
     }
 }
+
+#[test]
+fn a_run_whose_far_server_went_and_came_back_is_replayed() {
+    for kind in KINDS {
+        let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        sparse(&far.path().join("disk.img"), MIB as u64);
+        volume(far.path(), "[component.disk]\nfile = \"disk.img\"\n", &[("disk", "")]);
+        let Some(other) = Server::start(far.path(), kind) else { continue };
+        let component = format!("[component.far]\nnbd = \"{}\"\nreconnect = \"9s\"\n", other.uri("disk"));
+        volume(near.path(), &component, &[("far", "")]);
+        let inputs = near.path().join("inputs");
+        let more = ["--log-inputs", &inputs.display().to_string()];
+        let server = Server::start_with(near.path(), kind, &more).unwrap();
+        let mut raw = Raw::open(near.path(), "far");
+        assert_eq!(raw.write(0, 0, &[1; 4096]).unwrap(), 0);
+        other.kill();
+        raw.ask(crate::raw::READ, 0, 4, 0, 4096).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let other = Server::start(far.path(), kind).unwrap();
+        assert_eq!(raw.reply().unwrap(), (4, 0), "{kind}");
+        assert_eq!(raw.take(4096).unwrap(), [1; 4096]);
+        assert_ne!(raw.flush().unwrap(), 0, "{kind}: what was written may be lost");
+        drop(raw);
+        server.stop();
+        other.stop();
+        let (holds, told, why) = replayed(&inputs);
+        assert!(holds && told["complete"] == true, "{kind}: {told} {why}");
+    }
+}

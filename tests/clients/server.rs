@@ -98,12 +98,20 @@ impl Server {
     }
 
     /// Ends it as a service manager does; what it says at last.
-    pub fn stop(mut self) -> String {
+    pub fn stop(self) -> String {
+        self.stop_saying(&[])
+    }
+
+    /// The same; it has to have said these words, of what was not read yet.
+    pub fn stop_saying(mut self, words: &[&str]) -> String {
         self.signal();
         let status = self.child.wait().unwrap();
         let last: Vec<String> = self.lines.iter().collect();
         assert!(status.success(), "{status}: {last:?}");
         assert!(!self.folder.join("socket").exists(), "its socket is gone with it");
+        for word in words {
+            assert!(last.iter().any(|line| line.contains(word)), "no '{word}' in {last:?}");
+        }
         last.last().cloned().unwrap_or_default()
     }
 

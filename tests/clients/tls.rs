@@ -342,3 +342,25 @@ fn an_encrypted_export_of_another_server_is_a_component() {
         encrypted.serves(&ours);
     }
 }
+
+#[test]
+fn a_key_that_is_too_short_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let Some(ours) = authority(folder.join("ours"), 3650) else { return };
+    let text = "[tls]\ncertificate = \"ours/server-cert.pem\"\nkey = \"ours/server-key.pem\"\n\
+                clients = \"ours/ca-cert.pem\"\n[component.m]\nram = \"1MiB\"\n\
+                [[export]]\ntop = \"m\"\nnbd = \"unix:socket\"\n";
+    std::fs::write(folder.join("volume.toml"), text).unwrap();
+    for bits in [1024, 2432] {
+        let request =
+            format!("req -newkey rsa:{bits} -nodes -keyout server-key.pem -out s.csr -subj /CN=server");
+        openssl(&ours, &request).unwrap();
+        let by = "-CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial -extfile extensions";
+        openssl(&ours, &format!("x509 -req -in s.csr {by} -days 99 -out server-cert.pem")).unwrap();
+        let output = serve(folder, "threads").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = [format!("an RSA key of {bits} bits"), "tls.key".to_owned()];
+        assert!(!output.status.success() && expected.iter().all(|word| said.contains(word)), "{said}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Clients that were told nothing of blocks: they ask for any bytes, and get them.
+//! Clients ask for any bytes, and get them: those that were told of no blocks, and those that were.
 
 use crate::noise;
 use crate::raw::{FUA, Raw};
@@ -46,6 +46,19 @@ fn who_was_told_of_no_blocks_reads_and_writes_any_bytes() {
         }
         assert!(raw.read(0, SIZE as u32).unwrap() == model, "{export}");
         assert_eq!(raw.read(SIZE as u64 - 1, 1).unwrap(), model[SIZE - 1..]);
+    });
+}
+
+#[test]
+fn who_was_told_of_blocks_may_write_a_byte() {
+    on_each(|server, export| {
+        let (mut told, mut other) = (Raw::told(&server.folder, export), Raw::told(&server.folder, export));
+        assert_eq!(told.write(0, 0, &[1; 4096]).unwrap(), 0);
+        assert_eq!((told.write(0, 100, &[2]).unwrap(), other.write(FUA, 4095, &[3; 2]).unwrap()), (0, 0));
+        let mut model = [vec![1; 4096], vec![0; 4096]].concat();
+        (model[100], model[4095], model[4096]) = (2, 3, 3);
+        assert_eq!(told.read(0, 8192).unwrap(), model, "{export}");
+        assert_eq!(other.read(99, 3).unwrap(), [1, 2, 1], "{export}");
     });
 }
 

@@ -187,7 +187,7 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
 
 /// Compares, with a bar.
 pub fn compared(trace: &Trace, setup: &Setup) -> anyhow::Result<Comparison> {
-    let experiment = setup.experiment()?;
+    let experiment = setup.experiment_for(trace)?;
     let bar = Progress::measured();
     Ok(compare(trace, &experiment, &|now| bar.at(now.what, now.done, now.of))?)
 }
@@ -209,8 +209,10 @@ fn run_one(arguments: &Run) -> anyhow::Result<()> {
 }
 
 fn run_recording(arguments: &Run) -> anyhow::Result<String> {
-    let experiment = arguments.setup.experiment()?;
+    // Before the trace is read: what is wrong with the arguments is told at once.
+    arguments.setup.experiment()?;
     let trace = load(&arguments.load.trace)?;
+    let experiment = arguments.setup.experiment_for(&trace)?;
     let events = arguments.events()?;
     let sink = events.as_ref().map(|events| events.sink(arguments.page));
     output::warn(&trace.warnings);

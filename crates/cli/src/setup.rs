@@ -7,6 +7,7 @@ use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
 use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
+use seekless_trace::Trace;
 
 use crate::Usage;
 use crate::filling::Filling;
@@ -15,11 +16,15 @@ use crate::text::{counted, factor, size};
 /// At most this many outstanding, if nobody says how many.
 pub const OUTSTANDING: usize = 8;
 
+/// The drive that is chosen where none is named, and which that is if it is large enough.
+const AUTO: &str = "auto";
+const USUAL: &str = "wd2500aaks";
+
 /// The options, with their defaults.
 #[derive(Args)]
 pub struct Setup {
-    /// A drive of `seekless drive list`, or a file that ends in .toml
-    #[arg(long, value_name = "NAME", default_value = "wd2500aaks")]
+    /// A drive of `seekless drive list`, or a file that ends in .toml; auto: wd2500aaks, or the smallest disk that fits
+    #[arg(long, value_name = "NAME", default_value = AUTO)]
     drive: String,
     /// What to put over the drive: borg; with `lab run` also none
     #[arg(long, value_name = "NAME", default_value = "borg")]
@@ -180,6 +185,24 @@ fn speed(text: &str) -> Result<f64, String> {
 impl Setup {
     /// The experiment, as far as it can be known without a trace.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
+        self.on(if self.drive == AUTO { USUAL } else { &self.drive })
+    }
+
+    /// The experiment on a trace, whose drive it fits if none is named and there is such a one.
+    pub fn experiment_for(&self, trace: &Trace) -> anyhow::Result<Experiment> {
+        let (usual, end) = (self.experiment()?, trace.end_sector());
+        if self.drive != AUTO || usual.places("", end).is_ok() {
+            return Ok(usual);
+        }
+        let disks = usual.fitting(end).into_iter().filter(|(_, drive)| drive.disk().is_some());
+        match disks.min_by_key(|(name, drive)| (drive.sectors(), *name)) {
+            Some((name, _)) => self.on(name),
+            None => Ok(usual),
+        }
+    }
+
+    /// The same on a drive.
+    fn on(&self, drive: &str) -> anyhow::Result<Experiment> {
         let pace = match (self.pace, self.speed, self.outstanding) {
             (PaceName::Closed, None, _) => {
                 Pace::Closed { outstanding: self.outstanding.unwrap_or(OUTSTANDING) }
@@ -194,7 +217,7 @@ impl Setup {
                 );
             }
         };
-        let mut drive = Model::find(&self.drive)?;
+        let mut drive = Model::find(drive)?;
         let most = drive.queue().depth;
         if let Some(depth) = self.depth.filter(|depth| !(1..=most).contains(depth)) {
             let expected = format!("1 to {most}, which the queue of {} holds", drive.name());

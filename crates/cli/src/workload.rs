@@ -97,6 +97,9 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
     let per_request = &outcome.head_ms_per_request;
     let ms = |value: f64| number(value, 3) + " ms";
     table.row(["requests".to_owned(), count(outcome.requests)]);
+    if outcome.failed > 0 {
+        table.row(["failed besides".to_owned(), count(outcome.failed)]);
+    }
     table.row(["elapsed".to_owned(), seconds(outcome.elapsed_s)]);
     table.row(["requests a second".to_owned(), number(outcome.requests_per_s, 1)]);
     table.row(["mean response".to_owned(), ms(outcome.mean_response_ms)]);

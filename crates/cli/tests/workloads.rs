@@ -114,3 +114,46 @@ fn what_does_not_fit_is_told_with_what_would() {
     let every = ["lab", "run", "--workload", "oltp", "--layer", "none", "--reconfigure-every", "5m"];
     refused(&every, 2, &["--reconfigure-every", "--layer borg"]);
 }
+
+#[test]
+fn a_run_with_faults_counts_them_and_goes_on() {
+    let faulty = VOLUME.replace(
+        "[[export]]\ntop = \"borg\"",
+        "[layer.error]\nover = \"borg\"\nrate_pct = 20\n[[export]]\ntop = \"error\"",
+    );
+    let volume = file("faulty.volume.toml", faulty.as_bytes());
+    let run = ["lab", "run", &volume, "--workload", "random", "--requests", "500"];
+    let outcome = json(&run);
+    let (failed, answered) = (outcome["failed"].as_u64().unwrap(), outcome["requests"].as_u64().unwrap());
+    assert_eq!(failed + answered, 500, "{outcome}");
+    assert!((50..150).contains(&failed), "{outcome}");
+    let text = quietly(&run);
+    assert!(text.contains("failed besides") && text == quietly(&run), "{text}");
+    // However it asks, time passes.
+    let all = file("failing.volume.toml", faulty.replace("= 20", "= 100").as_bytes());
+    let outcome = json(&["lab", "run", &all, "--workload", "random", "--for", "1ms"]);
+    assert!(outcome["requests"] == 0 && outcome["failed"].as_u64().unwrap() > 10, "{outcome}");
+}
+
+#[test]
+fn a_trace_that_reaches_beyond_the_usual_drive_gets_one_that_it_fits() {
+    let trace = folder().join("beyond.txt");
+    let trace = trace.to_str().unwrap();
+    json(&["trace", "synth", "random:reads=80", "--drive", "wd-re3-1tb", "--requests", "300", "-o", trace]);
+    let run = ["lab", "run", "--trace", trace, "--layer", "none"];
+    let compared = json(&["lab", "compare", "--trace", trace, "--reconfigure", "1"]);
+    let drive = compared["settings"]["drive"].as_str().unwrap().to_owned();
+    let text = quietly(&run);
+    assert!(text.starts_with(&format!("{drive}, ")), "{drive}: {text}");
+    assert_ne!(drive.to_lowercase(), "wd2500aaks", "{compared}");
+    let told = seekless(&["lab", "compare", "--trace", trace, "--drive", "wd2500aaks"]);
+    assert_eq!(told.code, 1);
+    assert!(
+        told.stderr.contains("one that it fits: ") && told.stderr.contains("wd-re3-1tb"),
+        "{}",
+        told.stderr
+    );
+    // Where the usual one is large enough, it stays.
+    let small = json(&["lab", "compare", "--trace", SMALL, "--reconfigure", "1"]);
+    assert!(small["settings"]["drive"].as_str().unwrap().to_lowercase().contains("wd2500aaks"), "{small}");
+}

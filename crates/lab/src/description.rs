@@ -6,6 +6,7 @@
 //! volume is refused with the file, the key, what was found and what was expected.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use seekless_core::{Class, Extent, Lba, Nanos, Size};
@@ -59,6 +60,8 @@ pub struct Description<C = Component> {
     pub tls: Option<Tls>,
     /// What runs of an exploration draw: by layer or slice and key, the values.
     pub explore: Ranges,
+    /// Clients of a server of it at once, if it is told. The lab serves nothing.
+    pub clients: Option<NonZeroU32>,
 }
 
 /// Files of certificates and keys, in PEM.
@@ -85,6 +88,7 @@ impl<C> Default for Description<C> {
             control: None,
             tls: None,
             explore: Ranges::new(),
+            clients: None,
         }
     }
 }
@@ -293,7 +297,7 @@ impl<C: Leaf> Description<C> {
     }
 
     /// The components below `name`.
-    fn leaves(&self, name: &str) -> BTreeSet<String> {
+    pub fn leaves(&self, name: &str) -> BTreeSet<String> {
         if let Some(layer) = self.layers.get(name) {
             let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
             return below.flat_map(|name| self.leaves(name)).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
-use seekless_drive::{Model, QueueOptions, SpecError};
+use seekless_drive::{Model, QueueOptions, SpecError, spec};
 use seekless_layers::borg::MoveClass;
 use seekless_layers::registry;
 use seekless_trace::{Trace, TraceError};
@@ -149,8 +149,34 @@ impl Experiment {
         Experiment { layer: None, reconfigure: 0, ..self.clone() }
     }
 
-    /// Where things lie for a trace that ends at `end_sector`; `trace` is for messages.
+    /// Where things lie for a trace that ends at `end_sector`; `trace` is for messages. If the drive is too small for it,
+    /// the error names those that are not.
     pub fn places(&self, trace: &str, end_sector: u64) -> Result<Places, LabError> {
+        self.laid_out(trace, end_sector).map_err(|error| match error {
+            LabError::Unfit { trace, found, expected } => {
+                let fit: Vec<&str> = self.fitting(end_sector).into_iter().map(|(name, _)| name).collect();
+                let others = if fit.is_empty() {
+                    "no drive that ships is as large".to_owned()
+                } else {
+                    format!("or --drive with one that it fits: {}", fit.join(", "))
+                };
+                LabError::Unfit { trace, found, expected: format!("{expected}; {others}") }
+            }
+            other => other,
+        })
+    }
+
+    /// The drives that ship on which all of this has room, for a trace that ends at `end_sector`.
+    pub fn fitting(&self, end_sector: u64) -> Vec<(&'static str, Model)> {
+        let drives = spec::shipped().filter_map(|name| Some((name, Model::find(name).ok()?)));
+        let fits = |drive: &Model| {
+            let other = Experiment { drive: drive.clone(), ..self.clone() };
+            other.laid_out("", end_sector).is_ok()
+        };
+        drives.filter(|(_, drive)| fits(drive)).collect()
+    }
+
+    fn laid_out(&self, trace: &str, end_sector: u64) -> Result<Places, LabError> {
         const GIB_SECTORS: u64 = (1 << 30) / 512;
         let drive = self.drive.sectors();
         let setting = |setting, found: u64, expected| LabError::Setting {
@@ -315,6 +341,10 @@ mod tests {
         let beyond = told(&|_| (), 500_000_000);
         assert!(beyond.contains("t.blktrace: found requests up to sector 500000000"), "{beyond}");
         assert!(beyond.contains("at most sector 488397168"), "{beyond}");
+        let (_, others) = beyond.split_once("one that it fits: ").unwrap();
+        let others: Vec<&str> = others.split(", ").collect();
+        assert!(!others.contains(&"wd2500aaks") && !others.is_empty(), "{beyond}");
+        assert!(others.iter().all(|name| Model::find(name).unwrap().sectors() > 500_000_000), "{beyond}");
         let small = told(&|e| e.over_sectors = Some(100), 3_000_000);
         assert!(small.contains("over: found") && small.contains("at least 3000000"), "{small}");
         let bopt = told(&|e| e.over_sectors = Some(488_000_000), 3_000_000);

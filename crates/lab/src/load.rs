@@ -20,7 +20,7 @@ use crate::outcome::HeadTime;
 use crate::volume::Volume;
 use crate::workload::Load;
 use crate::workload::answers::ResponseMs;
-use crate::workload::client::{Limit, Seen, carry_out};
+use crate::workload::client::{Limit, Seen, carry_out, carry_out_past_failures};
 
 /// If nobody says how long, so many requests of a workload that does not end by itself.
 pub const REQUESTS: u64 = 10_000;
@@ -42,6 +42,8 @@ pub struct LoadOutcome {
     pub writes: u64,
     /// Flushes among them.
     pub flushes: u64,
+    /// Requests that failed, which are in no other figure: only where a layer makes them fail.
+    pub failed: u64,
     /// Bytes read.
     pub bytes_read: u64,
     /// Bytes written.
@@ -123,6 +125,7 @@ pub fn run_workload(
     if let Some(sink) = events {
         runtime.watch_events(sink);
     }
+    let fails = volume.layers.values().any(|layer| layer.entry.makes_fail());
     let every = volume.layers.get(&volume.top).and_then(|layer| layer.reconfigure);
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(volume).await?;
@@ -140,7 +143,12 @@ pub fn run_workload(
                 }
             })
         });
-        let seen = carry_out(load, volume.top.clone(), limit(load, run), run.keep).await?;
+        let (top, limit) = (volume.top.clone(), limit(load, run));
+        let seen = if fails {
+            carry_out_past_failures(load, top, limit, run.keep).await?
+        } else {
+            carry_out(load, top, limit, run.keep).await?
+        };
         drop(mover);
         let sides = volume.borg.as_ref().map_or_else(Sides::default, |borg| borg.sides(Account::default()));
         Ok((seen, volume.all(), sides, reconfigured.get(), volume.joules(), volume.arms(), counted(&volume)))
@@ -208,6 +216,7 @@ fn told(seen: &Seen, work: &Work) -> LoadOutcome {
         reads: answers.reads,
         writes: answers.writes,
         flushes: answers.flushes,
+        failed: answers.failed,
         bytes_read: answers.bytes_read,
         bytes_written: answers.bytes_written,
         elapsed_s: seen.end.seconds(),

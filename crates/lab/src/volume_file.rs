@@ -5,6 +5,7 @@
 //! names its key.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use seekless_core::{Class, Extent, Nanos, SECTOR_BYTES, Size};
@@ -31,6 +32,7 @@ struct File<K> {
     tls: Option<Tls>,
     #[serde(default)]
     explore: Ranges,
+    clients: Option<NonZeroU32>,
 }
 
 /// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
@@ -147,7 +149,8 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
     let read: File<C::Keys> = toml::from_str(text).map_err(|error| {
         let found = error.to_string().trim_end().to_owned();
         let keys =
-            "the keys of a volume file: component, slice, layer, export, control, tls, explore".to_owned();
+            "the keys of a volume file: component, slice, layer, export, control, tls, clients, explore"
+                .to_owned();
         let meant = found.split_once("expected").and_then(|(wrong, known)| nearest(error_line(wrong), known));
         let expected = meant.map_or(keys, |meant| format!("perhaps `{meant}`"));
         VolumeError { place: file.to_owned(), found, expected }
@@ -162,9 +165,17 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
         return Err(wrong("export".to_owned(), "none".to_owned(), "one"));
     };
     let (file_name, top) = (file.to_owned(), first.top.clone());
-    let (control, tls, explore) = (read.control, read.tls, read.explore);
-    let mut volume =
-        Description { file: file_name, top, exports, control, tls, explore, ..Description::default() };
+    let File { control, tls, clients, explore, .. } = read;
+    let mut volume = Description {
+        file: file_name,
+        top,
+        exports,
+        control,
+        tls,
+        explore,
+        clients,
+        ..Description::default()
+    };
     for (name, keys) in read.component {
         let component = C::read(file, &name, keys)?;
         volume.components.insert(name, component);

@@ -90,6 +90,11 @@ impl PartialEq for Entry {
 }
 
 impl Entry {
+    /// Whether requests fail because of it.
+    pub fn makes_fail(&self) -> bool {
+        ["error", "powercut"].contains(&self.name)
+    }
+
     /// What is wrong with these options, if anything.
     pub fn check(&self, options: &toml::Table) -> Result<(), Refused> {
         (self.check)(options.clone())

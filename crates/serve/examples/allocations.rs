@@ -17,7 +17,7 @@ use seekless_layers::mapper::Options;
 use seekless_serve::component::MemoryComponent;
 use seekless_serve::nbd::Command;
 use seekless_serve::reactor::{Job, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, Export, Listener, Server};
+use seekless_serve::server::{Address, Bytewise, CLIENTS, Export, Listener, Server};
 
 mod client;
 
@@ -65,7 +65,7 @@ fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Err
                 1 => Rc::new(Slice::new(memory, Extent::new(0, PAGES * 8)).ok_or("it is larger")?),
                 _ => Rc::new(Mapper::open(memory, &Options::of_pages(PAGES)).await?),
             };
-            let server = Server::new(&reactor, |_| {});
+            let server = Server::new(&reactor, CLIENTS, |_| {});
             let device = Bytewise::new(Rc::new(Top::new(device)));
             server.listen(listener, vec![Export::new("", "", &device, false)], None);
             let over = Arc::new(over.into());
@@ -81,7 +81,7 @@ fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Err
 /// A client: it writes every page, and then asks for whole rounds of requests, one behind the other.
 fn ask(path: &Path, command: Command, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut socket = UnixStream::connect(path)?;
-    client::agree(&mut socket, "")?;
+    client::agree(&mut socket, "", false)?;
     let page = |number: usize| (number as u64).wrapping_mul(0x9E37_79B9) % PAGES;
     for first in (0..PAGES as usize).step_by(DEPTH) {
         round(&mut socket, Command::Write, (first..first + DEPTH).map(|number| number as u64))?;

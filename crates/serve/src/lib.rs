@@ -10,6 +10,8 @@ mod clock;
 #[cfg(target_os = "linux")]
 pub mod component;
 #[cfg(target_os = "linux")]
+pub mod descriptors;
+#[cfg(target_os = "linux")]
 mod direct;
 pub mod nbd;
 #[cfg(target_os = "linux")]

@@ -13,8 +13,8 @@ use seekless_lab::volume_file::{self, ComponentKeys};
 use seekless_lab::workload::keys::duration;
 use seekless_layers::Refused;
 use seekless_serve::component::{
-    Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, RemoteComponent,
-    TimedComponent, Told,
+    Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, Reconnect,
+    RemoteComponent, TimedComponent, Told,
 };
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::Trust;
@@ -42,6 +42,7 @@ pub struct Keys {
     guard: Option<String>,
     idle_delay_limit: Option<String>,
     timeout: Option<String>,
+    reconnect: Option<String>,
     tls: Option<TrustKeys>,
 }
 
@@ -73,12 +74,12 @@ pub struct Live {
 
 /// Where its data is.
 enum Store {
-    /// A file or block device, opened; taken when it is built.
-    File(RefCell<Option<Opened>>, u64),
+    /// A file or block device, opened; taken when it is built. Its sectors, and whether it is only read.
+    File(RefCell<Option<Opened>>, u64, bool),
     /// So many sectors of memory.
     Memory(u64),
-    /// An export of another server, connected to; taken when it is built.
-    Remote(RefCell<Option<Connected>>, u64),
+    /// An export of another server, connected to; taken when it is built. And how it is found again when it is gone.
+    Remote(RefCell<Option<Connected>>, Told, Option<Reconnect>),
 }
 
 /// What was found of a component when it was opened.
@@ -102,7 +103,8 @@ impl Leaf for Live {
 
     fn sectors(&self) -> u64 {
         match &self.store {
-            Store::File(_, sectors) | Store::Memory(sectors) | Store::Remote(_, sectors) => *sectors,
+            Store::File(_, sectors, _) | Store::Memory(sectors) => *sectors,
+            Store::Remote(_, told, _) => told.bytes.div_ceil(SECTOR_BYTES),
         }
     }
 
@@ -172,14 +174,21 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
     if keys.tls.is_some() && keys.nbd.is_none() {
         return Err(wrong(".tls", "tls without nbd".to_owned(), "it with another server's export only"));
     }
+    if keys.reconnect.is_some() && keys.nbd.is_none() {
+        let found = "reconnect without nbd".to_owned();
+        return Err(wrong(".reconnect", found, "it with another server's export only"));
+    }
     match (keys.file, keys.ram, keys.nbd) {
         (None, None, Some(uri)) if !keys.cached && !keys.read_only => {
             let trust = keys.tls.map(|keys| trust(file, keys)).transpose();
             let trust = trust.map_err(|found| wrong(".tls", found, "files in PEM that go together"))?;
+            let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
+            let uri = reached(file, uri);
             let connected = Connected::to(&uri, trust.as_ref())
                 .map_err(|error| wrong(".nbd", format!("{uri}: {error}"), "an export that can be reached"))?;
-            let sectors = connected.sectors();
-            Ok(Store::Remote(RefCell::new(Some(connected)), sectors))
+            let told = connected.told();
+            let again = limit.map(|limit| Reconnect { uri, trust, limit });
+            Ok(Store::Remote(RefCell::new(Some(connected)), told, again))
         }
         (Some(path), None, None) => {
             let path = beside(file, path);
@@ -187,8 +196,8 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
             let opened = opened.map_err(|error| {
                 wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)
             })?;
-            let sectors = opened.facts().sectors;
-            Ok(Store::File(RefCell::new(Some(opened)), sectors))
+            let (sectors, read_only) = (opened.facts().sectors, opened.facts().read_only);
+            Ok(Store::File(RefCell::new(Some(opened)), sectors, read_only))
         }
         (None, _, _) if keys.cached || keys.read_only => {
             Err(wrong("", "cached or read_only without a file".to_owned(), "these with a file only"))
@@ -202,6 +211,22 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
         (None, None, None) => Err(wrong("", "neither file nor ram nor nbd".to_owned(), "one of them")),
         _ => Err(wrong("", "several of file, ram and nbd".to_owned(), "one of them")),
     }
+}
+
+/// Where another server is: the socket of a relative path is sought as a file is.
+fn reached(file: &str, uri: String) -> String {
+    let Some((before, path)) = uri.split_once("?socket=") else { return uri };
+    format!("{before}?socket={}", beside(file, path.into()).display())
+}
+
+/// The time above zero that a key of a component says.
+fn time(file: &str, name: &str, key: &str, text: &str) -> Result<Nanos, VolumeError> {
+    let time = duration(text).ok().filter(|time| *time > Nanos::ZERO);
+    time.ok_or_else(|| VolumeError {
+        place: format!("{file}: component.{name}.{key}"),
+        found: format!("'{text}'"),
+        expected: "a time above zero, such as 30s".to_owned(),
+    })
 }
 
 /// Reads the files by which another server is known, and we to it.
@@ -225,15 +250,7 @@ impl Live {
     ) -> Result<Live, VolumeError> {
         let drive = drive_keys(file, name, &mut keys)?;
         let emulated = drive.map(|keys| volume_file::simulated(file, name, &keys, "emulate")).transpose()?;
-        let timeout = keys.timeout.take().map(|text| {
-            let time = duration(&text).ok().filter(|time| *time > Nanos::ZERO);
-            time.ok_or_else(|| VolumeError {
-                place: format!("{file}: component.{name}.timeout"),
-                found: format!("'{text}'"),
-                expected: "a time above zero, such as 30s".to_owned(),
-            })
-        });
-        let timeout = timeout.transpose()?;
+        let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
         let live = Live { store: store(file, name, keys)?, emulated, timeout };
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
@@ -252,16 +269,18 @@ impl Live {
 
     /// A component of which this was found in a run that is over.
     pub fn recalled(file: &str, name: &str, keys: Keys, facts: Facts) -> Result<Live, VolumeError> {
-        Live::over(file, name, keys, |_, _, _| {
+        Live::over(file, name, keys, |file, name, keys| {
+            let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
             let store = match facts {
                 Facts::Memory(sectors) => Ok(Store::Memory(sectors)),
                 Facts::File(facts) => {
-                    let sectors = facts.sectors;
-                    Opened::recalled(facts).map(|opened| Store::File(RefCell::new(Some(opened)), sectors))
+                    let (sectors, read_only) = (facts.sectors, facts.read_only);
+                    Opened::recalled(facts)
+                        .map(|opened| Store::File(RefCell::new(Some(opened)), sectors, read_only))
                 }
                 Facts::Remote(told) => Connected::recalled(told).map(|connected| {
-                    let sectors = connected.sectors();
-                    Store::Remote(RefCell::new(Some(connected)), sectors)
+                    let again = limit.map(|limit| Reconnect { uri: String::new(), trust: None, limit });
+                    Store::Remote(RefCell::new(Some(connected)), told, again)
                 }),
             };
             store.map_err(|error| VolumeError {
@@ -274,18 +293,30 @@ impl Live {
 
     /// Whether it goes past the page cache, where registered memory is of use; as long as it is not built.
     pub fn is_direct(&self) -> bool {
-        let Store::File(opened, _) = &self.store else { return false };
+        let Store::File(opened, ..) = &self.store else { return false };
         opened.borrow().as_ref().is_some_and(|opened| opened.facts().direct)
     }
 
-    /// Whether it is an export of another server.
-    pub fn is_remote(&self) -> bool {
-        matches!(self.store, Store::Remote(..))
+    /// Whether it cannot be written.
+    pub fn is_read_only(&self) -> bool {
+        match &self.store {
+            Store::File(_, _, read_only) => *read_only,
+            Store::Memory(_) => false,
+            Store::Remote(_, told, _) => told.is_read_only(),
+        }
+    }
+
+    /// Its size in bytes: an export of another server may end within a sector.
+    pub fn bytes(&self) -> u64 {
+        match &self.store {
+            Store::Remote(_, told, _) => told.bytes,
+            _ => self.sectors() * SECTOR_BYTES,
+        }
     }
 
     /// Whether what it is told is encrypted; as long as it is not built.
     pub fn is_encrypted(&self) -> bool {
-        let Store::Remote(connected, _) = &self.store else { return false };
+        let Store::Remote(connected, ..) = &self.store else { return false };
         connected.borrow().as_ref().is_some_and(Connected::is_encrypted)
     }
 
@@ -294,8 +325,8 @@ impl Live {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
             Store::Memory(sectors) => Facts::Memory(*sectors),
-            Store::File(opened, _) => Facts::File(opened.borrow().as_ref().context(built)?.facts().clone()),
-            Store::Remote(connected, _) => Facts::Remote(connected.borrow().as_ref().context(built)?.told()),
+            Store::File(opened, ..) => Facts::File(opened.borrow().as_ref().context(built)?.facts().clone()),
+            Store::Remote(_, told, _) => Facts::Remote(*told),
         })
     }
 
@@ -325,11 +356,12 @@ impl Store {
     fn build(&self, reactor: &Rc<Reactor>, name: &str) -> anyhow::Result<Rc<dyn BlockDevice>> {
         let twice = || format!("component.{name} is built twice");
         Ok(match self {
-            Store::File(opened, _) => {
+            Store::File(opened, ..) => {
                 Rc::new(FileComponent::new(reactor, name, opened.take().with_context(twice)?))
             }
-            Store::Remote(connected, _) => {
-                Rc::new(RemoteComponent::new(reactor, name, connected.take().with_context(twice)?))
+            Store::Remote(connected, _, again) => {
+                let connected = connected.take().with_context(twice)?;
+                Rc::new(RemoteComponent::new(reactor, name, connected, again.clone()))
             }
             Store::Memory(sectors) => {
                 let memory = MemoryComponent::new(*sectors);

@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use seekless_serve::reactor::inputs::stand_in;
 use seekless_serve::server::{Address, ListenError, Listener};
-use seekless_serve::signals;
+use seekless_serve::{descriptors, signals};
 
 use crate::output;
+
+/// Files and sockets that a server has open besides its clients, handshakes among them.
+const BESIDE: usize = 1_024;
 
 /// See the file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,19 @@ impl Ground {
             Ground::Live => Listener::bind(address),
             Ground::Replay => Listener::recalled()
                 .map_err(|error| ListenError { address: address.clone(), why: error.to_string() }),
+        }
+    }
+
+    /// Sees to it that so many clients can be here at once, and says so where they cannot.
+    pub fn room_for(self, clients: usize) {
+        if self == Ground::Replay {
+            return;
+        }
+        let (may, wanted) = (descriptors::as_many_as_may_be(), (clients + BESIDE) as u64);
+        if may < wanted {
+            output::complain(&format!(
+                "clients: found a limit of {may} open files (ulimit -n), expected {wanted} for clients = {clients}"
+            ));
         }
     }
 

@@ -116,10 +116,10 @@ fn described(run: &Run) -> anyhow::Result<Description<Live>> {
         let component = component.as_table_mut().context("a component without keys")?;
         component.insert(FOUND.to_owned(), toml::Value::try_from(facts)?);
     }
-    let Description { file, components, slices, layers, top, exports, control, tls, explore } =
+    let Description { file, components, slices, layers, top, exports, control, tls, clients, explore } =
         volume_file::parse_of::<Again>(&run.volume.display().to_string(), &toml::to_string(&keys)?)?;
     let components = components.into_iter().map(|(name, again)| (name, again.0)).collect();
-    Ok(Description { file, components, slices, layers, top, exports, control, tls, explore })
+    Ok(Description { file, components, slices, layers, top, exports, control, tls, clients, explore })
 }
 
 /// What a replay found, as JSON.

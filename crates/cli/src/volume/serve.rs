@@ -9,13 +9,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{BlockDevice, Class, Hints, Size};
+use seekless_core::{BlockDevice, Class, Hints, Lba, SECTOR_BYTES, Size};
 use seekless_lab::description::{self, Description, Tls};
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
 use seekless_serve::component::Numbered;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, Export, Home, Keys, Server, control};
+use seekless_serve::server::{Address, AddressError, Bytewise, CLIENTS, Export, Home, Keys, Server, control};
 
 use super::component::{Live, beside};
 use super::ground::Ground;
@@ -138,7 +138,7 @@ pub fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Ve
         let Some(text) = &export.nbd else {
             bail!("{key}: found no nbd, expected where to listen for clients")
         };
-        let address: Address = text.parse().with_context(|| format!("{key}.nbd"))?;
+        let address = address(&description.file, text).with_context(|| format!("{key}.nbd"))?;
         if !address.is_local() && !plain && description.tls.is_none() {
             bail!(
                 "{key}.nbd: found {address}, which other machines reach and anyone there may read and write; \
@@ -175,35 +175,15 @@ pub async fn serve(
     for tree in trees.values() {
         reconfigure_in_time(description, tree, ground);
     }
-    let server = Server::new(reactor, move |line| ground.say(line));
+    let clients = description.clients.map_or(CLIENTS, |clients| clients.get() as usize);
+    ground.room_for(clients);
+    let server = Server::new(reactor, clients, move |line| ground.say(line));
     let place = status::socket(serving.volume, description.control.as_deref());
     let told = Told::new(serving, description, &server, &trees);
     control(reactor, ground.listen(&Address::Unix(place))?, move |line| told.answer(&line));
-    let mut given = ground.given().context("the sockets that were given (LISTEN_FDS)")?;
-    if !given.is_empty() && given.len() != places.len() {
-        bail!(
-            "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
-            given.len(),
-            places.len()
-        );
-    }
-    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
-    let tops: BTreeMap<_, _> = tops.collect();
-    for (address, numbers) in places {
-        let mut exports = Vec::new();
-        for number in numbers {
-            let asked = &description.exports[number];
-            let export = offered(description, asked, &tops[&asked.top]);
-            let (bytes, line) = (Size(export.told.bytes), &export.told.description);
-            let uri = address.uri(&asked.name, keys.is_some());
-            ground.say(&format!("serving {} ({bytes}, {line}) at {uri}", asked.name));
-            exports.push(export);
-        }
-        let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
-        server.listen(listener, exports, keys.clone());
-    }
+    listen(serving, description, &server, places, keys.as_ref(), &trees)?;
     let uri = description.exports.first().and_then(|export| {
-        Some(export.nbd.as_ref()?.parse::<Address>().ok()?.uri(&export.name, keys.is_some()))
+        Some(address(&description.file, export.nbd.as_ref()?).ok()?.uri(&export.name, keys.is_some()))
     });
     ground.say(&format!("try: nbdinfo '{}'; stop with Ctrl-C", uri.unwrap_or_default()));
     signal(reactor, &signals).await;
@@ -224,16 +204,80 @@ pub async fn serve(
     Ok(())
 }
 
+/// Listens at all places, at the sockets that were given if there are such, and says so when it does.
+fn listen(
+    Serving { ground, .. }: &Serving<'_>,
+    description: &Description<Live>,
+    server: &Rc<Server>,
+    places: Vec<(Address, Vec<usize>)>,
+    keys: Option<&Keys>,
+    trees: &BTreeMap<String, Tree>,
+) -> anyhow::Result<()> {
+    let mut given = ground.given().context("the sockets that were given (LISTEN_FDS)")?;
+    if !given.is_empty() && given.len() != places.len() {
+        bail!(
+            "found {} sockets given (LISTEN_FDS), expected one for each address: {}",
+            given.len(),
+            places.len()
+        );
+    }
+    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
+    let tops: BTreeMap<_, _> = tops.collect();
+    for (address, numbers) in places {
+        let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
+        let (mut exports, mut lines) = (Vec::new(), Vec::new());
+        for number in numbers {
+            let asked = &description.exports[number];
+            let export = offered(description, asked, &tops[&asked.top]);
+            let (bytes, line) = (Size(export.told.bytes), &export.told.description);
+            let how = if export.read_only { ", read-only" } else { "" };
+            let uri = address.uri(&asked.name, keys.is_some());
+            lines.push(format!("serving {} ({bytes}{how}, {line}) at {uri}", asked.name));
+            exports.push(export);
+        }
+        server.listen(listener, exports, keys.cloned());
+        for line in &lines {
+            ground.say(line);
+        }
+    }
+    Ok(())
+}
+
+/// Where an export's `nbd` says; a relative path is one beside the volume file.
+fn address(file: &str, text: &str) -> Result<Address, AddressError> {
+    Ok(match text.parse()? {
+        Address::Unix(path) => Address::Unix(at(Path::new(file), &path)),
+        tcp @ Address::Tcp(_) => tcp,
+    })
+}
+
+/// A path that a volume file names and where nothing need be yet: a relative one is beside the file.
+pub fn at(volume: &Path, path: &Path) -> PathBuf {
+    volume.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
+}
+
 /// What clients are told of an export.
 fn offered(description: &Description<Live>, asked: &description::Export, device: &Rc<Bytewise>) -> Export {
     let line = description.line_of(&asked.top);
-    Export {
-        home: home(description, &asked.top),
-        // A volume has few components, and one that is far decides how long all of it takes to tell its holes.
-        far: description.components.values().any(Live::is_remote),
-        class: asked.class,
-        ..Export::new(&asked.name, &line, device, asked.read_only)
-    }
+    let mut export = Export::new(&asked.name, &line, device, is_read_only(description, asked));
+    export.told.bytes = bytes_of(description, &asked.top, export.told.bytes);
+    Export { home: home(description, &asked.top), class: asked.class, ..export }
+}
+
+/// Whether clients may not write: so it is where they are told so, or anything below cannot be written.
+pub fn is_read_only(description: &Description<Live>, export: &description::Export) -> bool {
+    let below = description.leaves(&export.top);
+    export.read_only
+        || below.iter().filter_map(|name| description.components.get(name)).any(Live::is_read_only)
+}
+
+/// The bytes of a device of so many in whole sectors: one that lies at the beginning of another server's export, and is
+/// as large, ends within a sector where that does.
+pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
+    let (home, start) = description.home_of(top);
+    let component = description.components.get(&home).filter(|_| start == Lba(0));
+    let exact = component.map_or(bytes, Live::bytes);
+    if exact.next_multiple_of(SECTOR_BYTES) == bytes { exact } else { bytes }
 }
 
 /// A tree for each device that clients see.

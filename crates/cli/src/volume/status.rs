@@ -19,7 +19,7 @@ use seekless_serve::server::{Answering, Server};
 use serde::{Deserialize, Serialize};
 
 use super::component::Live;
-use super::serve::Serving;
+use super::serve::{Serving, at, bytes_of, is_read_only};
 use crate::output;
 use crate::table::Table;
 
@@ -98,7 +98,7 @@ struct LayerStatus {
 
 /// Where the server of a volume file is asked.
 pub fn socket(volume: &Path, told: Option<&Path>) -> PathBuf {
-    told.map_or_else(|| volume.with_extension("control"), Path::to_owned)
+    told.map_or_else(|| volume.with_extension("control"), |told| at(volume, told))
 }
 
 /// The server's end: what it answers from.
@@ -125,8 +125,12 @@ impl Told {
         let exports = description.exports.iter().map(|export| Served {
             name: export.name.clone(),
             nbd: export.nbd.clone().unwrap_or_default(),
-            bytes: trees[&export.top].top.geometry().sectors * SECTOR_BYTES,
-            read_only: export.read_only,
+            bytes: bytes_of(
+                description,
+                &export.top,
+                trees[&export.top].top.geometry().sectors * SECTOR_BYTES,
+            ),
+            read_only: is_read_only(description, export),
             made_of: description.line_of(&export.top),
         });
         Told {

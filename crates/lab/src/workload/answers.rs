@@ -22,6 +22,8 @@ pub struct Answers {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// Requests that failed, which are in no other figure.
+    pub failed: u64,
     /// Response times added up.
     pub sum: Nanos,
     /// Those of reads added up.
@@ -51,6 +53,7 @@ impl Default for Answers {
             writes: 0,
             flushes: 0,
             discards: 0,
+            failed: 0,
             bytes_read: 0,
             bytes_written: 0,
             sum: Nanos::ZERO,

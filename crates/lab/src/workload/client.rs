@@ -1,7 +1,7 @@
 //! What a workload asks its requests through: one window on one device, in one run.
 //!
-//! A run ends when its limit is reached, when the workload itself ends, or when a request fails; what
-//! was asked for by then is still answered. So a workload is a loop without an exit: a client that may
+//! A run ends when its limit is reached, when the workload itself ends, or when a request fails, unless
+//! failures are only to be counted; what was asked for by then is still answered. So a workload is a loop without an exit: a client that may
 //! ask no more waits, and is dropped when the last answer is there.
 //!
 //! Invariants: records are in the order of their arrival; a limit of n requests is n requests, unless
@@ -20,6 +20,9 @@ use seekless_core::{
 
 use super::answers::Answers;
 use super::{Load, Running};
+
+/// A request that fails at once takes so long, or a client that asks again at once would stop the time.
+const FAILURE: Nanos = Nanos(1_000);
 
 /// The device in records: Linux's number of its first disk, 8,0.
 const DEVICE: u32 = 8 << 20;
@@ -62,6 +65,8 @@ struct Session {
     in_flight: Cell<u64>,
     processes: Cell<u32>,
     failed: RefCell<Option<IoError>>,
+    /// Requests may fail: they are counted.
+    past_failures: bool,
     seen: RefCell<Seen>,
     /// Whoever carries the run out.
     main: RefCell<Option<Waker>>,
@@ -104,6 +109,16 @@ pub async fn carry_out(
     carry_out_beside(load, device, limit, keep, pending()).await
 }
 
+/// The same on a device that is made to fail: requests that do are counted, and the run goes on.
+pub async fn carry_out_past_failures(
+    load: &Load,
+    device: Rc<dyn BlockDevice>,
+    limit: Limit,
+    keep: bool,
+) -> Result<Seen, IoError> {
+    carried_out(load, device, limit, keep, true, pending(), Box::new(|_| ())).await
+}
+
 /// The same beside something else: when that ends, the run's limit is reached.
 pub async fn carry_out_beside(
     load: &Load,
@@ -124,6 +139,18 @@ pub async fn carry_out_marked(
     beside: impl Future<Output = ()>,
     mark: Mark,
 ) -> Result<Seen, IoError> {
+    carried_out(load, device, limit, keep, false, beside, mark).await
+}
+
+async fn carried_out(
+    load: &Load,
+    device: Rc<dyn BlockDevice>,
+    limit: Limit,
+    keep: bool,
+    past_failures: bool,
+    beside: impl Future<Output = ()>,
+    mark: Mark,
+) -> Result<Seen, IoError> {
     let begin = runtime::now();
     let window = Extent::new(0, device.geometry().sectors);
     let session = Rc::new(Session {
@@ -137,6 +164,7 @@ pub async fn carry_out_marked(
         in_flight: Cell::new(0),
         processes: Cell::new(0),
         failed: RefCell::default(),
+        past_failures,
         seen: RefCell::default(),
         main: RefCell::default(),
         waiting: RefCell::default(),
@@ -207,6 +235,11 @@ impl Session {
             record.latency = Latency::of(took);
         }
         drop(seen);
+        self.ended();
+    }
+
+    /// A request is over, however that was.
+    fn ended(&self) {
         self.in_flight.set(self.in_flight.get() - 1);
         if self.in_flight.get() == 0 {
             self.wake();
@@ -347,6 +380,13 @@ impl Client {
             };
             match done {
                 Ok(()) => session.answered(op, at, runtime::now() - begin, index),
+                Err(_) if session.past_failures => {
+                    if runtime::now() == begin {
+                        runtime::sleep(FAILURE).await;
+                    }
+                    session.seen.borrow_mut().answers.failed += 1;
+                    session.ended();
+                }
                 Err(error) => {
                     session.failed.borrow_mut().get_or_insert(error);
                     session.wake();

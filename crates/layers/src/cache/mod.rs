@@ -132,10 +132,16 @@ impl BlockDevice for Cache {
     /// Where something is dirty, what is below does not know.
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         io(async move {
-            let _held = self.locks.shared(at.whole_pages(), &Hints::default()).await;
-            let dirty = !self.state.borrow().not_below(at).is_empty();
             let unknown = || vec![ExtentState { extent: at, content: Content::Unknown }];
-            if dirty { Ok(unknown()) } else { self.below.extents(at).await }
+            let is_dirty = || !self.state.borrow().not_below(at).is_empty();
+            let held = self.locks.shared(at.whole_pages(), &Hints::default()).await;
+            if is_dirty() {
+                return Ok(unknown());
+            }
+            // Writes go on meanwhile: that may take long.
+            drop(held);
+            let found = self.below.extents(at).await?;
+            if is_dirty() { Ok(unknown()) } else { Ok(found) }
         })
     }
 

@@ -6,10 +6,11 @@
 //!
 //! Faults: blocks of a segment that could not be written join the one under construction; since the log is broken at
 //! that place, the next flush is a checkpoint. A checkpoint that could not be written fails the flush that asked for
-//! it, and the next one tries again. After a flush of the component that failed nothing is written any more.
+//! it, and the next one tries again. After a flush of the component that failed nothing is written any more. Where the
+//! component has no room, segments wait in memory, and clients and flushes are told so until there is some again.
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, SECTOR_BYTES, mutant};
+use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, SECTOR_BYTES, mutant};
 
 use super::Lld;
 use super::checkpoint::{self, Head};
@@ -18,6 +19,8 @@ use super::state::{Admitted, Who, no_room};
 
 /// Writes of segments that may fail one after the other.
 const FAILURES: u32 = 8;
+/// How often it is tried whether there is room again.
+const ROOM_AGAIN: Nanos = Nanos::from_millis(200);
 
 /// Others wait for this, or will: it is not left for later, and not withdrawn with who asked first.
 fn waited_for(how: &Hints) -> Hints {
@@ -42,6 +45,9 @@ impl Lld {
             if self.rescue(sealed, &error, how) {
                 break;
             }
+            if self.state.borrow().full {
+                runtime::sleep(ROOM_AGAIN).await;
+            }
         }
         self.changed();
         self.checkpoint_when_due(how);
@@ -56,6 +62,9 @@ impl Lld {
         let state = &mut *self.state.borrow_mut();
         state.log.in_flight.remove(&sealed.sequence);
         state.failures = 0;
+        if std::mem::take(&mut state.full) {
+            state.failed = None;
+        }
         if !self.volatile && !state.owed {
             let settled = state.log.settled();
             state.now_durable(settled);
@@ -66,6 +75,9 @@ impl Lld {
     /// The blocks of a segment that could not be written go elsewhere; false if it is to be written again where it is,
     /// because what room there is the cleaner needs.
     fn rescue(&self, sealed: &Sealed, error: &IoError, how: &Hints) -> bool {
+        if self.state.borrow().full {
+            return false;
+        }
         let (live, room, failures) = {
             let state = &mut *self.state.borrow_mut();
             state.failures += 1;
@@ -80,7 +92,11 @@ impl Lld {
         if live.len() > room || failures > FAILURES {
             edge("nothing can be written any more");
             self.fail(error);
-            return true;
+            // Unless it failed for another reason: that is for good.
+            let state = &mut *self.state.borrow_mut();
+            let why = state.failed.as_ref().map(IoError::kind);
+            state.full = error.kind() == ErrorKind::NoSpace && why == Some(ErrorKind::NoSpace);
+            return !state.full;
         }
         edge("a segment could not be written: its blocks join the next one");
         self.state.borrow_mut().broke();
@@ -102,7 +118,13 @@ impl Lld {
 
     /// Nothing is written any more.
     fn fail(&self, error: &IoError) {
-        self.state.borrow_mut().failed.get_or_insert_with(|| error.clone());
+        {
+            let state = &mut *self.state.borrow_mut();
+            if std::mem::take(&mut state.full) {
+                state.failed = None;
+            }
+            state.failed.get_or_insert_with(|| error.clone());
+        }
         self.changed();
     }
 

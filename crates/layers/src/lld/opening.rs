@@ -58,6 +58,7 @@ pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> R
         failures: 0,
         filled: 0,
         failed: None,
+        full: false,
         freely: BTreeMap::new(),
         resting: 0,
         apart: None,

@@ -47,6 +47,8 @@ pub struct State {
     pub filled: u32,
     /// Why nothing is written any more.
     pub failed: Option<IoError>,
+    /// That is because there is no room below: it is tried again, and goes on when there is.
+    pub full: bool,
     /// Segments that the freeblock cleaner is at, and what it asks for.
     pub freely: BTreeMap<u32, Ticket>,
     /// So many want the freeblock cleaner to begin with no more segments.

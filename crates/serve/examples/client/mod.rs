@@ -5,17 +5,26 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use seekless_serve::nbd::Command;
-use seekless_serve::nbd::client::{Said, Told, ask, go, option_reply, said};
+use seekless_serve::nbd::client::{Said, Told, ask, choose, flags, option_reply, said, structured};
 
-/// Begins as clients do nowadays: with `GO`, and told of the sizes of blocks.
-pub fn agree(socket: &mut UnixStream, export: &str) -> Result<(), Box<dyn Error>> {
+/// Begins as clients do nowadays: with `GO`, and told of the sizes of blocks; replies come in chunks if that is wanted.
+pub fn agree(socket: &mut UnixStream, export: &str, chunks: bool) -> Result<(), Box<dyn Error>> {
     socket.read_exact(&mut [0; 18])?;
-    socket.write_all(&go(export))?;
+    socket.write_all(&flags())?;
+    if chunks {
+        answered(socket, &structured())?;
+    }
+    answered(socket, &choose(export))
+}
+
+/// Asks for an option, and reads what is said to it.
+fn answered(socket: &mut UnixStream, option: &[u8]) -> Result<(), Box<dyn Error>> {
+    socket.write_all(option)?;
     let mut told = Told::default();
     loop {
         let mut header = [0; 20];
         socket.read_exact(&mut header)?;
-        let (kind, length) = option_reply(&header).ok_or("no answer to GO")?;
+        let (kind, length) = option_reply(&header).ok_or("no answer to an option")?;
         let mut data = vec![0; length];
         socket.read_exact(&mut data)?;
         match said(kind, &data, &mut told) {

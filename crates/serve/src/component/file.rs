@@ -2,8 +2,11 @@
 //!
 //! It is read and written past the page cache where its file system allows that, so that what is durable is what the
 //! device says; a flush is the device's own. Invariants: no other volume has it (it is locked, a block device opened
-//! exclusively). Fault model: any request fails or is cut short; a file shrinks under us. A flush that failed once is
-//! never followed by one that succeeds, since the system may have dropped what it could not write.
+//! exclusively). Fault model: any request fails or is cut short. A flush that failed once is never followed by one that
+//! succeeds, since the system may have dropped what it could not write. A file is made smaller under us: what was written
+//! is lost, and a write behind its end makes it grow again, with zeroes in between. So its size is looked at before a
+//! write of its last block, the only one that brings the old size back, before one that is durable when answered, and at
+//! each flush.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
@@ -18,8 +21,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, check, io};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, PAGE_BYTES, SECTOR_BYTES,
-    Zeroes,
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, PAGE_BYTES, RangeLocks,
+    SECTOR_BYTES, Zeroes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -164,6 +167,8 @@ pub struct FileComponent {
     read_only: bool,
     /// A flush failed: nothing is known to be durable any more.
     lost: Cell<bool>,
+    /// Who asks what the file holds waits for those who asked before.
+    asking: RangeLocks,
     kept: RefCell<Vec<Memory>>,
 }
 
@@ -188,6 +193,7 @@ impl FileComponent {
             geometry,
             read_only: facts.read_only,
             lost: Cell::new(false),
+            asking: RangeLocks::new(),
             kept: RefCell::default(),
         }
     }
@@ -212,6 +218,19 @@ impl FileComponent {
             return Err(self.error(ErrorKind::Invalid, Some(at), why));
         }
         Ok(())
+    }
+
+    /// Whether it is as large as it was; if not, nothing is known to be durable any more.
+    fn is_whole(&self, at: Option<Extent>) -> Result<(), IoError> {
+        let found = self.reactor.find_out(|| size(&self.file).to_le_bytes().to_vec());
+        let found = found.try_into().map_or(u64::MAX, u64::from_le_bytes);
+        let expected = self.geometry.sectors * SECTOR_BYTES;
+        if found >= expected {
+            return Ok(());
+        }
+        self.lost.set(true);
+        let why = format!("found {found} bytes, expected {expected}: it was made smaller while in use");
+        Err(self.error(ErrorKind::Gone, at, why))
     }
 
     /// Memory for a request.
@@ -294,6 +313,9 @@ impl BlockDevice for FileComponent {
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check(at, true)?;
+            if how.fua || at.end().0 == self.geometry.sectors {
+                self.is_whole(Some(at))?;
+            }
             let mut memory = self.memory(at.bytes() as usize);
             let target = memory.part_mut();
             from.for_each(|offset, len, bytes| match bytes {
@@ -319,7 +341,7 @@ impl BlockDevice for FileComponent {
             let done = self.reactor.ask(Job::without(What::Sync, &self.file)).await;
             match done.result {
                 Ok(_) if self.lost.get() => Err(self.error(ErrorKind::Medium, None, why)),
-                Ok(_) => Ok(()),
+                Ok(_) => self.is_whole(None),
                 Err(error) => {
                     self.lost.set(true);
                     Err(self.system(None, &error))
@@ -357,12 +379,29 @@ impl BlockDevice for FileComponent {
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
-        let found = self.check(at, false).map(|()| self.reactor.look(at, || holes(&self.file, at)));
-        Box::pin(std::future::ready(found))
+        io(async move {
+            self.check(at, false)?;
+            // The whole file is asked about by one at a time: each is a thread.
+            let _alone = self.asking.exclusive(Extent::new(0, 1), &Hints::default()).await;
+            let file = self.file.clone();
+            Ok(self.reactor.look(at, move || holes(&file, at)).await)
+        })
     }
 }
 
-/// The data and the holes of a part of a file, as its file system tells them.
+/// Bytes of a file or a block device; none of one that cannot be asked any more.
+fn size(file: &OwnedFd) -> u64 {
+    match rustix::fs::fstat(file) {
+        Ok(found) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_block_device() => {
+            rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).unwrap_or(0)
+        }
+        Ok(found) => u64::try_from(found.st_size).unwrap_or(0),
+        Err(_) => 0,
+    }
+}
+
+/// The data and the holes of a part of a file, as its file system tells them: that may take as long as the file has
+/// extents, so it is asked beside the volume. Only here is the file's own position used.
 fn holes(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     let (mut from, end) = (at.start.0, at.start.0 + at.sectors);
     let mut states: Vec<ExtentState> = Vec::new();
@@ -391,3 +430,6 @@ fn holes(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     }
     states
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,5 +17,5 @@ pub use error::{OpenError, kind_of};
 pub use file::{FileComponent, FileFacts, Opened};
 pub use memory::MemoryComponent;
 pub use numbered::Numbered;
-pub use remote::{Connected, RemoteComponent};
+pub use remote::{Connected, Reconnect, RemoteComponent};
 pub use timed::TimedComponent;

@@ -24,6 +24,13 @@ pub struct Told {
     pub allocation: Option<u32>,
 }
 
+impl Told {
+    /// Whether the export cannot be written.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & c::FLAG_READ_ONLY != 0
+    }
+}
+
 /// What a server says to an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {

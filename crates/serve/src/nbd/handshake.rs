@@ -125,6 +125,10 @@ pub struct Handshake<'a> {
     told_blocks: Option<usize>,
     /// Bytes of an option that was too long, still to be passed over.
     skip: u64,
+    /// Why there is no place for the client, if so.
+    full: Option<String>,
+    /// It was refused for that, since somebody asked.
+    refused: bool,
 }
 
 impl<'a> Handshake<'a> {
@@ -138,7 +142,20 @@ impl<'a> Handshake<'a> {
             contexts: None,
             told_blocks: None,
             skip: 0,
+            full: None,
+            refused: false,
         }
+    }
+
+    /// Says why there is no place for the client now, or that there is one: who begins then is refused. It may ask for all
+    /// else.
+    pub fn has_no_place(&mut self, why: Option<String>) {
+        self.full = why;
+    }
+
+    /// Why the client was refused a place, if it was since this was asked last.
+    pub fn was_refused(&mut self) -> Option<&str> {
+        if std::mem::take(&mut self.refused) { self.full.as_deref() } else { None }
     }
 
     /// Takes what it can from the beginning of `input`: how many bytes, and what comes next. What is to be sent is
@@ -283,7 +300,9 @@ impl<'a> Handshake<'a> {
     /// The old way to begin, which has no way to say no.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
         // With extended headers a client has to say `GO`.
-        let Some(number) = self.find(name).filter(|_| self.style != Style::Extended) else {
+        let may = self.style != Style::Extended && self.full.is_none();
+        self.refused |= self.full.is_some();
+        let Some(number) = self.find(name).filter(|_| may) else {
             return Step::End;
         };
         let export = &self.exports[number];
@@ -324,6 +343,11 @@ impl<'a> Handshake<'a> {
             refuse(out, option, c::REP_ERR_UNKNOWN, &self.unknown(name));
             return None;
         };
+        if let Some(why) = self.full.as_ref().filter(|_| option == c::OPT_GO) {
+            self.refused = true;
+            refuse(out, option, c::REP_ERR_POLICY, &format!("there is no place for another client: {why}"));
+            return None;
+        }
         let export = &self.exports[number];
         let mut told = c::INFO_EXPORT.to_be_bytes().to_vec();
         told.extend(export.bytes.to_be_bytes());

@@ -69,18 +69,16 @@ impl Replies {
         out.extend(&why.as_bytes()[..end]);
     }
 
-    /// The header of a reply to a read that has all data of it, `length` bytes, behind it.
+    /// The header of the last part of a reply to a read: `length` bytes of data, which follow. In simple replies they are
+    /// all of it.
     pub fn data(self, out: &mut Vec<u8>, cookie: u64, offset: u64, length: u64) {
         match self.0 {
             Style::Simple => simple(out, cookie, 0),
-            Style::Structured | Style::Extended => self.part(out, cookie, offset, length, true),
+            Style::Structured | Style::Extended => {
+                self.chunk(out, REPLY_TYPE_OFFSET_DATA, true, cookie, offset, 8 + length);
+                out.extend(offset.to_be_bytes());
+            }
         }
-    }
-
-    /// The header of a part of the data of a read, `length` bytes, which follow. Not for simple replies.
-    pub fn part(self, out: &mut Vec<u8>, cookie: u64, offset: u64, length: u64, last: bool) {
-        self.chunk(out, REPLY_TYPE_OFFSET_DATA, last, cookie, offset, 8 + length);
-        out.extend(offset.to_be_bytes());
     }
 
     /// A part of a read that is zeroes. Not for simple replies.

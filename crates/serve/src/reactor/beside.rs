@@ -1,7 +1,7 @@
 //! Work beside a volume: a pure function of data of its own, on a thread that gives way to the volume's.
 //!
 //! Its end is an answer of the reactor like any other: so it is noted, and comes at the same place in a replay, where the
-//! work itself is done at once.
+//! work itself is done at once. What it finds outside is noted too, and there it does nothing.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::process::setpriority_process;
-use seekless_core::runtime::Offloaded;
+use seekless_core::device::ExtentState;
+use seekless_core::runtime::{Offloaded, offload};
+use seekless_core::{Extent, Nanos};
 
 use super::inputs::stand_in;
 use super::{Backend, Job, Memory, Reactor, What};
@@ -38,6 +40,33 @@ impl Reactor {
         Box::pin(async move {
             let _ = end.await;
         })
+    }
+}
+
+impl Reactor {
+    /// What `work` finds in the world outside, beside the volume; `None` in a replay, where it is not done.
+    pub async fn find<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if matches!(self.backend, Backend::Replay(_)) {
+            offload(|| (), |()| Nanos::ZERO).await;
+            return None;
+        }
+        Some(offload(work, |_| Nanos::ZERO).await)
+    }
+
+    /// What `look` finds that a part of a file holds; it is asked beside the volume, and noted.
+    pub async fn look(
+        &self,
+        at: Extent,
+        look: impl FnOnce() -> Vec<ExtentState> + Send + 'static,
+    ) -> Vec<ExtentState> {
+        let found = self.find(look).await;
+        if let (Some(recorder), Some(found)) = (&self.recorder, &found) {
+            recorder.borrow_mut().looked(at, found);
+        }
+        match &self.backend {
+            Backend::Replay(replayer) => replayer.borrow_mut().looked(at),
+            _ => found.unwrap_or_default(),
+        }
     }
 }
 

@@ -24,9 +24,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use seekless_core::device::ExtentState;
+use seekless_core::Nanos;
 use seekless_core::runtime::Outside;
-use seekless_core::{Extent, Nanos};
 use slab::Slab;
 
 use inputs::{Recorder, Replayed, Replayer, Step};
@@ -257,20 +256,20 @@ impl Outside for Reactor {
 }
 
 impl Reactor {
-    /// What `look` finds that a part of a file holds; it is asked at once, and noted.
-    pub fn look(&self, at: Extent, look: impl FnOnce() -> Vec<ExtentState>) -> Vec<ExtentState> {
+    /// What `look` finds out of the world, which is more than jobs tell; it is asked at once, and noted.
+    pub fn find_out(&self, look: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
         if let Backend::Replay(replayer) = &self.backend {
-            return replayer.borrow_mut().looked(at);
+            return replayer.borrow_mut().found_out();
         }
         let found = look();
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().looked(at, &found);
+            recorder.borrow_mut().found(&found);
         }
         found
     }
 
     /// This descriptor was not there before, or was another's.
-    fn is_new(&self, descriptor: RawFd) {
+    pub(crate) fn is_new(&self, descriptor: RawFd) {
         if let Some(recorder) = &self.recorder {
             recorder.borrow_mut().is_new(descriptor);
         }

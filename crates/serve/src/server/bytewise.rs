@@ -1,4 +1,4 @@
-//! Bytes on a device of blocks: clients that were not told of blocks ask for any bytes.
+//! Bytes on a device of blocks: clients ask for any bytes.
 //!
 //! Invariants: a block of which a part is written keeps the rest. Whoever reads a block to write it back is alone with
 //! it: all other writes of the device go through here too, whole blocks beside each other. While nobody is here who may
@@ -8,11 +8,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use seekless_core::device::ExtentState;
 use seekless_core::gate::Inside;
 use seekless_core::lock::Guard;
 use seekless_core::{
     BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
 };
+
+use super::written::Written;
 
 /// Bytes of a device, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,7 @@ pub struct Bytewise {
     careless: Cell<u32>,
     /// Writes without locks are inside.
     unlocked: Gate,
+    written: Written,
 }
 
 /// Leave to write any bytes, until it is dropped.
@@ -77,7 +81,8 @@ impl Bytewise {
     pub fn new(device: Rc<dyn BlockDevice>) -> Rc<Bytewise> {
         let Geometry { logical_sectors, largest_sectors, .. } = device.geometry();
         let (block, locks, unlocked) = (logical_sectors * SECTOR_BYTES, RangeLocks::new(), Gate::default());
-        Rc::new(Bytewise { device, block, largest_sectors, locks, careless: Cell::new(0), unlocked })
+        let (careless, written) = (Cell::new(0), Written::default());
+        Rc::new(Bytewise { device, block, largest_sectors, locks, careless, unlocked, written })
     }
 
     /// Lets somebody write parts of blocks, when all writes without locks have ended. Until then, and from then on,
@@ -105,6 +110,12 @@ impl Bytewise {
     /// The device, for what writes nothing.
     pub fn device(&self) -> &dyn BlockDevice {
         &*self.device
+    }
+
+    /// What these sectors hold. Others write meanwhile; what they write is told as data.
+    pub async fn extents(&self, at: Extent) -> Result<Vec<ExtentState>, IoError> {
+        let question = self.written.asks();
+        self.device.extents(at).await.map(|found| question.told(found))
     }
 
     /// Bytes of a block.
@@ -141,6 +152,7 @@ impl Bytewise {
     /// Takes `from` for these bytes; for parts of blocks somebody has to have leave.
     pub async fn write(&self, at: Bytes, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _held = self.hold(at, &how).await;
+        let _writing = self.written.begins(at.touched(self.block));
         if at.are_whole(self.block) {
             return self.write_blocks(at.touched(self.block), from, how).await;
         }
@@ -150,6 +162,7 @@ impl Bytewise {
     /// These bytes read as zeroes afterwards; as with a write.
     pub async fn write_zeroes(&self, at: Bytes, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
         let _held = self.hold(at, &how).await;
+        let _writing = self.written.begins(at.touched(self.block));
         let Some(whole) = at.within(self.block) else {
             return self.overwrite(at, Buffer::zeroed(at.len()), &how).await;
         };

@@ -21,8 +21,6 @@ pub struct Export {
     pub class: Class,
     /// Where it all would be without layers, if that is one place.
     pub home: Option<Home>,
-    /// What is a hole is not known here, but at another server: reads do not wait to be told beforehand.
-    pub far: bool,
 }
 
 impl Export {
@@ -53,11 +51,12 @@ impl Export {
             description: description.to_owned(),
             bytes: geometry.sectors * SECTOR_BYTES,
             flags,
-            smallest: bytes(geometry.logical_sectors),
+            // Parts of blocks are read and written back.
+            smallest: 1,
             preferred: bytes(geometry.physical_sectors.max(8)),
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None, far: false }
+        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None }
     }
 }

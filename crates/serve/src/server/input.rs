@@ -2,8 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use futures_util::future::{Either, select};
+use rustix::net::{Shutdown, shutdown};
+use seekless_core::Nanos;
+use seekless_core::runtime::sleep_until;
 
 use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Reactor, What};
@@ -20,13 +26,15 @@ pub struct Input {
     end: usize,
     /// What comes is encrypted, and received here first.
     tunnel: Option<(Rc<Tunnel>, Vec<u8>)>,
+    /// When something has to have come.
+    until: Option<Nanos>,
 }
 
 impl Input {
     /// Nothing came yet.
     pub fn new(reactor: &Rc<Reactor>, socket: &Arc<OwnedFd>) -> Input {
         let (reactor, socket, bytes) = (reactor.clone(), socket.clone(), vec![0; PIECE]);
-        Input { reactor, socket, bytes, start: 0, end: 0, tunnel: None }
+        Input { reactor, socket, bytes, start: 0, end: 0, tunnel: None, until: None }
     }
 
     /// What came and was not taken.
@@ -39,6 +47,30 @@ impl Input {
         self.start += bytes;
     }
 
+    /// What is waited for from now on has to come until then, if there is a then: else it is an error, and nothing more
+    /// can be received.
+    pub fn expect(&mut self, until: Option<Nanos>) {
+        self.until = until;
+    }
+
+    /// Ends the connection, in both directions.
+    pub fn end(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Receives once.
+    async fn receive(&self, memory: Memory) -> io::Result<(usize, Memory)> {
+        let received = self.reactor.ask(Job::new(What::Receive, &self.socket, memory));
+        let done = match self.until {
+            None => received.await,
+            Some(until) => match select(received, pin!(sleep_until(until))).await {
+                Either::Left((done, _)) => done,
+                Either::Right(_) => return Err(io::ErrorKind::TimedOut.into()),
+            },
+        };
+        Ok((done.result?, done.memory))
+    }
+
     /// What comes from now on is encrypted.
     pub fn decrypt(&mut self, tunnel: Rc<Tunnel>) {
         self.tunnel = Some((tunnel, vec![0; PIECE]));
@@ -47,15 +79,15 @@ impl Input {
     /// Receives once through the tunnel, which may give nothing yet; false if nothing more will come.
     pub async fn unseal(&mut self) -> io::Result<bool> {
         let Some((tunnel, sealed)) = &mut self.tunnel else { return Ok(false) };
-        let memory = Memory::of(std::mem::take(sealed));
-        let done = self.reactor.ask(Job::new(What::Receive, &self.socket, memory)).await;
-        *sealed = done.memory.into_bytes();
-        let received = done.result?;
+        let (tunnel, memory) = (tunnel.clone(), Memory::of(std::mem::take(sealed)));
+        let (received, memory) = self.receive(memory).await?;
+        let sealed = memory.into_bytes();
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         self.bytes.truncate(self.end);
         tunnel.take(&sealed[..received], &mut self.bytes).map_err(io::Error::other)?;
         self.end = self.bytes.len();
+        self.tunnel = Some((tunnel, sealed));
         Ok(received > 0)
     }
 
@@ -71,43 +103,47 @@ impl Input {
         let room = self.end..PIECE;
         assert!(!room.is_empty(), "what does not fit into {PIECE} bytes was not taken");
         let memory = Memory::of(std::mem::take(&mut self.bytes)).cut(room);
-        let done = self.reactor.ask(Job::new(What::Receive, &self.socket, memory)).await;
-        self.bytes = done.memory.into_bytes();
-        self.end += done.result?;
+        let before = std::mem::take(&mut self.end);
+        let (received, memory) = self.receive(memory).await?;
+        self.bytes = memory.into_bytes();
+        self.end = before + received;
         Ok(self.end > self.start)
     }
 
     /// The next `len` bytes; `None` if they will not all come.
     pub async fn exactly(&mut self, len: usize) -> io::Result<Option<Vec<u8>>> {
-        self.fill(Vec::with_capacity(len), len).await
+        self.fill(Vec::new(), 0, len).await
     }
 
-    /// The same in memory that there is, whatever it holds.
-    pub async fn fill(&mut self, mut bytes: Vec<u8>, len: usize) -> io::Result<Option<Vec<u8>>> {
-        let here = self.rest().len().min(len);
-        bytes.clear();
-        bytes.extend_from_slice(&self.rest()[..here]);
-        self.take(here);
-        while self.tunnel.is_some() && bytes.len() < len {
-            if !self.more().await? || self.rest().is_empty() {
+    /// The same in memory that there is, behind its first `got` bytes: `len` bytes are there then.
+    pub async fn fill(
+        &mut self,
+        mut bytes: Vec<u8>,
+        mut got: usize,
+        len: usize,
+    ) -> io::Result<Option<Vec<u8>>> {
+        bytes.resize(len, 0);
+        loop {
+            let here = self.rest().len().min(len - got);
+            bytes[got..got + here].copy_from_slice(&self.rest()[..here]);
+            self.take(here);
+            got += here;
+            if got == len {
+                return Ok(Some(bytes));
+            }
+            if self.tunnel.is_some() {
+                if !self.more().await? || self.rest().is_empty() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let (received, memory) = self.receive(Memory::of(bytes).cut(got..len)).await?;
+            bytes = memory.into_bytes();
+            if received == 0 {
                 return Ok(None);
             }
-            let here = self.rest().len().min(len - bytes.len());
-            bytes.extend_from_slice(&self.rest()[..here]);
-            self.take(here);
+            got += received;
         }
-        let mut got = bytes.len();
-        bytes.resize(len, 0);
-        while got < len {
-            let memory = Memory::of(bytes).cut(got..len);
-            let done = self.reactor.ask(Job::new(What::Receive, &self.socket, memory)).await;
-            bytes = done.memory.into_bytes();
-            match done.result? {
-                0 => return Ok(None),
-                received => got += received,
-            }
-        }
-        Ok(Some(bytes))
     }
 
     /// Passes over the next `len` bytes; false if they will not all come.

@@ -11,6 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::fs::Mode;
 use rustix::io::FdFlags;
@@ -30,6 +31,12 @@ pub struct ListenError {
     /// Why.
     pub why: String,
 }
+
+/// A machine that was silent so long is asked whether it is there, every so often, and is gone when it did not answer so
+/// many times: two minutes in all.
+const SILENT: Duration = Duration::from_secs(60);
+const ASKED: Duration = Duration::from_secs(10);
+const UNANSWERED: u32 = 6;
 
 /// The number of the first socket that a starter gives.
 const FIRST_GIVEN: i32 = 3;
@@ -93,12 +100,21 @@ impl Listener {
         Ok(Listener { socket: Arc::new(socket), tcp, path: None })
     }
 
+    /// Whether clients come over a network.
+    pub(super) fn is_tcp(&self) -> bool {
+        self.tcp
+    }
+
     /// A socket that was accepted here.
     pub(super) fn accepted(&self, socket: OwnedFd) -> OwnedFd {
         if self.tcp {
-            // Replies are sent together already; a client that vanishes is noticed some time. Neither is needed.
+            // Replies are sent together already. A client may be silent as long as it likes; one whose machine is gone is
+            // noticed. Neither is needed.
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let _ = sockopt::set_socket_keepalive(&socket, true);
+            let _ = sockopt::set_tcp_keepidle(&socket, SILENT);
+            let _ = sockopt::set_tcp_keepintvl(&socket, ASKED);
+            let _ = sockopt::set_tcp_keepcnt(&socket, UNANSWERED);
         }
         socket
     }

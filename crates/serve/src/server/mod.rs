@@ -1,10 +1,12 @@
 //! The NBD server: listens, and serves each client in a task of the volume's own thread.
 //!
-//! Invariants: a client holds a bounded amount of memory, whatever it does ([`outbox`]); requests in flight are shared
-//! fairly between clients by the volume's top. A request that was taken is carried out though its client goes.
+//! Invariants: a client holds a bounded amount of memory, whatever it does ([`outbox`]), and so do all of them
+//! ([`budget`]); no peer takes all places ([`places`]); requests in flight are shared fairly between clients by the volume's
+//! top. A request that was taken is carried out though its client goes.
 //! Fault model: clients are slow, vanish, or send anything; that ends them and harms nobody else.
 
 mod address;
+mod budget;
 mod bytewise;
 mod client;
 mod control;
@@ -13,13 +15,18 @@ mod input;
 mod keys_error;
 mod listener;
 mod outbox;
+mod peer;
+mod places;
 mod request;
+#[cfg(feature = "tls")]
+mod rsa;
 mod status;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
+mod written;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,6 +39,9 @@ use seekless_core::Nanos;
 use seekless_core::runtime::{now, sleep, spawn};
 
 use crate::reactor::{Job, Reactor, What};
+use budget::Budget;
+use peer::Peer;
+use places::{Handshakes, Places};
 
 pub use address::{Address, AddressError};
 pub use bytewise::{AnyBytes, Bytes, Bytewise};
@@ -40,14 +50,15 @@ pub use export::Export;
 pub(crate) use input::Input;
 pub use keys_error::KeysError;
 pub use listener::{ListenError, Listener};
+pub use places::CLIENTS;
 pub use status::Home;
 pub(crate) use tls::Tunnel;
 pub use tls::{Keys, Trust};
 
-/// Clients at once, over all sockets; more are not accepted until one goes.
-const CLIENTS: usize = 256;
 /// How long clients may take to get the last replies when the server stops.
 const GRACE: Nanos = Nanos::from_millis(5_000);
+/// Of clients that are refused, one is told of in so long, and how many there were besides.
+const REFUSALS: Nanos = Nanos::from_millis(1_000);
 
 /// What the server did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +86,11 @@ pub struct Server {
     /// The sockets of those who are here, by their numbers.
     clients: RefCell<BTreeMap<u32, Arc<OwnedFd>>>,
     came: Cell<u32>,
+    places: Rc<Places>,
+    handshakes: Handshakes,
+    budget: Rc<Budget>,
+    /// Clients that were refused since one was told of, if that was not long ago.
+    refused: Cell<Option<u32>>,
     served: RefCell<Served>,
     /// No new clients and no new requests.
     stopping: Cell<bool>,
@@ -83,12 +99,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with nothing to serve yet; `tell` hears a line for each client that is sent away.
-    pub fn new(reactor: &Rc<Reactor>, tell: impl Fn(&str) + 'static) -> Rc<Server> {
+    /// A server with nothing to serve yet, and places for so many clients; `tell` hears a line for each client that is sent
+    /// away.
+    pub fn new(reactor: &Rc<Reactor>, clients: usize, tell: impl Fn(&str) + 'static) -> Rc<Server> {
         Rc::new(Server {
             reactor: reactor.clone(),
             clients: RefCell::default(),
             came: Cell::new(0),
+            places: Places::new(clients),
+            handshakes: Handshakes::default(),
+            budget: Rc::default(),
+            refused: Cell::new(None),
             served: RefCell::default(),
             stopping: Cell::new(false),
             tell: Box::new(tell),
@@ -100,13 +121,12 @@ impl Server {
         let (server, offer) = (self.clone(), Rc::new(Offer { exports, keys }));
         spawn(async move {
             while !server.stopping.get() {
-                if server.clients.borrow().len() >= CLIENTS {
-                    sleep(Nanos::from_millis(10)).await;
-                    continue;
-                }
                 let done = server.reactor.ask(Job::without(What::Accept, &listener.socket)).await;
                 match done.socket {
-                    Some(socket) => server.welcome(listener.accepted(socket), &offer),
+                    Some(socket) => {
+                        let noted = server.reactor.find_out(|| Peer::of(&socket, listener.is_tcp()).noted());
+                        server.welcome(listener.accepted(socket), Peer::recalled(&noted), &offer);
+                    }
                     // Out of descriptors, or a client that went before it was here.
                     None => sleep(Nanos::from_millis(10)).await,
                 }
@@ -115,7 +135,7 @@ impl Server {
         .detach();
     }
 
-    fn welcome(self: &Rc<Self>, socket: OwnedFd, offer: &Rc<Offer>) {
+    fn welcome(self: &Rc<Self>, socket: OwnedFd, peer: Peer, offer: &Rc<Offer>) {
         if self.stopping.get() {
             return;
         }
@@ -123,14 +143,40 @@ impl Server {
         self.came.set(number);
         let socket = Arc::new(socket);
         self.clients.borrow_mut().insert(number, socket.clone());
+        if let Some(why) = self.handshakes.begin(number, peer, &socket) {
+            self.refuse(&why);
+        }
         let (server, offer) = (self.clone(), offer.clone());
         spawn(async move {
-            if let Err(why) = client::serve(&server, socket, number, &offer).await {
+            if let Err(why) = client::serve(&server, socket, number, peer, &offer).await {
                 (server.tell)(&format!("client {number}: {why}"));
             }
+            server.handshakes.end(number);
             server.clients.borrow_mut().remove(&number);
         })
         .detach();
+    }
+
+    /// A client has no place: one is told of at once, those that follow are counted.
+    fn refuse(self: &Rc<Self>, why: &str) {
+        if let Some(more) = self.refused.get() {
+            return self.refused.set(Some(more + 1));
+        }
+        (self.tell)(why);
+        self.refused.set(Some(0));
+        let server = self.clone();
+        spawn(async move {
+            sleep(REFUSALS).await;
+            server.tell_refused();
+        })
+        .detach();
+    }
+
+    /// Tells how many were refused besides the one that was told of.
+    fn tell_refused(&self) {
+        if let Some(more @ 1..) = self.refused.take() {
+            (self.tell)(&format!("{more} more clients were refused or sent away so"));
+        }
     }
 
     /// How many clients are here, and how many came so far.
@@ -146,6 +192,7 @@ impl Server {
     /// Takes no new requests, answers those that were taken, and sends all clients away.
     pub async fn stop(&self) {
         self.stopping.set(true);
+        self.tell_refused();
         let all = |how| {
             let sockets: Vec<_> = self.clients.borrow().values().cloned().collect();
             for socket in sockets {
@@ -163,3 +210,6 @@ impl Server {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,7 @@ impl Tunnel {
         match keys.0 {}
     }
 
-    pub fn to(trust: &Trust, _server: &str) -> Result<Rc<Tunnel>, String> {
+    pub fn to(trust: &Trust, _server: &str) -> Result<Tunnel, String> {
         match trust.0 {}
     }
 

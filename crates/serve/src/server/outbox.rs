@@ -1,11 +1,12 @@
 //! What a client gets: replies, put together while the ones before are sent; and how much it may hold at once.
 //!
 //! Invariants: what requests of a client hold, in payload and in reply, until the reply is sent, is at most [`WINDOW`]
-//! (or one request); after that its requests are not read. So a client that asks and does not take the answers harms
-//! itself.
+//! (or one request), and no more than the [`Budget`] of all clients has left; after that its requests are not read. So a
+//! client that asks and does not take the answers harms itself.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::task::{Poll, Waker};
 use seekless_core::Buffer;
 use seekless_core::runtime::quiet;
 
+use super::budget::Budget;
 use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Reactor, What};
 
@@ -33,15 +35,17 @@ const KEPT_SMALL: usize = 256 << 10;
 /// Room for the header in front of a large reply's data, which so begins where copies are quick.
 pub const ROOM: usize = 64;
 
-/// A large reply: its data behind room for a header, of which the end is used.
+/// A large reply: its data behind room for a header. What is sent is from `start` to `end`.
 pub struct Large {
     pub bytes: Vec<u8>,
     pub start: usize,
+    pub end: usize,
 }
 
 /// See the file's header.
 #[derive(Default)]
 pub struct Outbox {
+    budget: Rc<Budget>,
     /// What is to be sent, and what its requests hold: small replies one behind the other, large ones as they are.
     pending: RefCell<Vec<u8>>,
     large: RefCell<Vec<Large>>,
@@ -61,15 +65,43 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Waits until a request that moves `bytes` may be taken; it holds them from then on.
-    pub async fn hold(&self, bytes: u64) {
-        let bytes = bytes + HEADER;
-        self.reader_until(|(held, requests)| {
-            requests == 0 || held + bytes <= WINDOW && requests < REQUESTS || self.closed.get()
+    /// One whose requests hold what `budget` allows.
+    pub fn new(budget: &Rc<Budget>) -> Rc<Outbox> {
+        Rc::new(Outbox { budget: budget.clone(), ..Outbox::default() })
+    }
+
+    /// Waits until a request that moves `bytes` may be taken; it holds them from then on. False if the other end takes
+    /// nothing more: then it is not taken.
+    pub async fn hold(&self, bytes: u64) -> bool {
+        poll_fn(|context| {
+            if self.closed.get() || self.grow(bytes + HEADER, 1) {
+                return Poll::Ready(!self.closed.get());
+            }
+            self.reader.replace(Some(context.waker().clone()));
+            self.budget.wake(context.waker());
+            Poll::Pending
         })
-        .await;
+        .await
+    }
+
+    /// Lets a request that was taken hold so many bytes more, if that can be at once.
+    pub fn more(&self, bytes: u64) -> bool {
+        self.grow(bytes, 0)
+    }
+
+    /// A request holds so many bytes less.
+    pub fn less(&self, bytes: u64) {
+        self.released((bytes, 0));
+    }
+
+    fn grow(&self, bytes: u64, more: u32) -> bool {
         let (held, requests) = self.held.get();
-        self.held.set((held + bytes, requests + 1));
+        let fits = requests == 0 || held + bytes <= WINDOW && requests + more <= REQUESTS;
+        let fits = fits && self.budget.grow(held, held + bytes);
+        if fits {
+            self.held.set((held + bytes, requests + more));
+        }
+        fits
     }
 
     /// Puts a reply in; its request, which moved `bytes`, holds them until it is sent.
@@ -80,9 +112,10 @@ impl Outbox {
         self.put(bytes);
     }
 
-    /// The same for one that is not copied.
-    pub fn reply_large(&self, bytes: u64, reply: Large) {
+    /// The same for one that is not copied; what `write` puts in goes before it.
+    pub fn reply_large(&self, bytes: u64, write: impl FnOnce(&mut Vec<u8>), reply: Large) {
         if !self.closed.get() {
+            write(&mut self.pending.borrow_mut());
             self.large.borrow_mut().push(reply);
         }
         self.put(bytes);
@@ -98,6 +131,11 @@ impl Outbox {
     pub fn memory_large(&self, data: usize) -> Vec<u8> {
         let kept = self.kept_large.borrow_mut().pop().filter(|kept| kept.len() == ROOM + data);
         kept.unwrap_or_else(|| vec![0; ROOM + data])
+    }
+
+    /// A large reply is not sent from this memory after all.
+    pub fn keep_large(&self, memory: Vec<u8>) {
+        keep(&self.kept_large, memory, KEPT_LARGE);
     }
 
     /// Memory for the data of a request, in which anything of this client may stand.
@@ -139,6 +177,7 @@ impl Outbox {
     fn released(&self, (bytes, requests): (u64, u32)) {
         let (held, all) = self.held.get();
         self.held.set((held - bytes, all - requests));
+        self.budget.shrink(held, held - bytes);
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 
@@ -169,32 +208,41 @@ impl Outbox {
             let (bytes, large) = (self.pending.replace(spare), self.large.take());
             let held = self.pending_held.take();
             let way = Way { reactor: &reactor, socket: &socket, tunnel: tunnel.as_deref() };
-            spare = if bytes.is_empty() { bytes } else { self.send_now(&way, bytes, 0).await };
+            spare = if bytes.is_empty() {
+                bytes
+            } else {
+                let all = 0..bytes.len();
+                self.send_now(&way, bytes, all).await
+            };
             spare.clear();
             if spare.capacity() > KEPT {
                 spare = Vec::new();
             }
-            for Large { bytes, start } in large {
-                let memory = self.send_now(&way, bytes, start).await;
+            for Large { bytes, start, end } in large {
+                let memory = self.send_now(&way, bytes, start..end).await;
                 keep(&self.kept_large, memory, KEPT_LARGE);
             }
             self.released(held);
         }
     }
 
-    /// Sends what is behind `start`, unless the other end takes nothing more; the memory.
-    async fn send_now(&self, way: &Way<'_>, bytes: Vec<u8>, start: usize) -> Vec<u8> {
+    /// Sends a part, unless the other end takes nothing more; the memory.
+    async fn send_now(&self, way: &Way<'_>, bytes: Vec<u8>, part: Range<usize>) -> Vec<u8> {
         if self.closed.get() {
             return bytes;
         }
-        let (bytes, start) = match way.tunnel {
-            Some(tunnel) => (tunnel.seal(&bytes[start..]), 0),
-            None => (bytes, start),
+        let (bytes, part) = match way.tunnel {
+            Some(tunnel) => {
+                let sealed = tunnel.seal(&bytes[part]);
+                let all = 0..sealed.len();
+                (sealed, all)
+            }
+            None => (bytes, part),
         };
-        let len = bytes.len();
-        let job = Job::new(What::Send, way.socket, Memory::of(bytes).cut(start..len));
+        let len = part.len();
+        let job = Job::new(What::Send, way.socket, Memory::of(bytes).cut(part));
         let done = way.reactor.ask(job).await;
-        if !done.result.is_ok_and(|sent| sent == len - start) {
+        if !done.result.is_ok_and(|sent| sent == len) {
             self.closed.set(true);
             // Its requests are of no use any more: they are not waited for either.
             let _ = rustix::net::shutdown(way.socket, rustix::net::Shutdown::Both);

@@ -1,11 +1,11 @@
 //! A request of a client, from its header to its reply.
 
+use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
-use seekless_core::device::Content;
 use seekless_core::{
-    Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Origin, SECTOR_BYTES, StreamId, Ticket, Zeroes,
-    runtime,
+    Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Origin, StreamId, Ticket, Zeroes, runtime,
 };
 
 use super::Server;
@@ -18,9 +18,8 @@ use crate::nbd::constants::{
 };
 use crate::nbd::{Command, Context, Errno, Replies, Request, Style, filter};
 
-/// Reads from this many bytes on leave out what is known to be a hole, where the reply has a way to say so.
-const SPARSE_BYTES: u64 = 32 << 10;
-/// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less.
+/// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less. Zeroes at
+/// their ends are left out, where the reply has a way to say so.
 const LARGE_BYTES: u64 = 32 << 10;
 /// So long a request of class `Free` waits for others to carry it along.
 const FREE_DEADLINE: Nanos = Nanos::from_millis(5_000);
@@ -44,8 +43,10 @@ pub struct Session {
     pub export: Export,
     pub replies: Replies,
     pub contexts: Vec<Context>,
-    /// Of a client that was not told of the sizes of blocks.
-    pub any_bytes: Option<AnyBytes>,
+    /// The client was told of the sizes of blocks.
+    pub knows_blocks: bool,
+    /// Since it first wrote a part of a block.
+    pub any_bytes: RefCell<Option<AnyBytes>>,
     pub outbox: Rc<Outbox>,
     pub client: u32,
 }
@@ -62,14 +63,31 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// The bytes that a request holds until it is answered.
+    /// The bytes that a request holds until it is answered, as far as that is known from its header: of what it sends, no
+    /// more than a client may always hold.
     pub fn holds(self, request: &Request) -> u64 {
         match self {
             Asked::Does(_) if request.command == Command::Read => request.length,
-            Asked::Takes(_) => request.payload,
+            Asked::Takes(_) => request.payload.min(PIECE as u64),
             _ => 0,
         }
     }
+}
+
+/// Of longer payloads so many bytes are received at a time: what a client may always hold.
+pub const PIECE: usize = 1 << 20;
+
+/// What came with a request.
+#[derive(Default)]
+pub struct Payload {
+    /// The last bytes of it, or all.
+    pub bytes: Vec<u8>,
+    /// Bytes before those, which are written already.
+    pub written: u64,
+    /// Why some of them are not.
+    pub failed: Option<IoError>,
+    /// Bytes that the request holds until it is answered.
+    pub holds: u64,
 }
 
 impl Session {
@@ -124,31 +142,40 @@ impl Session {
             return invalid("it is larger than the largest request");
         }
         let at = Bytes { start: request.offset, end: request.offset + request.length };
-        // Where nothing is moved clients may be careless: what is asked for is widened.
-        if self.any_bytes.is_none()
-            && request.command != Command::BlockStatus
-            && !at.are_whole(told.smallest.into())
-        {
-            return invalid("it is not of whole blocks, of whose size this client was told");
-        }
         Ok(at)
     }
 
     /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
     fn largest(&self) -> u64 {
         let told = u64::from(self.export.told.largest);
-        if self.any_bytes.is_none() { told } else { told.max(USUAL_LARGEST) }
+        if self.knows_blocks { told } else { told.max(USUAL_LARGEST) }
+    }
+
+    /// Waits for leave to write these bytes, from then on until the client goes, if they are no whole blocks.
+    async fn leave(&self, at: Bytes) {
+        let device = &self.export.device;
+        if at.are_whole(device.block()) || self.any_bytes.borrow().is_some() {
+            return;
+        }
+        let leave = device.any_bytes().await;
+        // Another request may have waited for the same.
+        self.any_bytes.borrow_mut().get_or_insert(leave);
     }
 
     /// Carries a request out, and puts its reply into the outbox.
-    pub async fn answer(self: Rc<Self>, request: Request, asked: Asked, payload: Vec<u8>) {
+    pub async fn answer(self: Rc<Self>, request: Request, asked: Asked, payload: Payload) {
+        let holds = payload.holds;
         let result = match asked {
             Asked::Refused(errno, why) => Err((errno, why.to_owned())),
             Asked::Takes(_) if request.command == Command::BlockStatus => {
-                self.filtered(&request, &payload).await
+                self.filtered(&request, &payload.bytes).await
             }
             Asked::Does(at) | Asked::Takes(at) => {
-                let carried = self.carry_out(&request, at, payload).await;
+                let rest = Bytes { start: at.start + payload.written, ..at };
+                let carried = match payload.failed {
+                    Some(error) => Err(error),
+                    None => self.carry_out(&request, rest, payload.bytes).await,
+                };
                 carried.map_err(|error| (errno(&error), error.to_string()))
             }
         };
@@ -161,20 +188,28 @@ impl Session {
             _ => {}
         }
         drop(served);
-        if let Ok(Answer::Large(reply)) = result {
-            return self.outbox.reply_large(asked.holds(&request), reply);
+        if let Ok(Answer::Large(before, reply)) = result {
+            return self.outbox.reply_large(holds, |out| out.extend(before), reply);
         }
-        self.outbox.reply(asked.holds(&request), |out| match &result {
+        self.outbox.reply(holds, |out| match &result {
             Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
             Ok(Answer::Data(data)) => self.data(out, &request, data),
-            Ok(Answer::Parts(parts)) => self.parts(out, &request, parts),
+            Ok(Answer::Zeroes) => {
+                self.replies.hole(out, request.cookie, request.offset, request.length as u32, true);
+            }
             Ok(Answer::Status(parts)) => self.status(out, &request, parts),
-            Ok(Answer::Large(_)) => unreachable!("put in before"),
+            Ok(Answer::Large(..)) => unreachable!("put in before"),
         });
         if let Ok(Answer::Data(data)) = result {
             self.outbox.keep(data);
         }
+    }
+
+    /// Writes a part of what a request sends, which begins at this byte.
+    pub async fn write_part(&self, request: &Request, start: u64, bytes: Vec<u8>) -> Result<(), IoError> {
+        let at = Bytes { start, end: start + bytes.len() as u64 };
+        self.carry_out(request, at, bytes).await.map(drop)
     }
 
     async fn carry_out(&self, request: &Request, at: Bytes, payload: Vec<u8>) -> Result<Answer, IoError> {
@@ -190,6 +225,7 @@ impl Session {
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
             Command::Write => {
+                self.leave(at).await;
                 let from = Buffer::from_vec(payload);
                 let written = device.write(at, from.clone(), how()).await;
                 self.outbox.keep(from);
@@ -205,6 +241,7 @@ impl Session {
             Command::WriteZeroes => {
                 let may_unmap = request.flags & CMD_FLAG_NO_HOLE == 0;
                 let zeroes = Zeroes { may_unmap, only_if_fast: request.flags & CMD_FLAG_FAST_ZERO != 0 };
+                self.leave(at).await;
                 device.write_zeroes(at, how(), zeroes).await?;
             }
             Command::Cache => {
@@ -249,25 +286,6 @@ impl Session {
 
     async fn read(&self, request: &Request, at: Bytes, how: Hints) -> Result<Answer, IoError> {
         let device = &self.export.device;
-        let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
-        if may_be_sparse && !self.export.far && request.length >= SPARSE_BYTES && at.are_whole(device.block())
-        {
-            let states = device.device().extents(at.touched(device.block())).await?;
-            if states.iter().any(|state| reads_as_zeroes(state.content)) {
-                let mut parts: Vec<(Extent, Option<Buffer>)> = Vec::new();
-                for state in states {
-                    let data = match state.content {
-                        Content::Hole | Content::Zero => None,
-                        _ => {
-                            let into = Buffer::zeroed(state.extent.bytes());
-                            Some(device.device().read(state.extent, into, how.clone()).await?)
-                        }
-                    };
-                    parts.push((state.extent, data));
-                }
-                return Ok(Answer::Parts(parts));
-            }
-        }
         if request.length >= LARGE_BYTES && device.takes(at) {
             return self.read_large(request, at.touched(device.block()), how).await;
         }
@@ -281,28 +299,30 @@ impl Session {
         let data = whole.cut(ROOM, at.bytes() as usize);
         drop(self.export.device.device().read(at, data, how).await?);
         let (mut bytes, mut header) = (whole.into_vec(), Vec::with_capacity(ROOM));
-        self.replies.data(&mut header, request.cookie, request.offset, request.length);
-        let start = ROOM - header.len();
-        bytes[start..ROOM].copy_from_slice(&header);
-        Ok(Answer::Large(Large { bytes, start }))
+        let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
+        let part = if may_be_sparse { not_zero(&bytes[ROOM..]) } else { 0..bytes.len() - ROOM };
+        if part.is_empty() {
+            self.outbox.keep_large(bytes);
+            return Ok(Answer::Zeroes);
+        }
+        let (mut before, all) = (Vec::new(), 0..bytes.len() - ROOM);
+        for zeroes in
+            [all.start..part.start, part.end..all.end].into_iter().filter(|zeroes| !zeroes.is_empty())
+        {
+            let offset = request.offset + zeroes.start as u64;
+            self.replies.hole(&mut before, request.cookie, offset, zeroes.len() as u32, false);
+        }
+        let offset = request.offset + part.start as u64;
+        self.replies.data(&mut header, request.cookie, offset, part.len() as u64);
+        // The header goes where zeroes are that are left out, or into the room before.
+        let start = ROOM + part.start - header.len();
+        bytes[start..start + header.len()].copy_from_slice(&header);
+        Ok(Answer::Large(before, Large { bytes, start, end: ROOM + part.end }))
     }
 
     fn data(&self, out: &mut Vec<u8>, request: &Request, data: &Buffer) {
         self.replies.data(out, request.cookie, request.offset, data.len() as u64);
         append(out, data);
-    }
-
-    fn parts(&self, out: &mut Vec<u8>, request: &Request, parts: &[(Extent, Option<Buffer>)]) {
-        for (number, (at, data)) in parts.iter().enumerate() {
-            let (offset, last) = (at.start.0 * SECTOR_BYTES, number + 1 == parts.len());
-            match data {
-                None => self.replies.hole(out, request.cookie, offset, at.bytes() as u32, last),
-                Some(data) => {
-                    self.replies.part(out, request.cookie, offset, data.len() as u64, last);
-                    append(out, data);
-                }
-            }
-        }
     }
 
     fn status(&self, out: &mut Vec<u8>, request: &Request, status: &[(Context, Vec<(u64, u32)>)]) {
@@ -317,8 +337,10 @@ impl Session {
 enum Answer {
     Done,
     Data(Buffer),
-    Large(Large),
-    Parts(Vec<(Extent, Option<Buffer>)>),
+    /// What goes before it, and a large one.
+    Large(Vec<u8>, Large),
+    /// All that was read.
+    Zeroes,
     Status(Vec<(Context, Vec<(u64, u32)>)>),
 }
 
@@ -330,8 +352,15 @@ fn append(out: &mut Vec<u8>, data: &Buffer) {
     });
 }
 
-fn reads_as_zeroes(content: Content) -> bool {
-    matches!(content, Content::Hole | Content::Zero)
+/// Zeroes are looked for by so many bytes: where there is data, its first bytes tell.
+const LOOKED_AT: usize = 4096;
+
+/// The bytes of these that are not zero, but for less than [`LOOKED_AT`] at either end.
+fn not_zero(bytes: &[u8]) -> Range<usize> {
+    let zero = |part: &&[u8]| **part == [0; LOOKED_AT];
+    let start = bytes.chunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT;
+    let rest = &bytes[start..];
+    start..bytes.len() - rest.rchunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT
 }
 
 /// An error in the protocol's words.

@@ -49,7 +49,7 @@ pub async fn described(
     let mut parts = Parts { at, told: Vec::new(), most: if only_first { 1 } else { PARTS }, full: false };
     match context {
         Context::Allocation => {
-            for state in device.device().extents(blocks).await? {
+            for state in device.extents(blocks).await? {
                 parts.add(state.extent, allocation(state.content));
             }
         }

@@ -18,6 +18,7 @@ use rustls::server::{ServerConfig, ServerConnection, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, Connection, Error, RootCertStore};
 
 use super::keys_error::KeysError;
+use super::rsa;
 
 /// Who the server is, and whom it lets in.
 #[derive(Clone)]
@@ -44,9 +45,11 @@ impl Keys {
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong("certificate", certificate, &error))?
             .with_client_cert_verifier(verifier);
-        let mut config = config
-            .with_single_cert(chain, private)
-            .map_err(|error| wrong("certificate", certificate, &error))?;
+        let refused = rsa::refused(&private);
+        let mut config = config.with_single_cert(chain, private).map_err(|error| match refused {
+            Some(why) => wrong("key", key, &why),
+            None => wrong("certificate", certificate, &error),
+        })?;
         // Clients stay; whoever comes again shows its certificate again.
         config.send_tls13_tickets = 0;
         Ok(Keys(Arc::new(config)))
@@ -95,8 +98,12 @@ impl Trust {
         let Some((certificate, key)) = own else { return Ok(Trust(Arc::new(config.with_no_client_auth()))) };
         let chain = certificates("certificate", certificate)?;
         let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
-        let config = config.with_client_auth_cert(chain, private);
-        Ok(Trust(Arc::new(config.map_err(|error| wrong("certificate", certificate, &error))?)))
+        let refused = rsa::refused(&private);
+        let config = config.with_client_auth_cert(chain, private).map_err(|error| match refused {
+            Some(why) => wrong("key", key, &why),
+            None => wrong("certificate", certificate, &error),
+        })?;
+        Ok(Trust(Arc::new(config)))
     }
 }
 
@@ -106,20 +113,20 @@ pub struct Tunnel(RefCell<Connection>);
 impl Tunnel {
     /// One that has to be agreed on yet.
     pub fn new(keys: &Keys) -> Result<Rc<Tunnel>, String> {
-        Ok(Tunnel::over(ServerConnection::new(keys.0.clone()).map_err(told)?))
+        Ok(Rc::new(Tunnel::over(ServerConnection::new(keys.0.clone()).map_err(told)?)))
     }
 
     /// One to the server of this name or address, that has to be agreed on yet.
-    pub fn to(trust: &Trust, server: &str) -> Result<Rc<Tunnel>, String> {
+    pub fn to(trust: &Trust, server: &str) -> Result<Tunnel, String> {
         let name = ServerName::try_from(server.to_owned()).map_err(|error| format!("{server}: {error}"))?;
         Ok(Tunnel::over(ClientConnection::new(trust.0.clone(), name).map_err(told)?))
     }
 
-    fn over(connection: impl Into<Connection>) -> Rc<Tunnel> {
+    fn over(connection: impl Into<Connection>) -> Tunnel {
         let mut connection = connection.into();
         // What goes in is bounded by the window of requests already.
         connection.set_buffer_limit(None);
-        Rc::new(Tunnel(RefCell::new(connection)))
+        Tunnel(RefCell::new(connection))
     }
 
     /// Whether it is still to be agreed on.

@@ -1,6 +1,8 @@
 //! Power cuts, killed processes and failing requests, at every request.
 
-use seekless_core::runtime;
+use std::cell::Cell;
+
+use seekless_core::{ErrorKind, Geometry, Nanos, runtime};
 
 use super::*;
 use crate::fault::powercut::{self, Keep, PowerCut};
@@ -170,4 +172,69 @@ fn a_segment_that_cannot_be_written_goes_elsewhere() {
         assert!(lld.counters().iter().any(|(name, count)| *name == "segment_writes_failed" && *count > 3));
     });
     assert!(reached(&edges, "a segment could not be written: its blocks join the next one"));
+}
+
+/// A device that has no room for writes, while that is so.
+struct Tight {
+    below: Rc<dyn BlockDevice>,
+    full: Cell<bool>,
+}
+
+impl BlockDevice for Tight {
+    fn geometry(&self) -> Geometry {
+        self.below.geometry()
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        self.below.read(at, into, how)
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        if self.full.get() {
+            let error = IoError::new(ErrorKind::NoSpace, "tight", Some(at), "there is no room");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.below.write(at, from, how)
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.below.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below.discard(at, how)
+    }
+}
+
+#[test]
+fn writes_are_taken_again_when_there_is_room_again() {
+    world(async || {
+        let tight = Rc::new(Tight { below: disk(16, 4), full: Cell::new(false) });
+        let below: Rc<dyn BlockDevice> = tight.clone();
+        let lld = open(&below).await.unwrap();
+        for round in 0..3_u8 {
+            write(&*lld, 0, SECTORS, 10 * round + 1).await.unwrap();
+            flush(&*lld).await.unwrap();
+            tight.full.set(true);
+            let mut model = vec![10 * round + 1; SECTORS as usize];
+            let refused = 'refused: loop {
+                for at in (0..SECTORS).step_by(8) {
+                    match write(&*lld, at, 8, 10 * round + 2).await {
+                        Ok(()) => model[at as usize..at as usize + 8].fill(10 * round + 2),
+                        Err(error) => break 'refused error,
+                    }
+                }
+            };
+            assert_eq!(refused.kind(), ErrorKind::NoSpace);
+            assert_eq!(flush(&*lld).await.unwrap_err().kind(), ErrorKind::NoSpace);
+            assert_eq!(values(&*lld, Extent::new(0, SECTORS)).await.unwrap(), model);
+            tight.full.set(false);
+            runtime::sleep(Nanos::from_millis(2_000)).await;
+            flush(&*lld).await.unwrap();
+            assert_eq!(values(&*lld, Extent::new(0, SECTORS)).await.unwrap(), model);
+            let found = values(&*open(&below).await.unwrap(), Extent::new(0, SECTORS)).await.unwrap();
+            assert_eq!(found, model, "what was flushed is there");
+        }
+        agrees(&lld);
+    });
 }

@@ -1,16 +1,13 @@
-//! Connecting to another server's export: before the volume begins, so by calls that wait.
+//! Connecting to another server's export, by calls that wait: before the volume begins, or beside it.
 //!
 //! Fault model: the server may be anybody, say anything, or nothing for [`PATIENCE`].
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::time::Duration;
-
-use seekless_core::SECTOR_BYTES;
 
 use crate::nbd::client::{
     Said, Told, choose, contexts, flags, greets, option_reply, said, start_tls, structured,
@@ -25,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Connected {
     pub(super) socket: OwnedFd,
     pub(super) told: Told,
-    pub(super) tunnel: Option<Rc<Tunnel>>,
+    pub(super) tunnel: Option<Box<Tunnel>>,
 }
 
 impl fmt::Debug for Connected {
@@ -56,7 +53,7 @@ impl Connected {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             let (told, tunnel) = shake_hands(&stream, name, trust.map(|trust| (trust, "localhost")))?;
-            return Ok(Connected { socket: stream.into(), told, tunnel });
+            return Connected::whole(stream.into(), told, tunnel);
         }
         let rest = plain.strip_prefix("nbd://").ok_or_else(wrong)?;
         let (place, name) = rest.split_once('/').unwrap_or((rest, ""));
@@ -64,17 +61,33 @@ impl Connected {
             Some((host, _)) => (host, place.to_owned()),
             None => (place, format!("{place}:10809")),
         };
-        let stream = TcpStream::connect(at)?;
+        let stream = reached(&at)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let (told, tunnel) = shake_hands(&stream, name, trust.map(|trust| (trust, host)))?;
-        Ok(Connected { socket: stream.into(), told, tunnel })
+        Connected::whole(stream.into(), told, tunnel)
+    }
+
+    /// One whose blocks are all whole: what is behind the last one nobody could read.
+    fn whole(socket: OwnedFd, told: Told, tunnel: Option<Tunnel>) -> io::Result<Connected> {
+        let smallest = told.blocks.map_or(1, |[smallest, ..]| u64::from(smallest));
+        if told.bytes == 0 || told.bytes % smallest != 0 {
+            let found = told.bytes;
+            let why = format!("found {found} bytes, expected whole blocks of {smallest}, and some");
+            return Err(io::Error::other(why));
+        }
+        Ok(Connected { socket, told, tunnel: tunnel.map(Box::new) })
     }
 
     /// What the server told of the export.
     pub fn told(&self) -> Told {
         self.told
+    }
+
+    /// The number of its socket.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 
     /// Whether what is said is encrypted.
@@ -86,11 +99,18 @@ impl Connected {
     pub fn recalled(told: Told) -> io::Result<Connected> {
         Ok(Connected { socket: stand_in()?, told, tunnel: None })
     }
+}
 
-    /// Its size.
-    pub fn sectors(&self) -> u64 {
-        self.told.bytes / SECTOR_BYTES
+/// The first of the addresses of a name that somebody answers at, in time.
+fn reached(at: &str) -> io::Result<TcpStream> {
+    let mut failed = io::Error::other(format!("found no address of {at}"));
+    for address in at.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
     }
+    Err(failed)
 }
 
 /// What was told, and the tunnel if there is to be one, to a server of this name.
@@ -98,7 +118,7 @@ fn shake_hands<S>(
     stream: &S,
     export: &str,
     trust: Option<(&Trust, &str)>,
-) -> io::Result<(Told, Option<Rc<Tunnel>>)>
+) -> io::Result<(Told, Option<Tunnel>)>
 where
     for<'a> &'a S: Read + Write,
 {
@@ -133,7 +153,10 @@ fn agree(stream: &mut (impl Read + Write), export: &str) -> io::Result<Told> {
         told.allocation = None;
     }
     match ask(stream, &choose(export), &mut told)? {
-        Said::Refused(why) => Err(io::Error::other(format!("the server refuses '{export}': {why}"))),
+        Said::Refused(why) => {
+            let why = if why.is_empty() { "it does not say why" } else { &why };
+            Err(io::Error::other(format!("the server refuses '{export}': {why}")))
+        }
         _ => Ok(told),
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Invariants: a request has one answer, from the server or because it is gone. What is held is bounded by what was
 //! asked for. Fault model: the server answers what nobody asked, too much, too little, in pieces that make no sense, or
-//! goes: then it is gone for good.
+//! goes: then this connection is over.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
@@ -46,6 +46,7 @@ pub struct Line {
     cookie: Cell<u64>,
     gone: Cell<bool>,
     sender: RefCell<Option<Waker>>,
+    socket: OnceCell<Arc<OwnedFd>>,
     /// The context whose states are wanted.
     context: Option<u32>,
 }
@@ -90,14 +91,16 @@ impl Line {
     /// Begins to send and receive. Inside a runtime.
     pub fn new(reactor: &Rc<Reactor>, connected: Connected) -> Rc<Line> {
         let Connected { socket, told, tunnel } = connected;
-        let line = Rc::new(Line { context: told.allocation, ..Line::default() });
-        let socket = Arc::new(socket);
+        let (socket, tunnel) = (Arc::new(socket), tunnel.map(Rc::<Tunnel>::from));
+        let line =
+            Line { context: told.allocation, socket: OnceCell::from(socket.clone()), ..Line::default() };
+        let line = Rc::new(line);
         let mut input = Input::new(reactor, &socket);
         if let Some(tunnel) = &tunnel {
             input.decrypt(tunnel.clone());
         }
-        spawn(line.clone().send(reactor.clone(), socket.clone(), tunnel)).detach();
-        spawn(line.clone().receive(input, socket)).detach();
+        spawn(line.clone().send(reactor.clone(), socket, tunnel)).detach();
+        spawn(line.clone().receive(input)).detach();
         line
     }
 
@@ -155,14 +158,14 @@ impl Line {
             let len = bytes.len();
             let done = reactor.ask(Job::new(What::Send, &socket, Memory::of(bytes))).await;
             if !done.result.is_ok_and(|sent| sent == len) {
-                self.end(&socket);
+                self.end();
             }
         }
     }
 
-    async fn receive(self: Rc<Self>, mut input: Input, socket: Arc<OwnedFd>) {
+    async fn receive(self: Rc<Self>, mut input: Input) {
         while self.reply(&mut input).await.is_some() {}
-        self.end(&socket);
+        self.end();
     }
 
     /// Takes a reply, or a chunk of one; `None` if nothing that makes sense comes any more.
@@ -238,9 +241,11 @@ impl Line {
     }
 
     /// Nothing more comes: all that was asked fails.
-    fn end(&self, socket: &OwnedFd) {
+    pub fn end(&self) {
         self.gone.set(true);
-        let _ = shutdown(socket, Shutdown::Both);
+        if let Some(socket) = self.socket.get() {
+            let _ = shutdown(socket, Shutdown::Both);
+        }
         for asked in self.asked.borrow_mut().values_mut().filter(|asked| asked.answer.is_none()) {
             asked.answer = Some(Err((GONE, "the server is gone".to_owned())));
             asked.waker.take().into_iter().for_each(Waker::wake);

@@ -1,12 +1,14 @@
 //! An export of another NBD server as a component.
 //!
 //! Invariants: requests go out in the order in which they came, together if they came together; answers may overtake
-//! each other. Holes are told in a few bytes where the server has structured replies. Fault model: the server refuses,
-//! fails a request, answers what nobody asked, or goes: from then on everything is an error, `Gone`, and nothing is tried
-//! again, since nobody knows what became of what was not answered.
+//! each other. Holes are told in a few bytes where the server has structured replies. Where the export ends within a
+//! sector, the rest of that reads as zeroes, and what is written there goes nowhere. Fault model: the server refuses,
+//! fails a request, answers what nobody asked, or goes: from then on everything is an error, `Gone`, unless the server may
+//! come back ([`link`]).
 
 mod connect;
 mod line;
+mod link;
 
 use std::rc::Rc;
 
@@ -18,15 +20,18 @@ use seekless_core::{
 use crate::nbd::{Command, constants as c};
 use crate::reactor::Reactor;
 pub use connect::Connected;
-use line::{Failure, GONE, Given, Line};
+use line::{Failure, GONE, Given};
+use link::Link;
+pub use link::Reconnect;
 
 /// Block status is asked for so many sectors at once, at most: what fits a compact request.
 const STATUS_SECTORS: u64 = 1 << 22;
 
 /// See the file's header.
 pub struct RemoteComponent {
-    line: Rc<Line>,
+    link: Rc<Link>,
     name: String,
+    bytes: u64,
     geometry: Geometry,
     flags: u16,
     /// Block status can be asked for.
@@ -34,14 +39,19 @@ pub struct RemoteComponent {
 }
 
 impl RemoteComponent {
-    /// The component called `name` at the other end. Inside a runtime.
-    pub fn new(reactor: &Rc<Reactor>, name: &str, connected: Connected) -> RemoteComponent {
+    /// The component called `name` at the other end; it is found again by `again` when it is gone. Inside a runtime.
+    pub fn new(
+        reactor: &Rc<Reactor>,
+        name: &str,
+        connected: Connected,
+        again: Option<Reconnect>,
+    ) -> RemoteComponent {
         let told = connected.told();
         let [smallest, preferred, largest] = told.blocks.unwrap_or([512, 4096, 32 << 20]);
         let sectors = |bytes: u32| u64::from(bytes).div_ceil(SECTOR_BYTES);
         let flags = told.flags;
         let geometry = Geometry {
-            sectors: connected.sectors(),
+            sectors: told.bytes.div_ceil(SECTOR_BYTES),
             logical_sectors: sectors(smallest),
             physical_sectors: sectors(preferred).max(sectors(smallest)),
             volatile_cache: flags & c::FLAG_SEND_FLUSH != 0,
@@ -49,8 +59,8 @@ impl RemoteComponent {
             discard_sectors: if flags & c::FLAG_SEND_TRIM == 0 { 0 } else { sectors(preferred) },
             largest_sectors: (u64::from(largest) / SECTOR_BYTES).clamp(1, LARGEST_REQUEST_SECTORS),
         };
-        let (line, name) = (Line::new(reactor, connected), name.to_owned());
-        RemoteComponent { line, name, geometry, flags, tells_allocation: told.allocation.is_some() }
+        let (link, name, bytes) = (Link::new(reactor, connected, again), name.to_owned(), told.bytes);
+        RemoteComponent { link, name, bytes, geometry, flags, tells_allocation: told.allocation.is_some() }
     }
 
     fn has(&self, flag: u16) -> bool {
@@ -77,14 +87,19 @@ impl RemoteComponent {
         at: Extent,
         from: Option<&Buffer>,
     ) -> Result<Given, IoError> {
-        let (place, whole) = if at.sectors == 0 { (None, 0) } else { (Some(at), at.bytes()) };
+        let (place, whole) = if at.sectors == 0 { (None, 0) } else { (Some(at), self.bytes_of(at)) };
         let payload = |out: &mut Vec<u8>| {
             if let Some(from) = from {
-                from.look(|bytes| out.extend_from_slice(bytes));
+                from.look(|bytes| out.extend_from_slice(&bytes[..whole as usize]));
             }
         };
-        let given = self.line.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
+        let given = self.link.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
         given.map_err(|failure| self.error(place, failure))
+    }
+
+    /// The bytes of these sectors that there are: of the last one there may be a part.
+    fn bytes_of(&self, at: Extent) -> u64 {
+        at.bytes().min(self.bytes - at.start.0 * SECTOR_BYTES)
     }
 
     fn check(&self, at: Extent) -> Result<(), IoError> {
@@ -106,7 +121,9 @@ impl BlockDevice for RemoteComponent {
             self.check(at)?;
             for part in self.parts(at) {
                 let given = self.ask(Command::Read, 0, part, None).await?;
-                into.put(((part.start.0 - at.start.0) * SECTOR_BYTES) as usize, &given.data);
+                let (offset, len) = ((part.start.0 - at.start.0) * SECTOR_BYTES, given.data.len());
+                into.put(offset as usize, &given.data);
+                into.put(offset as usize + len, &[0; SECTOR_BYTES as usize][..part.bytes() as usize - len]);
             }
             Ok(into)
         })
@@ -119,16 +136,21 @@ impl BlockDevice for RemoteComponent {
             for (part, bytes) in from.split(at, self.geometry.largest_sectors) {
                 self.ask(Command::Write, flags, part, Some(&bytes)).await?;
             }
+            if flags == 0 {
+                self.link.wrote(how.origin.stream);
+            }
             if how.fua && flags == 0 { self.flush(how).await } else { Ok(()) }
         })
     }
 
-    fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            if self.has(c::FLAG_SEND_FLUSH) {
-                self.ask(Command::Flush, 0, Extent::new(0, 0), None).await?;
+            if !self.has(c::FLAG_SEND_FLUSH) {
+                return Ok(());
             }
-            Ok(())
+            let flush = self.link.ask(Command::Flush, 0, 0, 0, |_| {});
+            let flushed = self.link.flush(how.origin.stream, flush).await;
+            flushed.map_err(|failure| self.error(None, failure))
         })
     }
 
@@ -171,6 +193,7 @@ impl BlockDevice for RemoteComponent {
             for part in self.parts(at) {
                 self.ask(Command::WriteZeroes, flags, part, None).await?;
             }
+            self.link.wrote(how.origin.stream);
             if how.fua { self.flush(how).await } else { Ok(()) }
         })
     }
@@ -184,9 +207,10 @@ impl BlockDevice for RemoteComponent {
                 let given = self.ask(Command::BlockStatus, 0, rest, None).await?;
                 let before = from;
                 for (bytes, flags) in given.states {
-                    let sectors = (u64::from(bytes) / SECTOR_BYTES).min(end - from);
+                    let to = from * SECTOR_BYTES + u64::from(bytes);
+                    let sectors = to.div_ceil(SECTOR_BYTES).min(end) - from;
                     // What is about no whole sector is about nothing that can be asked for.
-                    if sectors == 0 || u64::from(bytes) % SECTOR_BYTES != 0 {
+                    if sectors == 0 || (to % SECTOR_BYTES != 0 && to != self.bytes) {
                         break;
                     }
                     put(&mut states, Extent::new(from, sectors), content(flags));

@@ -12,7 +12,7 @@ use seekless_core::{Extent, SECTOR_BYTES};
 use crate::reactor::{Job, What};
 
 /// What a file begins with; the last byte is the version.
-const MAGIC: &[u8; 16] = b"SEEKLESS INPUTS\x01";
+const MAGIC: &[u8; 16] = b"SEEKLESS INPUTS\x02";
 /// A frame holds at least a record, and no more than this besides.
 pub const FRAME: usize = 64 << 10;
 /// No frame is longer: two of the largest requests.
@@ -57,6 +57,8 @@ pub enum Record {
     Turn(u64),
     /// The run is over; the hash of its events.
     End(u64),
+    /// What was found out of the world besides: whoever asked knows what it says.
+    Found(Vec<u8>),
 }
 
 /// What became of a job.
@@ -128,6 +130,7 @@ impl Record {
             Record::Looked { at, .. } => format!("a look at what {at} holds"),
             Record::Turn(time) => format!("the end of the turn at {time} ns"),
             Record::End(_) => "the end of the run".to_owned(),
+            Record::Found(found) => format!("{} bytes that were found out", found.len()),
         }
     }
 
@@ -173,6 +176,11 @@ impl Record {
                 out.push(6);
                 number(out, *hash);
             }
+            Record::Found(found) => {
+                out.push(7);
+                number(out, found.len() as u64);
+                out.extend_from_slice(found);
+            }
         }
     }
 
@@ -199,6 +207,12 @@ impl Record {
             }
             5 => Record::Turn(word(bytes)?),
             6 => Record::End(word(bytes)?),
+            7 => {
+                let len = usize::try_from(word(bytes)?).ok()?;
+                let (found, rest) = bytes.split_at_checked(len)?;
+                *bytes = rest;
+                Record::Found(found.to_vec())
+            }
             _ => return None,
         };
         Some(record)

@@ -78,6 +78,11 @@ impl Recorder {
         self.note(&Record::Looked { at, found: found.to_vec() });
     }
 
+    /// Something was found out.
+    pub fn found(&mut self, found: &[u8]) {
+        self.note(&Record::Found(found.to_vec()));
+    }
+
     /// A turn is over.
     pub fn turn(&mut self, time: Nanos) {
         self.note(&Record::Turn(time.0));

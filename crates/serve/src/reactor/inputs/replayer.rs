@@ -225,6 +225,24 @@ impl Replayer {
         }
     }
 
+    /// What was found out then; nothing where the run departs.
+    pub fn found_out(&mut self) -> Vec<u8> {
+        match self.next.take() {
+            Some(Record::Found(found)) => {
+                self.read();
+                found
+            }
+            None => {
+                self.over = true;
+                Vec::new()
+            }
+            Some(then) => {
+                self.depart(&format!("found something asked of the world, expected {}", then.line()));
+                Vec::new()
+            }
+        }
+    }
+
     /// What comes next in a turn; `what` knows what the job in a slot is, and how many bytes of memory it has.
     pub fn step(&mut self, what: impl FnOnce(usize) -> Option<(What, usize)>) -> Step {
         if self.over {

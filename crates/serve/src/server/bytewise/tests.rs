@@ -1,6 +1,6 @@
 //! Any bytes on memory in blocks that takes its time, held to a copy; and several who write into one block.
 
-use seekless_core::device::io;
+use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::runtime::{Runtime, rng, sleep, spawn};
 use seekless_core::{IoFuture, Nanos};
 
@@ -40,6 +40,14 @@ impl BlockDevice for Slow {
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         self.0.flush(how)
+    }
+
+    /// As it was before the answer took its time.
+    fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
+        io(async move {
+            sleep(Nanos(1_000)).await;
+            Ok(vec![ExtentState { extent: at, content: Content::Hole }])
+        })
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
@@ -167,4 +175,27 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             assert_eq!(device.careless.get(), 0);
         })
         .unwrap();
+}
+
+#[test]
+fn what_is_written_while_somebody_asks_is_told_as_data() {
+    let told = Runtime::new(1)
+        .run(async {
+            let device = slow();
+            let asked = spawn({
+                let device = device.clone();
+                async move { device.extents(Extent::new(0, 64)).await.unwrap() }
+            });
+            sleep(Nanos(500)).await;
+            let (at, bytes) = (Bytes { start: 8192, end: 16384 }, Buffer::zeroed(8192));
+            device.write(at, bytes, Hints::default()).await.unwrap();
+            let during = asked.await;
+            let after = device.extents(Extent::new(0, 64)).await.unwrap();
+            [during, after].map(|states| {
+                states.iter().map(|state| (state.extent.sectors, state.content)).collect::<Vec<_>>()
+            })
+        })
+        .unwrap();
+    let (hole, data) = (Content::Hole, Content::Data);
+    assert_eq!(told, [vec![(16, hole), (16, data), (32, hole)], vec![(64, hole)]]);
 }

@@ -1,0 +1,166 @@
+//! What the examples that measure servers beside each other have in common: contenders, and a load on one of them.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use seekless_serve::nbd;
+
+use super::client;
+
+/// What is asked for.
+pub struct Load {
+    pub name: &'static str,
+    pub command: nbd::Command,
+    /// Bytes of a request.
+    pub bytes: u32,
+    /// Requests in flight.
+    pub depth: usize,
+    /// Requests in all.
+    pub requests: usize,
+    /// Bytes of the export, from its beginning, that are asked for.
+    pub within: u64,
+    /// Replies come in chunks, as nearly all clients want them.
+    pub structured: bool,
+}
+
+/// A server under measurement.
+pub struct Contender {
+    pub name: &'static str,
+    child: Child,
+    socket: PathBuf,
+    export: &'static str,
+    /// The medians are of these: seconds, and CPU seconds, for each load.
+    pub seen: Vec<Vec<(f64, f64)>>,
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts one, and waits until it listens.
+pub fn contender(
+    name: &'static str,
+    export: &'static str,
+    socket: &Path,
+    command: &mut Command,
+) -> Result<Contender, Box<dyn Error>> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let contender = Contender { name, child, socket: socket.to_owned(), export, seen: Vec::new() };
+    let began = now();
+    while UnixStream::connect(socket).is_err() {
+        if began.elapsed() > Duration::from_secs(10) {
+            return Err(format!("{name} does not listen").into());
+        }
+        pause();
+    }
+    Ok(contender)
+}
+
+#[allow(clippy::disallowed_methods)] // a program that measures other programs
+fn pause() {
+    std::thread::sleep(Duration::from_millis(10));
+}
+
+/// The program that is measured: the first argument, or what was built beside this example.
+pub fn program() -> Result<PathBuf, Box<dyn Error>> {
+    let beside =
+        std::env::current_exe()?.parent().and_then(Path::parent).map(|folder| folder.join("seekless"));
+    std::env::args().nth(1).map(PathBuf::from).or(beside).ok_or_else(|| "where is the program?".into())
+}
+
+/// Contenders take turns at each load; the medians of the rounds are told.
+pub fn contest(contenders: &mut [Contender], loads: &[Load], rounds: usize) -> Result<(), Box<dyn Error>> {
+    for contender in &mut *contenders {
+        contender.seen = vec![Vec::new(); loads.len()];
+    }
+    for _ in 0..rounds {
+        for (number, load) in loads.iter().enumerate() {
+            for contender in &mut *contenders {
+                let seen = measure(contender, load)?;
+                contender.seen[number].push(seen);
+            }
+        }
+    }
+    for (number, load) in loads.iter().enumerate() {
+        println!("{}:", load.name);
+        for contender in &*contenders {
+            let median = |of: fn(&(f64, f64)) -> f64| {
+                let mut all: Vec<f64> = contender.seen[number].iter().map(of).collect();
+                all.sort_by(f64::total_cmp);
+                all[all.len() / 2]
+            };
+            let (time, cpu) = (median(|seen| seen.0), median(|seen| seen.1));
+            let requests = load.requests as f64;
+            println!(
+                "  {:<26} {:>8.0} requests/s  {:>6.2} us of the server's CPU a request",
+                contender.name,
+                requests / time,
+                cpu * 1e6 / requests
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Seconds, and CPU seconds of the server, for a load.
+fn measure(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn Error>> {
+    let Load { command, bytes, depth, requests, .. } = *load;
+    let mut socket = UnixStream::connect(&contender.socket)?;
+    client::agree(&mut socket, contender.export, load.structured)?;
+    let (data, mut state) = (vec![7; bytes as usize], 1_u64);
+    let mut request = |out: &mut Vec<u8>| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let offset = (state >> 33) % (load.within / u64::from(bytes)) * u64::from(bytes);
+        client::request(out, command, state, offset, &data);
+    };
+    // A read's chunk has an offset besides; all data of a request comes in one.
+    let reads = command == nbd::Command::Read;
+    let header = if !load.structured {
+        16
+    } else if reads {
+        28
+    } else {
+        20
+    };
+    let reply = header + if reads { bytes as usize } else { 0 };
+    let (mut out, mut input) = (Vec::new(), vec![0; (reply * depth).max(1 << 16)]);
+    let (began, cpu) = (now(), cpu_seconds(contender.child.id())?);
+    let (mut sent, mut done, mut got) = (0, 0, 0);
+    while done < requests {
+        out.clear();
+        while sent < requests && sent - done < depth {
+            request(&mut out);
+            sent += 1;
+        }
+        socket.write_all(&out)?;
+        got += socket.read(&mut input[got..])?;
+        done += got / reply;
+        // Whole replies are passed over, the rest of one is kept.
+        input.copy_within(got / reply * reply..got, 0);
+        got %= reply;
+    }
+    Ok(((now() - began).as_secs_f64(), cpu_seconds(contender.child.id())? - cpu))
+}
+
+#[allow(clippy::disallowed_methods)] // a program that measures other programs
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Of all threads of a process.
+fn cpu_seconds(process: u32) -> Result<f64, Box<dyn Error>> {
+    let mut sum = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end meanwhile.
+        let text = std::fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
+        sum += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
+    }
+    Ok(sum)
+}

@@ -1,0 +1,81 @@
+//! A file as a component, with somebody who changes it behind its back.
+
+use std::future::Future;
+use std::os::unix::fs::FileExt;
+use std::task::{Context, Poll, Waker};
+
+use seekless_core::runtime::Runtime;
+
+use super::*;
+use crate::reactor::Kind;
+
+/// A file of so many bytes, as it is and as a component, on both kinds of reactor.
+fn with_file<T: Future<Output = ()>>(bytes: u64, test: impl Fn(File, Rc<FileComponent>) -> T) {
+    for kind in [Kind::Uring, Kind::Threads] {
+        let Ok((reactor, _)) = Reactor::start(Some(kind)) else {
+            eprintln!("skipped: no {kind} here");
+            continue;
+        };
+        let (reactor, runtime) = (Rc::new(reactor), Runtime::new(1));
+        let beside = reactor.clone();
+        runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(bytes).unwrap();
+        let opened = Opened::open(&path, false, false).unwrap();
+        let component = Rc::new(FileComponent::new(&reactor, "disk", opened));
+        runtime.run_live(test(file, component), &*reactor).unwrap();
+    }
+}
+
+#[test]
+fn what_a_file_holds_is_asked_beside_the_volume() {
+    with_file(1 << 20, |file, component| async move {
+        file.write_all_at(&vec![7; 64 << 10], 128 << 10).unwrap();
+        let mut asked = component.extents(Extent::new(0, 2048));
+        let first = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(first, Poll::Pending), "the volume waits for the file system's answer");
+        let states: Vec<_> =
+            asked.await.unwrap().iter().map(|state| (state.extent.start.0, state.content)).collect();
+        assert_eq!(states, [(0, Content::Hole), (256, Content::Data), (384, Content::Hole)]);
+    });
+}
+
+/// The kinds of errors of a write of a page, which is durable or not, and of a flush.
+async fn page(component: &FileComponent, at: u64, fua: bool) -> Option<ErrorKind> {
+    let how = Hints { fua, ..Hints::default() };
+    let written = component.write(Extent::new(at, 8), Buffer::from_vec(vec![9; 4096]), how).await;
+    written.err().map(|error| error.kind())
+}
+
+async fn flush(component: &FileComponent) -> Option<ErrorKind> {
+    component.flush(Hints::default()).await.err().map(|error| error.kind())
+}
+
+#[test]
+fn a_file_that_was_emptied_does_not_get_its_size_back() {
+    with_file(1 << 20, |file, component| async move {
+        assert_eq!((page(&component, 2040, false).await, flush(&component).await), (None, None));
+        file.set_len(0).unwrap();
+        assert_eq!(page(&component, 2040, false).await, Some(ErrorKind::Gone), "its last block");
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        assert!(flush(&component).await.is_some());
+        // Nor does it help that somebody makes it as large again.
+        file.set_len(1 << 20).unwrap();
+        assert!(flush(&component).await.is_some(), "what was lost stays lost");
+    });
+}
+
+#[test]
+fn a_file_that_was_cut_and_grew_again_fails_its_flushes() {
+    with_file(1 << 20, |file, component| async move {
+        assert_eq!((page(&component, 1024, false).await, flush(&component).await), (None, None));
+        file.set_len(256 << 10).unwrap();
+        assert_eq!(page(&component, 1536, true).await, Some(ErrorKind::Gone), "durable when answered");
+        let _ = page(&component, 1536, false).await;
+        assert!(file.metadata().unwrap().len() < 1 << 20);
+        assert!(flush(&component).await.is_some());
+        assert!(flush(&component).await.is_some(), "none succeeds after that");
+    });
+}

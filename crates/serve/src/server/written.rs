@@ -1,0 +1,159 @@
+//! What is written while somebody asks what the device holds: the answer may have been found before that, and comes after
+//! it.
+//!
+//! Invariants: a write that was under way when a question began, or began before its answer, is told as data there,
+//! however late the layers look, and whatever they find. Fault model: a write that fails may have been carried out, so it
+//! counts as one that did not.
+
+use std::cell::RefCell;
+
+use seekless_core::Extent;
+use seekless_core::device::{Content, ExtentState};
+use slab::Slab;
+
+/// Extents that a question notes one by one; from there on they are one that holds them all.
+const NOTED: usize = 1024;
+
+/// See the file's header.
+#[derive(Default)]
+pub struct Written {
+    under_way: RefCell<Slab<Extent>>,
+    questions: RefCell<Slab<Vec<Extent>>>,
+}
+
+/// A write under way, until it is dropped.
+pub struct Writing<'a> {
+    all: &'a Written,
+    key: usize,
+}
+
+/// A question under way, until it is dropped.
+pub struct Question<'a> {
+    all: &'a Written,
+    key: usize,
+}
+
+impl Written {
+    /// A write of these sectors begins.
+    pub fn begins(&self, at: Extent) -> Writing<'_> {
+        for (_, noted) in self.questions.borrow_mut().iter_mut() {
+            noted.push(at);
+            if noted.len() > NOTED {
+                *noted = vec![hull(noted)];
+            }
+        }
+        Writing { all: self, key: self.under_way.borrow_mut().insert(at) }
+    }
+
+    /// Somebody begins to ask what is where.
+    pub fn asks(&self) -> Question<'_> {
+        let under_way = self.under_way.borrow().iter().map(|(_, at)| *at).collect();
+        Question { all: self, key: self.questions.borrow_mut().insert(under_way) }
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.all.under_way.borrow_mut().remove(self.key);
+    }
+}
+
+impl Question<'_> {
+    /// What was found, but data where anything was written meanwhile.
+    pub fn told(self, found: Vec<ExtentState>) -> Vec<ExtentState> {
+        let noted = std::mem::take(&mut self.all.questions.borrow_mut()[self.key]);
+        if noted.is_empty() { found } else { laid_over(found, noted) }
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.all.questions.borrow_mut().remove(self.key);
+    }
+}
+
+/// One extent that holds all of these.
+fn hull(all: &[Extent]) -> Extent {
+    let start = all.iter().map(|at| at.start.0).min().unwrap_or(0);
+    let end = all.iter().map(|at| at.end().0).max().unwrap_or(start);
+    Extent::new(start, end - start)
+}
+
+/// States that follow each other, with data where one of `written` is.
+fn laid_over(states: Vec<ExtentState>, mut written: Vec<Extent>) -> Vec<ExtentState> {
+    written.sort_by_key(|at| at.start);
+    let (mut next, mut told) = (written.into_iter().peekable(), Vec::new());
+    for ExtentState { extent, content } in states {
+        let (mut at, end) = (extent.start.0, extent.end().0);
+        while at < end {
+            while next.next_if(|written| written.end().0 <= at).is_some() {}
+            let written = next.peek().map_or(end..end, |written| written.start.0..written.end().0);
+            let (data, to) = (written.start.clamp(at, end), written.end.min(end));
+            for (from, to, content) in [(at, data, content), (data, to, Content::Data)] {
+                if from < to {
+                    told.push(ExtentState { extent: Extent::new(from, to - from), content });
+                }
+            }
+            at = to.max(data);
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holes(at: Extent) -> Vec<ExtentState> {
+        vec![ExtentState { extent: at, content: Content::Hole }]
+    }
+
+    fn told(states: &[ExtentState]) -> Vec<(u64, u64, Content)> {
+        states.iter().map(|state| (state.extent.start.0, state.extent.sectors, state.content)).collect()
+    }
+
+    #[test]
+    fn what_was_written_before_is_left_to_who_is_asked() {
+        let all = Written::default();
+        drop(all.begins(Extent::new(0, 8)));
+        assert_eq!(told(&all.asks().told(holes(Extent::new(0, 8)))), [(0, 8, Content::Hole)]);
+        assert!(all.under_way.borrow().is_empty() && all.questions.borrow().is_empty());
+    }
+
+    #[test]
+    fn what_is_written_meanwhile_is_data() {
+        let all = Written::default();
+        let racing = all.begins(Extent::new(90, 20));
+        let question = all.asks();
+        drop(racing);
+        drop(all.begins(Extent::new(8, 8)));
+        drop(all.begins(Extent::new(10, 2)));
+        let still = all.begins(Extent::new(20, 1));
+        let states = [holes(Extent::new(4, 10)), holes(Extent::new(14, 86))].concat();
+        let all_told = told(&question.told(states));
+        drop(still);
+        let (hole, data) = (Content::Hole, Content::Data);
+        let expected = [
+            (4, 4, hole),
+            (8, 6, data),
+            (14, 2, data),
+            (16, 4, hole),
+            (20, 1, data),
+            (21, 69, hole),
+            (90, 10, data),
+        ];
+        assert_eq!(all_told, expected);
+    }
+
+    #[test]
+    fn a_question_holds_no_more_however_much_is_written() {
+        let all = Written::default();
+        let question = all.asks();
+        for at in 0..10_000 {
+            drop(all.begins(Extent::new(100 + 2 * at, 1)));
+            assert!(all.questions.borrow()[question.key].len() <= NOTED);
+        }
+        let told = told(&question.told(holes(Extent::new(0, 30_000))));
+        assert_eq!((told[0], told.last()), ((0, 100, Content::Hole), Some(&(20_099, 9_901, Content::Hole))));
+    }
+}

@@ -1,0 +1,179 @@
+//! Many clients: whatever those of one peer do, one of another is served.
+
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+use crate::misbehaving::memory_of;
+use crate::raw::{FUA, READ, Raw, WRITE};
+use crate::server::{KINDS, Server};
+
+const MIB: usize = 1 << 20;
+
+/// Memory at a port of this machine, for so many clients.
+fn at_a_port(folder: &Path, kind: &str, clients: &str) -> Option<(Server, u16)> {
+    // The clients of these tests are many, too.
+    seekless_serve::descriptors::as_many_as_may_be();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!(
+        "{clients}\n[component.m]\nram = \"64MiB\"\n[[export]]\ntop = \"m\"\nnbd = \"tcp:127.0.0.1:{port}\"\n"
+    );
+    std::fs::write(folder.join("volume.toml"), text).unwrap();
+    Some((Server::start(folder, kind)?, port))
+}
+
+/// A connection of the peer 127.0.0.`peer`.
+fn of_peer(peer: u8, port: u16) -> TcpStream {
+    let new = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&new, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, peer), 0)).unwrap();
+    connect(&new, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).unwrap();
+    let stream = TcpStream::from(new);
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// A client of a peer comes and is served, all of it within a second.
+fn is_served(peer: u8, port: u16, what: &str) {
+    let began = Instant::now();
+    let mut raw = Raw::over(of_peer(peer, port));
+    raw.begin("m").unwrap();
+    assert_eq!(raw.write(FUA, 0, &vec![peer; MIB]).unwrap(), 0);
+    assert_eq!(raw.read(4096, 4096).unwrap(), [peer; 4096]);
+    let took = began.elapsed();
+    eprintln!("{what}: a client of another peer is served in {took:?}");
+    assert!(took < Duration::from_secs(1), "{what}: {took:?}");
+}
+
+#[test]
+fn a_thousand_silent_handshakes_keep_nobody_out() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let Some((server, port)) = at_a_port(folder.path(), kind, "") else { continue };
+        let silent: Vec<TcpStream> = (0..1_000).map(|_| of_peer(2, port)).collect();
+        is_served(3, port, &format!("{kind}, 1,000 silent handshakes"));
+        is_served(2, port, &format!("{kind}, the same peer"));
+        drop(silent);
+        server.stop_saying(&["sent away before it said what it wants", "more clients were refused"]);
+    }
+}
+
+#[test]
+fn a_thousand_silent_clients_of_a_peer_keep_no_other_out() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let Some((server, port)) = at_a_port(folder.path(), kind, "") else { continue };
+        let mut silent: Vec<Raw<TcpStream>> = Vec::new();
+        let mut refused = Vec::new();
+        for _ in 0..1_000 {
+            let mut raw = Raw::over(of_peer(2, port));
+            match raw.begin("m") {
+                Ok(()) => silent.push(raw),
+                Err(why) => refused.push(why),
+            }
+        }
+        assert_eq!((silent.len(), refused.len()), (512, 488), "{kind}");
+        assert!(
+            refused[0].contains("found 512 clients of 127.0.0.2, expected at most 512"),
+            "{}",
+            refused[0]
+        );
+        is_served(3, port, &format!("{kind}, 512 of 1,000 silent clients"));
+        // They are silent, and nothing else: each is served when it asks.
+        assert_eq!(silent[0].write(0, 0, &[1; 512]).unwrap(), 0);
+        drop(silent);
+        std::thread::sleep(Duration::from_millis(200));
+        is_served(2, port, &format!("{kind}, the same peer, when they are gone"));
+        server.stop_saying(&["refused: found 512 clients of 127.0.0.2", "more clients were refused"]);
+    }
+}
+
+#[test]
+fn the_volume_file_says_how_many_clients_there_may_be() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let Some((server, port)) = at_a_port(folder.path(), kind, "clients = 3") else { continue };
+        let mut all: Vec<Raw<TcpStream>> =
+            [2, 2, 3].map(|peer| Raw::over(of_peer(peer, port))).into_iter().collect();
+        assert!(all.iter_mut().all(|raw| raw.begin("m").is_ok()));
+        let mut fourth = Raw::over(of_peer(4, port));
+        let why = fourth.begin("m").unwrap_err();
+        assert!(why.contains("found 3 clients, expected at most 3"), "{kind}: {why}");
+        // It may try again on the same connection, when there is a place.
+        drop(all.pop());
+        std::thread::sleep(Duration::from_millis(200));
+        fourth.option(7, &[0, 0, 0, 0, 0, 0]).unwrap();
+        assert_eq!((fourth.option_reply().unwrap().0, fourth.option_reply().unwrap().0), (3, 1), "{kind}");
+        server.stop();
+    }
+}
+
+#[test]
+fn sixty_halves_of_large_writes_hold_little_memory_and_nobody_up() {
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let Some((server, port)) = at_a_port(folder.path(), kind, "") else { continue };
+        let before = memory_of(&server);
+        let bytes = vec![5; 32 * MIB - 1];
+        let halves: Vec<Raw<TcpStream>> = (0..60)
+            .map(|_| {
+                let mut raw = Raw::over(of_peer(2, port));
+                raw.begin("m").unwrap();
+                raw.ask(WRITE, 0, 1, 0, 32 << 20).unwrap();
+                raw.send(&bytes).unwrap();
+                raw
+            })
+            .collect();
+        is_served(3, port, &format!("{kind}, 60 half-sent writes of 32 MiB"));
+        let grown = memory_of(&server).saturating_sub(before) >> 10;
+        eprintln!("{kind}: 60 half-sent writes of 32 MiB hold {grown} MiB");
+        // 256 MiB in common, 1 MiB each, the volume's own 64, and what memory allocation wastes.
+        assert!(grown < 500, "{kind}: {grown} MiB");
+        // Each of them can end what it began.
+        for mut raw in halves {
+            raw.send(&[5]).unwrap();
+            assert_eq!(raw.reply().unwrap(), (1, 0), "{kind}");
+        }
+        let mut raw = Raw::over(of_peer(2, port));
+        raw.begin("m").unwrap();
+        let read = raw.read(0, 32 << 20).unwrap();
+        assert!(read[MIB..] == bytes[MIB - 1..], "{kind}: all of it is there");
+        server.stop();
+    }
+}
+
+#[test]
+fn half_a_request_is_waited_for_so_long_and_a_silent_client_for_ever() {
+    std::thread::scope(|scope| {
+        for kind in KINDS {
+            scope.spawn(move || {
+                let folder = tempfile::tempdir().unwrap();
+                crate::server::volume(folder.path(), "[component.m]\nram = \"8MiB\"\n", &[("m", "")]);
+                let Some(server) = Server::start(folder.path(), kind) else { return };
+                let open = || Raw::open(folder.path(), "m");
+                let (mut silent, mut header, mut payload) = (open(), open(), open());
+                header.send(&0x2560_9513_u32.to_be_bytes()).unwrap();
+                payload.ask(WRITE, 0, 1, 0, 4096).unwrap();
+                payload.send(&[1; 4095]).unwrap();
+                let handshake = Raw::connect(folder.path());
+                let ends = |mut raw: Raw<UnixStream>, what: &str| {
+                    raw.socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                    assert!(raw.take(1).is_err(), "{kind}: {what} ends it");
+                };
+                let began = Instant::now();
+                ends(header, "half a header");
+                ends(payload, "half a payload");
+                ends(handshake, "a silent handshake");
+                let took = began.elapsed();
+                assert!(took > Duration::from_secs(28) && took < Duration::from_secs(45), "{kind}: {took:?}");
+                std::thread::sleep(Duration::from_secs(5));
+                silent.ask(READ, 0, 7, 0, 4096).unwrap();
+                assert_eq!(silent.reply().unwrap(), (7, 0), "{kind}: it was only silent");
+                silent.take(4096).unwrap();
+                server.stop_saying(&["it sent a part of a request"]);
+            });
+        }
+    });
+}
