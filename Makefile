@@ -88,11 +88,12 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
-soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=1h
+soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=8h
 	PROPTEST_CASES=20000 cargo test --workspace --locked
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --locked -p seekless --test clients file_systems
 	scripts/fuzz 600
-	scripts/explore "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),1h)
+	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi
+	scripts/explore "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),8h)
 
 toolchain: checkout
 	@scripts/toolchain

@@ -59,6 +59,7 @@ pub fn explore(
         clients,
         fault_requests,
         options,
+        reduces: true,
     };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }

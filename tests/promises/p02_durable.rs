@@ -51,6 +51,7 @@ fn small_workloads_survive_whatever_survives_of_them() {
         clients: Some(1),
         fault_requests: 0,
         options,
+        reduces: true,
     };
     let explored = common::found_nothing("mapper-small", campaign.explore_all(2, &|_| ()).unwrap());
     assert!(explored.tally.runs > 13 * 13 && explored.tally.states > 1_000, "{}", explored.tally.states);

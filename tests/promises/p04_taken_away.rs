@@ -242,6 +242,7 @@ fn borg_may_come_and_go_at_any_time_and_no_read_tells() {
         clients: Some(6),
         fault_requests,
         options,
+        reduces: true,
     };
     let explored = common::found_nothing("borg", campaign.explore(&|_| ()).unwrap());
     let changed = explored.tally.edges[switch::EDGES[0]];

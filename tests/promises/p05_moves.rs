@@ -27,6 +27,7 @@ fn what_moves_is_neither_lost_nor_doubled_and_movers_end() {
             clients: Some(4),
             fault_requests,
             options,
+            reduces: true,
         };
         let explored = common::found_nothing(name, campaign.explore(&|_| ()).unwrap());
         let (tally, moved) = (&explored.tally, "a page is used while it is copied: its move is abandoned");

@@ -95,6 +95,9 @@ pub struct Arguments {
     /// Instead: does again what a script of an earlier finding says
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "commands", "states", "each", "depth", "clients", "seed", "fill", "plain_runs", "fault_requests", "all"])]
     script: Option<PathBuf>,
+    /// Tells a finding as it was found, and does not reduce it
+    #[arg(long, conflicts_with = "script")]
+    unreduced: bool,
     /// Write the script of a finding, reduced, to a file too
     #[arg(long, value_name = "FILE", conflicts_with = "script")]
     save: Option<PathBuf>,
@@ -201,7 +204,16 @@ fn explore(
     };
     let (requests, fault_requests) = (arguments.requests, arguments.fault_requests);
     let (commands, clients) = (arguments.commands, arguments.clients);
-    let campaign = Campaign { description, load, requests, commands, clients, fault_requests, options };
+    let campaign = Campaign {
+        description,
+        load,
+        requests,
+        commands,
+        clients,
+        fault_requests,
+        options,
+        reduces: !arguments.unreduced,
+    };
     let bar = Progress::measured();
     let before = cpu_nanos();
     let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
@@ -279,7 +291,11 @@ fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> To
         time_pct: time_pct(&tally.spent),
         finding: wrong(&explored.finding),
         reduced: wrong(&explored.reduced),
-        script: explored.reduced.as_ref().map(|finding| finding.case.to_string()),
+        script: explored
+            .reduced
+            .as_ref()
+            .or(explored.finding.as_ref())
+            .map(|finding| finding.case.to_string()),
     }
 }
 
@@ -330,9 +346,11 @@ fn text(told: &Told) -> String {
         told.unreached.iter().for_each(|edge| edges.row([edge.as_str(), "never"]));
         out.extend(["\n", &edges.text()]);
     }
-    match (&told.finding, &told.reduced, &told.script) {
-        (Some(finding), Some(reduced), Some(script)) => {
-            out.extend(["\nfound: ", finding, "\nreduced: ", reduced, "\n\n", script]);
+    match (&told.finding, &told.script) {
+        (Some(finding), Some(script)) => {
+            out.extend(["\nfound: ", finding]);
+            told.reduced.iter().for_each(|reduced| out.extend(["\nreduced: ", reduced]));
+            out.extend(["\n\n", script]);
         }
         _ => out += "\nnothing wrong was found\n",
     }

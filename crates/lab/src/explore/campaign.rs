@@ -32,6 +32,8 @@ pub struct Campaign<'a> {
     pub fault_requests: u64,
     /// How much is looked at.
     pub options: Options,
+    /// Whether a finding is reduced to the few requests that it takes.
+    pub reduces: bool,
 }
 
 /// What came of it.
@@ -126,8 +128,8 @@ impl Campaign<'_> {
         let changes = self.commands != Some(0) && self.known_commands().contains(&"remove");
         let above = switch::EDGES.iter().filter(|_| changes).map(|edge| ("switch".to_owned(), *edge));
         let unreached = edges.chain(above).filter(|(_, edge)| !tally.edges.contains_key(edge)).collect();
-        let reduced =
-            finding.clone().map(|finding| Shrinker::new(self.description, progress).shrink(finding));
+        let shrink = |finding: Finding| Shrinker::new(self.description, progress).shrink(finding);
+        let reduced = finding.clone().filter(|_| self.reduces).map(shrink);
         Explored { tally, faults, unreached, finding, reduced }
     }
 }

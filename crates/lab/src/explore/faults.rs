@@ -122,6 +122,7 @@ impl Explorer<'_> {
         tally: &mut FaultTally,
     ) -> Result<bool, Finding> {
         let run = plan.run(&self.opener);
+        self.tally.carried_out += 1;
         self.reached(&run.edges);
         if run.met < nth && run.stalled.is_none() {
             return Ok(false);

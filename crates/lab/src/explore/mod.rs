@@ -117,6 +117,8 @@ const IN_VAIN: u32 = 16;
 pub struct Tally {
     /// Runs that were cut.
     pub runs: u64,
+    /// Runs that were carried out, those with a request that fails included.
+    pub carried_out: u64,
     /// Moments at which the power went.
     pub moments: u64,
     /// Restarts opened and judged.
@@ -319,6 +321,7 @@ impl<'a> Explorer<'a> {
     fn run(&mut self, plan: &Plan, registers: Registers, depth: usize, each: u64) -> Result<(), Finding> {
         let run = plan.run(&self.opener);
         self.tally.runs += 1;
+        self.tally.carried_out += 1;
         self.tally.longest = self.tally.longest.max(run.log.longest);
         self.tally.commands += run.log.commands.len() as u64;
         self.tally.longest_command = self.tally.longest_command.max(run.log.longest_command());

@@ -148,7 +148,8 @@ impl<'a> Shrinker<'a> {
             explorer.explore(&script).err()
         };
         // A run costs about as much as so many states.
-        self.states += explorer.tally().judged + 20;
+        let tally = explorer.tally();
+        self.states += tally.judged + 20 * tally.carried_out.max(1);
         found
     }
 
