@@ -3,6 +3,7 @@
 //! that cannot fail is worth nothing.
 
 mod documents;
+mod mutants;
 mod rust_files;
 mod source;
 mod tree;
@@ -116,6 +117,11 @@ fn text_is_clean() {
 #[test]
 fn documents_lead_somewhere() {
     hold(&[documents::links_resolve, documents::named_paths_exist, documents::decisions_are_numbered]);
+}
+
+#[test]
+fn the_list_of_mutants_is_that_of_the_code() {
+    hold(&[mutants::listed_and_used]);
 }
 
 #[test]

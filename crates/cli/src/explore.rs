@@ -38,6 +38,8 @@ Examples:
 
 /// What is explored.
 #[derive(Args)]
+// Each is a flag of its own on the command line.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Arguments {
     /// The volume; its components become memory that loses power
     #[arg(value_name = "VOLUME.toml")]

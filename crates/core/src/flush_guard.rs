@@ -70,3 +70,55 @@ impl BlockDevice for FlushGuard {
         Some(&*self.component)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
+    use super::*;
+    use crate::runtime::Runtime;
+
+    /// A component whose first flush fails, and no other.
+    #[derive(Default)]
+    struct FailsOnce(Cell<bool>);
+
+    impl BlockDevice for FailsOnce {
+        fn geometry(&self) -> Geometry {
+            Geometry::of_memory(8)
+        }
+
+        fn read(&self, _: Extent, into: Buffer, _: Hints) -> IoFuture<'_, Buffer> {
+            io(ready(Ok(into)))
+        }
+
+        fn write(&self, _: Extent, _: Buffer, _: Hints) -> IoFuture<'_, ()> {
+            io(ready(Ok(())))
+        }
+
+        fn flush(&self, _: Hints) -> IoFuture<'_, ()> {
+            let failed = self.0.replace(true);
+            io(ready(if failed {
+                Ok(())
+            } else {
+                Err(IoError::new(ErrorKind::Medium, "fails once", None, ""))
+            }))
+        }
+
+        fn discard(&self, _: Extent, _: Hints) -> IoFuture<'_, ()> {
+            io(ready(Ok(())))
+        }
+    }
+
+    #[test]
+    fn no_flush_succeeds_behind_one_that_failed() {
+        let flushed = async {
+            let guard = FlushGuard::new(Rc::new(FailsOnce::default()));
+            let first = guard.flush(Hints::default()).await;
+            (first, guard.flush(Hints::default()).await, guard.flush(Hints::default()).await)
+        };
+        let (first, second, third) = Runtime::new(1).run(flushed).unwrap();
+        assert!(first.is_err() && third.is_err());
+        assert!(second.unwrap_err().to_string().contains("a flush failed before"), "and says so");
+    }
+}

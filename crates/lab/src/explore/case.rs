@@ -155,39 +155,10 @@ impl FromStr for Case {
                     });
                     Some(())
                 })(),
-                (["set", ..], Some(segment)) => {
-                    let setting = line.trim_start_matches("set").parse().ok();
-                    setting.map(|setting| segment.settings.push(setting))
-                }
-                (["pace", words @ ..], Some(segment)) => {
-                    Pace::parse(words).map(|pace| segment.conditions.pace = pace)
-                }
-                (["numbers", "from", first], Some(segment)) => {
-                    let first = first.parse().ok().filter(|first| (1..=1 << 60).contains(first));
-                    first.map(|first| segment.conditions.numbers = first)
-                }
-                (["faults", words @ ..], Some(segment)) => {
-                    Faults::parse(words).map(|faults| segment.conditions.faults = faults)
-                }
-                (["fail", "component", component, "request", nth, for_ever @ ..], Some(segment)) => (|| {
-                    let for_ever = match for_ever {
-                        [] => false,
-                        ["for", "ever"] => true,
-                        _ => return None,
-                    };
-                    let nth = nth.parse().ok().filter(|nth| *nth > 0)?;
-                    segment.fault = Some((component.parse().ok()?, nth, for_ever));
-                    Some(())
-                })(
-                ),
-                (["fill"], Some(segment)) => {
-                    segment.fill = true;
-                    Some(())
-                }
                 ([how @ ("crash" | "kill"), events, rest @ ..], Some(segment)) => {
                     crash(*how == "kill", events, rest).map(|crash| segment.crash = Some(crash))
                 }
-                (words, Some(segment)) => step(words).map(|step| segment.steps.push(step)),
+                (words, Some(segment)) => within_run(words, line, segment),
                 (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
@@ -213,6 +184,39 @@ fn survivor(text: &str) -> Option<Survivor> {
     let (write, sectors) = text.split_once(':')?;
     let (first, sectors) = span(sectors)?;
     Some(Survivor { write: write.parse().ok()?, first, end: first + sectors })
+}
+
+/// Adds to a run what one of its lines says, if that makes sense: how it takes place, or a step.
+fn within_run(words: &[&str], line: &str, segment: &mut Segment) -> Option<()> {
+    let conditions = &mut segment.conditions;
+    match words {
+        ["set", ..] => line.trim_start_matches("set").parse().ok().map(|set| segment.settings.push(set)),
+        ["pace", words @ ..] => Pace::parse(words).map(|pace| conditions.pace = pace),
+        ["faults", words @ ..] => Faults::parse(words).map(|faults| conditions.faults = faults),
+        ["numbers", "from", first] => {
+            let first = first.parse().ok().filter(|first| (1..=1 << 60).contains(first));
+            first.map(|first| conditions.numbers = first)
+        }
+        ["fail", "component", component, "request", nth, for_ever @ ..] => {
+            let fault = fault(component, nth, for_ever);
+            fault.map(|fault| segment.fault = Some(fault))
+        }
+        ["fill"] => {
+            segment.fill = true;
+            Some(())
+        }
+        _ => step(words).map(|step| segment.steps.push(step)),
+    }
+}
+
+fn fault(component: &str, nth: &str, for_ever: &[&str]) -> Option<(u32, u64, bool)> {
+    let for_ever = match for_ever {
+        [] => false,
+        ["for", "ever"] => true,
+        _ => return None,
+    };
+    let nth = nth.parse().ok().filter(|nth| *nth > 0)?;
+    Some((component.parse().ok()?, nth, for_ever))
 }
 
 fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
