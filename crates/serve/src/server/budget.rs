@@ -1,10 +1,13 @@
 //! The memory that requests hold: a share for each client, and more that all of them have in common.
 //!
-//! Invariants: what clients hold beyond their own share is at most [`COMMON`]. Each can always finish a request that fits
-//! its share, whatever the others hold.
+//! Invariants: what clients hold beyond their own share is at most [`COMMON`], and what those of one peer do, at most half
+//! of it: so no peer keeps another from it. Each can always finish a request that fits its share, whatever the others hold.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::task::Waker;
+
+use super::peer::Peer;
 
 /// What each client may hold besides: a request of 1 MiB, and the headers of all requests that it may have in flight.
 pub const OWN: u64 = (1 << 20) + (64 << 10);
@@ -15,27 +18,43 @@ const COMMON: u64 = 256 << 20;
 #[derive(Default)]
 pub struct Budget {
     used: Cell<u64>,
+    by: RefCell<BTreeMap<Peer, u64>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 impl Budget {
-    /// Lets a client hold so many bytes, which held fewer, if there are so many.
-    pub fn grow(&self, from: u64, to: u64) -> bool {
-        let used = self.used.get() + beyond(to) - beyond(from);
-        let fits = used <= COMMON || used == self.used.get();
+    /// Lets a client of a peer hold so many bytes, which held fewer, if there are so many.
+    pub fn grow(&self, peer: Peer, from: u64, to: u64) -> bool {
+        let more = beyond(to) - beyond(from);
+        if more == 0 {
+            return true;
+        }
+        let (mut by, used) = (self.by.borrow_mut(), self.used.get() + more);
+        let of_one = by.get(&peer).copied().unwrap_or(0) + more;
+        let fits = used <= COMMON && of_one <= COMMON / 2;
         if fits {
             self.used.set(used);
+            by.insert(peer, of_one);
         }
         fits
     }
 
     /// A client holds less than it did.
-    pub fn shrink(&self, from: u64, to: u64) {
+    pub fn shrink(&self, peer: Peer, from: u64, to: u64) {
         let less = beyond(from) - beyond(to);
-        if less > 0 {
-            self.used.set(self.used.get() - less);
-            self.waiting.take().into_iter().for_each(Waker::wake);
+        if less == 0 {
+            return;
         }
+        self.used.set(self.used.get() - less);
+        let mut by = self.by.borrow_mut();
+        let left = by.get(&peer).copied().unwrap_or(0) - less;
+        if left == 0 {
+            by.remove(&peer);
+        } else {
+            by.insert(peer, left);
+        }
+        drop(by);
+        self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
     /// Wakes who waits when somebody holds less.
@@ -58,14 +77,17 @@ mod tests {
 
     #[test]
     fn each_has_a_share_and_all_have_a_bound() {
-        let budget = Budget::default();
-        assert!(budget.grow(0, OWN + COMMON), "one may have all that there is");
-        assert!(budget.grow(0, OWN), "and another its share");
-        assert!(!budget.grow(OWN, OWN + 1));
-        budget.shrink(OWN + COMMON, OWN + COMMON - 10);
-        assert!(budget.grow(OWN, OWN + 10) && !budget.grow(OWN + 10, OWN + 11));
-        budget.shrink(OWN + COMMON - 10, 0);
-        budget.shrink(OWN + 10, 0);
-        assert_eq!(budget.used.get(), 0);
+        let (budget, [one, other, third]) = (Budget::default(), [1, 2, 3].map(Peer::Process));
+        assert!(budget.grow(one, 0, OWN + COMMON / 2), "one peer may have half of what there is");
+        assert!(budget.grow(one, 0, OWN), "and another client of it its share");
+        assert!(!budget.grow(one, OWN, OWN + 1));
+        assert!(budget.grow(other, 0, OWN + COMMON / 2), "another peer has as much");
+        assert!(budget.grow(third, 0, OWN) && !budget.grow(third, OWN, OWN + 1));
+        budget.shrink(one, OWN + COMMON / 2, OWN + COMMON / 2 - 10);
+        assert!(budget.grow(third, OWN, OWN + 10) && !budget.grow(third, OWN + 10, OWN + 11));
+        budget.shrink(one, OWN + COMMON / 2 - 10, 0);
+        budget.shrink(other, OWN + COMMON / 2, 0);
+        budget.shrink(third, OWN + 10, 0);
+        assert!(budget.used.get() == 0 && budget.by.borrow().is_empty());
     }
 }

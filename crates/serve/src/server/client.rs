@@ -59,7 +59,7 @@ pub async fn serve(
         Ok(None) | Err(Ended::Gone) => return Ok(()),
         Err(Ended::NotLetIn(why)) => return Err(why),
     };
-    let outbox = Outbox::new(&server.budget);
+    let outbox = Outbox::new(&server.budget, peer);
     let sent = spawn(outbox.clone().send(server.reactor.clone(), socket.clone(), tunnel.clone()));
     let export = offer.exports[agreed.export].clone();
     let session = Rc::new(Session {

@@ -16,6 +16,7 @@ use seekless_core::Buffer;
 use seekless_core::runtime::quiet;
 
 use super::budget::Budget;
+use super::peer::Peer;
 use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Reactor, What};
 
@@ -46,6 +47,7 @@ pub struct Large {
 #[derive(Default)]
 pub struct Outbox {
     budget: Rc<Budget>,
+    peer: Peer,
     /// What is to be sent, and what its requests hold: small replies one behind the other, large ones as they are.
     pending: RefCell<Vec<u8>>,
     large: RefCell<Vec<Large>>,
@@ -65,9 +67,9 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// One whose requests hold what `budget` allows.
-    pub fn new(budget: &Rc<Budget>) -> Rc<Outbox> {
-        Rc::new(Outbox { budget: budget.clone(), ..Outbox::default() })
+    /// That of a client of this peer, whose requests hold what `budget` allows.
+    pub fn new(budget: &Rc<Budget>, peer: Peer) -> Rc<Outbox> {
+        Rc::new(Outbox { budget: budget.clone(), peer, ..Outbox::default() })
     }
 
     /// Waits until a request that moves `bytes` may be taken; it holds them from then on. False if the other end takes
@@ -97,7 +99,7 @@ impl Outbox {
     fn grow(&self, bytes: u64, more: u32) -> bool {
         let (held, requests) = self.held.get();
         let fits = requests == 0 || held + bytes <= WINDOW && requests + more <= REQUESTS;
-        let fits = fits && self.budget.grow(held, held + bytes);
+        let fits = fits && self.budget.grow(self.peer, held, held + bytes);
         if fits {
             self.held.set((held + bytes, requests + more));
         }
@@ -177,7 +179,7 @@ impl Outbox {
     fn released(&self, (bytes, requests): (u64, u32)) {
         let (held, all) = self.held.get();
         self.held.set((held - bytes, all - requests));
-        self.budget.shrink(held, held - bytes);
+        self.budget.shrink(self.peer, held, held - bytes);
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 

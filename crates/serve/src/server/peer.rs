@@ -11,13 +11,14 @@ use std::os::fd::OwnedFd;
 use rustix::net::{getpeername, sockopt};
 
 /// See the file's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
     /// An address, or the first of a network.
     Address(IpAddr),
     /// A process of this machine.
     Process(u32),
     /// It was gone before it could be asked.
+    #[default]
     Unknown,
 }
 
