@@ -4,8 +4,9 @@
 //! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
 //! `indirector` on the path of every request; `layout` is what lies where, `map` is `borg_map`.
 //!
-//! Invariants: a page has at most one copy that counts; a copy that is not dirty equals home; a slot is used again only
-//! after what said that it was in use is durably gone.
+//! Invariants: a page has at most one copy that counts; a copy that is not dirty equals home, or nobody uses it; what is
+//! dirty on disk was written by a client and is not home yet; a slot is used again only after what said that it was in
+//! use is durably gone.
 //!
 //! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
 //! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
@@ -14,6 +15,7 @@ mod absorber;
 mod analyzer;
 mod chains;
 mod heat;
+mod idle;
 mod indirector;
 mod layout;
 mod log;
@@ -21,12 +23,12 @@ mod map;
 mod mover;
 mod opening;
 mod options;
+mod origin;
 mod pace;
 mod page;
 mod planner;
 mod profiler;
 mod reconfigurator;
-mod samples;
 mod segments;
 mod sides;
 mod table;
@@ -47,10 +49,12 @@ use seekless_core::{
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use heat::Heat;
+use idle::Idle;
 use layout::Layout;
 use log::Log;
 pub use map::{BorgMap, Slot};
-pub use options::{CANARIES, EDGES, MoveClass, Options, Overwrite, Placement, Training};
+pub use options::{CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training};
+use origin::Origin;
 use page::Super;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
@@ -108,10 +112,12 @@ struct State {
     mending: bool,
     /// Why every later flush fails.
     failed: Option<IoError>,
+    /// What is known of home.
+    origin: Origin,
     /// Taken away: it only hands on.
     left: bool,
-    /// When a client asked last.
-    asked: Nanos,
+    /// Whether clients rest.
+    idle: Idle,
     /// How many wait for movers to end.
     awaited: u32,
     /// The ticket of a mover that copies for free.
@@ -150,65 +156,10 @@ impl Borg {
     ) -> Result<Rc<Borg>, IoError> {
         let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
         options.check().map_err(|refused| invalid(refused.to_string()))?;
-        let home_sectors = home.geometry().sectors;
-        let pages = Extent { start: Lba(0), sectors: home_sectors }.pages().end;
-        let bopt_pages = bopt.geometry().sectors / PAGE_SECTORS;
-        let segment = options.segment.0 / PAGE_BYTES;
-        let layout = Layout::new(bopt_pages, segment, options.write_buffer).ok_or_else(|| {
+        Layout::new(pages, options.segment.0 / PAGE_BYTES, options.write_buffer).ok_or_else(|| {
             let least = layout::FEWEST_PAGES;
-            invalid(format!("found a BOPT of {bopt_pages} pages of 4 KiB, expected at least {least}"))
-        })?;
-        let blank = Super::blank(layout, bopt_pages, home_sectors);
-        let opening::Opened { map, segments, log, disk, torn } = opening::open(&*bopt, pages, blank).await?;
-        let state = State {
-            map,
-            segments,
-            log,
-            disk,
-            session: Session::Untouched,
-            torn,
-            anchor_owed: None,
-            mending: false,
-            failed: None,
-            left: false,
-            asked: Nanos::ZERO,
-            awaited: 0,
-            freely: None,
-            tending: false,
-            anchored_at: 0,
-            profiler: Profiler::default(),
-            heat: Heat::new(pages),
-            analyzer: Some(Analyzer::default()),
-            last_plan: Plan::default(),
-            plans: 0,
-            watched: FxHashMap::default(),
-            map_pages: 0,
-            moving: Vec::new(),
-            longest_wait: Nanos::ZERO,
-            verified: Verified::default(),
-        };
-        let canary = options.canary();
-        let (locks, movers, saying) = (RangeLocks::new(), RangeLocks::new(), RangeLocks::new());
-        let ledger = Rc::<RefCell<Ledger>>::default();
-        let borg = Rc::new_cyclic(|me| Borg {
-            home: Counted::new(home, 0, &ledger),
-            bopt: Counted::new(bopt, 1, &ledger),
-            ledger,
-            options,
-            layout,
-            grain: (0..32).find(|grain| pages >> grain < u64::from(u32::MAX)).unwrap_or(32),
-            locks,
-            movers,
-            saying,
-            comparing: verifier::comparing(),
-            timing_only,
-            canary,
-            state: RefCell::new(state),
-            me: me.clone(),
-        });
-        borg.compare_with_home().await?;
-        borg.ledger.take();
-        Ok(borg)
+            invalid(format!("found a BOPT of {pages} pages of 4 KiB, expected at least {least}"))
+        })
     }
 
     /// The longest that a request waited for its pages when a mover held some of them.
@@ -252,14 +203,19 @@ impl Borg {
     /// The profiler and the ledger see a request.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         self.ledger.borrow_mut().above(at, how, write);
-        let State { asked, profiler, heat, analyzer, .. } = &mut *self.state.borrow_mut();
-        *asked = runtime::now();
+        self.learn(at, how, write);
+        self.tend_in_idle_time();
+    }
+
+    fn learn(&self, at: Extent, how: &Hints, write: bool) {
+        let State { idle, profiler, heat, analyzer, .. } = &mut *self.state.borrow_mut();
+        (idle.asked, idle.stopped) = (runtime::now(), false);
         heat.note(at);
         let (pages, grain) = (at.pages(), self.grain);
         let (first, end) = (pages.start >> grain, pages.end.div_ceil(1 << grain));
-        profiler.note(&Access::new(*asked, how.origin, Extent::of_pages(first, end - first), write));
+        profiler.note(&Access::new(idle.asked, how.origin, Extent::of_pages(first, end - first), write));
         if let Some(analyzer) = analyzer {
-            let spilled = profiler.spill(self.options.profile_memory.0);
+            let spilled = profiler.spill(self.options.profile_memory.0 / 2);
             if !spilled.is_empty() {
                 analyzer.add(spilled.iter());
             }
@@ -273,6 +229,7 @@ impl Borg {
 
     /// A write ended, still under its lock: copies of its pages that are under way are stale. Whether any are.
     fn touch(&self, at: Extent) -> bool {
+        self.tend_in_idle_time();
         let mut state = self.state.borrow_mut();
         let mut any = false;
         if !state.watched.is_empty() {
@@ -324,8 +281,8 @@ impl BlockDevice for Borg {
     }
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        let slot = self.state.borrow().map.slot_of(at.start.page());
-        match slot {
+        let state = self.state.borrow();
+        match state.map.slot_of(at.start.page()).filter(|slot| state.is_of_use(*slot)) {
             Some(slot) => self.bopt.estimate(Extent::of_pages(self.layout.page(slot), 1), how),
             None => self.home.estimate(at, how),
         }
@@ -357,7 +314,10 @@ impl Layer for Borg {
             ("requests_split", counted.splits),
             ("requests_profiled", state.profiler.requests()),
             ("profile_bytes", state.profiler.bytes()),
+            ("graph_bytes", state.analyzer.as_ref().map_or(0, Analyzer::bytes)),
             ("map_bytes", state.map.bytes()),
+            ("copies_not_compared", state.origin.unproven.left() as u64),
+            ("copies_differing", state.origin.differed),
             ("verify_home_blocks_repaired", state.verified.home_repaired),
             ("verify_copy_blocks_repaired", state.verified.copies_repaired),
             ("verify_blocks_not_repaired", state.verified.unrepaired),
@@ -380,7 +340,9 @@ impl Layer for Borg {
             let all = Extent { start: Lba(0), sectors: self.home.geometry().sectors };
             let _held = self.locks.exclusive(all, &how).await;
             self.flush_indirected(how.clone()).await?;
-            self.end_session(&how).await
+            self.end_session(&how).await?;
+            self.state.borrow_mut().idle.stopped = true;
+            Ok(())
         })
     }
 

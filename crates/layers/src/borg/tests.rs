@@ -1,7 +1,9 @@
 //! BORG over a simulated disk with real bytes.
 
+mod idle;
 mod model;
 mod orders;
+mod origin;
 mod pace;
 mod restarts;
 mod rules;
