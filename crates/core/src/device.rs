@@ -223,6 +223,12 @@ pub trait Layer: BlockDevice {
     /// For metrics and reports.
     fn counters(&self) -> Counters;
 
+    /// Before it is stopped for good: brings to the device below what only the layer holds, if its options say so, for at
+    /// most so long. What is left then it keeps.
+    fn drain_to_stop(&self, _limit: Nanos) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
     /// Everything acknowledged is durable; the layer can be restarted warm.
     fn stop(&self) -> IoFuture<'_, ()> {
         self.flush(Hints::default())

@@ -28,7 +28,7 @@ async fn measure(spec: &seekless_drive::Spec) {
     let open = async || {
         let began = runtime::now();
         let (home, bopt) = (slice(0, HOME_PAGES), slice(HOME_PAGES, BOPT_PAGES));
-        let borg = Borg::open(home, bopt, Options::default(), true).await.expect("it opens");
+        let borg = Borg::create(home, bopt, Options::default(), true).await.expect("it opens");
         (borg, runtime::now().since(began))
     };
     let (borg, _) = open().await;

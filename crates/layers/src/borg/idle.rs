@@ -16,6 +16,7 @@ use seekless_core::{Account, IoError, Nanos};
 use super::Borg;
 use super::map::Slot;
 use super::mover::Mover;
+use super::options::AtStop;
 use super::pace::Manner;
 
 /// Whether clients rest.
@@ -133,6 +134,20 @@ impl Borg {
         }
         let Some(mover) = Mover::start(self, Account::default(), Manner::Due).await? else { return Ok(()) };
         self.drain_these(&mover, old).await
+    }
+
+    /// Drains what there is before a stop, if the options say so, for so long.
+    pub(super) async fn drain_for(&self, limit: Nanos) -> Result<(), IoError> {
+        if self.options.at_stop == AtStop::Keep || self.state.borrow().map.dirty() == 0 {
+            return Ok(());
+        }
+        let end = runtime::now() + limit;
+        let mover = {
+            let _awaited = self.await_movers();
+            Mover::start(self, Account::default(), Manner::Until(end)).await?
+        };
+        let Some(mover) = mover else { return Ok(()) };
+        self.drain_these(&mover, self.pages_where(|dirty| dirty)).await
     }
 
     /// In the order of home.

@@ -14,6 +14,7 @@
 mod absorber;
 mod analyzer;
 mod chains;
+mod creating;
 mod heat;
 mod idle;
 mod indirector;
@@ -53,7 +54,9 @@ use idle::Idle;
 use layout::Layout;
 use log::Log;
 pub use map::{BorgMap, Slot};
-pub use options::{CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training};
+pub use options::{
+    AtStop, CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
+};
 use origin::Origin;
 use page::Super;
 pub use planner::{Greedy, Plan, Planner};
@@ -146,7 +149,8 @@ struct State {
 }
 
 impl Borg {
-    /// BORG over `home`, with its copies in `bopt`: those that are there already, or none if that holds only zeroes.
+    /// BORG over `home`, with its copies in `bopt`, which was created for it: [`Borg::create`]. One that holds only zeroes
+    /// is refused: there may have been newer pages in what was there before.
     /// `timing_only` is for runs that only measure time: pages move without their bytes.
     pub async fn open(
         home: Rc<dyn BlockDevice>,
@@ -154,6 +158,84 @@ impl Borg {
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
+        let borg = Borg::create(home, bopt, options, timing_only).await?;
+        if borg.state.borrow().disk.identity == 0 {
+            let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
+                       for what it lies over; if there never was one: seekless volume create";
+            return Err(IoError::new(ErrorKind::Invalid, "borg", Some(Extent::of_pages(0, 2)), why));
+        }
+        Ok(borg)
+    }
+
+    /// The same where there may be none yet: of zeroes, and of what a creation that did not end has left, it makes one,
+    /// before the first change.
+    pub async fn create(
+        home: Rc<dyn BlockDevice>,
+        bopt: Rc<dyn BlockDevice>,
+        options: Options,
+        timing_only: bool,
+    ) -> Result<Rc<Borg>, IoError> {
+        let home_sectors = home.geometry().sectors;
+        let pages = Extent { start: Lba(0), sectors: home_sectors }.pages().end;
+        let bopt_pages = bopt.geometry().sectors / PAGE_SECTORS;
+        let layout = Borg::divide(bopt_pages, &options)?;
+        let blank = Super::blank(layout, bopt_pages, home_sectors);
+        let opening::Opened { map, segments, log, disk, torn } = opening::open(&*bopt, pages, blank).await?;
+        let state = State {
+            map,
+            segments,
+            log,
+            disk,
+            session: Session::Untouched,
+            torn,
+            anchor_owed: None,
+            mending: false,
+            failed: None,
+            origin: Origin::new(layout.slots()),
+            left: false,
+            idle: Idle { asked: runtime::now(), ..Idle::default() },
+            awaited: 0,
+            freely: None,
+            tending: false,
+            anchored_at: 0,
+            profiler: Profiler::default(),
+            heat: Heat::new(pages),
+            analyzer: Some(Analyzer::bounded(options.profile_memory.0 / 2)),
+            last_plan: Plan::default(),
+            plans: 0,
+            watched: FxHashMap::default(),
+            map_pages: 0,
+            moving: Vec::new(),
+            longest_wait: Nanos::ZERO,
+            verified: Verified::default(),
+        };
+        let canary = options.canary();
+        let (locks, movers, saying) = (RangeLocks::new(), RangeLocks::new(), RangeLocks::new());
+        let ledger = Rc::<RefCell<Ledger>>::default();
+        let borg = Rc::new_cyclic(|me| Borg {
+            home: Counted::new(home, 0, &ledger),
+            bopt: Counted::new(bopt, 1, &ledger),
+            ledger,
+            options,
+            layout,
+            grain: (0..32).find(|grain| pages >> grain < u64::from(u32::MAX)).unwrap_or(32),
+            locks,
+            movers,
+            saying,
+            comparing: verifier::comparing(),
+            timing_only,
+            canary,
+            state: RefCell::new(state),
+            me: me.clone(),
+        });
+        borg.look_at_home().await?;
+        borg.ledger.take();
+        borg.tend_in_idle_time();
+        Ok(borg)
+    }
+
+    /// How a BOPT of so many pages is divided.
+    fn divide(pages: u64, options: &Options) -> Result<Layout, IoError> {
         let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
         options.check().map_err(|refused| invalid(refused.to_string()))?;
         Layout::new(pages, options.segment.0 / PAGE_BYTES, options.write_buffer).ok_or_else(|| {
@@ -324,6 +406,10 @@ impl Layer for Borg {
             ("verify_blocks_differing", state.verified.differing),
             ("verify_unreadable", state.verified.unreadable),
         ]
+    }
+
+    fn drain_to_stop(&self, limit: Nanos) -> IoFuture<'_, ()> {
+        io(self.drain_for(limit))
     }
 
     /// Everything acknowledged is durable, and the map is on disk with its dirty bits: the next start is warm.

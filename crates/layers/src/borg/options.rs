@@ -56,6 +56,8 @@ pub struct Options {
     /// plan by what was seen since, which takes a fraction of the time. A partial training window
     /// is always planned anew.
     pub full_plan_every: u32,
+    /// What becomes of pages that are newer than the device below when the layer is stopped for good.
+    pub at_stop: AtStop,
     /// Whether copies are believed to be as the device below is when they were found at opening: nothing is compared.
     /// Whoever writes that device without this layer reads old data with it.
     pub trust_origin: bool,
@@ -153,6 +155,17 @@ pub enum Placement {
     Planned,
 }
 
+/// What becomes of pages that are newer than the device below when the layer is stopped for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtStop {
+    /// They go there, as far as there is time.
+    #[default]
+    Drain,
+    /// They stay in the BOPT, and whoever uses the device below without it sees old data.
+    Keep,
+}
+
 /// What becomes of pages that are newer than the device below if that was written without this layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -228,6 +241,7 @@ impl Default for Options {
             training: Training::Cumulative,
             profile_memory: Bytes(64 << 20),
             full_plan_every: 1,
+            at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,
             #[cfg(feature = "canaries")]

@@ -167,7 +167,7 @@ impl Borg {
         let why = format!(
             "{found}, expected it as it was: it was written without this BOPT, or the BOPT is another volume's; \
              {newer} pages in the BOPT are newer than home. To keep these: origin_changed = \"keep\" \
-             for the layer; to give them up, write zeroes over the BOPT"
+             for the layer; to give them up: seekless volume create --replace"
         );
         IoError::new(ErrorKind::Corrupt, "borg", page.map(|page| Extent::of_pages(page, 1)), why)
     }

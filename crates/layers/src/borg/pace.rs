@@ -30,6 +30,8 @@ pub(super) enum Manner {
     Idle,
     /// One request after the other, since it is time; it ends early.
     Due,
+    /// As fast as it goes until this time, since the layer is to be stopped; it ends early.
+    Until(Nanos),
 }
 
 /// How fast a mover goes.
@@ -87,7 +89,7 @@ impl<'a> Pace<'a> {
     /// Pages of a batch, of which `most` would be one without any limit: what may move in a second.
     pub fn batch(&self, most: usize) -> usize {
         let most = match self.manner {
-            Manner::Idle | Manner::Due => most.min(SOME),
+            Manner::Idle | Manner::Due | Manner::Until(_) => most.min(SOME),
             Manner::AtOnce | Manner::Gentle => most,
         };
         match self.rate() {
@@ -112,7 +114,8 @@ impl<'a> Pace<'a> {
                 .await;
         }
         self.pages.set(self.pages.get() + pages as u64);
-        let ends = self.is_to_end() || self.is_disturbed();
+        let late = matches!(self.manner, Manner::Until(end) if runtime::now() >= end);
+        let ends = late || self.is_to_end() || self.is_disturbed();
         if self.is_to_end() {
             edge("a move ends early: the layer is to stop or to go");
         }

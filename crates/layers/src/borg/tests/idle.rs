@@ -105,7 +105,7 @@ fn copies_are_compared_when_nobody_asks_and_a_clean_stop_stays_one() {
         write(&*disk, Extent::of_pages(7, 1), 9).await;
         let open = async || {
             let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 8_000));
-            Borg::open(home, bopt, Options::default(), false).await.unwrap()
+            Borg::create(home, bopt, Options::default(), false).await.unwrap()
         };
         let borg = open().await;
         assert_eq!(borg.state.borrow().origin.unproven.left(), 30);
@@ -132,5 +132,34 @@ fn after_a_stop_nothing_is_done_until_somebody_asks() {
         read(&*borg, Extent::of_pages(1_000, 1)).await;
         sleep(Nanos(100 * SECOND.0)).await;
         assert_eq!(dirty(&borg), 0);
+    });
+}
+
+#[test]
+fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
+    run(1, async {
+        let World { borg, disk } = world(Options::default(), 1_000).await;
+        write_some(&borg, 0..60, 1).await;
+        borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
+        borg.stop().await.unwrap();
+        assert_eq!((dirty(&borg), borg.state.borrow().disk.require), (0, false));
+        let at = Extent::of_pages(59 * 7, 1);
+        assert_eq!(read(&*disk, at).await, stamped(at, 1).to_vec());
+        // In a tenth of a second a disk moves a few; the others stay, and what is written goes on.
+        write_some(&borg, 0..60, 2).await;
+        borg.drain_to_stop(Nanos::from_millis(100)).await.unwrap();
+        let left = dirty(&borg);
+        assert!((1..60).contains(&left), "{left}");
+        borg.stop().await.unwrap();
+        drop(borg);
+        let keep = Options { at_stop: AtStop::Keep, ..Options::default() };
+        let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 8_000));
+        let borg = Borg::create(home, bopt, keep, false).await.unwrap();
+        borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
+        assert_eq!(dirty(&borg), left, "they are to be kept");
+        for page in 0..60 {
+            let at = Extent::of_pages(page * 7, 1);
+            assert_eq!(read(&*borg, at).await, stamped(at, 2).to_vec());
+        }
     });
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn reopen(disk: &Rc<Disk>, options: Options) -> Result<Rc<Borg>, IoError> {
-    Borg::open(slice(disk, 0, HOME), slice(disk, HOME, 400 * 8), options, false).await
+    Borg::create(slice(disk, 0, HOME), slice(disk, HOME, 400 * 8), options, false).await
 }
 
 async fn write(device: &dyn BlockDevice, page: u64, version: u64) {
@@ -184,7 +184,7 @@ fn what_does_not_belong_together_is_refused() {
         let error = reopen(&disk, options).await.err().unwrap().to_string();
         assert!(error.contains("expected") && error.contains("as the options say"), "{error}");
         let (smaller, bopt) = (slice(&disk, 0, HOME - 8), slice(&disk, HOME, 400 * 8));
-        let error = Borg::open(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
+        let error = Borg::create(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
         assert!(error.contains("it belongs to another volume"), "{error}");
         // A file system begins with zeroes, and its signature is behind them.
         let other = Extent::of_pages(5_000, 1);
@@ -192,7 +192,7 @@ fn what_does_not_belong_together_is_refused() {
         data.put(1024, b"\x53\xef");
         disk.write(other, data, Hints::default()).await.unwrap();
         let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, 40_000, 8_000));
-        let opened = Borg::open(home, bopt, Options::default(), false).await;
+        let opened = Borg::create(home, bopt, Options::default(), false).await;
         let error = opened.err().unwrap().to_string();
         assert!(error.contains("found data that is no BOPT"), "{error}");
     });
