@@ -12,6 +12,7 @@ mod fsx;
 mod full;
 mod killed;
 mod misbehaving;
+mod origin;
 mod places;
 mod raw;
 mod remote;

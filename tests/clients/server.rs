@@ -28,10 +28,24 @@ pub fn volume(folder: &Path, components: &str, exports: &[(&str, &str)]) {
     std::fs::write(folder.join("volume.toml"), text).unwrap();
 }
 
+/// `seekless volume create` on the volume file of a folder, the first time, if it has what has to be created.
+fn create(folder: &Path) {
+    let (file, created) = (folder.join("volume.toml"), folder.join("created"));
+    if created.exists() || !std::fs::read_to_string(&file).unwrap().contains("bopt = ") {
+        return;
+    }
+    let done =
+        Command::new(env!("CARGO_BIN_EXE_seekless")).args(["volume", "create"]).arg(file).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    std::fs::write(created, "").unwrap();
+}
+
 /// `seekless volume serve` on the volume file of a folder.
 pub fn serve(folder: &Path, kind: &str) -> Command {
+    create(folder);
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     command.args(["volume", "serve", "--io", kind]).arg(folder.join("volume.toml"));
+    command.env("STATE_DIRECTORY", folder.join("state"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }

@@ -154,7 +154,7 @@ impl Drive {
     }
 
     async fn open(&self) -> Result<Rc<Borg>, seekless_core::IoError> {
-        Borg::open(self.home.clone(), self.bopt.clone(), borg::Options::default(), false).await
+        Borg::create(self.home.clone(), self.bopt.clone(), borg::Options::default(), false).await
     }
 
     /// What each sector holds, if the volume opens.

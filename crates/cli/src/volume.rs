@@ -1,8 +1,10 @@
 //! `seekless volume`: volumes that programs use, live.
 
 mod component;
+mod create;
 mod ground;
 pub mod inputs;
+mod pairs;
 mod serve;
 mod status;
 mod tell;
@@ -12,6 +14,9 @@ use clap::Subcommand;
 /// What can be done with a volume.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Makes what the layers of a volume file keep on files and devices that nobody needs
+    #[command(after_help = create::HELP)]
+    Create(create::Arguments),
     /// Serves the exports of a volume file, until it is told to stop (SIGTERM, Ctrl-C)
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
@@ -26,6 +31,7 @@ pub enum Command {
 /// Runs a command.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Create(arguments) => create::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Tell(arguments) => tell::run(&arguments),

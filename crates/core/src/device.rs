@@ -102,6 +102,20 @@ pub enum Place {
     Unknown,
 }
 
+/// By what a file is known to be as it was: whoever writes it changes one of these, so that equal ones prove it unchanged.
+/// Unequal ones prove nothing. Times are in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its inode.
+    pub inode: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was last written.
+    pub modified: u64,
+    /// When it, or what its file system says of it, was last changed.
+    pub changed: u64,
+}
+
 /// A named snapshot of a device.
 pub struct View {
     /// Its name.
@@ -148,7 +162,7 @@ pub trait BlockDevice {
         self.write(at, Buffer::zeroed(at.bytes()), how)
     }
 
-    /// The device that answers the next six where this one has no answer of its own: below it, in the same order.
+    /// The device that answers the next seven where this one has no answer of its own: below it, in the same order.
     fn below(&self) -> Option<&dyn BlockDevice> {
         None
     }
@@ -179,6 +193,12 @@ pub trait BlockDevice {
         self.below().is_some_and(|below| below.unreadable(at, each))
     }
 
+    /// By what that which holds the sectors is known to be unchanged from one opening to the next; `None` where there is
+    /// nothing of the kind, as of a block device.
+    fn mark(&self) -> IoFuture<'_, Option<Mark>> {
+        self.below().map_or_else(|| io(ready(Ok(None))), |below| below.mark())
+    }
+
     /// Says that the sectors will be wanted soon.
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         self.below().map_or_else(|| io(ready(Ok(()))), |below| below.prefetch(at, how))
@@ -202,6 +222,12 @@ pub type Counters = Vec<(&'static str, u64)>;
 pub trait Layer: BlockDevice {
     /// For metrics and reports.
     fn counters(&self) -> Counters;
+
+    /// Before it is stopped for good: brings to the device below what only the layer holds, if its options say so, for at
+    /// most so long. What is left then it keeps.
+    fn drain_to_stop(&self, _limit: Nanos) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
 
     /// Everything acknowledged is durable; the layer can be restarted warm.
     fn stop(&self) -> IoFuture<'_, ()> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::buffer::Buffer;
-use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Place, Zeroes};
+use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Mark, Place, Zeroes};
 use crate::request::Hints;
 use crate::units::{Extent, Lba, Nanos};
 
@@ -65,6 +65,10 @@ impl BlockDevice for Slice {
         self.below.places(self.place(at), &mut |part, place| {
             each(Extent { start: Lba(part.start.0 - from), ..part }, place);
         });
+    }
+
+    fn mark(&self) -> IoFuture<'_, Option<Mark>> {
+        self.below.mark()
     }
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {

@@ -51,7 +51,7 @@ fn main() {
 /// Prints a line, and returns the seconds of the full run.
 fn measure(shipped: &[Access], visits: u32, requests: usize) -> f64 {
     let mut clock = Clock::start();
-    let mut known = Analyzer::default();
+    let mut known = Analyzer::bounded(1 << 30);
     let mut stream = stream(shipped, visits);
     known.add(stream.by_ref().take(requests));
     let analyse = clock.lap();
@@ -65,7 +65,9 @@ fn measure(shipped: &[Access], visits: u32, requests: usize) -> f64 {
     let newer: Vec<Access> = stream.take(requests / UPDATE).collect();
     clock.lap();
     known.add(newer.iter().copied());
-    let extended = Greedy { threshold: 1 }.extend(&planned, &Analyzer::of(newer).graph(), CAPACITY);
+    let mut other = known.anew();
+    other.add(newer);
+    let extended = Greedy { threshold: 1 }.extend(&planned, &other.graph(), CAPACITY);
     let update = clock.lap();
     assert!(extended.ranges.starts_with(&planned.ranges));
     Greedy { threshold: 1 }.plan(&known.graph(), CAPACITY);

@@ -200,6 +200,18 @@ impl Description {
     }
 }
 
+impl<C> Description<C> {
+    /// The components below `name`.
+    pub fn leaves(&self, name: &str) -> BTreeSet<String> {
+        if let Some(layer) = self.layers.get(name) {
+            let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
+            return below.flat_map(|name| self.leaves(name)).collect();
+        }
+        let of = self.slices.get(name).map_or(name, |window| &window.of);
+        BTreeSet::from([of.to_owned()])
+    }
+}
+
 impl<C: Leaf> Description<C> {
     /// Whether it is a volume; the sectors that clients see.
     pub fn check(&self) -> Result<u64, VolumeError> {
@@ -294,16 +306,6 @@ impl<C: Leaf> Description<C> {
     /// The volume in a line, from the top down.
     pub fn line(&self) -> String {
         self.line_of(&self.top)
-    }
-
-    /// The components below `name`.
-    pub fn leaves(&self, name: &str) -> BTreeSet<String> {
-        if let Some(layer) = self.layers.get(name) {
-            let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
-            return below.flat_map(|name| self.leaves(name)).collect();
-        }
-        let of = self.slices.get(name).map_or(name, |window| &window.of);
-        BTreeSet::from([of.to_owned()])
     }
 
     /// Where the sectors of `top` would be if there were no layers: the component, and where on it the first would be.

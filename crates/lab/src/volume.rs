@@ -91,21 +91,23 @@ pub struct Tree {
     pub borg: Option<Rc<Borg>>,
 }
 
-/// The tree that a checked description describes, over these components.
+/// The tree that a checked description describes, over these components. What layers keep there may be there not yet.
 pub async fn over<C>(
     description: &Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
 ) -> Result<Tree, IoError> {
-    under(description, &description.top, components, bytes).await
+    under(description, &description.top, components, bytes, &|_| true).await
 }
 
-/// The same for one of several that clients see: the device `name` and what is below it.
+/// The same for one of several that clients see: the device `name` and what is below it. What layers keep has to be
+/// there, but on components that are `new`.
 pub async fn under<C>(
     description: &Description<C>,
     name: &str,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
+    new: &dyn Fn(&str) -> bool,
 ) -> Result<Tree, IoError> {
     // What layers make of a flush that failed is theirs to say; clients of a bare component are told once, as by a disk.
     let layered = description.layers.contains_key(name);
@@ -115,7 +117,7 @@ pub async fn under<C>(
         .map(|(name, component)| (name, if layered { guarded(component) } else { component }))
         .collect();
     let mut builder =
-        Builder { description, components, bytes, layers: BTreeMap::new(), borg: Rc::default() };
+        Builder { description, components, bytes, new, layers: BTreeMap::new(), borg: Rc::default() };
     let (top, topmost) = builder.top(name).await?;
     let borg = builder.borg.borrow().clone();
     Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers, borg })
@@ -125,6 +127,7 @@ struct Builder<'a, C> {
     description: &'a Description<C>,
     components: BTreeMap<String, Rc<dyn BlockDevice>>,
     bytes: Bytes,
+    new: &'a dyn Fn(&str) -> bool,
     layers: BTreeMap<String, Rc<dyn Layer>>,
     /// The BORG built last, with hollow bytes.
     borg: Rc<RefCell<Option<Rc<Borg>>>>,
@@ -161,7 +164,7 @@ impl<C> Builder<'_, C> {
         let layer = self.description.layers.get(name);
         let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
         let below = self.below(layer).await?;
-        let built = self.layer(name, layer, below)().await?;
+        let built = self.layer(name, layer, below)(false).await?;
         self.layers.insert(name.to_owned(), built.layer);
         Ok(built.device)
     }
@@ -180,7 +183,9 @@ impl<C> Builder<'_, C> {
             };
             devices.insert(key.clone(), whole);
         }
-        Ok(Below { over, devices })
+        let kept = layer.devices.values().flatten().flat_map(|device| self.description.leaves(device));
+        let create = kept.into_iter().all(|component| (self.new)(&component));
+        Ok(Below { over, devices, create })
     }
 
     /// Builds a layer, as often as it is asked to.
@@ -189,15 +194,16 @@ impl<C> Builder<'_, C> {
         name: &str,
         layer: &description::Layer,
         below: Below,
-    ) -> impl Fn() -> Building + 'static + use<C> {
+    ) -> impl Fn(bool) -> Building + 'static + use<C> {
         let (name, entry, options) = (name.to_owned(), layer.entry, layer.options.clone());
         let hollow = self.bytes == Bytes::Hollow && entry.name == "borg";
         let keep = self.borg.clone();
-        move || {
+        move |create| {
+            let below = Below { create: below.create || create, ..below.clone() };
             if !hollow {
-                return entry.build(below.clone(), &options);
+                return entry.build(below, &options);
             }
-            let (name, below, options, keep) = (name.clone(), below.clone(), options.clone(), keep.clone());
+            let (name, options, keep) = (name.clone(), options.clone(), keep.clone());
             Box::pin(async move {
                 let borg = hollow_borg(&name, &below, &options).await?;
                 keep.replace(Some(borg.clone()));

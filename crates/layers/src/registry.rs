@@ -75,6 +75,8 @@ pub struct Below {
     pub over: Rc<dyn BlockDevice>,
     /// Its other devices, by their keys.
     pub devices: BTreeMap<String, Rc<dyn BlockDevice>>,
+    /// Whether what it keeps there may be there not yet: it is created then.
+    pub create: bool,
 }
 
 impl fmt::Debug for Entry {
@@ -322,7 +324,12 @@ pub const LAYERS: [Entry; 10] = [
 pub async fn borg(below: &Below, options: borg::Options, timing_only: bool) -> Result<Rc<Borg>, IoError> {
     let lacks = || IoError::new(ErrorKind::Invalid, "borg", None, "bopt: found nothing, expected a device");
     let bopt = below.devices.get("bopt").ok_or_else(lacks)?;
-    Borg::open(below.over.clone(), bopt.clone(), options, timing_only).await
+    let (home, bopt) = (below.over.clone(), bopt.clone());
+    if below.create {
+        Borg::create(home, bopt, options, timing_only).await
+    } else {
+        Borg::open(home, bopt, options, timing_only).await
+    }
 }
 
 /// The layer of this name.
@@ -408,7 +415,7 @@ mod tests {
                     };
                     let devices = (1..).zip(entry.devices);
                     let devices = devices.map(|(number, key)| ((*key).to_owned(), part(number << 22)));
-                    let below = Below { over: part(0), devices: devices.collect() };
+                    let below = Below { over: part(0), devices: devices.collect(), create: true };
                     let built = entry.build(below, &example(entry.readme)).await.unwrap();
                     for command in entry.commands {
                         built.layer.command(command, Hints::default()).await.expect(command);

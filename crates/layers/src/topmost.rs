@@ -22,7 +22,7 @@ pub struct Topmost {
     switch: Rc<Switch>,
     /// What it lies over, whole requests in the order in which they come: a component promises no order.
     over: Rc<Split>,
-    build: Box<dyn Fn() -> Building>,
+    build: Box<dyn Fn(bool) -> Building>,
     /// Not here while it is out.
     layer: RefCell<Option<Rc<dyn Layer>>>,
     /// Commands pass; who puts the layer in or out is alone.
@@ -30,13 +30,14 @@ pub struct Topmost {
 }
 
 impl Topmost {
-    /// Builds the layer over `over`, and a switch over it. `build` is called again whenever it is put in.
+    /// Builds the layer over `over`, and a switch over it. `build` is called again whenever it is put in, and then told
+    /// that what the layer keeps may be there not yet.
     pub async fn new(
         entry: &'static Entry,
         over: Rc<dyn BlockDevice>,
-        build: impl Fn() -> Building + 'static,
+        build: impl Fn(bool) -> Building + 'static,
     ) -> Result<Topmost, IoError> {
-        let Built { device, layer } = build().await?;
+        let Built { device, layer } = build(false).await?;
         let (switch, layer) = (Rc::new(Switch::new(device)), RefCell::new(Some(layer)));
         let largest = Bytes(over.geometry().sectors * SECTOR_BYTES);
         let over = Rc::new(Split::new(over, &split::Options { largest }));
@@ -105,7 +106,7 @@ impl Topmost {
         }
         let mut layer = None;
         let built = async {
-            let built = (self.build)().await?;
+            let built = (self.build)(true).await?;
             layer = Some(built.layer);
             Ok(built.device)
         };
@@ -214,7 +215,7 @@ mod tests {
             let build = {
                 let (over, notes, stays, closed) =
                     (over.clone(), notes.clone(), stays.clone(), closed.clone());
-                move || {
+                move |_: bool| {
                     let (over, notes, stays) = (over.clone(), notes.clone(), stays.clone());
                     let error = IoError::new(ErrorKind::Corrupt, "told", None, "it is no layer");
                     let built = Ok(Built::new(Rc::new(Told { over, notes, stays })));

@@ -297,6 +297,11 @@ impl Live {
         opened.borrow().as_ref().is_some_and(|opened| opened.facts().direct)
     }
 
+    /// Whether it holds only zeroes, since it is made when it is built.
+    pub fn is_new(&self) -> bool {
+        matches!(self.store, Store::Memory(_))
+    }
+
     /// Whether it cannot be written.
     pub fn is_read_only(&self) -> bool {
         match &self.store {

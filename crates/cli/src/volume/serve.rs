@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use futures_util::future::{Either, select};
 use seekless_core::runtime::{Runtime, sleep, spawn};
-use seekless_core::{BlockDevice, Class, Hints, Lba, SECTOR_BYTES, Size};
+use seekless_core::{BlockDevice, Class, Hints, Layer, Lba, Nanos, PAGE_BYTES, SECTOR_BYTES, Size};
 use seekless_lab::description::{self, Description, Tls};
 use seekless_lab::volume::{Bytes, Tree, under};
 use seekless_lab::volume_file;
@@ -20,6 +21,7 @@ use seekless_serve::server::{Address, AddressError, Bytewise, CLIENTS, Export, H
 use super::component::{Live, beside};
 use super::ground::Ground;
 use super::inputs;
+use super::pairs::{self, Pairs};
 use super::status::{self, Told};
 use crate::output;
 
@@ -57,6 +59,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
 }
+
+/// So long may a layer take to bring home what only it holds before it is stopped: service managers wait for 90 s.
+const DRAINED_WITHIN: Nanos = Nanos::from_millis(60_000);
+/// So often it is told how far that is.
+const TOLD_EVERY: Nanos = Nanos::from_millis(2_000);
 
 /// What all randomness of a live volume follows from.
 const SEED: u64 = 1;
@@ -170,7 +177,12 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let Serving { ground, reactor, .. } = *serving;
     let signals = ground.signals().context("signals")?;
+    let pairs = pairs::look(serving.volume, description, ground)?;
     let trees = trees(serving, description).await?;
+    pairs.write(ground);
+    for tree in trees.values() {
+        tree.layers.iter().for_each(|(name, layer)| tell_of_copies(description, name, &**layer, ground));
+    }
     let trees = Rc::new(trees);
     for tree in trees.values() {
         reconfigure_in_time(description, tree, ground);
@@ -191,7 +203,7 @@ pub async fn serve(
     spawn(at_once(reactor.clone(), signals, ground)).detach();
     server.stop().await;
     for tree in trees.values() {
-        stop(description, tree, ground).await?;
+        stop(description, tree, &pairs, ground).await?;
     }
     let served = server.served();
     ground.say(&format!(
@@ -280,6 +292,19 @@ pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
     if exact.next_multiple_of(SECTOR_BYTES) == bytes { exact } else { bytes }
 }
 
+/// The components by name, built.
+pub fn components(
+    reactor: &Rc<Reactor>,
+    description: &Description<Live>,
+) -> anyhow::Result<BTreeMap<String, Rc<dyn BlockDevice>>> {
+    let mut components = BTreeMap::new();
+    for (number, (name, component)) in (0..).zip(&description.components) {
+        let component = Numbered::new(number, component.build(reactor, name, number)?);
+        components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
+    }
+    Ok(components)
+}
+
 /// A tree for each device that clients see.
 async fn trees(
     Serving { ground, reactor, .. }: &Serving<'_>,
@@ -290,15 +315,12 @@ async fn trees(
             ground.say(&format!("io: without registered buffers ({error}), which is slower; see ulimit -l"));
         }
     }
-    let mut components = BTreeMap::new();
-    for (number, (name, component)) in (0..).zip(&description.components) {
-        let component = Numbered::new(number, component.build(reactor, name, number)?);
-        components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
-    }
+    let components = components(reactor, description)?;
     let mut trees = BTreeMap::new();
     for export in &description.exports {
         if !trees.contains_key(&export.top) {
-            let tree = under(description, &export.top, components.clone(), Bytes::Real).await;
+            let new = |name: &str| description.components.get(name).is_some_and(Live::is_new);
+            let tree = under(description, &export.top, components.clone(), Bytes::Real, &new).await;
             let tree = tree.with_context(|| format!("{}: {}", description.file, export.top))?;
             trees.insert(export.top.clone(), tree);
         }
@@ -332,14 +354,74 @@ fn reconfigure_in_time(description: &Description<Live>, tree: &Tree, ground: Gro
     }
 }
 
+/// What a layer counts under this name.
+fn counted(layer: &dyn Layer, name: &str) -> u64 {
+    layer.counters().iter().find(|(counter, _)| *counter == name).map_or(0, |(_, count)| *count)
+}
+
+/// Pages that a layer holds and the device below it does not.
+fn newer_pages(layer: &dyn Layer) -> u64 {
+    counted(layer, "pages_dirty")
+}
+
+/// Whether copies that were found are served as they are.
+fn tell_of_copies(description: &Description<Live>, name: &str, layer: &dyn Layer, ground: Ground) {
+    let options = description.layers.get(name).map(|layer| &layer.options);
+    let copies = counted(layer, "copies_not_compared");
+    if copies > 0 {
+        ground.say(&format!(
+            "layer.{name}: nothing proves that what it lies over was not written without it: \
+             {copies} copies are compared with that before they are served"
+        ));
+    }
+    if options.and_then(|options| options.get("trust_origin")).and_then(toml::Value::as_bool) == Some(true) {
+        ground.say(&format!(
+            "layer.{name}: trust_origin: copies are served without a look at what they are copies of"
+        ));
+    }
+}
+
+/// Has a layer bring home what only it holds, and tells how far that is.
+async fn drain(name: &str, layer: &Rc<dyn Layer>, ground: Ground) {
+    let mut drained = layer.drain_to_stop(DRAINED_WITHIN);
+    loop {
+        match select(drained, Box::pin(sleep(TOLD_EVERY))).await {
+            Either::Left((Ok(()), _)) => return,
+            // What is left is told when it has stopped.
+            Either::Left((Err(error), _)) => {
+                return ground.say(&format!("layer.{name}: not drained: {error}"));
+            }
+            Either::Right(((), going_on)) => {
+                let left = newer_pages(&**layer);
+                ground.say(&format!("layer.{name}: {left} pages ({}) to go home", Size(left * PAGE_BYTES)));
+                drained = going_on;
+            }
+        }
+    }
+}
+
 /// Everything acknowledged is durable, layer by layer from the top down.
-async fn stop(description: &Description<Live>, tree: &Tree, ground: Ground) -> anyhow::Result<()> {
+async fn stop(
+    description: &Description<Live>,
+    tree: &Tree,
+    pairs: &Pairs,
+    ground: Ground,
+) -> anyhow::Result<()> {
     let mut failed = None;
     for name in description.downwards(&tree.name) {
-        let stopped = match tree.layers.get(&name) {
-            Some(layer) => layer.stop().await,
-            None => continue,
-        };
+        let Some(layer) = tree.layers.get(&name) else { continue };
+        drain(&name, layer, ground).await;
+        let stopped = layer.stop().await;
+        let left = newer_pages(&**layer);
+        if left == 0 && stopped.is_ok() {
+            pairs.is_home(&name);
+        } else if stopped.is_ok() {
+            ground.say(&format!(
+                "layer.{name}: {left} pages ({}) are in this layer's own device alone: \
+                 what is below it is old data without that",
+                Size(left * PAGE_BYTES)
+            ));
+        }
         if let Err(error) = stopped {
             ground.say(&format!("layer.{name}: {error}"));
             failed = Some(error);

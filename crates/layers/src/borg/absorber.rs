@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Extent, Hints, IoError, mutant};
+use seekless_core::{Buffer, Extent, Hints, IoError, Ticket, mutant};
 
 use super::log::Run;
 use super::map::Slot;
@@ -25,6 +25,7 @@ impl State {
     /// A page's copy is in this slot from now on, and in no other.
     pub(super) fn map_in(&mut self, page: u64, slot: Slot, dirty: bool) {
         if let Some(was) = self.map.insert(page, slot, dirty) {
+            self.origin.unproven.set(was, false);
             self.segments.emptied(was);
         }
         self.segments.filled(slot);
@@ -33,6 +34,7 @@ impl State {
     /// A page has no copy any more, and where it was.
     pub(super) fn map_out(&mut self, page: u64) -> Option<Slot> {
         let slot = self.map.remove(page)?;
+        self.origin.unproven.set(slot, false);
         self.segments.emptied(slot);
         Some(slot)
     }
@@ -69,6 +71,28 @@ impl State {
 }
 
 impl Borg {
+    /// Copies are about to get newer than home: that is on disk before they are, or a crash would leave copies that pass
+    /// for clean. For who holds their pages.
+    pub(super) async fn mark_dirty(&self, slots: &[Slot], how: &Hints) -> Result<(), IoError> {
+        if slots.is_empty() {
+            return Ok(());
+        }
+        edge("a clean copy is to be overwritten: the map says before that it is newer");
+        for &slot in slots {
+            self.state.borrow_mut().set_dirty(slot, true);
+        }
+        // Whoever waits for the turn raises what is done in it.
+        let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
+        let _turn = self.turn(&how).await;
+        // Who had the turn before may have said so for several.
+        let untold = {
+            let state = self.state.borrow();
+            let untold = |slot: &Slot| !state.segments.tells_dirty(*slot);
+            slots.iter().copied().filter(untold).collect::<Vec<_>>()
+        };
+        self.say_segments_of(untold.into_iter(), &how).await
+    }
+
     /// Some part of a run is written, or failed. All of it is when its page was led and no write is left.
     pub(super) fn written(&self, run: &Rc<Run>, written: &Result<(), IoError>) {
         if let Err(error) = written {

@@ -72,7 +72,11 @@ impl Borg {
         how: Hints,
     ) -> Result<Buffer, IoError> {
         let _guard = self.hold(at, Mode::Shared, &how).await;
+        self.unless_refused()?;
         self.note(at, &how, false);
+        if self.state.borrow().origin.unproven.left() > 0 {
+            Box::pin(self.compare_for(at, &how)).await?;
+        }
         let found = self.look_up(at);
         let pages = at.pages().end - at.pages().start;
         let all = found.mapped == pages;
@@ -89,7 +93,8 @@ impl Borg {
     /// Reads from where the copies are: all of them, or only the dirty ones.
     async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
         let misses = mutant::is("borg: a read in parts misses what is dirty");
-        let parts = self.split(at, |map, slot| all || (map.is_dirty(slot) && !misses));
+        let parts = self
+            .split(at, |state, slot| (all && state.is_of_use(slot)) || (state.map.is_dirty(slot) && !misses));
         self.tally(&how, |sides| sides.splits += u64::from(parts.len() > 1));
         let reads = parts.iter().map(|part| {
             let here = Extent { start: at.start + part.from, sectors: part.at.sectors };
@@ -111,12 +116,15 @@ impl Borg {
     /// Writes `at`: lock, absorb, split, write; what was absorbed is mapped when it is settled.
     pub(super) async fn write_indirected(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
+        self.unless_refused()?;
         self.note(at, &how, true);
         let changes = self.layout.write_buffer > 0 || self.look_up(at).mapped > 0;
         if changes && self.is_new() {
             self.begin_behind();
         } else if changes && !self.state.borrow().left {
             self.begin(Session::Dirty, &how).await?;
+        } else {
+            self.begin_for_home(&how).await?;
         }
         let joined = self.prepare(at, &from, &how).await?;
         let (pieces, absorbed) = self.sort(at, &from, &joined);
@@ -162,6 +170,12 @@ impl Borg {
         self.settled(run).await
     }
 
+    /// Home alone is written: copies that a clean stop left do not prove any more that it is as it was then.
+    async fn begin_for_home(&self, how: &Hints) -> Result<(), IoError> {
+        let holds = self.state.borrow().map.mapped() > 0;
+        if holds { self.begin(Session::Mapped, how).await } else { Ok(()) }
+    }
+
     /// Sees to it that a page whose copy must not be overwritten now can be absorbed anew, or else may be overwritten:
     /// whole pages for those of which the write has a part.
     async fn prepare(
@@ -170,26 +184,75 @@ impl Borg {
         from: &Buffer,
         how: &Hints,
     ) -> Result<BTreeMap<u64, Buffer>, IoError> {
-        let mut joined = BTreeMap::new();
         let how = Hints { fua: false, ..how.clone() };
+        let joined = self.join_parts(at, from, &how).await?;
+        // Anew after each wait: there may be less room in the log by then.
+        loop {
+            let (unproven, clean) = self.clean_in_place(at, &joined);
+            if unproven.is_empty() && clean.is_empty() {
+                return Ok(joined);
+            }
+            self.give_up(&unproven, &how).await?;
+            self.mark_dirty(&clean, &how).await?;
+        }
+    }
+
+    /// The copies that a write would overwrite as things are, and that are clean, on disk at least: the pages of those that
+    /// nobody compared with home, and the slots of the others.
+    fn clean_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> (Vec<u64>, Vec<Slot>) {
+        let (mut unproven, mut clean) = (Vec::new(), Vec::new());
+        let state = self.state.borrow();
+        let logged = self.options.overwrite == Overwrite::Logged
+            && !state.left
+            && state.log.has_room(at.pages().end - at.pages().start);
+        for part in at.split(PAGE_SECTORS) {
+            let page = part.start.page();
+            let told = |slot: &Slot| state.map.is_dirty(*slot) && state.segments.tells_dirty(*slot);
+            let Some(slot) = state.map.slot_of(page).filter(|slot| !told(slot)) else { continue };
+            if logged && (part.sectors == PAGE_SECTORS || joined.contains_key(&page)) {
+                continue;
+            }
+            if state.is_of_use(slot) { clean.push(slot) } else { unproven.push(page) }
+        }
+        (unproven, clean)
+    }
+
+    /// Whole pages for those of which a write has a part, and whose copy must not be overwritten; or that are clean, if
+    /// they can be absorbed instead.
+    async fn join_parts(
+        &self,
+        at: Extent,
+        from: &Buffer,
+        how: &Hints,
+    ) -> Result<BTreeMap<u64, Buffer>, IoError> {
+        let mut joined = BTreeMap::new();
+        let logged = self.options.overwrite == Overwrite::Logged;
+        let pages = at.pages().end - at.pages().start;
         let unconfirmed = |page| {
             let state = self.state.borrow();
             state.map.slot_of(page).filter(|&slot| !state.segments.is_confirmed(slot))
         };
         let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
-        if !in_place && at.pages().any(|page| unconfirmed(page).is_some()) {
+        let joins = |page| {
+            let state = self.state.borrow();
+            let clean = |slot: &Slot| logged && !state.map.is_dirty(*slot) && state.is_of_use(*slot);
+            let clean = state.map.slot_of(page).filter(clean).filter(|_| state.log.has_room(pages));
+            unconfirmed(page).filter(|_| !in_place).or(clean)
+        };
+        if at.pages().any(|page| joins(page).is_some()) {
             for (part, data) in from.split(at, PAGE_SECTORS).filter(|(part, _)| part.sectors < PAGE_SECTORS) {
                 let page = part.start.page();
-                let Some(slot) = unconfirmed(page) else { continue };
+                let Some(slot) = joins(page) else { continue };
                 edge("part of a page is joined with a copy that must not be overwritten");
                 let there = Extent::of_pages(self.layout.page(slot), 1);
                 let old = self.bopt.read(there, self.buffer(there), how.clone()).await?;
                 joined.insert(page, old.with_sectors(part.start.0 % PAGE_SECTORS, data));
             }
-            if !self.state.borrow().log.has_room(at.pages().end - at.pages().start) {
-                edge("the write buffer is full of what must not be overwritten: it is told first");
-                self.checkpoint(&how).await?;
-            }
+        }
+        let waits = !in_place && at.pages().any(|page| unconfirmed(page).is_some());
+        if waits && !self.state.borrow().log.has_room(pages) {
+            edge("the write buffer is full of what must not be overwritten: it is told first");
+            self.checkpoint(how).await?;
         }
         Ok(joined)
     }
@@ -204,7 +267,7 @@ impl Borg {
             let (slot, is_whole) = (state.map.slot_of(page), part.sectors == PAGE_SECTORS);
             let confirmed = slot.is_some_and(|slot| state.segments.is_confirmed(slot));
             let whole = if is_whole { Some(&data) } else { joined.get(&page) };
-            let anew = !confirmed || (is_whole && self.options.overwrite == Overwrite::Logged);
+            let anew = !confirmed || (whole.is_some() && self.options.overwrite == Overwrite::Logged);
             let absorbed = whole.filter(|_| anew && !state.left).and_then(|whole| {
                 let (slot, run) = state.log.take(&mut state.segments, page, sum_of_page(whole))?;
                 Some((self.layout.page(slot), whole.clone(), run))
@@ -245,6 +308,8 @@ impl Borg {
     /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
     pub(super) async fn discard_indirected(&self, at: Extent, how: Hints) -> Result<(), IoError> {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
+        self.unless_refused()?;
+        self.begin_for_home(&how).await?;
         let unmapped = self.split(at, |_, _| true).into_iter().filter(|part| part.side == Side::Home);
         let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
         if !mutant::is("borg: a discard is not told to the mover") && self.touch(at) {
@@ -255,7 +320,7 @@ impl Borg {
 
     /// Where a read of whole copies would go, each way in one part.
     pub(super) fn places_indirected(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        for part in self.split(at, |_, _| true) {
+        for part in self.split(at, super::State::is_of_use) {
             let start = at.start + part.from;
             self.device(part.side).places(part.at, &mut |found, on| {
                 each(Extent { start: start + (found.start.0 - part.at.start.0), ..found }, on);
@@ -266,7 +331,8 @@ impl Borg {
     fn look_up(&self, at: Extent) -> Found {
         let state = self.state.borrow();
         let mut found = Found::default();
-        for slot in at.pages().filter_map(|page| state.map.slot_of(page)) {
+        let copies = at.pages().filter_map(|page| state.map.slot_of(page));
+        for slot in copies.filter(|slot| state.is_of_use(*slot)) {
             found.mapped += 1;
             found.dirty += u64::from(state.map.is_dirty(slot));
         }
@@ -274,10 +340,10 @@ impl Borg {
     }
 
     /// Splits a read or discard: pages whose slot `use_copy` accepts go to the BOPT, the others home.
-    fn split(&self, at: Extent, use_copy: impl Fn(&super::BorgMap, Slot) -> bool) -> Vec<Part> {
+    fn split(&self, at: Extent, use_copy: impl Fn(&super::State, Slot) -> bool) -> Vec<Part> {
         let state = self.state.borrow();
         split_by(at, |page| {
-            let slot = state.map.slot_of(page).filter(|&slot| use_copy(&state.map, slot))?;
+            let slot = state.map.slot_of(page).filter(|&slot| use_copy(&state, slot))?;
             Some(self.layout.page(slot))
         })
     }

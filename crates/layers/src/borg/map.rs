@@ -216,6 +216,11 @@ impl BorgMap {
         self.dirty
     }
 
+    /// Which copies are newer than home, a bit a slot.
+    pub fn dirty_bits(&self) -> &[u64] {
+        &self.dirty_bits
+    }
+
     /// All copies as (slot, page, dirty), in order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, u64, bool)> {
         (0..self.slots).filter_map(|slot| Some((slot, self.page_at(slot)?, self.is_dirty(slot))))

@@ -4,8 +4,9 @@
 //! Laid out as the paper is: `profiler`, `analyzer`, `planner`, `reconfigurator`, and the
 //! `indirector` on the path of every request; `layout` is what lies where, `map` is `borg_map`.
 //!
-//! Invariants: a page has at most one copy that counts; a copy that is not dirty equals home; a slot is used again only
-//! after what said that it was in use is durably gone.
+//! Invariants: a page has at most one copy that counts; a copy that is not dirty equals home, or nobody uses it; what is
+//! dirty on disk was written by a client and is not home yet; a slot is used again only after what said that it was in
+//! use is durably gone.
 //!
 //! Fault model: power may go at any time, and any sectors of what was not flushed may survive; any request below may
 //! fail. What was flushed, or acknowledged with FUA, is read again; a flush that could not make it so fails.
@@ -13,7 +14,9 @@
 mod absorber;
 mod analyzer;
 mod chains;
+mod creating;
 mod heat;
+mod idle;
 mod indirector;
 mod layout;
 mod log;
@@ -21,12 +24,12 @@ mod map;
 mod mover;
 mod opening;
 mod options;
+mod origin;
 mod pace;
 mod page;
 mod planner;
 mod profiler;
 mod reconfigurator;
-mod samples;
 mod segments;
 mod sides;
 mod table;
@@ -47,10 +50,14 @@ use seekless_core::{
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use heat::Heat;
+use idle::Idle;
 use layout::Layout;
 use log::Log;
 pub use map::{BorgMap, Slot};
-pub use options::{CANARIES, EDGES, MoveClass, Options, Overwrite, Placement, Training};
+pub use options::{
+    AtStop, CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
+};
+use origin::Origin;
 use page::Super;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
@@ -108,10 +115,12 @@ struct State {
     mending: bool,
     /// Why every later flush fails.
     failed: Option<IoError>,
+    /// What is known of home.
+    origin: Origin,
     /// Taken away: it only hands on.
     left: bool,
-    /// When a client asked last.
-    asked: Nanos,
+    /// Whether clients rest.
+    idle: Idle,
     /// How many wait for movers to end.
     awaited: u32,
     /// The ticket of a mover that copies for free.
@@ -140,7 +149,8 @@ struct State {
 }
 
 impl Borg {
-    /// BORG over `home`, with its copies in `bopt`: those that are there already, or none if that holds only zeroes.
+    /// BORG over `home`, with its copies in `bopt`, which was created for it: [`Borg::create`]. One that holds only zeroes
+    /// is refused: there may have been newer pages in what was there before.
     /// `timing_only` is for runs that only measure time: pages move without their bytes.
     pub async fn open(
         home: Rc<dyn BlockDevice>,
@@ -148,16 +158,27 @@ impl Borg {
         options: Options,
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
-        let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
-        options.check().map_err(|refused| invalid(refused.to_string()))?;
+        let borg = Borg::create(home, bopt, options, timing_only).await?;
+        if borg.state.borrow().disk.identity == 0 {
+            let why = "found no BOPT but zeroes, or one whose creation did not end, expected the one that was created \
+                       for what it lies over; if there never was one: seekless volume create";
+            return Err(IoError::new(ErrorKind::Invalid, "borg", Some(Extent::of_pages(0, 2)), why));
+        }
+        Ok(borg)
+    }
+
+    /// The same where there may be none yet: of zeroes, and of what a creation that did not end has left, it makes one,
+    /// before the first change.
+    pub async fn create(
+        home: Rc<dyn BlockDevice>,
+        bopt: Rc<dyn BlockDevice>,
+        options: Options,
+        timing_only: bool,
+    ) -> Result<Rc<Borg>, IoError> {
         let home_sectors = home.geometry().sectors;
         let pages = Extent { start: Lba(0), sectors: home_sectors }.pages().end;
         let bopt_pages = bopt.geometry().sectors / PAGE_SECTORS;
-        let segment = options.segment.0 / PAGE_BYTES;
-        let layout = Layout::new(bopt_pages, segment, options.write_buffer).ok_or_else(|| {
-            let least = layout::FEWEST_PAGES;
-            invalid(format!("found a BOPT of {bopt_pages} pages of 4 KiB, expected at least {least}"))
-        })?;
+        let layout = Borg::divide(bopt_pages, &options)?;
         let blank = Super::blank(layout, bopt_pages, home_sectors);
         let opening::Opened { map, segments, log, disk, torn } = opening::open(&*bopt, pages, blank).await?;
         let state = State {
@@ -170,15 +191,16 @@ impl Borg {
             anchor_owed: None,
             mending: false,
             failed: None,
+            origin: Origin::new(layout.slots()),
             left: false,
-            asked: Nanos::ZERO,
+            idle: Idle { asked: runtime::now(), ..Idle::default() },
             awaited: 0,
             freely: None,
             tending: false,
             anchored_at: 0,
             profiler: Profiler::default(),
             heat: Heat::new(pages),
-            analyzer: Some(Analyzer::default()),
+            analyzer: Some(Analyzer::bounded(options.profile_memory.0 / 2)),
             last_plan: Plan::default(),
             plans: 0,
             watched: FxHashMap::default(),
@@ -206,9 +228,20 @@ impl Borg {
             state: RefCell::new(state),
             me: me.clone(),
         });
-        borg.compare_with_home().await?;
+        borg.look_at_home().await?;
         borg.ledger.take();
+        borg.tend_in_idle_time();
         Ok(borg)
+    }
+
+    /// How a BOPT of so many pages is divided.
+    fn divide(pages: u64, options: &Options) -> Result<Layout, IoError> {
+        let invalid = |why: String| IoError::new(ErrorKind::Invalid, "borg", None, why);
+        options.check().map_err(|refused| invalid(refused.to_string()))?;
+        Layout::new(pages, options.segment.0 / PAGE_BYTES, options.write_buffer).ok_or_else(|| {
+            let least = layout::FEWEST_PAGES;
+            invalid(format!("found a BOPT of {pages} pages of 4 KiB, expected at least {least}"))
+        })
     }
 
     /// The longest that a request waited for its pages when a mover held some of them.
@@ -252,14 +285,19 @@ impl Borg {
     /// The profiler and the ledger see a request.
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         self.ledger.borrow_mut().above(at, how, write);
-        let State { asked, profiler, heat, analyzer, .. } = &mut *self.state.borrow_mut();
-        *asked = runtime::now();
+        self.learn(at, how, write);
+        self.tend_in_idle_time();
+    }
+
+    fn learn(&self, at: Extent, how: &Hints, write: bool) {
+        let State { idle, profiler, heat, analyzer, .. } = &mut *self.state.borrow_mut();
+        (idle.asked, idle.stopped) = (runtime::now(), false);
         heat.note(at);
         let (pages, grain) = (at.pages(), self.grain);
         let (first, end) = (pages.start >> grain, pages.end.div_ceil(1 << grain));
-        profiler.note(&Access::new(*asked, how.origin, Extent::of_pages(first, end - first), write));
+        profiler.note(&Access::new(idle.asked, how.origin, Extent::of_pages(first, end - first), write));
         if let Some(analyzer) = analyzer {
-            let spilled = profiler.spill(self.options.profile_memory.0);
+            let spilled = profiler.spill(self.options.profile_memory.0 / 2);
             if !spilled.is_empty() {
                 analyzer.add(spilled.iter());
             }
@@ -273,6 +311,7 @@ impl Borg {
 
     /// A write ended, still under its lock: copies of its pages that are under way are stale. Whether any are.
     fn touch(&self, at: Extent) -> bool {
+        self.tend_in_idle_time();
         let mut state = self.state.borrow_mut();
         let mut any = false;
         if !state.watched.is_empty() {
@@ -324,8 +363,8 @@ impl BlockDevice for Borg {
     }
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
-        let slot = self.state.borrow().map.slot_of(at.start.page());
-        match slot {
+        let state = self.state.borrow();
+        match state.map.slot_of(at.start.page()).filter(|slot| state.is_of_use(*slot)) {
             Some(slot) => self.bopt.estimate(Extent::of_pages(self.layout.page(slot), 1), how),
             None => self.home.estimate(at, how),
         }
@@ -357,13 +396,20 @@ impl Layer for Borg {
             ("requests_split", counted.splits),
             ("requests_profiled", state.profiler.requests()),
             ("profile_bytes", state.profiler.bytes()),
+            ("graph_bytes", state.analyzer.as_ref().map_or(0, Analyzer::bytes)),
             ("map_bytes", state.map.bytes()),
+            ("copies_not_compared", state.origin.unproven.left() as u64),
+            ("copies_differing", state.origin.differed),
             ("verify_home_blocks_repaired", state.verified.home_repaired),
             ("verify_copy_blocks_repaired", state.verified.copies_repaired),
             ("verify_blocks_not_repaired", state.verified.unrepaired),
             ("verify_blocks_differing", state.verified.differing),
             ("verify_unreadable", state.verified.unreadable),
         ]
+    }
+
+    fn drain_to_stop(&self, limit: Nanos) -> IoFuture<'_, ()> {
+        io(self.drain_for(limit))
     }
 
     /// Everything acknowledged is durable, and the map is on disk with its dirty bits: the next start is warm.
@@ -380,7 +426,9 @@ impl Layer for Borg {
             let all = Extent { start: Lba(0), sectors: self.home.geometry().sectors };
             let _held = self.locks.exclusive(all, &how).await;
             self.flush_indirected(how.clone()).await?;
-            self.end_session(&how).await
+            self.end_session(&how).await?;
+            self.state.borrow_mut().idle.stopped = true;
+            Ok(())
         })
     }
 

@@ -18,11 +18,14 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{self, Task, edge};
-use seekless_core::{Account, Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant};
+use seekless_core::{
+    Account, BlockDevice, Buffer, Class, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket,
+    mutant,
+};
 
 use super::map::Slot;
 use super::options::MoveClass;
-use super::pace::Pace;
+use super::pace::{Manner, Pace};
 use super::table::Session;
 use super::{Borg, State, did};
 use crate::destage;
@@ -42,7 +45,7 @@ type Held = FxHashMap<u64, Buffer>;
 /// Moves pages in the background. There is one at a time. It is not to be dropped before its end: what it has in a
 /// device's queue is carried out all the same.
 pub(super) struct Mover<'a> {
-    borg: &'a Borg,
+    pub(super) borg: &'a Borg,
     how: Hints,
     /// How pages are copied.
     copying: Hints,
@@ -50,7 +53,7 @@ pub(super) struct Mover<'a> {
     copied: Cell<(u64, u64)>,
     /// From when on copies are not for free any more.
     deadline: Option<Task<()>>,
-    pace: Pace<'a>,
+    pub(super) pace: Pace<'a>,
     _alone: Guard,
 }
 
@@ -62,25 +65,30 @@ impl Drop for Mover<'_> {
 }
 
 /// Pages that are locked and were not written since they were watched.
-struct Locked {
-    untouched: Vec<u64>,
+pub(super) struct Locked {
+    pub untouched: Vec<u64>,
     /// What is done under the locks: whoever waits for them raises it.
-    how: Hints,
+    pub how: Hints,
     guards: Vec<Guard>,
 }
 
 impl<'a> Mover<'a> {
-    /// When those before have ended; `None` if the layer was taken away, and has no pages. A gentle one holds back as
-    /// the options ask, and ends early when the layer is to stop or to go.
-    pub async fn start(borg: &'a Borg, account: Account, gentle: bool) -> Result<Option<Mover<'a>>, IoError> {
-        let _awaited = (!gentle).then(|| borg.await_movers());
+    /// When those before have ended; `None` if the layer was taken away, and has no pages.
+    pub async fn start(
+        borg: &'a Borg,
+        account: Account,
+        manner: Manner,
+    ) -> Result<Option<Mover<'a>>, IoError> {
+        let _awaited = (manner == Manner::AtOnce).then(|| borg.await_movers());
         let alone = borg.movers.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         let how = Hints { class: Class::Background, account, ..Hints::default() };
         if borg.state.borrow().left {
             return Ok(None);
         }
-        borg.begin(Session::Mapped, &how).await?;
-        let (copying, pace) = (how.clone(), Pace::new(borg, gentle));
+        if manner != Manner::Idle {
+            borg.begin(Session::Mapped, &how).await?;
+        }
+        let (copying, pace) = (how.clone(), Pace::new(borg, manner));
         Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
     }
 
@@ -119,6 +127,10 @@ impl<'a> Mover<'a> {
     /// Takes pages out of the BOPT, and returns how many went.
     pub async fn outgoing(&self, pages: &[u64]) -> Result<u64, IoError> {
         let mut gone = 0;
+        if !self.settle_doubts().await? {
+            return Ok(0);
+        }
+        self.borg.begin(Session::Mapped, &self.how).await?;
         for batch in pages.chunks(self.pace.batch(BATCH)) {
             if !self.pace.goes_on(batch.len()).await {
                 break;
@@ -132,6 +144,9 @@ impl<'a> Mover<'a> {
     /// Brings pages to slots, and returns how many came.
     pub async fn place(&self, moves: &[Move]) -> Result<u64, IoError> {
         let mut came = 0;
+        if !self.settle_doubts().await? {
+            return Ok(0);
+        }
         let most = self.pace.batch(BATCH);
         for batch in super::chains::batches(moves, most, |slot| self.borg.state.borrow().map.page_at(slot)) {
             if !self.pace.goes_on(batch.len()).await {
@@ -154,9 +169,12 @@ impl<'a> Mover<'a> {
         let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
         let watched: Vec<u64> = displaced.iter().chain(&moving).copied().collect();
         self.watch(&watched);
-        // Of those that go and come again the copies are kept.
-        let (both, away): (Vec<u64>, Vec<u64>) =
-            displaced.into_iter().partition(|page| moving.contains(page));
+        // Of those that go and come again the copies are kept, if they are of use.
+        let kept = |page: &u64| {
+            let state = self.borg.state.borrow();
+            moving.contains(page) && state.map.slot_of(*page).is_some_and(|slot| state.is_of_use(slot))
+        };
+        let (both, away): (Vec<u64>, Vec<u64>) = displaced.into_iter().partition(kept);
         let held = self.read_copies(&both).await?;
         if !both.is_empty() {
             edge("pages move within the read cache");
@@ -168,6 +186,43 @@ impl<'a> Mover<'a> {
         self.copy(batch, &held).await
     }
 
+    /// Reads pages of home or BOPT.
+    pub(super) async fn read(
+        &self,
+        from: &dyn BlockDevice,
+        pages: impl Iterator<Item = u64>,
+    ) -> Result<Held, IoError> {
+        if !self.pace.is_one_by_one() {
+            return destage::read(from, pages, |at| self.borg.buffer(at), &self.copying).await;
+        }
+        let mut held = Held::default();
+        for strand in destage::strands(pages) {
+            self.unless_disturbed()?;
+            let read = destage::read(from, strand.pages(), |at| self.borg.buffer(at), &self.copying);
+            held.extend(read.await?);
+        }
+        Ok(held)
+    }
+
+    /// What ends a batch; nothing was changed but what went home.
+    fn unless_disturbed(&self) -> Result<(), IoError> {
+        let disturbed = || IoError::new(ErrorKind::Timeout, "borg", None, "a client asks");
+        if self.pace.is_disturbed() { Err(disturbed()) } else { Ok(()) }
+    }
+
+    /// Writes pages home or into the BOPT.
+    async fn write(&self, to: &dyn BlockDevice, pages: &Held) -> Result<(), IoError> {
+        if !self.pace.is_one_by_one() {
+            return destage::write(to, pages, &self.copying).await;
+        }
+        for strand in destage::strands(pages.keys().copied()) {
+            self.unless_disturbed()?;
+            let part: Held = strand.pages().map(|page| (page, pages[&page].clone())).collect();
+            destage::write(to, &part, &self.copying).await?;
+        }
+        Ok(())
+    }
+
     /// What the copies of pages hold that are mapped.
     async fn read_copies(&self, pages: &[u64]) -> Result<Held, IoError> {
         let borg = self.borg;
@@ -176,8 +231,7 @@ impl<'a> Mover<'a> {
             let place = |&page: &u64| Some((borg.layout.page(state.map.slot_of(page)?), page));
             pages.iter().filter_map(place).collect()
         };
-        let read =
-            destage::read(&*borg.bopt, places.keys().copied(), |at| borg.buffer(at), &self.copying).await?;
+        let read = self.read(&*borg.bopt, places.keys().copied()).await?;
         Ok(read.into_iter().map(|(place, data)| (places[&place], data)).collect())
     }
 
@@ -196,7 +250,9 @@ impl<'a> Mover<'a> {
             for &page in data.keys() {
                 did("drained", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             }
-            destage::write(&*borg.home, &data, &self.copying).await?;
+            // What is newer is durable before home is: or an older claim could count again, on a copy that is not as home.
+            borg.flush_bopt(&self.how).await?;
+            self.write(&*borg.home, &data).await?;
             self.count_copied(data.len());
             if !mutant::is("borg: an eviction does not flush home") {
                 borg.flush_home(&self.how).await?;
@@ -224,11 +280,11 @@ impl<'a> Mover<'a> {
         // Before the pages are locked: who waits for those is not to wait for whoever has the turn.
         let _turn = borg.turn(&self.how).await;
         let locked = self.lock_untouched(group.iter().map(|(page, _)| *page));
-        let leaving: Vec<(u64, Slot, bool)> = {
+        let leaving: Vec<(u64, Slot, bool, bool)> = {
             let mut state = borg.state.borrow_mut();
             let leaving = locked.untouched.iter().filter_map(|&page| {
                 let slot = state.map.slot_of(page)?;
-                let was = (page, slot, state.map.is_dirty(slot));
+                let was = (page, slot, state.map.is_dirty(slot), !state.is_of_use(slot));
                 state.map_out(page);
                 did("evicted", Extent::of_pages(page, 1), borg.layout.page(slot) * PAGE_SECTORS);
                 Some(was)
@@ -236,22 +292,23 @@ impl<'a> Mover<'a> {
             leaving.collect()
         };
         let said = if borg.canary.is("early reuse") {
-            let slots: Vec<Slot> = leaving.iter().map(|(_, slot, _)| *slot).collect();
+            let slots: Vec<Slot> = leaving.iter().map(|(_, slot, ..)| *slot).collect();
             borg.state.borrow_mut().segments.out_of_limbo(&slots);
             Ok(())
         } else {
-            borg.say_segments_of(leaving.iter().map(|(_, slot, _)| *slot), &locked.how).await
+            borg.say_segments_of(leaving.iter().map(|(_, slot, ..)| *slot), &locked.how).await
         };
         borg.state.borrow_mut().moving.clear();
         if said.is_err() {
             // Whether they are still claimed nobody knows; they are still right.
             edge("an eviction is taken back");
             let mut state = borg.state.borrow_mut();
-            for &(page, slot, dirty) in &leaving {
+            for &(page, slot, dirty, unproven) in &leaving {
                 state.map_in(page, slot, dirty);
+                state.origin.unproven.set(slot, unproven);
             }
         } else {
-            let drained = leaving.iter().filter(|(_, _, dirty)| *dirty).count() as u64;
+            let drained = leaving.iter().filter(|(_, _, dirty, _)| *dirty).count() as u64;
             borg.tally(&self.how, |sides| sides.drained += drained);
         }
         said.map(|()| leaving.len() as u64)
@@ -289,10 +346,10 @@ impl<'a> Mover<'a> {
         }
         let copies = self.read_copies(&within.iter().map(|(page, _)| *page).collect::<Vec<_>>()).await?;
         let pages = incoming.iter().map(|(page, _)| *page);
-        let from_home = destage::read(&*borg.home, pages, |at| borg.buffer(at), &self.copying).await?;
+        let from_home = self.read(&*borg.home, pages).await?;
         let read = |(page, to): &(u64, u64)| Some((*to, copies.get(page).or(from_home.get(page))?.clone()));
         data.extend(within.iter().chain(&incoming).filter_map(read));
-        destage::write(&*borg.bopt, &data, &self.copying).await?;
+        self.write(&*borg.bopt, &data).await?;
         self.count_copied(data.len());
         if !incoming.is_empty() && !mutant::is("borg: a copy without a flush of its source") {
             // A clean copy must not outlive what was read, which may be in the cache of another component only.
@@ -321,7 +378,9 @@ impl<'a> Mover<'a> {
             for &(page, slot) in &came {
                 let was = state.map.slot_of(page);
                 let dirty = was.is_some_and(|was| state.map.is_dirty(was));
+                let unproven = was.is_some_and(|was| !state.is_of_use(was));
                 state.map_in(page, slot, dirty && !borg.canary.is("dropped by a relocate"));
+                state.origin.unproven.set(slot, unproven);
                 if was.is_some() {
                     did("relocated", Extent::of_pages(page, 1), borg.layout.page(slot) * PAGE_SECTORS);
                 }
@@ -336,12 +395,12 @@ impl<'a> Mover<'a> {
     }
 
     /// From now on, writes to these pages are noticed.
-    fn watch(&self, pages: &[u64]) {
+    pub(super) fn watch(&self, pages: &[u64]) {
         self.borg.state.borrow_mut().watched = pages.iter().map(|page| (*page, false)).collect();
     }
 
     /// Locks watched pages, but for those that a request is at: nobody waits for who waits.
-    fn lock_untouched(&self, pages: impl Iterator<Item = u64> + Clone) -> Locked {
+    pub(super) fn lock_untouched(&self, pages: impl Iterator<Item = u64> + Clone) -> Locked {
         let ticket = Ticket::new();
         let lock = |at| self.borg.locks.try_lock(at, Mode::Exclusive, self.how.class, Some(ticket.clone()));
         let mut state = self.borg.state.borrow_mut();

@@ -2,8 +2,9 @@
 //!
 //! The newer of the two super pages that is whole counts; then the newer whole map page of each segment; then the log
 //! is followed from the super page's anchor, run by run, up to the first that is not whole or not there. Of several
-//! claims on a page the newest counts. After a clean stop the dirty bits are as they were; otherwise every copy passes
-//! for dirty, unless `BORG_REQUIRE` says that there was none.
+//! claims on a page the newest counts. What map or log record as dirty is dirty, and nothing else is. Where a crash has left
+//! a BOPT of a program that did not keep to that, every copy passes for dirty, unless `BORG_REQUIRE` says that there was
+//! none.
 //!
 //! Opening writes nothing: see [`super::table`]. Faults: damage that has no second copy is refused, with its place.
 
@@ -69,7 +70,7 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     } else {
         edge("a start after a crash");
     }
-    let dirty = |was: bool| if disk.clean { was } else { disk.require };
+    let dirty = |was: bool| if disk.clean || disk.exact { was } else { disk.require };
     let mut map = BorgMap::new(pages, layout.slots());
     let mut held: Vec<(Slot, u64, bool)> =
         claims.newest.iter().map(|(page, claim)| (claim.slot, *page, claim.dirty)).collect();
@@ -381,11 +382,4 @@ fn replay(
         claims.claim(segments, layout, *page, Claim { slot, dirty: true, age: (run.sequence, 0) })?;
     }
     Ok(())
-}
-
-/// A page of home is not as a clean stop left it.
-pub(super) fn changed_behind_our_back(page: u64) -> IoError {
-    let why = "found a page of home that is not as the last clean stop left it, expected it to be: \
-               this BOPT holds newer pages of another volume, or home was written without it";
-    error(ErrorKind::Corrupt, Extent::of_pages(page, 1), why.to_owned())
 }

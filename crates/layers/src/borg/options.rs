@@ -27,6 +27,13 @@ pub struct Options {
     /// The same goes on when no client has asked for so long, or after a hundred times as long.
     #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
     pub move_idle: Nanos,
+    /// When no client has asked for so long, pages that are newer than the device below go there until none is left, and
+    /// copies that nobody compared with it are compared; never, if 0.
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
+    pub idle_after: Nanos,
+    /// No page stays newer than the device below for longer than this, however busy clients are; without a limit, if 0.
+    #[serde(deserialize_with = "time", serialize_with = "time_in_ns")]
+    pub dirty_max_age: Nanos,
     /// How a reconfiguration copies: in the background, with the share of the head's time that is guaranteed to
     /// that, or for free, only where no request notices. The write buffer is drained in the same class; for free from
     /// twice `drain_below` on.
@@ -40,14 +47,22 @@ pub struct Options {
     pub threshold: u32,
     /// What the planner learns from.
     pub training: Training,
-    /// Memory for requests that are not analysed yet; what is above it goes into the
-    /// access graph early. At least one page of 64 KiB is kept, and while an analysis runs as much
-    /// as comes.
+    /// Memory of what is learnt: half of it for requests that are not analysed yet, of which what is above goes into the
+    /// access graph early, half for that graph, which lets go of what is light; and as much again while graphs are
+    /// merged. At least one page of 64 KiB of requests is kept, and while an analysis runs as much as comes, and at
+    /// least some thousand ranges and jumps of the graph.
     pub profile_memory: Bytes,
     /// Every so many reconfigurations all is planned anew, at least 1; the others extend the last
     /// plan by what was seen since, which takes a fraction of the time. A partial training window
     /// is always planned anew.
     pub full_plan_every: u32,
+    /// What becomes of pages that are newer than the device below when the layer is stopped for good.
+    pub at_stop: AtStop,
+    /// Whether copies are believed to be as the device below is when they were found at opening: nothing is compared.
+    /// Whoever writes that device without this layer reads old data with it.
+    pub trust_origin: bool,
+    /// What becomes of pages that are newer than the device below if that was written without this layer.
+    pub origin_changed: OriginChanged,
     /// The known bug that it has.
     #[cfg(feature = "canaries")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,13 +95,19 @@ pub const EDGES: &[&str] = &[
     "part of a page is joined with a copy that must not be overwritten",
     "the write buffer is full of what must not be overwritten: it is told first",
     "the write buffer is full",
+    "the profile knows less than what is placed: nothing goes that is only not planned",
     "pages move within the read cache",
     "an eviction is taken back",
     "a move ends early: the layer is to stop or to go",
     "a page is used while it is copied: its move is abandoned",
     "the write buffer is drained in the background",
     "the map tells what the log does, in the background",
+    "nobody asks: pages are compared, and go home",
+    "a client asks: what is done in idle time ends",
     "a sample of home cannot be read: it tells nothing",
+    "clean copies are compared with home before they are served",
+    "a copy or its page of home cannot be read: it is not served",
+    "a clean copy is to be overwritten: the map says before that it is newer",
     "a read that verifies finds something: its pages are looked at under their locks",
     "home is repaired from a copy",
     "home cannot be repaired: its copy counts as newer",
@@ -132,6 +153,28 @@ pub enum Placement {
     Kept,
     /// All pages lie as planned, as in the paper (section 4.4): chains and cycles move.
     Planned,
+}
+
+/// What becomes of pages that are newer than the device below when the layer is stopped for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtStop {
+    /// They go there, as far as there is time.
+    #[default]
+    Drain,
+    /// They stay in the BOPT, and whoever uses the device below without it sees old data.
+    Keep,
+}
+
+/// What becomes of pages that are newer than the device below if that was written without this layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OriginChanged {
+    /// Opening is refused; and if it is found out later, all requests are from then on.
+    #[default]
+    Refuse,
+    /// They are kept, and go over what was written there.
+    Keep,
 }
 
 /// The training window (section 6.2).
@@ -189,6 +232,8 @@ impl Default for Options {
             drain_below: 0.25,
             move_rate: Bytes(0),
             move_idle: Nanos::ZERO,
+            idle_after: Nanos::from_millis(30_000),
+            dirty_max_age: Nanos::from_millis(3_600_000),
             reconfigure_class: MoveClass::Background,
             free_deadline: Nanos::from_millis(600_000),
             placement: Placement::Kept,
@@ -196,6 +241,9 @@ impl Default for Options {
             training: Training::Cumulative,
             profile_memory: Bytes(64 << 20),
             full_plan_every: 1,
+            at_stop: AtStop::Drain,
+            trust_origin: false,
+            origin_changed: OriginChanged::Refuse,
             #[cfg(feature = "canaries")]
             canary: None,
         }

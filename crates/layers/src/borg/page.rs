@@ -4,6 +4,7 @@
 //! Each has a header: magic, CRC-32C over the page with this field zero, its own address, its generation, and the
 //! identity of the BOPT. What is read is followed only if all of that is right, and its numbers make sense.
 
+use seekless_core::device::Mark;
 use seekless_core::{PAGE_BYTES, PAGE_SECTORS, mutant};
 
 use super::layout::{LARGEST_SEGMENT, Layout};
@@ -23,14 +24,18 @@ const MAP: [u8; 8] = *b"SKLBORGM";
 const RUN: [u8; 8] = *b"SKLBORGR";
 /// A home that was torn, and taken away.
 const VOID: [u8; 8] = *b"SKLBORGV";
-/// The format, and the features that who does not know them must not open, or may pass by.
+/// The format. Features that who does not know them must not open there are none; who does not know the others clears
+/// them with the first super page that it writes.
 const VERSION: u32 = 1;
+/// A feature that may be passed by: dirty bits on disk are right also without a clean stop.
+const EXACT: u32 = 1;
 const SUM: usize = 8;
 const MAP_HEAD: usize = PAGE - LARGEST_SEGMENT as usize * MAP_ENTRY;
 const MAP_ENTRY: usize = 7;
 const RUN_HEAD: usize = 96;
 const RUN_ENTRY: usize = 12;
 const SAMPLES_AT: usize = 160;
+const MARK_AT: usize = SAMPLES_AT + SAMPLES * 12;
 /// No generation or run has this number or a higher one: a million a second would take 100,000 years to get there.
 const LAST: u64 = 1 << 62;
 const REQUIRE: u32 = 1;
@@ -58,6 +63,8 @@ pub struct Super {
     pub require: bool,
     /// Nothing has changed since the map was written, dirty bits and all.
     pub clean: bool,
+    /// A copy that neither map nor log call dirty is not, also without a clean stop.
+    pub exact: bool,
     /// Pages of the BOPT.
     pub pages: u64,
     /// Sectors of home.
@@ -72,6 +79,8 @@ pub struct Super {
     pub generations: u64,
     /// Of a clean one, pages of home and their checksums.
     pub samples: Vec<(u64, u32)>,
+    /// Of a clean one, by what home is known to be as it was then.
+    pub mark: Option<Mark>,
 }
 
 /// A place in the log where a run begins, or will.
@@ -157,6 +166,7 @@ impl Super {
             identity: 0,
             require: false,
             clean: false,
+            exact: true,
             pages,
             home_sectors,
             layout,
@@ -164,6 +174,7 @@ impl Super {
             anchor: Anchor { segment, offset: 0, sequence: 1 },
             generations: 0,
             samples: Vec::new(),
+            mark: None,
         }
     }
 
@@ -171,8 +182,9 @@ impl Super {
     pub fn encode(&self, at: u64) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         let flags = if self.require { REQUIRE } else { 0 } | if self.clean { CLEAN } else { 0 };
-        let words =
-            [flags, VERSION, 0, 0, self.layout.segment, self.layout.read_cache, self.layout.write_buffer];
+        let Layout { segment, read_cache, write_buffer } = self.layout;
+        let features = if self.exact { EXACT } else { 0 };
+        let words = [flags, VERSION, 0, features, segment, read_cache, write_buffer];
         for (word, at) in words.iter().zip((48..).step_by(4)) {
             put(&mut bytes, at, &word.to_le_bytes());
         }
@@ -196,6 +208,11 @@ impl Super {
         for ((page, sum), at) in self.samples.iter().zip((SAMPLES_AT..).step_by(12)) {
             put(&mut bytes, at, &page.to_le_bytes());
             put(&mut bytes, at + 8, &sum.to_le_bytes());
+        }
+        if let Some(Mark { inode, bytes: size, modified, changed }) = self.mark {
+            for (number, at) in [1, inode, size, modified, changed].iter().zip((MARK_AT..).step_by(8)) {
+                put(&mut bytes, at, &u64::to_le_bytes(*number));
+            }
         }
         sealed(SUPER, &Head { at, generation: self.generation, identity: self.identity }, bytes)
     }
@@ -237,11 +254,14 @@ impl Super {
             );
             return Err(found);
         }
+        let marked = |index: usize| u64_at(bytes, MARK_AT + 8 * index);
+        let mark = Mark { inode: marked(1), bytes: marked(2), modified: marked(3), changed: marked(4) };
         Ok(Found::Whole(Super {
             generation: head.generation,
             identity: head.identity,
             require: word(0) & REQUIRE != 0,
             clean: word(0) & CLEAN != 0,
+            exact: word(3) & EXACT != 0,
             pages: number(0),
             home_sectors: number(1),
             layout,
@@ -249,6 +269,7 @@ impl Super {
             anchor,
             generations: number(6),
             samples,
+            mark: (marked(0) == 1).then_some(mark),
         }))
     }
 }
@@ -347,7 +368,8 @@ mod tests {
     fn a_super_page_that_is_whole_and_makes_no_sense_is_refused() {
         let layout = Layout { segment: 64, read_cache: 3, write_buffer: 2 };
         // The last page of home, 125, is cut short.
-        let sound = Super { samples: vec![(125, 7)], ..Super::blank(layout, 400, 1_001) };
+        let mark = Some(Mark { inode: 3, bytes: 512_512, modified: 5, changed: 6 });
+        let sound = Super { samples: vec![(125, 7)], mark, ..Super::blank(layout, 400, 1_001) };
         assert_eq!(Super::decode(0, &sound.encode(0)), Ok(Found::Whole(sound.clone())));
         let anchor = Anchor { offset: 65, ..sound.anchor };
         for wrong in [

@@ -14,6 +14,7 @@ use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, PAGE_SECTO
 use super::map::Slot;
 use super::mover::{BATCH, Move, Mover};
 use super::options::{MoveClass, Placement};
+use super::pace::Manner;
 use super::planner::{Greedy, Plan, Planner as _};
 use super::{Analyzer, Borg, Training};
 
@@ -61,12 +62,17 @@ impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
     /// Waits for the one that runs, if any.
     pub async fn reconfigure(&self, account: Account) -> Result<Reconfigured, IoError> {
-        let mover = Mover::start(self, account, true).await?;
+        let mover = Mover::start(self, account, Manner::Gentle).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
-        let plan = self.make_plan(&mut report).await;
-        let targets = self.targets(&plan);
-        report.stage("outgoing", mover.outgoing(&self.leaving(&targets))).await?;
+        let (plan, known) = self.make_plan(&mut report).await;
+        // Chosen now, after all that was waited for.
+        let knows_less = known < self.cached_pages();
+        if knows_less {
+            edge("the profile knows less than what is placed: nothing goes that is only not planned");
+        }
+        let targets = self.targets(&plan, knows_less);
+        report.stage("outgoing", mover.outgoing(&self.leaving(&targets, knows_less))).await?;
         report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
         report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
         self.checkpoint(&mover.raisable()).await?;
@@ -85,7 +91,7 @@ impl Borg {
     /// write, what they dirty meanwhile is tried again; hold them back to be sure of an end.
     async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
         const TRIES: usize = 16;
-        let Some(mover) = Mover::start(self, account, false).await? else { return Ok(()) };
+        let Some(mover) = Mover::start(self, account, Manner::AtOnce).await? else { return Ok(()) };
         for _ in 0..TRIES {
             let left = self.pages_where(&wanted);
             if left.is_empty() {
@@ -120,15 +126,24 @@ impl Borg {
         state.map.iter().filter(|(_, _, dirty)| wanted(*dirty)).map(|(_, page, _)| page).collect()
     }
 
-    /// The pages that are not in the plan: all of the read cache's, and of the write buffer's those of the segments
-    /// that are the best to drain, until half of it is free. The rest may stay: it is written again where it is.
-    fn leaving(&self, targets: &FxHashMap<u64, Slot>) -> Vec<u64> {
+    /// Pages in the read cache.
+    fn cached_pages(&self) -> u64 {
+        let state = self.state.borrow();
+        state.map.iter().take_while(|(slot, _, _)| !self.layout.is_logged(*slot)).count() as u64
+    }
+
+    /// The pages that are not in the plan: all of the read cache's, unless the profile knows less than what is placed;
+    /// and of the write buffer's those of the segments that are the best to drain, until half of it is free. The rest
+    /// may stay: it is written again where it is.
+    fn leaving(&self, targets: &FxHashMap<u64, Slot>, knows_less: bool) -> Vec<u64> {
         let planned = |page: u64| targets.contains_key(&page);
         let half = u64::from(self.layout.write_buffer) * u64::from(self.layout.segment) / 2;
         let logged = self.best_to_drain(half, usize::MAX, |page| !planned(page));
         let state = self.state.borrow();
-        let cached =
-            state.map.iter().filter(|(slot, page, _)| !self.layout.is_logged(*slot) && !planned(*page));
+        let cached = state
+            .map
+            .iter()
+            .filter(|(slot, page, _)| !knows_less && !self.layout.is_logged(*slot) && !planned(*page));
         cached.map(|(_, page, _)| page).chain(logged).collect()
     }
 
@@ -201,7 +216,7 @@ impl Borg {
 
     /// Drains until so many slots of the write buffer are free, or it does not get on.
     async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
-        let mover = Mover::start(self, Account::default(), true).await?.map(Mover::in_its_class);
+        let mover = Mover::start(self, Account::default(), Manner::Gentle).await?.map(Mover::in_its_class);
         let Some(mover) = mover else { return Ok(()) };
         loop {
             let before = self.state.borrow().log.room();
@@ -216,8 +231,9 @@ impl Borg {
     }
 
     /// The slot that each planned page is to have. What is in the read cache stays where it is, and the
-    /// others fill what is free, in the plan's order; or all have the slots that the plan has for them.
-    fn targets(&self, plan: &Plan) -> FxHashMap<u64, Slot> {
+    /// others fill what is free, in the plan's order; or all have the slots that the plan has for them. If the profile
+    /// knows less than what is placed, they fill what is empty before what they would take from others.
+    fn targets(&self, plan: &Plan, knows_less: bool) -> FxHashMap<u64, Slot> {
         let (home, grain) = (self.home.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
         let pages = || {
             let grains =
@@ -233,7 +249,10 @@ impl Borg {
         let mut targets: FxHashMap<u64, Slot> =
             pages().filter_map(|page| Some((page, stays(page)?))).collect();
         let keeps = |slot: Slot| state.map.page_at(slot).is_some_and(|page| targets.contains_key(&page));
-        let free: Vec<Slot> = (0..cached).filter(|&slot| !keeps(slot)).collect();
+        let mut free: Vec<Slot> = (0..cached).filter(|&slot| !keeps(slot)).collect();
+        if knows_less {
+            free.sort_by_key(|&slot| state.map.page_at(slot).is_some());
+        }
         let coming: Vec<u64> = pages().filter(|page| !targets.contains_key(page)).collect();
         targets.extend(coming.into_iter().zip(free));
         targets
@@ -252,8 +271,9 @@ impl Borg {
         moves
     }
 
-    /// A plan of all that is in the training window, or the last one with what was seen since.
-    async fn make_plan(&self, report: &mut Reconfigured) -> Plan {
+    /// A plan of all that is in the training window, or the last one with what was seen since; and how many pages it
+    /// knows of.
+    async fn make_plan(&self, report: &mut Reconfigured) -> (Plan, u64) {
         let (window, mut analyzer, last) = {
             let mut state = self.state.borrow_mut();
             let anew =
@@ -261,13 +281,21 @@ impl Borg {
             state.plans += 1;
             state.heat.age();
             let last = (!anew).then(|| state.last_plan.clone());
-            (state.profiler.take(), state.analyzer.take().unwrap_or_default(), last)
+            let bytes = self.options.profile_memory.0 / 2;
+            let analyzer = state.analyzer.take().unwrap_or_else(|| Analyzer::bounded(bytes));
+            (state.profiler.take(), analyzer, last)
         };
         let (requests, extends) = (window.requests(), last.is_some());
         let (begin, training) = (runtime::now(), self.options.training);
         let analysis = move || {
             analyzer.add(window.iter());
-            let graph = if extends { Analyzer::of(window.iter()).graph() } else { analyzer.graph() };
+            let graph = if extends {
+                let mut newer = analyzer.anew();
+                newer.add(window.iter());
+                newer.graph()
+            } else {
+                analyzer.graph()
+            };
             analyzer.close(training);
             (graph, analyzer)
         };
@@ -275,6 +303,8 @@ impl Borg {
         self.state.borrow_mut().analyzer = Some(analyzer);
         report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
         (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
+        let read = graph.vertices().iter().filter(|vertex| vertex.read);
+        let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
         let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
         let planner = Greedy { threshold: self.options.threshold };
         let capacity = u64::from(self.layout.cached_slots()) >> self.grain;
@@ -286,7 +316,7 @@ impl Borg {
         self.state.borrow_mut().last_plan = plan.clone();
         report.planned_pages = plan.pages() << self.grain;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
-        plan
+        (plan, report.planned_pages.max(seen << self.grain))
     }
 }
 

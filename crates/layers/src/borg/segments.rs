@@ -101,6 +101,11 @@ impl Segments {
         self.get(self.layout.segment_of(slot).0).bits = true;
     }
 
+    /// Whether a copy that is dirty is so on disk: by its run, or by its segment's map page.
+    pub fn tells_dirty(&self, slot: Slot) -> bool {
+        self.layout.is_logged(slot) || !self.of(self.layout.segment_of(slot).0).bits
+    }
+
     /// Whether what a slot holds may be overwritten where it is.
     pub fn is_confirmed(&self, slot: Slot) -> bool {
         let (segment, offset) = self.layout.segment_of(slot);

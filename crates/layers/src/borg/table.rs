@@ -135,7 +135,7 @@ impl Borg {
 
     /// The same for these segments, for who holds the turn. First those with claims that do not count on disk yet:
     /// what they take the place of may be withdrawn by any other.
-    async fn say_these(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn say_these(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
         if segments.is_empty() {
             return Ok(());
         }
@@ -196,7 +196,11 @@ impl Borg {
     }
 
     /// Writes the super page with a change, over the older one, and makes it durable.
-    async fn write_super(&self, change: impl FnOnce(&mut page::Super), how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn write_super(
+        &self,
+        change: impl FnOnce(&mut page::Super),
+        how: &Hints,
+    ) -> Result<(), IoError> {
         let mut disk = self.state.borrow().disk.clone();
         change(&mut disk);
         disk.generation += 1;
@@ -257,8 +261,10 @@ impl Borg {
                 self.format(how).await?;
             }
             self.take_away_torn(how).await?;
-            let replayed = self.state.borrow().segments.which(|segment| segment.changes > 0);
-            self.say_these(&replayed, how).await?;
+            // Also dirty bits that a program did not keep: from now on they count.
+            let untold = |segment: &Segment| segment.changes > 0 || segment.bits;
+            let found = self.state.borrow().segments.which(untold);
+            self.say_these(&found, how).await?;
         }
         let (anchor, opens) = self.where_to_go_on();
         let require = session == Session::Dirty;
@@ -266,7 +272,7 @@ impl Borg {
         let opening = self.state.borrow().disk.opening + u64::from(counts);
         let change = |disk: &mut page::Super| {
             (disk.clean, disk.anchor, disk.opening) = (false, anchor, opening);
-            disk.require |= require;
+            (disk.exact, disk.mark, disk.require) = (true, None, disk.require || require);
         };
         self.write_super(change, how).await?;
         self.anchored(anchor, opens);
@@ -432,14 +438,17 @@ impl Borg {
         let bits = !mutant::is("borg: a clean stop without dirty bits");
         self.check_point(|segment| bits && segment.bits, how).await?;
         let samples = self.samples(how).await?;
+        // It would prove copies that nobody has compared.
+        let proven = self.state.borrow().origin.unproven.left() == 0;
+        let mark = if proven { self.home_mark().await } else { None };
         let (require, generations) = {
             let state = self.state.borrow();
             (state.map.dirty() > 0, state.segments.generations())
         };
         let require = require && !self.canary.is("require cleared early");
         let change = |disk: &mut page::Super| {
-            (disk.clean, disk.require, disk.generations, disk.samples) =
-                (true, require, generations, samples);
+            (disk.clean, disk.require, disk.generations, disk.samples, disk.mark) =
+                (true, require, generations, samples, mark);
         };
         self.state.borrow_mut().session = Session::Ending;
         self.write_super(change, how).await?;

@@ -1,7 +1,9 @@
 //! BORG over a simulated disk with real bytes.
 
+mod idle;
 mod model;
 mod orders;
+mod origin;
 mod pace;
 mod restarts;
 mod rules;
@@ -40,7 +42,7 @@ async fn world(options: Options, bopt_pages: u64) -> World {
 
 /// BORG on a BOPT that is formatted, also if it was blank: else the first writes would go home.
 async fn formatted(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
-    let borg = Borg::open(home, bopt, options, false).await.unwrap();
+    let borg = Borg::create(home, bopt, options, false).await.unwrap();
     if borg.is_new() {
         borg.begin(Session::Mapped, &Hints::default()).await.unwrap();
     }
@@ -121,7 +123,7 @@ fn no_write_waits_for_a_bopt_to_be_formatted() {
         // 2 GiB.
         let (disk, sectors) = (disk(), 1 << 22);
         let (home, bopt) = (slice(&disk, 0, sectors), slice(&disk, sectors, sectors));
-        let borg = Borg::open(home.clone(), bopt, Options::default(), false).await.unwrap();
+        let borg = Borg::create(home.clone(), bopt, Options::default(), false).await.unwrap();
         let (mut longest, mut absorbed_after) = (Nanos::ZERO, None);
         for page in 0..200 {
             let (at, begin) = (Extent::of_pages(page * 7, 1), runtime::now());
@@ -268,7 +270,7 @@ fn volumes_and_options_that_make_no_sense_are_refused() {
         let disk = disk();
         let refused = async |bopt_sectors, options| {
             let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, 0, bopt_sectors));
-            let opened = Borg::open(home, bopt, options, false).await;
+            let opened = Borg::create(home, bopt, options, false).await;
             opened.err().map(|error| error.to_string()).unwrap_or_default()
         };
         let with = |write_buffer| Options { write_buffer, ..Options::default() };

@@ -21,7 +21,7 @@ use seekless_core::{
     Ticket, mutant,
 };
 
-use super::pace::Pace;
+use super::pace::{Manner, Pace};
 use super::table::Session;
 use super::{Borg, did};
 use crate::destage;
@@ -76,7 +76,7 @@ pub(super) fn comparing() -> Limits {
 }
 
 /// Whether both hold the same; of what has no bytes nobody knows.
-fn same(one: &Buffer, other: &Buffer) -> bool {
+pub(super) fn same(one: &Buffer, other: &Buffer) -> bool {
     one.is_hollow() || other.is_hollow() || one.look(|one| other.look(|other| one == other))
 }
 
@@ -94,7 +94,8 @@ impl Borg {
 
     /// The same of all pages that have a copy, in the background; it ends early when the layer is to stop or to go.
     pub(super) async fn verify_copies(&self, how: Hints) -> Result<(), IoError> {
-        let (pace, how) = (Pace::new(self, true), Hints { class: Class::Background, verify: true, ..how });
+        let (pace, how) =
+            (Pace::new(self, Manner::Gentle), Hints { class: Class::Background, verify: true, ..how });
         let sectors = self.home.geometry().sectors;
         let strands = destage::strands(self.pages_where(|_| true).into_iter());
         for at in strands.into_iter().flat_map(|strand| strand.split(AT_ONCE).collect::<Vec<_>>()) {
@@ -116,7 +117,8 @@ impl Borg {
         let state = self.state.borrow();
         let mut kept: Vec<Kept> = Vec::with_capacity(1);
         for at in at.split(PAGE_SECTORS) {
-            let slot = state.map.slot_of(at.start.page());
+            // What nobody compared with home is no copy of it yet.
+            let slot = state.map.slot_of(at.start.page()).filter(|slot| state.is_of_use(*slot));
             let place = |slot| Lba(self.layout.page(slot) * PAGE_SECTORS + at.start.0 % PAGE_SECTORS);
             let copy = slot.map(place);
             let dirty = slot.is_some_and(|slot| state.map.is_dirty(slot));
@@ -241,6 +243,7 @@ impl Borg {
     async fn repair_home(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         did("home repaired", at, at.start.0);
         let durable = Hints { fua: !mutant::is("borg: a repair of home without FUA"), ..how.clone() };
+        self.begin(Session::Mapped, how).await?;
         if rewrite(&*self.home, at, from, &durable).await.is_ok() {
             edge("home is repaired from a copy");
             self.state.borrow_mut().verified.home_repaired += 1;
@@ -248,12 +251,9 @@ impl Borg {
         }
         edge("home cannot be repaired: its copy counts as newer");
         self.begin(Session::Dirty, how).await?;
-        let mut state = self.state.borrow_mut();
-        state.verified.unrepaired += 1;
-        if let Some(slot) = state.map.slot_of(at.start.page()) {
-            state.set_dirty(slot, true);
-        }
-        Ok(())
+        self.state.borrow_mut().verified.unrepaired += 1;
+        let slot = self.state.borrow().map.slot_of(at.start.page());
+        self.mark_dirty(slot.as_slice(), how).await
     }
 
     /// A block of a copy is written again from home. If it cannot be, reads of it go home as before.

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use futures_util::future::try_join;
-use seekless_core::device::{ExtentState, Place, io};
+use seekless_core::device::{ExtentState, Mark, Place, io};
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Zeroes};
 use seekless_drive::Simulated;
 
@@ -85,6 +85,10 @@ impl BlockDevice for EmulatedComponent {
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         self.data.extents(at)
+    }
+
+    fn mark(&self) -> IoFuture<'_, Option<Mark>> {
+        self.data.mark()
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {

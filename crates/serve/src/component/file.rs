@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FileType, FlockOperation, OFlags, flock};
 use rustix::io::Errno;
-use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, check, io};
+use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, Mark, check, io};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, PAGE_BYTES, RangeLocks,
-    SECTOR_BYTES, Zeroes,
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, PAGE_BYTES,
+    RangeLocks, SECTOR_BYTES, Zeroes, runtime,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,9 @@ const KEPT_BYTES: usize = 128 << 10;
 const KEPT: usize = 64;
 /// Zeroes are written in parts of this many bytes where the system has nothing better.
 const ZEROES: u64 = 1 << 20;
+/// The kernel's clock for files goes on this often at least, with 100 ticks a second the slowest that there are: 10 ms,
+/// and as much again.
+const TICK: Nanos = Nanos::from_millis(20);
 
 /// An opened and locked file or block device.
 #[derive(Debug)]
@@ -294,6 +297,20 @@ impl FileComponent {
     }
 }
 
+/// What a file is known by, as bytes: inode, size, times of the last write and change; a block device by nothing.
+fn mark(file: &OwnedFd) -> Option<Vec<u8>> {
+    let found = rustix::fs::fstat(file).ok()?;
+    let nanos = |seconds: i64, nanos: u64| {
+        u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
+    };
+    let modified = nanos(found.st_mtime, found.st_mtime_nsec)?;
+    let changed = nanos(found.st_ctime, found.st_ctime_nsec)?;
+    let bytes = u64::try_from(found.st_size).ok()?;
+    FileType::from_raw_mode(found.st_mode)
+        .is_file()
+        .then(|| [found.st_ino, bytes, modified, changed].map(u64::to_le_bytes).concat())
+}
+
 impl BlockDevice for FileComponent {
     fn geometry(&self) -> Geometry {
         self.geometry
@@ -375,6 +392,20 @@ impl BlockDevice for FileComponent {
                 Err(error) if zeroes.only_if_fast => Err(self.system(Some(at), &error)),
                 Err(_) => self.write_them(at, &how).await,
             }
+        })
+    }
+
+    fn mark(&self) -> IoFuture<'_, Option<Mark>> {
+        io(async move {
+            // Whoever writes after this does so at another time, as far as file systems tell times apart.
+            runtime::sleep(TICK).await;
+            let found = self.reactor.find_out(|| mark(&self.file).unwrap_or_default());
+            let number =
+                |index: usize| found.get(8 * index..)?.first_chunk().copied().map(u64::from_le_bytes);
+            let mark = || {
+                Some(Mark { inode: number(0)?, bytes: number(1)?, modified: number(2)?, changed: number(3)? })
+            };
+            Ok(mark())
         })
     }
 

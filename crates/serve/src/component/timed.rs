@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
-use seekless_core::device::{ExtentState, Place, io};
+use seekless_core::device::{ExtentState, Mark, Place, io};
 use seekless_core::runtime::sleep;
 use seekless_core::{
     BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, Zeroes,
@@ -75,6 +75,10 @@ impl BlockDevice for TimedComponent {
 
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(self.in_time(Some(at), self.device.prefetch(at, how)))
+    }
+
+    fn mark(&self) -> IoFuture<'_, Option<Mark>> {
+        io(self.in_time(None, self.device.mark()))
     }
 
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {

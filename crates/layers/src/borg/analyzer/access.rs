@@ -51,7 +51,10 @@ impl AccessGraph {
                 _ => jumps.push(Jump { way, weight: 1 }),
             }
         }
-        AccessGraph { ranges: split(window), jumps }
+        jumps.shrink_to_fit();
+        let mut ranges = split(window);
+        ranges.shrink_to_fit();
+        AccessGraph { ranges, jumps }
     }
 
     /// How many ranges and jumps.
@@ -59,12 +62,18 @@ impl AccessGraph {
         self.ranges.len() + self.jumps.len()
     }
 
+    /// Its memory, in bytes.
+    pub fn bytes(&self) -> u64 {
+        (self.ranges.capacity() * size_of::<Range>() + self.jumps.capacity() * size_of::<Jump>()) as u64
+    }
+
     /// What both saw.
     pub fn merge(&self, other: &AccessGraph) -> AccessGraph {
-        AccessGraph {
-            ranges: merge_ranges(&self.ranges, &other.ranges),
-            jumps: merge_jumps(&self.jumps, &other.jumps),
-        }
+        let (mut ranges, mut jumps) =
+            (merge_ranges(&self.ranges, &other.ranges), merge_jumps(&self.jumps, &other.jumps));
+        ranges.shrink_to_fit();
+        jumps.shrink_to_fit();
+        AccessGraph { ranges, jumps }
     }
 
     /// Halves all weights; what gets to zero is gone. No jump outlives what it leads to, since none
@@ -78,6 +87,8 @@ impl AccessGraph {
         }
         self.ranges.retain(|range| range.touched > 0);
         self.jumps.retain(|jump| jump.weight > 0);
+        self.ranges.shrink_to_fit();
+        self.jumps.shrink_to_fit();
     }
 
     /// As the planner walks it. A range that leads to itself has no edge for it.

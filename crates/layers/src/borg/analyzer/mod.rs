@@ -10,8 +10,8 @@
 //! sizes of both, and only graphs of like size meet, as in a log-structured merge tree: n requests
 //! cost O(n log n), nearly all of it sequential passes.
 //!
-//! Bounded: a graph of more than `LIMIT` ranges and jumps is aged. All weights are halved and what
-//! gets to zero is gone, so that the lightest go first, and of equals none before the others. Of
+//! Bounded: graphs that have more ranges and jumps together than they may are merged and aged. All weights are halved and
+//! what gets to zero is gone, so that the lightest go first, and of equals none before the others. Of
 //! processes, the `PROCESSES` that asked last are known.
 
 mod access;
@@ -28,8 +28,10 @@ pub use graph::{Edge, Graph, Vertex};
 /// Requests that become a graph of their own.
 const WINDOW: usize = if cfg!(test) { 5 } else { 1 << 17 };
 
-/// Ranges and jumps of a graph at most: 16 million, 20 and 12 bytes each.
-const LIMIT: usize = if cfg!(test) { 1 << 17 } else { 16 << 20 };
+/// The memory of a range or jump at most, in bytes.
+const ENTRY_BYTES: u64 = 20;
+/// Ranges and jumps that may be known at least, whatever the memory.
+const FEWEST: u64 = 4_096;
 
 /// Processes whose last request is remembered at most.
 const PROCESSES: usize = 1 << 16;
@@ -44,8 +46,10 @@ struct Last {
 }
 
 /// Turns requests into the master access graph, window by window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Analyzer {
+    /// Ranges and jumps at most.
+    limit: usize,
     /// Each at least twice as large as the next.
     graphs: Vec<AccessGraph>,
     last: FxHashMap<ProcessId, Last>,
@@ -53,21 +57,36 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// That of some requests, in the order in which they came.
-    pub fn of(requests: impl IntoIterator<Item = Access>) -> Analyzer {
-        let mut analyzer = Analyzer::default();
-        analyzer.add(requests);
-        analyzer
+    /// One that holds so many bytes at most, and as much again while it merges; but always some thousand ranges and
+    /// jumps.
+    pub fn bounded(bytes: u64) -> Analyzer {
+        let limit = (bytes / ENTRY_BYTES).max(FEWEST) as usize;
+        Analyzer { limit, graphs: Vec::new(), last: FxHashMap::default(), requests: 0 }
+    }
+
+    /// One without requests that may hold as much as this.
+    pub fn anew(&self) -> Analyzer {
+        Analyzer { limit: self.limit, ..Analyzer::bounded(0) }
+    }
+
+    /// The memory of its graphs, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.graphs.iter().map(AccessGraph::bytes).sum()
     }
 
     /// Adds requests, in the order in which they came.
     pub fn add(&mut self, requests: impl IntoIterator<Item = Access>) {
         let mut requests = requests.into_iter().filter(|access| access.pages > 0).peekable();
         while requests.peek().is_some() {
-            let window: Vec<Access> = requests.by_ref().take(WINDOW).collect();
+            // A request makes two ranges and a jump, or so.
+            let window: Vec<Access> = requests.by_ref().take(WINDOW.min(self.limit / 4)).collect();
             let jumps = window.iter().filter_map(|access| self.jump(access)).collect();
             self.graphs.push(AccessGraph::new(&window, jumps));
             self.merge_last(|above, top| above < top * 2);
+            if self.size() > self.limit {
+                self.merge_last(|_, _| true);
+                self.fit();
+            }
             self.forget_processes();
         }
     }
@@ -75,6 +94,7 @@ impl Analyzer {
     /// The master access graph of all that was added.
     pub fn graph(&mut self) -> Graph {
         self.merge_last(|_, _| true);
+        self.fit();
         self.graphs.first().map(AccessGraph::numbered).unwrap_or_default()
     }
 
@@ -88,7 +108,7 @@ impl Analyzer {
     pub fn close(&mut self, training: Training) {
         match training {
             Training::Cumulative => {}
-            Training::Partial => *self = Analyzer::default(),
+            Training::Partial => *self = self.anew(),
             Training::Decayed => self.age(),
         }
     }
@@ -106,12 +126,21 @@ impl Analyzer {
             if !together(above.size(), top.size()) {
                 return;
             }
-            let mut merged = above.merge(top);
-            while merged.size() > LIMIT {
-                merged.age();
-            }
+            let merged = above.merge(top);
             self.graphs.truncate(self.graphs.len() - 2);
             self.graphs.push(merged);
+        }
+    }
+
+    /// Ranges and jumps.
+    fn size(&self) -> usize {
+        self.graphs.iter().map(AccessGraph::size).sum()
+    }
+
+    /// Lets go of what is light until the rest may be known.
+    fn fit(&mut self) {
+        while self.size() > self.limit {
+            self.graphs.iter_mut().for_each(AccessGraph::age);
         }
     }
 

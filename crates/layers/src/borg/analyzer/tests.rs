@@ -10,8 +10,17 @@ fn access(process: u32, first: u32, pages: u32) -> Access {
     Access { process: ProcessId(process), first, pages, ..Access::default() }
 }
 
+/// As much as any test needs.
+const LIMIT: usize = 1 << 17;
+
+fn new() -> Analyzer {
+    Analyzer::bounded(LIMIT as u64 * ENTRY_BYTES)
+}
+
 fn analyze(window: &[Access]) -> Graph {
-    Analyzer::of(window.iter().copied()).graph()
+    let mut analyzer = new();
+    analyzer.add(window.iter().copied());
+    analyzer.graph()
 }
 
 fn edges(graph: &Graph) -> Vec<(u32, u32, u32)> {
@@ -48,7 +57,7 @@ fn edges_belong_to_processes_and_add_up() {
 
 #[test]
 fn what_repeats_within_a_range_is_an_edge_only_once_it_is_split() {
-    let mut analyzer = Analyzer::default();
+    let mut analyzer = new();
     analyzer.add([access(1, 0, 4), access(1, 0, 4)]);
     assert_eq!(edges(&analyzer.graph()), []);
     analyzer.add([access(2, 2, 2)]);
@@ -57,7 +66,7 @@ fn what_repeats_within_a_range_is_an_edge_only_once_it_is_split() {
 
 #[test]
 fn aging_lets_go_of_what_was_seen_once() {
-    let mut analyzer = Analyzer::default();
+    let mut analyzer = new();
     analyzer.add([access(1, 0, 2), access(1, 8, 1), access(1, 0, 1), access(1, 8, 1), access(1, 20, 1)]);
     analyzer.age();
     let graph = analyzer.graph();
@@ -68,7 +77,7 @@ fn aging_lets_go_of_what_was_seen_once() {
 
 #[test]
 fn a_process_whose_last_request_was_let_go_starts_anew() {
-    let mut analyzer = Analyzer::default();
+    let mut analyzer = new();
     analyzer.add([access(1, 0, 2), access(2, 0, 4)]);
     analyzer.age();
     assert_eq!(analyzer.graph().vertices().len(), 1, "pages 0 and 1, which both touched");
@@ -80,20 +89,34 @@ fn a_process_whose_last_request_was_let_go_starts_anew() {
 
 #[test]
 fn a_graph_that_grows_too_large_lets_go_of_what_is_light() {
-    let mut analyzer = Analyzer::default();
+    let mut analyzer = new();
     for number in 0..LIMIT as u32 {
         analyzer.add([access(1, 10 * (number % 50), 1), access(1, 1_000 + 2 * number, 1)]);
     }
     let graph = analyzer.graph();
-    assert!(analyzer.graphs[0].size() <= LIMIT, "{}", analyzer.graphs[0].size());
+    assert!(analyzer.size() <= LIMIT, "{}", analyzer.size());
     let often = (0..50).map(|number| 10 * number);
     let starts: Vec<_> = graph.vertices().iter().map(|vertex| vertex.start).take(50).collect();
     assert_eq!(starts, often.collect::<Vec<_>>(), "what was asked for thousands of times is known");
 }
 
 #[test]
+fn a_graph_has_the_memory_that_it_may_have() {
+    for bytes in [200_000_u64, 1_000_000] {
+        let mut analyzer = Analyzer::bounded(bytes);
+        let mut place = 1_u32;
+        for number in 0..100_000 {
+            place = place.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+            analyzer.add([access(number % 5, place >> 4, 1 + place % 7)]);
+            assert!(analyzer.bytes() <= bytes, "{} after {number} requests", analyzer.bytes());
+        }
+        assert!(analyzer.bytes() > 0);
+    }
+}
+
+#[test]
 fn only_the_latest_processes_are_known() {
-    let mut analyzer = Analyzer::default();
+    let mut analyzer = new();
     analyzer.add((0..PROCESSES as u32 + 50).map(|process| access(process, process, 1)));
     assert!((PROCESSES..PROCESSES + WINDOW).contains(&analyzer.last.len()));
     assert!(!analyzer.last.contains_key(&ProcessId(0)));
@@ -144,7 +167,7 @@ proptest! {
 
     #[test]
     fn a_graph_that_grew_equals_one_built_at_once(windows in prop::collection::vec(windows(30), 1..6)) {
-        let mut grown = Analyzer::default();
+        let mut grown = new();
         for window in &windows {
             grown.add(window.iter().copied());
             grown.graph();
@@ -158,7 +181,7 @@ proptest! {
     #[test]
     fn merged_process_graphs_are_the_master_graph(window in windows(60)) {
         let of_process = |process| {
-            let mut analyzer = Analyzer::default();
+            let mut analyzer = new();
             analyzer.add(window.iter().copied().filter(|a| a.process == ProcessId(process)));
             analyzer.merge_last(|_, _| true);
             analyzer.graphs.pop().unwrap_or_default()
@@ -171,7 +194,7 @@ proptest! {
     /// However often it is aged, edges lead from vertices to vertices, and it ends with nothing.
     #[test]
     fn an_aged_graph_is_a_graph(window in windows(60)) {
-        let mut analyzer = Analyzer::default();
+        let mut analyzer = new();
         analyzer.add(window.iter().copied());
         let mut weight = u64::MAX;
         for _ in 0..8 {

@@ -83,7 +83,9 @@ proptest! {
 
 fn graph_of(requests: &[(u32, u32, bool)]) -> Graph {
     let access = |&(first, pages, write): &_| Access { first, pages, write, ..Access::default() };
-    Analyzer::of(requests.iter().map(access)).graph()
+    let mut analyzer = Analyzer::bounded(1 << 20);
+    analyzer.add(requests.iter().map(access));
+    analyzer.graph()
 }
 
 fn pages_of(plan: &Plan) -> Vec<u32> {

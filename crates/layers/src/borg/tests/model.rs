@@ -136,7 +136,7 @@ proptest! {
             let overwrite = if logged { Overwrite::Logged } else { Overwrite::InPlace };
             let placement = if planned { Placement::Planned } else { Placement::Kept };
             let options = Options { write_buffer, overwrite, placement, ..Options::default() };
-            let borg = Borg::open(slice(&disk, 0, home), slice(&disk, home, bopt_pages * 8), options, false).await.unwrap();
+            let borg = Borg::create(slice(&disk, 0, home), slice(&disk, home, bopt_pages * 8), options, false).await.unwrap();
             let model = RefCell::new(Model { versions: vec![0; home as usize], last: 0 });
             let world = Rc::new(Clients { borg: borg.clone(), model, home });
             let tasks: Vec<_> = (0..clients).map(|_| spawn(world.clone().live(burst))).collect();

@@ -66,17 +66,17 @@ fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
     run(1, async {
         let Two { borg, disk, bopt, .. } = new().await;
         // Page 5 is in the read cache, dirty and durable.
+        write(&borg, 5, 1).await.unwrap();
         version(&borg, 5).await;
         borg.reconfigure(Account(1)).await.unwrap();
-        let part = Extent::new(5 * 8, 1);
-        super::write(&*borg, part, 1).await;
         borg.flush(Hints::default()).await.unwrap();
         assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
-        let page = borg.layout.page(borg.layout.cached_slots());
+        let anchor = borg.state.borrow().log.anchor();
+        let page = borg.layout.page(borg.layout.slots_of(anchor.segment).start + anchor.offset);
         bopt.fails_at.set(Some(page));
         write(&borg, 7, 2).await.unwrap_err();
         // The next segment knows nothing of the failure.
-        let rest = Extent::of_pages(100, u64::from(borg.layout.segment) - 3);
+        let rest = Extent::of_pages(100, u64::from(borg.layout.segment - anchor.offset) - 3);
         super::write(&*borg, rest, 2).await;
         write(&borg, 5, 3).await.unwrap();
         withdraw(&borg).await.unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn reopen(disk: &Rc<Disk>, options: Options) -> Result<Rc<Borg>, IoError> {
-    Borg::open(slice(disk, 0, HOME), slice(disk, HOME, 400 * 8), options, false).await
+    Borg::create(slice(disk, 0, HOME), slice(disk, HOME, 400 * 8), options, false).await
 }
 
 async fn write(device: &dyn BlockDevice, page: u64, version: u64) {
@@ -57,18 +57,43 @@ fn after_a_clean_stop_it_is_as_it_was() {
 }
 
 #[test]
-fn without_a_clean_stop_every_copy_passes_for_dirty() {
+fn without_a_clean_stop_what_is_dirty_is_known() {
     run(1, async {
         let World { disk, .. } = used().await;
         let again = reopen(&disk, Options::default()).await.unwrap();
         let found: Vec<_> = again.state.borrow().map.iter().map(|(_, page, dirty)| (page, dirty)).collect();
-        assert_eq!(found, [(3, true), (7, true), (5, true)]);
-        holds(&again, 5, 2).await;
-        // These dirty bits are on disk after the next clean stop.
+        assert_eq!(found, [(3, false), (7, true), (5, true)]);
+        for (page, version) in [(3, 1), (5, 2), (7, 2)] {
+            holds(&again, page, version).await;
+        }
         write(&*again, 11, 1).await;
         again.stop().await.unwrap();
         let third = reopen(&disk, Options::default()).await.unwrap();
-        assert_eq!(third.state.borrow().map.dirty(), 4);
+        assert_eq!(third.state.borrow().map.dirty(), 3);
+    });
+}
+
+/// A program that did not keep dirty bits as it went along says so by a feature that is not there.
+#[test]
+fn a_crash_of_an_older_program_lets_every_copy_pass_for_dirty() {
+    run(1, async {
+        let World { borg, disk } = used().await;
+        let how = Hints::default();
+        borg.write_super(|disk| disk.exact = false, &how).await.unwrap();
+        borg.write_super(|_| (), &how).await.unwrap();
+        drop(borg);
+        let dirty = |borg: &Borg| -> Vec<_> {
+            borg.state.borrow().map.iter().map(|(_, page, dirty)| (page, dirty)).collect()
+        };
+        let again = reopen(&disk, Options::default()).await.unwrap();
+        assert_eq!(dirty(&again), [(3, true), (7, true), (5, true)]);
+        // From the first change on these bits are on disk, and no others are dirty after a crash.
+        write(&*again, 11, 1).await;
+        again.flush(how).await.unwrap();
+        drop(again);
+        let third = reopen(&disk, Options::default()).await.unwrap();
+        assert!(third.state.borrow().disk.exact);
+        assert_eq!(dirty(&third), [(3, true), (7, true), (5, true), (11, true)]);
     });
 }
 
@@ -85,6 +110,41 @@ fn copies_that_were_never_newer_than_home_are_clean_after_a_crash() {
     });
 }
 
+/// What was learnt is not on disk: whoever asks for little after a start knows little, and that is no reason to go.
+#[test]
+fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
+    run(1, async {
+        for (clean, placement) in
+            [(true, Placement::Kept), (false, Placement::Kept), (true, Placement::Planned)]
+        {
+            let options = Options { placement, ..Options::default() };
+            let World { borg, disk } = world(options.clone(), 400).await;
+            let pages = || (0..100).map(|page| page * 3);
+            for page in pages() {
+                read(&*borg, Extent::of_pages(page, 1)).await;
+            }
+            borg.reconfigure(Account(1)).await.unwrap();
+            if clean {
+                borg.stop().await.unwrap();
+            }
+            drop(borg);
+            let again = reopen(&disk, options).await.unwrap();
+            read(&*again, Extent::of_pages(1_501, 1)).await;
+            for _ in 0..2 {
+                again.reconfigure(Account(1)).await.unwrap();
+            }
+            let mapped = again.state.borrow().map.mapped();
+            assert_eq!(mapped, if placement == Placement::Kept { 101 } else { 100 });
+            // Once it knows as much, what is not planned goes.
+            for page in 0..150 {
+                read(&*again, Extent::of_pages(page * 3 + 1, 1)).await;
+            }
+            again.reconfigure(Account(1)).await.unwrap();
+            assert!(pages().all(|page| again.state.borrow().map.slot_of(page).is_none()));
+        }
+    });
+}
+
 #[test]
 fn a_home_that_was_written_without_it_is_found_out() {
     run(1, async {
@@ -93,7 +153,7 @@ fn a_home_that_was_written_without_it_is_found_out() {
         write(&*disk, 7, 50).await;
         let error = reopen(&disk, Options::default()).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(error.to_string().contains("home was written without it"), "{error}");
+        assert!(error.to_string().contains("it was written without this BOPT"), "{error}");
     });
 }
 
@@ -124,7 +184,7 @@ fn what_does_not_belong_together_is_refused() {
         let error = reopen(&disk, options).await.err().unwrap().to_string();
         assert!(error.contains("expected") && error.contains("as the options say"), "{error}");
         let (smaller, bopt) = (slice(&disk, 0, HOME - 8), slice(&disk, HOME, 400 * 8));
-        let error = Borg::open(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
+        let error = Borg::create(smaller, bopt, Options::default(), false).await.err().unwrap().to_string();
         assert!(error.contains("it belongs to another volume"), "{error}");
         // A file system begins with zeroes, and its signature is behind them.
         let other = Extent::of_pages(5_000, 1);
@@ -132,7 +192,7 @@ fn what_does_not_belong_together_is_refused() {
         data.put(1024, b"\x53\xef");
         disk.write(other, data, Hints::default()).await.unwrap();
         let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, 40_000, 8_000));
-        let opened = Borg::open(home, bopt, Options::default(), false).await;
+        let opened = Borg::create(home, bopt, Options::default(), false).await;
         let error = opened.err().unwrap().to_string();
         assert!(error.contains("found data that is no BOPT"), "{error}");
     });

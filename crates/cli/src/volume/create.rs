@@ -1,0 +1,96 @@
+//! `seekless volume create`: makes what the layers of a volume file keep, on files and devices that nobody needs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use seekless_core::{BlockDevice, SECTOR_BYTES, Size};
+use seekless_lab::description::Description;
+use seekless_lab::volume::{Bytes, under};
+use seekless_lab::volume_file;
+use seekless_layers::{Borg, Joined};
+use seekless_serve::reactor::Reactor;
+
+use super::component::Live;
+use super::serve::{components, runtime};
+use crate::output;
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless volume create home.toml
+  seekless volume create home.toml --replace
+
+Makes an empty BOPT for each layer borg of the file. What it lies over is only read, and stays as it is. \
+A BOPT that is there, file systems, partition tables and whatever else is no zeroes are refused, unless --replace gives \
+them up: then pages are lost that are in that BOPT alone.";
+
+/// What is created.
+#[derive(Args)]
+pub struct Arguments {
+    /// The volume
+    #[arg(value_name = "VOLUME.toml")]
+    volume: PathBuf,
+    /// Gives up what is there
+    #[arg(long)]
+    replace: bool,
+}
+
+/// Creates what is not there.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
+    let (reactor, _) = Reactor::start(None).context("io")?;
+    let reactor = Rc::new(reactor);
+    runtime(&reactor).run_live(create(&reactor, &description, arguments.replace), &*reactor)?
+}
+
+async fn create(reactor: &Rc<Reactor>, description: &Description<Live>, replace: bool) -> anyhow::Result<()> {
+    let components = components(reactor, description)?;
+    // From the bottom up, each once.
+    let mut names: Vec<String> = Vec::new();
+    for export in &description.exports {
+        for name in description.downwards(&export.top).into_iter().rev() {
+            if description.layers[&name].entry.name == "borg" && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    if names.is_empty() {
+        bail!(
+            "{}: found no layer borg below an export, expected one: others make what they keep",
+            description.file
+        );
+    }
+    for name in &names {
+        let place = || format!("{}: layer.{name}", description.file);
+        let layer = &description.layers[name];
+        let kept = layer.devices.values().flatten().flat_map(|device| description.leaves(device));
+        if kept.into_iter().all(|leaf| description.components.get(&leaf).is_some_and(Live::is_new)) {
+            output::complain(&format!("layer.{name}: its BOPT is in memory, and made when it is served"));
+            continue;
+        }
+        let home = device(description, &layer.over, &components).await.with_context(place)?;
+        let mut pieces = Vec::new();
+        for piece in layer.devices.values().flatten() {
+            pieces.push(device(description, piece, &components).await.with_context(place)?);
+        }
+        let bopt = Rc::new(Joined::new(pieces).with_context(place)?);
+        let options = toml::Value::Table(layer.options.clone()).try_into().with_context(place)?;
+        let bytes = bopt.geometry().sectors * SECTOR_BYTES;
+        Borg::create_anew(home, bopt, options, replace).await.with_context(place)?;
+        output::complain(&format!("layer.{name}: an empty BOPT of {}", Size(bytes)));
+    }
+    Ok(())
+}
+
+/// The device of this name.
+async fn device(
+    description: &Description<Live>,
+    name: &str,
+    components: &BTreeMap<String, Rc<dyn BlockDevice>>,
+) -> anyhow::Result<Rc<dyn BlockDevice>> {
+    let new = |name: &str| description.components.get(name).is_some_and(Live::is_new);
+    Ok(under(description, name, components.clone(), Bytes::Real, &new).await?.top)
+}

@@ -1,0 +1,376 @@
+//! Home, which may have been written without this layer while the BOPT lay by.
+//!
+//! A clean copy that nobody compared with home since it was opened is *unproven*: no read is answered from it, nothing is
+//! written over it or made of it, and it is never written home. It is compared on its first use, and by a pass in the
+//! order of home. What differs is dropped: home counts. Nothing has to be compared where a file is as a clean stop left
+//! it ([`Mark`]), or the options trust home.
+//!
+//! Where the BOPT also holds pages that are newer than home, a home that was written since refuses: at opening, by the
+//! file's size and time of writing, by samples that a clean stop left of the pages under the newer ones, and by the
+//! first clean copies; after that no newer page goes home before all were compared, and a difference ends all service.
+//!
+//! Faults: what cannot be read at home or in the BOPT proves nothing, and stays unproven: one bad sector keeps nobody
+//! from stopping or opening.
+
+use futures_util::future::join;
+use rustc_hash::FxHashSet;
+use seekless_core::device::Mark;
+use seekless_core::runtime::edge;
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, SECTOR_BYTES, Ticket};
+
+use super::map::Slot;
+use super::mover::Mover;
+use super::options::OriginChanged;
+use super::page::SAMPLES;
+use super::table::Session;
+use super::{Borg, State, did};
+use crate::destage;
+
+/// Clean copies that are compared while it opens, if there are newer ones too: about two seconds of a disk.
+const AT_OPENING: usize = if cfg!(test) { 8 } else { 256 };
+/// Pages that are compared together: their bytes, twice, are 64 MiB.
+const TOGETHER: usize = if cfg!(test) { 5 } else { 8_192 };
+
+/// Clean copies that were not compared with home yet, by their slots.
+pub(super) struct Unproven {
+    bits: Vec<u64>,
+    left: usize,
+}
+
+impl Unproven {
+    /// None of so many slots.
+    pub fn new(slots: u32) -> Unproven {
+        Unproven { bits: vec![0; slots.div_ceil(64) as usize], left: 0 }
+    }
+
+    /// Whether the copy in a slot is.
+    pub fn has(&self, slot: Slot) -> bool {
+        self.bits[slot as usize / 64] >> (slot % 64) & 1 == 1
+    }
+
+    /// Says whether it is.
+    pub fn set(&mut self, slot: Slot, unproven: bool) {
+        let was = self.has(slot);
+        self.bits[slot as usize / 64] ^= u64::from(was != unproven) << (slot % 64);
+        self.left = self.left + usize::from(unproven) - usize::from(was);
+    }
+
+    /// How many there are.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+}
+
+/// What is known of home.
+pub(super) struct Origin {
+    /// Clean copies that nobody compared with it.
+    pub unproven: Unproven,
+    /// Pages were newer than home at opening, and home may have been written meanwhile.
+    pub doubtful: bool,
+    /// It was: all requests fail with why flushes do.
+    pub refused: bool,
+    /// Clean copies that were found to differ.
+    pub differed: u64,
+}
+
+impl Origin {
+    /// That of a BOPT of so many slots, all of whose copies are known to be right.
+    pub fn new(slots: u32) -> Origin {
+        Origin { unproven: Unproven::new(slots), doubtful: false, refused: false, differed: 0 }
+    }
+}
+
+/// A page, the slot of its copy, and whether that equals home.
+type Compared = (u64, Slot, bool);
+
+impl State {
+    /// Whether the copy in a slot may be read and changed: it is newer than home, or known to be as home is.
+    pub(super) fn is_of_use(&self, slot: Slot) -> bool {
+        !self.origin.unproven.has(slot)
+    }
+
+    /// Those of `pages` that have an unproven copy.
+    fn unproven_of(&self, pages: impl Iterator<Item = u64>) -> Vec<u64> {
+        let unproven =
+            |page: &u64| self.map.slot_of(*page).is_some_and(|slot| self.origin.unproven.has(slot));
+        if self.origin.unproven.left == 0 { Vec::new() } else { pages.filter(unproven).collect() }
+    }
+}
+
+impl Borg {
+    /// What the state of home means for the copies that were found at opening.
+    pub(super) async fn look_at_home(&self) -> Result<(), IoError> {
+        let (clean, was, mapped, dirty) = {
+            let State { disk, map, .. } = &*self.state.borrow();
+            (disk.clean, disk.mark, map.mapped(), map.dirty())
+        };
+        let mark = if mapped > 0 { self.home_mark().await } else { None };
+        if mapped == 0 || self.options.trust_origin || (clean && mark.is_some() && mark == was) {
+            return Ok(());
+        }
+        let refuses = dirty > 0 && self.options.origin_changed == OriginChanged::Refuse;
+        if refuses && clean {
+            self.compare_marks(was, mark)?;
+            self.compare_samples().await?;
+        }
+        let some = {
+            let state = &mut *self.state.borrow_mut();
+            for (slot, _, _) in state.map.iter().filter(|(_, _, dirty)| !dirty) {
+                state.origin.unproven.set(slot, true);
+            }
+            state.origin.doubtful = refuses && state.origin.unproven.left > 0;
+            let every = state.origin.unproven.left.div_ceil(AT_OPENING).max(1);
+            state.unproven_of(state.map.iter().map(|(_, page, _)| page)).into_iter().step_by(every).collect()
+        };
+        if refuses { self.compare(some, &Hints::default()).await } else { Ok(()) }
+    }
+
+    /// By what home is known to be unchanged; what the BOPT shares with it changes as soon as that is noted.
+    pub(super) async fn home_mark(&self) -> Option<Mark> {
+        let (home, bopt) = join(self.home.mark(), self.bopt.mark()).await;
+        let (home, bopt) = (home.ok()?, bopt.ok()?);
+        home.filter(|home| bopt.is_none_or(|bopt| bopt.inode != home.inode))
+    }
+
+    /// A file that is home as a whole was written, if its size or the time of its last write is another.
+    fn compare_marks(&self, was: Option<Mark>, now: Option<Mark>) -> Result<(), IoError> {
+        let (Some(was), Some(now)) = (was, now) else { return Ok(()) };
+        let whole = was.bytes == self.home.geometry().sectors * SECTOR_BYTES;
+        if whole && (was.bytes, was.modified) != (now.bytes, now.modified) {
+            let found = "found home written since the last clean stop, as the time of its last write says";
+            return Err(self.changed(found, None));
+        }
+        Ok(())
+    }
+
+    /// Compares pages of home that newer ones lie over with what a clean stop left of them.
+    async fn compare_samples(&self) -> Result<(), IoError> {
+        let samples = self.state.borrow().disk.samples.clone();
+        for (page, sum) in samples {
+            match self.home_sum(page, &Hints::default()).await {
+                Ok(found) if found == sum => {}
+                // As when it was taken: what cannot be read does not keep the others from being of use.
+                Err(error) if error.is_of_the_medium() => {}
+                Ok(_) => {
+                    let found = "found a page of home that is not as the last clean stop left it";
+                    return Err(self.changed(found, Some(page)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Home was written while the BOPT holds newer pages.
+    fn changed(&self, found: &str, page: Option<u64>) -> IoError {
+        let newer = self.state.borrow().map.dirty();
+        let why = format!(
+            "{found}, expected it as it was: it was written without this BOPT, or the BOPT is another volume's; \
+             {newer} pages in the BOPT are newer than home. To keep these: origin_changed = \"keep\" \
+             for the layer; to give them up: seekless volume create --replace"
+        );
+        IoError::new(ErrorKind::Corrupt, "borg", page.map(|page| Extent::of_pages(page, 1)), why)
+    }
+
+    /// Some pages of home under newer ones, and their checksums: who writes home without this layer may be found out.
+    pub(super) async fn samples(&self, how: &Hints) -> Result<Vec<(u64, u32)>, IoError> {
+        let pages: Vec<u64> = {
+            let state = self.state.borrow();
+            let every = state.map.dirty().div_ceil(SAMPLES).max(1);
+            let dirty = state.map.iter().filter(|(_, _, dirty)| *dirty);
+            dirty.step_by(every).map(|(_, page, _)| page).collect()
+        };
+        let mut samples = Vec::new();
+        for page in pages {
+            match self.home_sum(page, how).await {
+                Ok(sum) => samples.push((page, sum)),
+                Err(error) if error.is_of_the_medium() => {
+                    edge("a sample of home cannot be read: it tells nothing");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(samples)
+    }
+
+    /// The checksum of a page of home.
+    async fn home_sum(&self, page: u64, how: &Hints) -> Result<u32, IoError> {
+        let at = Extent::of_pages(page, 1);
+        let end = self.home.geometry().sectors;
+        let at = Extent { sectors: PAGE_SECTORS.min(end - at.start.0), ..at };
+        let read = self.home.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
+        Ok(read.look(crc32c::crc32c))
+    }
+
+    /// Compares the unproven copies that a read would be answered from; for who holds its pages.
+    pub(super) async fn compare_for(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+        let pages = {
+            let state = self.state.borrow();
+            let unproven = state.unproven_of(at.pages());
+            // Else it goes home as it is.
+            let all = unproven.is_empty() || at.pages().all(|page| state.map.slot_of(page).is_some());
+            if all { unproven } else { Vec::new() }
+        };
+        if pages.is_empty() {
+            return Ok(());
+        }
+        edge("clean copies are compared with home before they are served");
+        self.compare(pages, how).await
+    }
+
+    /// Compares pages that nobody else changes meanwhile: what is as home is of use, what is not is dropped.
+    async fn compare(&self, pages: Vec<u64>, how: &Hints) -> Result<(), IoError> {
+        let how = Hints { fua: false, ..how.clone() };
+        let read = async |pages: &[u64]| {
+            let places = self.places_of(pages);
+            let copies = destage::read(&*self.bopt, places.iter().copied(), |at| self.buffer(at), &how);
+            let homes = destage::read(&*self.home, pages.iter().copied(), |at| self.buffer(at), &how);
+            let (homes, copies) = join(homes, copies).await;
+            Ok((homes?, copies?))
+        };
+        let compared = self.compare_by_halves(pages, read).await?;
+        self.judge(&compared, &how).await
+    }
+
+    /// Where the copies of pages are in the BOPT.
+    fn places_of(&self, pages: &[u64]) -> Vec<u64> {
+        let state = self.state.borrow();
+        let place = |page: &u64| Some(self.layout.page(state.map.slot_of(*page)?));
+        pages.iter().filter_map(place).collect()
+    }
+
+    /// Whether copies equal home, as `read` reads both; what cannot be read is sought by halves, and left out.
+    async fn compare_by_halves(
+        &self,
+        pages: Vec<u64>,
+        read: impl AsyncFn(&[u64]) -> Result<(destage::Pages, destage::Pages), IoError>,
+    ) -> Result<Vec<Compared>, IoError> {
+        let (mut compared, mut left) = (Vec::new(), vec![pages]);
+        while let Some(mut pages) = left.pop() {
+            let slots: Vec<(u64, Slot)> = {
+                let state = self.state.borrow();
+                pages.iter().filter_map(|&page| Some((page, state.map.slot_of(page)?))).collect()
+            };
+            match read(&pages).await {
+                Ok((homes, copies)) => compared.extend(slots.into_iter().filter_map(|(page, slot)| {
+                    let (home, copy) = (homes.get(&page)?, copies.get(&self.layout.page(slot))?);
+                    Some((page, slot, self.same_page(page, home, copy)))
+                })),
+                Err(error) if !error.is_of_the_medium() => return Err(error),
+                Err(_) if pages.len() > 1 => {
+                    let other = pages.split_off(pages.len() / 2);
+                    left.extend([other, pages]);
+                }
+                Err(_) => edge("a copy or its page of home cannot be read: it is not served"),
+            }
+        }
+        Ok(compared)
+    }
+
+    /// Whether both hold the same, as far as home has that page.
+    fn same_page(&self, page: u64, home: &Buffer, copy: &Buffer) -> bool {
+        let sectors = PAGE_SECTORS.min(self.home.geometry().sectors - page * PAGE_SECTORS);
+        super::verifier::same(&home.cut_sectors(0, sectors), &copy.cut_sectors(0, sectors))
+    }
+
+    /// What was found of pages that nobody changed since, and that are held.
+    async fn judge(&self, compared: &[Compared], how: &Hints) -> Result<(), IoError> {
+        let differing: Vec<u64> = {
+            let state = &mut *self.state.borrow_mut();
+            let still = |page: u64, slot: Slot| {
+                state.map.slot_of(page) == Some(slot) && state.origin.unproven.has(slot)
+            };
+            let found: Vec<&Compared> =
+                compared.iter().filter(|(page, slot, _)| still(*page, *slot)).collect();
+            for &&(_, slot, _) in found.iter().filter(|(_, _, same)| *same) {
+                state.origin.unproven.set(slot, false);
+            }
+            found.iter().filter(|(_, _, same)| !same).map(|(page, _, _)| *page).collect()
+        };
+        let Some(&first) = differing.first() else { return Ok(()) };
+        self.state.borrow_mut().origin.differed += differing.len() as u64;
+        if self.state.borrow().origin.doubtful {
+            let error = self.changed("found a page of home that differs from its clean copy", Some(first));
+            let mut state = self.state.borrow_mut();
+            state.failed.get_or_insert_with(|| error.clone());
+            state.origin.refused = true;
+            return Err(error);
+        }
+        self.give_up(&differing, how).await
+    }
+
+    /// Unmaps clean copies that nobody may use; for who holds their pages. Nothing changes if it fails.
+    pub(super) async fn give_up(&self, pages: &[u64], how: &Hints) -> Result<(), IoError> {
+        self.begin(Session::Mapped, how).await?;
+        let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
+        let _turn = self.turn(&how).await;
+        // Older claims on these pages would count again when the newest is gone.
+        let stale = self.state.borrow().segments.which(|segment| segment.stale);
+        self.say_these(&stale, &how).await?;
+        let given: Vec<(u64, Slot)> = {
+            let state = &mut *self.state.borrow_mut();
+            let pages = state.unproven_of(pages.iter().copied());
+            for page in &pages {
+                did("dropped for home", Extent::of_pages(*page, 1), page * PAGE_SECTORS);
+            }
+            pages.into_iter().filter_map(|page| Some((page, state.map_out(page)?))).collect()
+        };
+        let said = self.say_segments_of(given.iter().map(|(_, slot)| *slot), &how).await;
+        if said.is_err() {
+            let state = &mut *self.state.borrow_mut();
+            for (page, slot) in given {
+                state.map_in(page, slot, false);
+                state.origin.unproven.set(slot, true);
+            }
+        }
+        said
+    }
+
+    /// Refused, once home was found to have changed under newer pages.
+    pub(super) fn unless_refused(&self) -> Result<(), IoError> {
+        let state = self.state.borrow();
+        match &state.failed {
+            Some(error) if state.origin.refused => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Mover<'_> {
+    /// Compares all unproven copies with home, in the order of home; false if it is to end before.
+    pub async fn compare_all(&self) -> Result<bool, IoError> {
+        let borg = self.borg;
+        let mut pages = {
+            let state = borg.state.borrow();
+            state.unproven_of(state.map.iter().map(|(_, page, _)| page))
+        };
+        pages.sort_unstable();
+        for batch in pages.chunks(self.pace.batch(TOGETHER)) {
+            if !self.pace.goes_on(batch.len()).await {
+                return Ok(false);
+            }
+            self.watch(batch);
+            let read = async |pages: &[u64]| {
+                let places = borg.places_of(pages);
+                let copies = self.read(&*borg.bopt, places.into_iter()).await?;
+                Ok((self.read(&*borg.home, pages.iter().copied()).await?, copies))
+            };
+            let batch = borg.state.borrow().unproven_of(batch.iter().copied());
+            let mut compared = borg.compare_by_halves(batch, read).await?;
+            let locked = self.lock_untouched(compared.iter().map(|(page, _, _)| *page));
+            let untouched: FxHashSet<u64> = locked.untouched.iter().copied().collect();
+            compared.retain(|(page, _, _)| untouched.contains(page));
+            let judged = borg.judge(&compared, &locked.how).await;
+            borg.state.borrow_mut().moving.clear();
+            judged?;
+        }
+        borg.state.borrow_mut().origin.doubtful = false;
+        Ok(true)
+    }
+
+    /// Sees to it that no page goes home over what was written there without this layer; false if it is to end before.
+    pub async fn settle_doubts(&self) -> Result<bool, IoError> {
+        let doubtful = self.borg.state.borrow().origin.doubtful;
+        if doubtful { self.compare_all().await } else { Ok(true) }
+    }
+}

@@ -1,0 +1,165 @@
+//! What is done when no client asks, and of pages that are old.
+
+use super::*;
+
+const SECOND: Nanos = Nanos::from_millis(1_000);
+
+fn dirty(borg: &Borg) -> usize {
+    borg.state.borrow().map.dirty()
+}
+
+async fn write_some(borg: &Borg, pages: std::ops::Range<u64>, version: u64) {
+    for page in pages {
+        write(borg, Extent::of_pages(page * 7, 1), version).await;
+    }
+}
+
+#[test]
+fn when_nobody_asks_all_that_is_newer_goes_home() {
+    for options in [Options::default(), in_place(), Options { write_buffer: 1.0, ..Options::default() }] {
+        run(1, async {
+            let World { borg, disk } = world(options, 1_000).await;
+            write_some(&borg, 0..60, 1).await;
+            sleep(Nanos(29 * SECOND.0)).await;
+            assert_eq!(dirty(&borg), 60);
+            sleep(Nanos(6 * SECOND.0)).await;
+            assert_eq!(dirty(&borg), 0);
+            for page in 0..60 {
+                let at = Extent::of_pages(page * 7, 1);
+                assert_eq!(read(&*disk, at).await, stamped(at, 1).to_vec(), "page {page}");
+            }
+            // And it ends: nobody wakes up when there is nothing to do.
+            let commands = disk.all().commands;
+            sleep(Nanos(1_000 * SECOND.0)).await;
+            assert_eq!(disk.all().commands, commands);
+        });
+    }
+}
+
+/// The longest of some reads, page by page, with a pause between.
+async fn longest_read(borg: &Borg, pages: std::ops::Range<u64>) -> Nanos {
+    let mut longest = Nanos::ZERO;
+    for page in pages {
+        let begin = runtime::now();
+        read(borg, Extent::of_pages(page * 11 + 5, 1)).await;
+        longest = longest.max(runtime::now().since(begin));
+        sleep(Nanos::from_millis(7)).await;
+    }
+    longest
+}
+
+#[test]
+fn a_client_waits_for_one_request_of_it_at_most() {
+    run(1, async {
+        let World { borg, .. } = world(Options::default(), 3_900).await;
+        write_some(&borg, 0..280, 1).await;
+        let alone = longest_read(&borg, 0..50).await;
+        sleep(Nanos(30 * SECOND.0 + 100_000_000)).await;
+        let before = dirty(&borg);
+        let longest = longest_read(&borg, 50..100).await;
+        assert!(before > 0 && dirty(&borg) > 0, "it was at work: {before}, {}", dirty(&borg));
+        assert!(longest < alone + Nanos::from_millis(25), "{longest} against {alone}");
+        // It has ended, and goes on when clients rest again.
+        let left = dirty(&borg);
+        for _ in 0..20 {
+            longest_read(&borg, 0..1).await;
+            sleep(SECOND).await;
+        }
+        assert_eq!(dirty(&borg), left);
+        sleep(Nanos(60 * SECOND.0)).await;
+        assert_eq!(dirty(&borg), 0);
+    });
+}
+
+#[test]
+fn no_page_stays_newer_for_longer_than_it_may_though_clients_never_rest() {
+    run(1, async {
+        let slow = crate::units::Bytes(4096);
+        let options = Options { dirty_max_age: Nanos(60 * SECOND.0), move_rate: slow, ..Options::default() };
+        let World { borg, .. } = world(options, 1_000).await;
+        write_some(&borg, 0..50, 1).await;
+        let old = || (0..50).filter(|page| borg.state.borrow().map.slot_of(page * 7).is_some()).count();
+        for second in 0..60_u64 {
+            // What is written anew is as young as that.
+            write(&*borg, Extent::of_pages(1_900 - second, 1), 1).await;
+            sleep(SECOND).await;
+            if second < 19 {
+                assert_eq!(old(), 50, "after {second} s");
+            }
+        }
+        assert_eq!(old(), 0);
+        assert!((19..45).contains(&dirty(&borg)), "{}", dirty(&borg));
+    });
+}
+
+#[test]
+fn copies_are_compared_when_nobody_asks_and_a_clean_stop_stays_one() {
+    run(1, async {
+        let World { borg, disk } = world(Options::default(), 1_000).await;
+        for page in 0..30 {
+            read(&*borg, Extent::of_pages(page * 7, 1)).await;
+        }
+        borg.reconfigure(Account(1)).await.unwrap();
+        borg.stop().await.unwrap();
+        drop(borg);
+        write(&*disk, Extent::of_pages(7, 1), 9).await;
+        let open = async || {
+            let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 8_000));
+            Borg::create(home, bopt, Options::default(), false).await.unwrap()
+        };
+        let borg = open().await;
+        assert_eq!(borg.state.borrow().origin.unproven.left(), 30);
+        sleep(Nanos(40 * SECOND.0)).await;
+        {
+            let State { origin, map, .. } = &*borg.state.borrow();
+            assert_eq!((origin.unproven.left(), map.mapped(), origin.differed), (0, 29, 1));
+        }
+        let clean = open().await;
+        assert_eq!(clean.state.borrow().map.mapped(), 29);
+    });
+}
+
+#[test]
+fn after_a_stop_nothing_is_done_until_somebody_asks() {
+    run(1, async {
+        let World { borg, disk } = world(Options::default(), 1_000).await;
+        write_some(&borg, 0..20, 1).await;
+        borg.stop().await.unwrap();
+        let commands = disk.all().commands;
+        sleep(Nanos(100 * SECOND.0)).await;
+        assert_eq!((disk.all().commands, dirty(&borg)), (commands, 20));
+        assert!(borg.state.borrow().disk.clean);
+        read(&*borg, Extent::of_pages(1_000, 1)).await;
+        sleep(Nanos(100 * SECOND.0)).await;
+        assert_eq!(dirty(&borg), 0);
+    });
+}
+
+#[test]
+fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
+    run(1, async {
+        let World { borg, disk } = world(Options::default(), 1_000).await;
+        write_some(&borg, 0..60, 1).await;
+        borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
+        borg.stop().await.unwrap();
+        assert_eq!((dirty(&borg), borg.state.borrow().disk.require), (0, false));
+        let at = Extent::of_pages(59 * 7, 1);
+        assert_eq!(read(&*disk, at).await, stamped(at, 1).to_vec());
+        // In a tenth of a second a disk moves a few; the others stay, and what is written goes on.
+        write_some(&borg, 0..60, 2).await;
+        borg.drain_to_stop(Nanos::from_millis(100)).await.unwrap();
+        let left = dirty(&borg);
+        assert!((1..60).contains(&left), "{left}");
+        borg.stop().await.unwrap();
+        drop(borg);
+        let keep = Options { at_stop: AtStop::Keep, ..Options::default() };
+        let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 8_000));
+        let borg = Borg::create(home, bopt, keep, false).await.unwrap();
+        borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
+        assert_eq!(dirty(&borg), left, "they are to be kept");
+        for page in 0..60 {
+            let at = Extent::of_pages(page * 7, 1);
+            assert_eq!(read(&*borg, at).await, stamped(at, 2).to_vec());
+        }
+    });
+}

@@ -1,0 +1,202 @@
+//! A file under BORG that is written without it, and a BOPT that is not the one that it was.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::raw::Raw;
+use crate::server::{Server, serve, volume};
+use crate::{MIB, sparse};
+
+const PAGE: usize = 4096;
+
+fn components(options: &str) -> String {
+    format!(
+        "[component.disk]\nfile = \"disk.img\"\n[component.fast]\nfile = \"fast.img\"\n\
+         [layer.borg]\nover = \"disk\"\nbopt = \"fast\"\n{options}\n"
+    )
+}
+
+fn folder(options: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    sparse(&folder.path().join("disk.img"), 16 * MIB as u64);
+    sparse(&folder.path().join("fast.img"), 8 * MIB as u64);
+    volume(folder.path(), &components(options), &[("borg", "")]);
+    folder
+}
+
+fn seekless(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(["volume"]).args(arguments).arg(folder.join("volume.toml")).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn write(folder: &Path, page: u64, byte: u8) {
+    let mut raw = Raw::open(folder, "borg");
+    assert_eq!(raw.write(0, page * PAGE as u64, &[byte; PAGE]).unwrap(), 0);
+    assert_eq!(raw.flush().unwrap(), 0);
+}
+
+fn page_of(folder: &Path, file: &str, page: u64) -> u8 {
+    let mut byte = [0];
+    let file = std::fs::File::open(folder.join(file)).unwrap();
+    file.read_exact_at(&mut byte, page * PAGE as u64).unwrap();
+    byte[0]
+}
+
+#[test]
+fn a_bopt_is_created_once_and_zeroes_are_not_one() {
+    let folder = folder("at_stop = \"keep\"");
+    let folder = folder.path();
+    std::fs::write(folder.join("created"), "").unwrap();
+    let refused = said(&serve(folder, "threads").output().unwrap());
+    assert!(refused.contains("seekless volume create"), "{refused}");
+    let created = seekless(&["create"], folder);
+    assert!(created.status.success(), "{}", said(&created));
+    let again = said(&seekless(&["create"], folder));
+    assert!(again.contains("found a BOPT") && again.contains("--replace"), "{again}");
+    let server = Server::start(folder, "threads").unwrap();
+    // The first write to a BOPT that nobody has changed goes there as well.
+    write(folder, 3, 7);
+    server.stop();
+    assert_eq!(page_of(folder, "disk.img", 3), 0, "it is to be kept");
+    // Another one in its place.
+    std::fs::rename(folder.join("fast.img"), folder.join("kept.img")).unwrap();
+    sparse(&folder.join("fast.img"), 8 * MIB as u64);
+    let refused = said(&serve(folder, "threads").output().unwrap());
+    assert!(refused.contains("found no BOPT but zeroes"), "{refused}");
+    std::fs::rename(folder.join("kept.img"), folder.join("fast.img")).unwrap();
+    let server = Server::start(folder, "threads").unwrap();
+    assert_eq!(Raw::open(folder, "borg").read(3 * PAGE as u64, 1).unwrap(), [7]);
+    server.stop();
+    let replaced = seekless(&["create", "--replace"], folder);
+    assert!(replaced.status.success(), "{}", said(&replaced));
+    let server = Server::start(folder, "threads").unwrap();
+    assert_eq!(Raw::open(folder, "borg").read(3 * PAGE as u64, 1).unwrap(), [0], "it was given up");
+    server.stop();
+}
+
+#[test]
+fn a_file_system_where_a_bopt_is_to_be_is_refused() {
+    let folder = folder("");
+    let folder = folder.path();
+    let fast = std::fs::File::options().write(true).open(folder.join("fast.img")).unwrap();
+    fast.write_all_at(&[0x53, 0xef], 1_080).unwrap();
+    let refused = said(&seekless(&["create"], folder));
+    assert!(refused.contains("an ext2, ext3 or ext4 file system"), "{refused}");
+    assert!(seekless(&["create", "--replace"], folder).status.success());
+}
+
+#[test]
+fn a_server_that_stops_brings_home_what_was_written() {
+    let folder = folder("");
+    let folder = folder.path();
+    let server = Server::start(folder, "threads").unwrap();
+    for page in 0..500 {
+        write(folder, page * 7, page as u8 | 1);
+    }
+    assert_eq!(page_of(folder, "disk.img", 7 * 499), 0, "it is in the BOPT");
+    server.stop();
+    for page in 0..500 {
+        assert_eq!(page_of(folder, "disk.img", page * 7), page as u8 | 1, "page {page}");
+    }
+}
+
+/// What `volume status` counts of the layer.
+fn counted(folder: &Path, name: &str) -> u64 {
+    let status = seekless(&["status", "--json"], folder);
+    let told = String::from_utf8_lossy(&status.stdout).into_owned();
+    let behind = told.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("{name} in {told}"));
+    behind.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+}
+
+#[test]
+fn a_file_that_is_as_it_was_proves_its_copies_and_one_that_was_written_does_not() {
+    let folder = folder("");
+    let folder = folder.path();
+    let server = Server::start(folder, "threads").unwrap();
+    for page in 0..200 {
+        write(folder, page * 7, 1);
+    }
+    let tell = |command: &str| {
+        let mut tell = Command::new(env!("CARGO_BIN_EXE_seekless"));
+        tell.args(["volume", "tell"]).arg(folder.join("volume.toml")).args(["borg", command]);
+        assert!(tell.status().unwrap().success());
+    };
+    tell("drain");
+    let mut raw = Raw::open(folder, "borg");
+    for page in 0..200 {
+        assert_eq!(raw.read(page * 7 * PAGE as u64, 1).unwrap(), [1]);
+    }
+    drop(raw);
+    tell("reconfigure");
+    assert_eq!(counted(folder, "pages_mapped"), 200);
+    server.stop();
+    let server = Server::start(folder, "threads").unwrap();
+    assert_eq!(counted(folder, "copies_not_compared"), 0, "nobody wrote it");
+    server.stop();
+    let disk = std::fs::File::options().write(true).open(folder.join("disk.img")).unwrap();
+    disk.write_all_at(&[9; PAGE], 77 * 7 * PAGE as u64).unwrap();
+    drop(disk);
+    let server = Server::start(folder, "threads").unwrap();
+    assert_eq!(counted(folder, "copies_not_compared"), 200);
+    let mut raw = Raw::open(folder, "borg");
+    for page in 0..200 {
+        let byte = if page == 77 { 9 } else { 1 };
+        assert_eq!(raw.read(page * 7 * PAGE as u64, 1).unwrap(), [byte], "page {page}");
+    }
+    assert_eq!((counted(folder, "copies_not_compared"), counted(folder, "copies_differing")), (0, 1));
+    drop(raw);
+    // After a kill nothing proves anything; what was written meanwhile stays.
+    write(folder, 5, 3);
+    tell("drain");
+    server.kill();
+    let disk = std::fs::File::options().write(true).open(folder.join("disk.img")).unwrap();
+    disk.write_all_at(&[8; PAGE], 30 * 7 * PAGE as u64).unwrap();
+    let server = Server::start(folder, "threads").unwrap();
+    tell("drain");
+    server.stop();
+    assert_eq!((page_of(folder, "disk.img", 30 * 7), page_of(folder, "disk.img", 5)), (8, 3));
+}
+
+#[test]
+fn a_file_whose_newest_pages_are_in_a_bopt_is_not_served_without_it() {
+    let folder = folder("at_stop = \"keep\"");
+    let folder = folder.path();
+    let with = std::fs::read_to_string(folder.join("volume.toml")).unwrap();
+    let socket = folder.join("socket");
+    let alone = format!(
+        "[component.disk]\nfile = \"disk.img\"\n[[export]]\ntop = \"disk\"\nnbd = \"unix:{}\"\n",
+        socket.display()
+    );
+    let serve_alone = || {
+        std::fs::write(folder.join("volume.toml"), &alone).unwrap();
+        serve(folder, "threads")
+    };
+    let serve_with = || {
+        std::fs::write(folder.join("volume.toml"), &with).unwrap();
+        Server::start(folder, "threads").unwrap()
+    };
+    for kill in [false, true] {
+        let server = serve_with();
+        write(folder, 3, 7);
+        if kill {
+            server.kill();
+        } else {
+            server.stop();
+        }
+        let refused = said(&serve_alone().output().unwrap());
+        assert!(refused.contains("whose newest pages are in the BOPT of layer.borg"), "{refused}");
+    }
+    let server = serve_with();
+    let mut tell = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    let told = tell.args(["volume", "tell"]).arg(folder.join("volume.toml")).args(["borg", "drain"]);
+    assert!(told.status().unwrap().success());
+    server.stop();
+    assert_eq!(page_of(folder, "disk.img", 3), 7);
+    std::fs::write(folder.join("volume.toml"), &alone).unwrap();
+    Server::start(folder, "threads").unwrap().stop();
+}
