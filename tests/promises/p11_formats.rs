@@ -70,7 +70,9 @@ fn what_an_earlier_version_left_opens_and_holds_what_it_held() {
                         if let Some(bytes) = image("bopt") {
                             devices.insert("bopt".to_owned(), disk(1, bytes).await);
                         }
-                        let below = Below { over: disk(0, image("disk").expect(&name)).await, devices };
+                        let create = false;
+                        let below =
+                            Below { over: disk(0, image("disk").expect(&name)).await, devices, create };
                         for round in 1..=3_u8 {
                             let Built { device, layer } = opened(layer, options, &below).await;
                             let found = content(&*device).await;
