@@ -21,7 +21,7 @@ const BOPT_PAGES: u64 = 32;
 const PAGE: usize = 4096;
 
 fn component(number: u32, pages: u64) -> Rc<Component> {
-    Rc::new(Component::instant(number, pages * 8, Image::new(pages * 8)))
+    Component::instant(number, pages * 8, Image::new(pages * 8))
 }
 
 async fn bytes(device: &dyn BlockDevice, pages: u64) -> Vec<u8> {

@@ -22,7 +22,7 @@ const BLOCKS: u64 = 12;
 const PAGE: usize = 4096;
 
 fn component() -> Rc<Component> {
-    Rc::new(Component::instant(0, PAGES * 8, Image::new(PAGES * 8)))
+    Component::instant(0, PAGES * 8, Image::new(PAGES * 8))
 }
 
 fn options() -> Options {

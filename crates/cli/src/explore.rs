@@ -60,6 +60,9 @@ pub struct Arguments {
     /// States a moment of a run, at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     each: u64,
+    /// Of the moments of a run one in so many is looked at: the more, the more runs there are for as many states
+    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "all", value_parser = clap::value_parser!(u64).range(1..))]
+    one_in: u64,
     /// Requests of the run in which each request to a component fails, once and for ever; 0: none
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=100_000))]
     fault_requests: u64,
@@ -195,6 +198,7 @@ fn explore(
     let options = Options {
         states: if all { u64::MAX } else { arguments.states },
         each: arguments.each,
+        one_in: if all { 1 } else { arguments.one_in },
         depth: if all { 1 } else { arguments.depth },
         fill: arguments.fill,
         plain: arguments.plain_runs,

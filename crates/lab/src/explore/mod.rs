@@ -61,6 +61,8 @@ pub struct Options {
     pub states: u64,
     /// States a moment of a run.
     pub each: u64,
+    /// Of the moments of a run one in so many is looked at: the more, the more runs there are for as many states.
+    pub one_in: u64,
     /// Crashes one after the other.
     pub depth: u64,
     /// One restart in so many goes on to the next crash.
@@ -85,6 +87,7 @@ impl Default for Options {
         Options {
             states: 100_000,
             each: 64,
+            one_in: 1,
             depth: 3,
             goes_on: 200,
             fill: false,
@@ -384,7 +387,9 @@ impl<'a> Explorer<'a> {
             self.judge.spent.on(if followed.each == 0 { Part::Powered } else { Part::Runs });
             // Runs with a fault are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
-            let looks = !followed.plan.fails() || last || self.rng.chance(1, FAULT_MOMENTS);
+            let few = followed.depth == 0 && !followed.all && self.options.one_in > 1;
+            let looks = !few || last || self.rng.chance(1, self.options.one_in);
+            let looks = looks && (!followed.plan.fails() || last || self.rng.chance(1, FAULT_MOMENTS));
             // What was in the caches before belongs to the run before.
             let looks = looks && index >= 2 * followed.plan.cached.len();
             if changed && looks {
