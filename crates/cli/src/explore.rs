@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     each: u64,
     /// Of the moments of a run one in so many is looked at: the more, the more runs there are for as many states
-    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "all", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "all", value_parser = clap::value_parser!(u64).range(1..))]
     one_in: u64,
     /// Requests of the run in which each request to a component fails, once and for ever; 0: none
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=100_000))]
@@ -271,7 +271,7 @@ fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> To
     let what = arguments.all.map(|requests| format!("all workloads of up to {requests} requests"));
     Told {
         volume: arguments.volume.display().to_string(),
-        workload: what.or_else(|| arguments.workload.clone()).unwrap_or_else(|| "drawn by run".to_owned()),
+        workload: what.or_else(|| arguments.workload.clone()).unwrap_or_else(|| "churn".to_owned()),
         seed,
         states: tally.states,
         states_by_depth: tally.by_depth.clone(),

@@ -5,7 +5,7 @@ use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
-use seekless_lab::{Clock, Description, Experiment, LayerSetup, Pace};
+use seekless_lab::{Clock, Description, Experiment, LabError, LayerSetup, Pace};
 use seekless_layers::{borg, registry};
 use seekless_trace::Trace;
 
@@ -191,7 +191,9 @@ impl Setup {
     /// The experiment on a trace, whose drive it fits if none is named and there is such a one.
     pub fn experiment_for(&self, trace: &Trace) -> anyhow::Result<Experiment> {
         let (usual, end) = (self.experiment()?, trace.end_sector());
-        if self.drive != AUTO || usual.places("", end).is_ok() {
+        // What was asked for beside the drive is refused where it does not fit, and not met with a larger drive.
+        let unfit = matches!(usual.places("", end), Err(LabError::Unfit { .. }));
+        if self.drive != AUTO || !unfit {
             return Ok(usual);
         }
         let disks = usual.fitting(end).into_iter().filter(|(_, drive)| drive.disk().is_some());

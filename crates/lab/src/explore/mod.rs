@@ -371,6 +371,7 @@ impl<'a> Explorer<'a> {
     fn follow(&mut self, followed: &Followed, mut registers: Registers) -> Result<(), Finding> {
         let mut power = Power::new(followed.plan.images.clone());
         let mut settling = Settling::new(followed.plan);
+        let part = if followed.each == 0 { Part::Powered } else { Part::Runs };
         for (index, event) in followed.log.events.iter().enumerate() {
             if let Event::Client(event) = event {
                 let told = registers.event(&settling.told(event));
@@ -384,15 +385,15 @@ impl<'a> Explorer<'a> {
             }
             // An answer after which less is allowed may be broken by what was there before it.
             let changed = power.follow(followed.log, event) || less;
-            self.judge.spent.on(if followed.each == 0 { Part::Powered } else { Part::Runs });
             // Runs with a fault are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
             let few = followed.depth == 0 && !followed.all && self.options.one_in > 1;
             let looks = !few || last || self.rng.chance(1, self.options.one_in);
             let looks = looks && (!followed.plan.fails() || last || self.rng.chance(1, FAULT_MOMENTS));
             // What was in the caches before belongs to the run before.
-            let looks = looks && index >= 2 * followed.plan.cached.len();
+            let looks = looks && followed.each > 0 && index >= 2 * followed.plan.cached.len();
             if changed && looks {
+                self.judge.spent.on(part);
                 self.tally.moments += 1;
                 self.moment(followed, index + 1, &power, &registers)?;
                 // A run without crashes, or with a fault, is judged to its end.
@@ -401,6 +402,7 @@ impl<'a> Explorer<'a> {
                 }
             }
         }
+        self.judge.spent.on(part);
         Ok(())
     }
 

@@ -14,6 +14,8 @@ use super::settings::{self, Setting};
 use crate::LabError;
 use crate::workload;
 
+/// Runs one after the other that have the same volume.
+const RUNS_A_VOLUME: u64 = 16;
 /// The fewest pages in which requests meet.
 const FEWEST_PAGES: u64 = 8;
 /// The largest requests, in bytes.
@@ -61,7 +63,9 @@ impl Campaign<'_> {
     pub(super) fn drawn(&self, seed: u64, requests: u64, denser: u64) -> Result<Script, LabError> {
         let mut rng = Rng::seeded(seed ^ 0x5377_6172_6d00_0000);
         let components = self.description.components.len() as u32;
-        let settings = self.settings(&mut rng);
+        // Several runs on the same volume: filling one takes longer than a run.
+        let same = seed / RUNS_A_VOLUME;
+        let settings = self.settings(&mut Rng::seeded(same ^ 0x566f_6c75_6d65_0000));
         let sectors = settings::applied(self.description, &settings).check()?;
         let own = churn(sectors, &mut rng);
         let drawn = COMMANDS[rng.below(COMMANDS.len() as u64) as usize];
@@ -71,7 +75,8 @@ impl Campaign<'_> {
             None => script::of_workload(&workload::parse(&own)?, sectors, seed, requests)?,
         };
         let steps = script::with_commands(requests, &self.known_commands(), commands, seed).into();
-        let conditions = Conditions::drawn(seed, components, self.clients);
+        let numbers = Conditions::drawn(same, components, self.clients).numbers;
+        let conditions = Conditions { numbers, ..Conditions::drawn(seed, components, self.clients) };
         Ok(Script { steps, conditions, settings })
     }
 
