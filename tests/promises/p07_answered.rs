@@ -47,9 +47,9 @@ fn however_little_may_be_in_flight_every_request_is_answered() {
     }
 }
 
-/// A component answers within 0.2 ms, and one that is delayed within 1.2 ms; a request waits for the few hundred
+/// A component answers within 0.2 ms, in bad runs now and then 320 times as late; a request waits for the few hundred
 /// that a flush of what others wrote takes, one after the other.
-const BOUND: Nanos = Nanos::from_millis(1_000);
+const BOUND: Nanos = Nanos::from_millis(60_000);
 
 #[test]
 fn every_request_is_answered_within_a_bound() {

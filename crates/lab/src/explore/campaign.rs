@@ -16,6 +16,10 @@ use crate::workload::Load;
 /// So much denser are commands in the run whose requests to components fail: it is short, and there is one.
 const DENSER: u64 = 5;
 
+/// Runs in a row without a new state, after which there is nothing more to find: a run whose components fail may have
+/// none.
+const BARREN: u32 = 32;
+
 /// What is explored, and how.
 pub struct Campaign<'a> {
     /// A checked volume.
@@ -72,7 +76,7 @@ impl Campaign<'_> {
                 progress(Progress { what: "runs with power", done: run, of: plain });
             }
         }
-        let mut owed = 0;
+        let (mut owed, mut barren) = (0, 0);
         for seed in seeds {
             if finding.is_some() || explorer.is_done() {
                 break;
@@ -92,7 +96,8 @@ impl Campaign<'_> {
                 owed += tally.judged - before.judged;
             }
             // A workload that is the same whatever its seed has no more to give.
-            if tally.states == before.states && self.load.is_some() {
+            barren = if tally.states == before.states { barren + 1 } else { 0 };
+            if barren == BARREN {
                 break;
             }
         }
