@@ -153,13 +153,14 @@ fn mutants(out: &mut String, folder: &Path) -> anyhow::Result<()> {
     let file = folder.join("figures/survivors.tsv");
     let why = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
-    let found = lines.iter().filter(|line| line[0] == "found").count();
+    let count = |state: &str| lines.iter().filter(|line| line[0] == state).count();
+    let (found, tried) = (count("found"), lines.len() - count("untried"));
     write!(
         out,
         "\n## Mutants\n\nKnown bugs, one at a time in a build that has them (`make mutants`), and what finds them: \
-         {found} of {} are found by the explorations above, each within the CPU seconds that all of them take.\n\n\
+         {found} of {tried} that were tried are found by the explorations above, and {} wait to be tried.\n\n\
          | bug | found by | CPU seconds |\n|---|---|---:|\n",
-        lines.len()
+        count("untried")
     )?;
     for line in &lines {
         let [state, seconds, bug, rest @ ..] = line.as_slice() else {
@@ -168,6 +169,7 @@ fn mutants(out: &mut String, folder: &Path) -> anyhow::Result<()> {
         let known = why.lines().find_map(|line| line.strip_prefix(bug)?.strip_prefix('\t'));
         let by = match (*state, rest.first()) {
             ("found", Some(by)) => (*by).to_owned(),
+            ("untried", _) => "not tried yet".to_owned(),
             _ => format!("not found: {}", known.with_context(|| format!("survivors.tsv: nothing on {bug}"))?),
         };
         writeln!(out, "| {bug} | {by} | {seconds} |")?;

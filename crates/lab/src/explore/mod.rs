@@ -28,6 +28,7 @@ mod settling;
 pub mod shrink;
 pub mod spent;
 mod swarm;
+mod tally;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -49,7 +50,8 @@ use self::run::Plan;
 use self::script::Step;
 use self::settings::Setting;
 use self::settling::Settling;
-use self::spent::{Part, Spent};
+use self::spent::Part;
+pub use self::tally::Tally;
 use crate::check::Registers;
 use crate::description::Description;
 use crate::experiment::Progress;
@@ -114,39 +116,6 @@ const KILLS: u64 = 2;
 const FAULT_MOMENTS: u64 = 8;
 /// Choices in a row that are nothing new, after which a moment is done.
 const IN_VAIN: u32 = 16;
-
-/// What was looked at.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// Runs that were cut.
-    pub runs: u64,
-    /// Runs that were carried out, those with a request that fails included.
-    pub carried_out: u64,
-    /// Moments at which the power went.
-    pub moments: u64,
-    /// Restarts opened and judged.
-    pub judged: u64,
-    /// Of those, the first with their images.
-    pub states: u64,
-    /// Of those, the first with their metadata.
-    pub metadata_states: u64,
-    /// New states by depth: after one crash, two, and so on.
-    pub by_depth: Vec<u64>,
-    /// Restarts read whole.
-    pub whole: u64,
-    /// Sectors read and judged.
-    pub sectors: u64,
-    /// The longest wait for an answer.
-    pub longest: Nanos,
-    /// Commands carried out.
-    pub commands: u64,
-    /// The longest that one took.
-    pub longest_command: Nanos,
-    /// How often each edge was reached.
-    pub edges: BTreeMap<&'static str, u64>,
-    /// Where the time went.
-    pub spent: Spent,
-}
 
 /// Something is wrong, and how it came to that.
 #[derive(Clone, Debug)]
