@@ -62,7 +62,8 @@ pub fn explore(
         clients,
         fault_requests,
         options,
-        reduces: true,
+        // Known bugs need not be.
+        reduces: cfg!(not(feature = "canaries")),
     };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }
