@@ -160,10 +160,14 @@ impl Pairs {
     }
 }
 
-/// Writes a record, durably.
+/// Writes a record, durably: the one before is there until this one is.
 fn write(file: &Path, record: &Record) -> std::io::Result<()> {
-    file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
     let text = toml::to_string(record).map_err(std::io::Error::other)?;
-    std::fs::write(file, text)?;
-    std::fs::File::open(file)?.sync_all()
+    let new = file.with_extension("new");
+    std::fs::write(&new, text)?;
+    std::fs::File::open(&new)?.sync_all()?;
+    std::fs::rename(&new, file)?;
+    std::fs::File::open(folder)?.sync_all()
 }
