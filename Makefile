@@ -29,6 +29,7 @@ check: toolchain-check ## all that must hold: format, lints, tests, house rules,
 	@$(MAKE) --no-print-directory demo
 	@$(MAKE) --no-print-directory agree
 	@$(MAKE) --no-print-directory explore
+	@$(MAKE) --no-print-directory canaries
 	@$(MAKE) --no-print-directory fuzz
 	@echo "check: all of it holds"
 

@@ -41,6 +41,12 @@ fn every_known_bug_is_found() {
                 "{}, {canary}: found after {states} states and {runs} runs: {}",
                 entry.name, finding.wrong
             );
+            let reduced = explored.reduced.unwrap();
+            println!("reduced: {}\n{}", reduced.wrong, reduced.case);
+            let requests: usize = reduced.case.0.iter().map(|segment| segment.steps.len()).sum();
+            // What takes several crashes does not always become shorter; and a log has to come round.
+            let most = if entry.name == "lld" { 200 } else { 40 };
+            assert!(requests <= most || reduced.case.0.len() > 1, "{requests} requests are left of it");
             found += 1;
         }
     }

@@ -62,8 +62,7 @@ pub fn explore(
         clients,
         fault_requests,
         options,
-        // Known bugs need not be.
-        reduces: cfg!(not(feature = "canaries")),
+        reduces: true,
     };
     campaign.explore(&|_| ()).expect("the workload fits the volume")
 }

@@ -117,7 +117,7 @@ pub const EDGES: &[&str] = &[
 
 /// The known bugs that it can have.
 pub const CANARIES: &[&str] = if cfg!(feature = "canaries") {
-    &["early reuse", "require cleared early", "dropped by a relocate", "repaired from home though newer"]
+    &["early reuse", "dropped by a relocate", "repaired from home though newer"]
 } else {
     &[]
 };

@@ -445,7 +445,6 @@ impl Borg {
             let state = self.state.borrow();
             (state.map.dirty() > 0, state.segments.generations())
         };
-        let require = require && !self.canary.is("require cleared early");
         let change = |disk: &mut page::Super| {
             (disk.clean, disk.require, disk.generations, disk.samples, disk.mark) =
                 (true, require, generations, samples, mark);
