@@ -35,16 +35,36 @@ fn of_peer(peer: u8, port: u16) -> TcpStream {
     stream
 }
 
-/// A client of a peer comes and is served, all of it within a second.
+/// Well before silent handshakes and halves of requests are ended, 30 s; an idle machine takes milliseconds.
+const SOON: Duration = Duration::from_secs(15);
+
+/// Does it again until it succeeds: the server takes a moment to see that clients are gone.
+fn soon<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(why) => assert!(began.elapsed() < SOON, "{why}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A connection of a peer that has begun to use the export.
+fn begun(peer: u8, port: u16) -> Result<Raw<TcpStream>, String> {
+    let mut raw = Raw::over(of_peer(peer, port));
+    raw.begin("m").map(|()| raw)
+}
+
+/// A client of a peer comes and is served, whatever others do: it waits for none of their time-outs.
 fn is_served(peer: u8, port: u16, what: &str) {
     let began = Instant::now();
-    let mut raw = Raw::over(of_peer(peer, port));
-    raw.begin("m").unwrap();
+    let mut raw = begun(peer, port).unwrap();
     assert_eq!(raw.write(FUA, 0, &vec![peer; MIB]).unwrap(), 0);
     assert_eq!(raw.read(4096, 4096).unwrap(), [peer; 4096]);
     let took = began.elapsed();
     eprintln!("{what}: a client of another peer is served in {took:?}");
-    assert!(took < Duration::from_secs(1), "{what}: {took:?}");
+    assert!(took < SOON, "{what}: {took:?}");
 }
 
 #[test]
@@ -84,8 +104,7 @@ fn a_thousand_silent_clients_of_a_peer_keep_no_other_out() {
         // They are silent, and nothing else: each is served when it asks.
         assert_eq!(silent[0].write(0, 0, &[1; 512]).unwrap(), 0);
         drop(silent);
-        std::thread::sleep(Duration::from_millis(200));
-        is_served(2, port, &format!("{kind}, the same peer, when they are gone"));
+        drop(soon(|| begun(2, port)));
         server.stop_saying(&["refused: found 512 clients of 127.0.0.2", "more clients were refused"]);
     }
 }
@@ -103,9 +122,13 @@ fn the_volume_file_says_how_many_clients_there_may_be() {
         assert!(why.contains("found 3 clients, expected at most 3"), "{kind}: {why}");
         // It may try again on the same connection, when there is a place.
         drop(all.pop());
-        std::thread::sleep(Duration::from_millis(200));
-        fourth.option(7, &[0, 0, 0, 0, 0, 0]).unwrap();
-        assert_eq!((fourth.option_reply().unwrap().0, fourth.option_reply().unwrap().0), (3, 1), "{kind}");
+        soon(|| {
+            fourth.option(7, &[0, 0, 0, 0, 0, 0]).unwrap();
+            match fourth.option_reply().unwrap().0 {
+                3 => Ok(assert_eq!(fourth.option_reply().unwrap().0, 1, "{kind}")),
+                other => Err(format!("{kind}: the server answers {other:#x}")),
+            }
+        });
         server.stop();
     }
 }
@@ -193,7 +216,7 @@ fn half_a_request_is_waited_for_so_long_and_a_silent_client_for_ever() {
                 ends(payload, "half a payload");
                 ends(handshake, "a silent handshake");
                 let took = began.elapsed();
-                assert!(took > Duration::from_secs(28) && took < Duration::from_secs(45), "{kind}: {took:?}");
+                assert!(took > Duration::from_secs(28) && took < Duration::from_secs(60), "{kind}: {took:?}");
                 std::thread::sleep(Duration::from_secs(5));
                 silent.ask(READ, 0, 7, 0, 4096).unwrap();
                 assert_eq!(silent.reply().unwrap(), (7, 0), "{kind}: it was only silent");
