@@ -5,6 +5,8 @@ mod bytes;
 pub mod cache;
 mod canary;
 mod destage;
+#[allow(dead_code, unused_imports)]
+mod durable;
 pub mod fault;
 mod joined;
 pub mod lld;

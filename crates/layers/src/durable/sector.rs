@@ -1,0 +1,121 @@
+//! A sealed sector: 512 bytes, of which the last 16 tell which write it is of, and that it is whole.
+//!
+//! On disk, at the end of a sector: the generation of the write (eight bytes), a word that is zero, and a CRC-32C over
+//! what the sector is part of (a magic and the identity of the volume), where it lies, and all of it but the checksum.
+//! So a sector that was written elsewhere, or for another volume, is not whole.
+//!
+//! Invariant: 512 zeroes are no sealed sector, but a blank one.
+
+use seekless_core::{Lba, SECTOR_BYTES};
+
+use crate::bytes::{put, u32_at, u64_at};
+
+const BYTES: usize = SECTOR_BYTES as usize;
+const SEAL: usize = 16;
+/// Bytes of a sector that are free for what it tells.
+pub const ROOM: usize = BYTES - SEAL;
+
+/// No generation is this or more: a million a second would take 100,000 years to get there.
+pub const LAST: u64 = 1 << 62;
+
+/// What a sector is part of: the start of a checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part(u32);
+
+/// What a sector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sector {
+    /// Written in this generation, and whole.
+    Whole(u64),
+    /// Zeroes.
+    Blank,
+    /// Something else.
+    Rotten,
+}
+
+impl Part {
+    /// Of a structure with this magic, of a volume with this identity; 0 where it has none.
+    pub fn of(magic: &[u8; 8], identity: u128) -> Part {
+        Part(crc32c::crc32c_append(crc32c::crc32c(magic), &identity.to_le_bytes()))
+    }
+
+    fn sum(self, at: Lba, sector: &[u8]) -> u32 {
+        let sum = crc32c::crc32c_append(self.0, &at.0.to_le_bytes());
+        crc32c::crc32c_append(sum, &sector[..BYTES - 4])
+    }
+
+    /// Seals sectors, the first of which lies at `at`: the last 16 bytes of each are overwritten.
+    pub fn seal(self, at: Lba, generation: u64, sectors: &mut [u8]) {
+        for (sector, number) in sectors.chunks_exact_mut(BYTES).zip(0..) {
+            put(sector, ROOM, &generation.to_le_bytes());
+            put(sector, ROOM + 8, &[0; 4]);
+            let sum = self.sum(at + number, sector);
+            put(sector, BYTES - 4, &sum.to_le_bytes());
+        }
+    }
+
+    /// What the sector at `at` is.
+    pub fn look(self, at: Lba, sector: &[u8]) -> Sector {
+        let generation = u64_at(sector, ROOM);
+        if sector.len() == BYTES && generation < LAST && u32_at(sector, BYTES - 4) == self.sum(at, sector) {
+            return Sector::Whole(generation);
+        }
+        if sector.iter().all(|byte| *byte == 0) { Sector::Blank } else { Sector::Rotten }
+    }
+}
+
+/// Where entries of so many bytes lie, one after the other behind a head in the first sector: none across sectors.
+pub fn places(head: usize, entry: usize) -> impl Iterator<Item = usize> {
+    let first = (ROOM - head) / entry;
+    let each = ROOM / entry;
+    let behind = (1..).flat_map(move |sector| (0..each).map(move |index| sector * BYTES + index * entry));
+    (0..first).map(move |index| head + index * entry).chain(behind)
+}
+
+/// Bytes of the sectors that have room for a head and so many entries.
+pub fn bytes(head: usize, entry: usize, entries: u64) -> u64 {
+    let first = ((ROOM - head) / entry) as u64;
+    let each = (ROOM / entry) as u64;
+    SECTOR_BYTES * (1 + entries.saturating_sub(first).div_ceil(each))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A sector is what was sealed at this place for this volume, or it is not whole.
+        #[test]
+        fn a_sector_is_whole_or_rotten(
+            mut written in proptest::collection::vec(any::<u8>(), 2 * BYTES),
+            generation in 0..LAST,
+            identity: u128,
+            at in 0..1_u64 << 40,
+            damage in (0..BYTES, 0..8_u32),
+        ) {
+            let part = Part::of(b"SKLTEST1", identity);
+            part.seal(Lba(at), generation, &mut written);
+            let (first, second) = written.split_at_mut(BYTES);
+            prop_assert_eq!(part.look(Lba(at), first), Sector::Whole(generation));
+            prop_assert_eq!(part.look(Lba(at + 1), second), Sector::Whole(generation));
+            prop_assert_eq!(part.look(Lba(at + 1), first), Sector::Rotten);
+            prop_assert_eq!(Part::of(b"SKLTEST2", identity).look(Lba(at), first), Sector::Rotten);
+            prop_assert_eq!(Part::of(b"SKLTEST1", identity ^ 1).look(Lba(at), first), Sector::Rotten);
+            first[damage.0] ^= 1 << damage.1;
+            prop_assert_eq!(part.look(Lba(at), first), Sector::Rotten);
+            prop_assert_eq!(part.look(Lba(at), &[0; BYTES]), Sector::Blank);
+        }
+
+        #[test]
+        fn no_entry_lies_across_sectors_or_on_a_seal(head in 0..200_usize, entry in 1..40_usize, entries in 0..400_u64) {
+            let mut end = head;
+            for at in places(head, entry).take(entries as usize) {
+                prop_assert!(at >= end && at % BYTES + entry <= ROOM);
+                end = at + entry;
+            }
+            prop_assert_eq!(bytes(head, entry, entries), (end.max(1) as u64).div_ceil(SECTOR_BYTES) * SECTOR_BYTES);
+        }
+    }
+}
