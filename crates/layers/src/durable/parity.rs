@@ -1,130 +1,174 @@
-//! A record of a log that is written with one request: a page that tells what is behind it (its head), pages of data,
-//! and a page of parity, so that one page that is not as it was written is made whole from the others.
+//! A record of a log: a page that tells what is behind it (its head), and pages of data, written with one request. The
+//! last sector of the head is *parity*: so one sector of the record that is not as it was written is made whole from
+//! all the others.
 //!
-//! The end of a log cannot be told from a last record that is rotten, but by something durable that says the record was
-//! whole: that would be another write and another flush for each flush. With parity a record that was durable is whole
-//! although any sector, or all of a page of it, has rotted; and who finds two pages missing finds a record that was
-//! being written when the power went.
+//! The end of a log cannot be told from a last record that has rotted, but by something durable that says the record was
+//! whole: another write and another flush for each flush. With parity, a record that was durable is whole although any
+//! sector of it has rotted; and a record of which two sectors are missing was being written when the power went. (One
+//! of which one sector is missing may have been, too. It is made whole as well: it was never answered, and may count.)
+//! A sector that cannot be read is an error of the device, and not taken for either.
+//!
+//! On disk, a head begins with a magic, has the number of pages behind it as four bytes at 68, and ends with the
+//! exclusive or of all other sectors of the record. What its own checksum is over ends before that.
 
-use seekless_core::{Buffer, PAGE_BYTES};
+use seekless_core::{Buffer, PAGE_BYTES, SECTOR_BYTES};
+
+use crate::bytes::u32_at;
 
 const PAGE: usize = PAGE_BYTES as usize;
+const SECTOR: usize = SECTOR_BYTES as usize;
+/// Where the parity is in a head: what a head tells lies before it.
+pub const AT: usize = PAGE - SECTOR;
+/// Where a head says how many pages are behind it.
+pub const PAGES_AT: usize = 68;
 
-fn add(sum: &mut [u8], page: &[u8]) {
-    for (sum, byte) in sum.iter_mut().zip(page) {
-        *sum ^= byte;
+/// The exclusive or of sectors.
+struct Sum([u8; SECTOR]);
+
+impl Sum {
+    fn of(bytes: &[u8]) -> Sum {
+        let mut sum = Sum([0; SECTOR]);
+        sum.add(bytes);
+        sum
     }
-}
 
-/// The page of parity of a record's other pages. Pages that have only a length count as zeroes.
-pub fn of<'a>(pages: impl IntoIterator<Item = &'a Buffer>) -> Buffer {
-    let mut sum = vec![0; PAGE];
-    for page in pages {
-        page.for_each(|offset, _, bytes| {
-            if let Some(bytes) = bytes {
-                add(&mut sum[offset..], bytes);
+    fn add(&mut self, bytes: &[u8]) {
+        for sector in bytes.chunks(SECTOR) {
+            for (sum, byte) in self.0.iter_mut().zip(sector) {
+                *sum ^= byte;
             }
-        });
+        }
     }
-    Buffer::from_vec(sum)
+
+    /// The page with one of its sectors changed by this.
+    fn applied(&self, page: &[u8], sector: usize) -> Vec<u8> {
+        let mut page = page.to_vec();
+        page[sector * SECTOR..][..SECTOR].iter_mut().zip(&self.0).for_each(|(byte, sum)| *byte ^= sum);
+        page
+    }
 }
 
-/// The head of a record that begins with `bytes` and reaches at most to their end: as it is, or from the other pages.
-/// `decode` says what a page tells, and how many pages of data are behind it; whether it was rotten comes back too.
-pub fn head<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Option<(T, usize)>) -> Option<(T, Option<Vec<u8>>)> {
-    let room = (bytes.len() / PAGE).checked_sub(2)?;
-    if let Some((head, pages)) = decode(&bytes[..PAGE]) {
-        return (pages <= room).then_some((head, None));
+/// Puts the parity of a record into its head. Pages that have only a length count as zeroes.
+pub fn put<'a>(head: &mut [u8], pages: impl IntoIterator<Item = &'a Buffer>) {
+    let mut sum = Sum::of(&head[..AT]);
+    for page in pages.into_iter().filter(|page| !page.is_hollow()) {
+        page.look(|bytes| sum.add(bytes));
     }
-    let mut sum = vec![0; PAGE];
-    for (page, pages) in bytes[PAGE..].chunks_exact(PAGE).zip(0..) {
-        add(&mut sum, page);
-        match decode(&sum) {
-            Some((head, told)) if told == pages => return Some((head, Some(sum))),
-            _ => {}
+    head[AT..].copy_from_slice(&sum.0);
+}
+
+/// The head of a record that begins with `bytes` and ends at most where they do: what `decode` says of it, and its bytes
+/// if they were made whole from the others.
+pub fn head<T>(
+    bytes: &[u8],
+    magic: &[u8; 8],
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Option<(T, Option<Vec<u8>>)> {
+    let head = bytes.get(..PAGE)?;
+    if let Some(told) = decode(head) {
+        return Some((told, None));
+    }
+    let claimed = head.starts_with(magic).then(|| u32_at(head, PAGES_AT) as usize);
+    let mut wrong = Sum::of(head);
+    for (pages, behind) in bytes[PAGE..].chunks(PAGE).map(Some).chain([None]).enumerate() {
+        // Of a record of so many pages one sector may be wrong: another one of the head, or its first.
+        let begins = head.iter().zip(&wrong.0).map(|(byte, wrong)| byte ^ wrong).take(8).eq(*magic);
+        let counts = u32_at(head, PAGES_AT) ^ u32_at(&wrong.0, PAGES_AT) == pages as u32;
+        let first = (begins && counts).then_some(0);
+        let others = (1..AT / SECTOR).filter(|_| claimed == Some(pages));
+        for sector in first.into_iter().chain(others) {
+            let mended = wrong.applied(head, sector);
+            if let Some(told) = decode(&mended) {
+                return Some((told, Some(mended)));
+            }
         }
+        wrong.add(behind.unwrap_or_default());
     }
     None
 }
 
-/// Whether the pages of data of a record have these checksums, its head being whole: `Ok` with one that is made whole
-/// from the others, if there is one; `Err` if there are more.
+/// Whether the pages behind the head of a record have these checksums: if a sector of one is wrong, `Ok` with which page
+/// that is and what it was; `Err` if more is wrong.
 ///
 /// `record` is all of it, its head as it was written.
-pub fn mend(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
-    let pages = record.chunks_exact(PAGE);
-    let wrong = |(page, told): &(&[u8], &u32)| crc32c::crc32c(page) != **told;
-    let mut rotten = pages.clone().skip(1).zip(sums).enumerate().filter(|(_, page)| wrong(page));
-    let Some((index, (_, told))) = rotten.next() else { return Ok(None) };
-    if rotten.next().is_some() {
+pub fn page(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
+    let behind = record.chunks_exact(PAGE).skip(1).zip(sums).enumerate();
+    let mut wrong = behind.filter(|(_, (page, told))| crc32c::crc32c(page) != **told);
+    let Some((index, (page, told))) = wrong.next() else { return Ok(None) };
+    if wrong.next().is_some() {
         return Err(());
     }
-    let mut sum = vec![0; PAGE];
-    pages.enumerate().filter(|(at, _)| *at != index + 1).for_each(|(_, page)| add(&mut sum, page));
-    if crc32c::crc32c(&sum) == *told { Ok(Some((index, sum))) } else { Err(()) }
+    let sum = Sum::of(record);
+    let mut mended = (0..PAGE / SECTOR).map(|sector| sum.applied(page, sector));
+    mended.find(|page| crc32c::crc32c(page) == *told).map(|page| Some((index, page))).ok_or(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
 
-    /// A head says how many pages are behind it and their checksums, and has one of its own.
-    fn record(pages: &[Vec<u8>]) -> (Vec<u8>, Vec<u32>) {
-        let sums: Vec<u32> = pages.iter().map(|page| crc32c::crc32c(page)).collect();
-        let mut head = vec![0; PAGE];
-        head[4..8].copy_from_slice(&(pages.len() as u32).to_le_bytes());
-        for (sum, at) in sums.iter().zip((8..).step_by(4)) {
-            head[at..at + 4].copy_from_slice(&sum.to_le_bytes());
-        }
-        let sum = crc32c::crc32c(&head[4..]);
-        head[..4].copy_from_slice(&sum.to_le_bytes());
-        let mut all: Vec<Buffer> =
-            std::iter::once(&head).chain(pages).map(|page| Buffer::from_vec(page.clone())).collect();
-        all.push(of(&all));
-        (Buffer::join(all).to_vec(), sums)
+    const MAGIC: &[u8; 8] = b"SKLTESTR";
+    const SUM: usize = 8;
+
+    fn decode(head: &[u8]) -> Option<Vec<u8>> {
+        let sum = crate::bytes::sum_but(&head[..AT], SUM);
+        (head.starts_with(MAGIC) && u32_at(head, SUM) == sum).then(|| head[..AT].to_vec())
     }
 
-    fn decode(page: &[u8]) -> Option<(Vec<u8>, usize)> {
-        let sum = crc32c::crc32c(&page[4..]).to_le_bytes();
-        let pages = u32::from_le_bytes(page[4..8].try_into().ok()?) as usize;
-        (page[..4] == sum && page.iter().any(|byte| *byte != 0)).then(|| (page.to_vec(), pages))
+    /// A record of pages with these bytes, and their checksums.
+    fn record(fill: &[u8]) -> (Vec<u8>, Vec<u32>) {
+        let page = |fill: u8, page: u8| (0..PAGE).map(|at| fill ^ (at as u8).wrapping_mul(page)).collect();
+        let pages: Vec<Buffer> =
+            fill.iter().zip(1..).map(|(&fill, number)| Buffer::from_vec(page(fill, number))).collect();
+        let sums: Vec<u32> = pages.iter().map(crate::bytes::sum_of_page).collect();
+        let mut head: Vec<u8> = (0..PAGE).map(|at| at as u8).collect();
+        head[..8].copy_from_slice(MAGIC);
+        head[PAGES_AT..PAGES_AT + 4].copy_from_slice(&(pages.len() as u32).to_le_bytes());
+        let sum = crate::bytes::sum_but(&head[..AT], SUM);
+        head[SUM..SUM + 4].copy_from_slice(&sum.to_le_bytes());
+        put(&mut head, &pages);
+        (Buffer::join(std::iter::once(Buffer::from_vec(head)).chain(pages)).to_vec(), sums)
     }
 
     proptest! {
-        /// With one page that is not as it was written the record is whole; with two it is not.
+        /// With one sector that is not as it was written the record is whole; with two it is not.
         #[test]
-        fn one_page_is_made_whole_and_two_are_missed(
+        fn one_sector_is_made_whole_and_two_are_missed(
             fill in proptest::collection::vec(any::<u8>(), 0..9_usize),
             behind in 0..3_usize,
-            wrong in proptest::collection::vec(any::<prop::sample::Index>(), 0..3_usize),
+            wrong in proptest::collection::vec((any::<prop::sample::Index>(), 0..SECTOR, 1..=255_u8), 0..3_usize),
         ) {
-            let pages: Vec<Vec<u8>> = fill.iter().zip(0..).map(|(&fill, page)| {
-                (0..PAGE).map(|at| fill ^ (at as u8).wrapping_mul(page + 1)).collect()
-            }).collect();
-            let (sound, sums) = record(&pages);
+            let (sound, sums) = record(&fill);
             let mut bytes = sound.clone();
-            let wrong: std::collections::BTreeSet<usize> =
-                wrong.iter().map(|index| index.index(bytes.len() / PAGE)).collect();
-            for page in &wrong {
-                bytes[page * PAGE + 40 + page] ^= 0x11;
+            let mut sectors = BTreeSet::new();
+            for (sector, byte, change) in &wrong {
+                let sector = sector.index(bytes.len() / SECTOR);
+                if sectors.insert(sector) {
+                    bytes[sector * SECTOR + byte] ^= change;
+                }
             }
             bytes.extend(vec![7; behind * PAGE]);
-            let of_data = wrong.iter().filter(|page| (1..=pages.len()).contains(page)).count();
-            let found = head(&bytes, decode);
-            if wrong.contains(&0) && wrong.len() > 1 {
+            let of_head = sectors.range(..AT / SECTOR).count();
+            let of_data = sectors.range(PAGE / SECTOR..).count();
+            let found = head(&bytes, MAGIC, decode);
+            if of_head > 0 && sectors.len() > 1 {
                 prop_assert!(found.is_none());
                 return Ok(());
             }
             let (told, mended) = found.unwrap();
-            prop_assert_eq!(mended.is_some(), wrong.contains(&0));
-            prop_assert_eq!(&told[..], &sound[..PAGE]);
-            bytes[..PAGE].copy_from_slice(&told);
-            let found = mend(&bytes[..sound.len()], &sums);
-            if of_data == 1 && wrong.len() == 1 {
+            prop_assert_eq!(mended.is_some(), of_head == 1);
+            prop_assert_eq!(&told[..], &sound[..AT]);
+            if let Some(mended) = mended {
+                bytes[..PAGE].copy_from_slice(&mended);
+            }
+            let found = page(&bytes[..sound.len()], &sums);
+            if sectors.len() == 1 && of_data == 1 {
                 let (page, content) = found.unwrap().unwrap();
-                prop_assert_eq!(&content, &pages[page]);
+                prop_assert_eq!(&content[..], &sound[(page + 1) * PAGE..][..PAGE]);
             } else {
                 prop_assert_eq!(found, if of_data == 0 { Ok(None) } else { Err(()) });
             }
