@@ -22,7 +22,7 @@ fn however_little_may_be_in_flight_every_request_is_answered() {
                 let disk: Rc<dyn BlockDevice> = Rc::new(Disk::new(0, &spec, QueueOptions::default()));
                 let slice = Rc::new(Slice::new(disk, Extent::of_pages(0, 600)).unwrap());
                 let options = toml::from_str("size = \"2MiB\"").unwrap();
-                let mapper: Rc<dyn BlockDevice> = Rc::new(Mapper::open(slice, &options).await.unwrap());
+                let mapper: Rc<dyn BlockDevice> = Mapper::open(slice, &options).await.unwrap();
                 let top = Rc::new(Top::limited(mapper, Limits::new(bytes, requests)));
                 let tasks = (0..200_u64).map(|number| {
                     let top = top.clone();

@@ -46,6 +46,18 @@ async fn content(device: &dyn BlockDevice) -> Vec<u8> {
     device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await.unwrap().to_vec()
 }
 
+/// The magic of what a layer keeps, and the version that it says it is.
+async fn format(layer: &str, below: &Below) -> Vec<u8> {
+    let device = below.devices.get("bopt").unwrap_or(&below.over);
+    let first = device.read(Extent::new(0, 1), Buffer::zeroed(512), Hints::default()).await.unwrap().to_vec();
+    let version = match layer {
+        "lld" => 16..20,
+        "borg" => 52..56,
+        _ => 8..8,
+    };
+    [&first[..8], &first[version]].concat()
+}
+
 /// The first page that differs.
 fn differs(one: &[u8], other: &[u8]) -> Option<usize> {
     let pages = one.chunks(PAGE_BYTES as usize).zip(other.chunks(PAGE_BYTES as usize));
@@ -73,8 +85,9 @@ fn what_an_earlier_version_left_opens_and_holds_what_it_held() {
                         let create = false;
                         let below =
                             Below { over: disk(0, image("disk").expect(&name)).await, devices, create };
+                        let before = format(layer, &below).await;
                         for round in 1..=3_u8 {
-                            let Built { device, layer } = opened(layer, options, &below).await;
+                            let Built { device, layer: built } = opened(layer, options, &below).await;
                             let found = content(&*device).await;
                             assert_eq!(found.len(), held.len(), "{version}, {name}, opening {round}");
                             assert_eq!(differs(&found, &held), None, "{version}, {name}, opening {round}");
@@ -85,8 +98,13 @@ fn what_an_earlier_version_left_opens_and_holds_what_it_held() {
                             if round == 1 {
                                 device.flush(Hints::default()).await.unwrap();
                             } else {
-                                layer.stop().await.unwrap();
+                                built.stop().await.unwrap();
                             }
+                            assert_eq!(
+                                format(layer, &below).await,
+                                before,
+                                "{version}, {name}: it stays as it is"
+                            );
                         }
                     })
                     .unwrap();

@@ -268,7 +268,7 @@ pub const LAYERS: [Entry; 10] = [
         build: |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
-                Ok(Built::new(Rc::new(Mapper::open(below.over, &options).await?)))
+                Ok(Built::new(Mapper::open(below.over, &options).await?))
             })
         },
     },

@@ -1,32 +1,40 @@
 //! A page mapper: the smallest layer that keeps a map on disk, and an example for who writes a first one.
 //!
 //! Each page lies in any slot; a write goes to a free one, never over what is durable. A flush makes the map
-//! durable, in the older of its two homes. Invariants: a map is written only after the slots that it names are
-//! durable; a slot is written again only after a map that does not name it is durable.
+//! durable, in the older of its two homes; when nobody has written for a while, and at a stop, the other one gets the
+//! same. Invariants: a map is written only after the slots that it names are durable; a slot is written again only
+//! after a map that does not name it is durable.
 //!
 //! Fault model: power may go at any time, and any sectors of what was not flushed may survive. Then the later map
-//! that is whole counts: that of the last flush, or of one that was not answered. A write that fails leaves its
-//! page as it was. After a flush that failed the map in one home may be torn, so that no map is written any more:
-//! every later flush fails. Whoever asks lets each request finish.
+//! that is whole counts: that of the last flush, or of one that was not answered. A sector of a map may rot: then the
+//! other home counts if it holds the same, and else the volume is refused. A write that fails leaves its page as it
+//! was. After a flush that failed the map in one home may be torn, so that no map is written any more: every later
+//! flush fails. Whoever asks lets each request finish.
 
+mod kept;
 mod options;
+mod sealed;
 mod table;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
-use seekless_core::runtime::edge;
+use seekless_core::runtime::{self, edge};
 use seekless_core::{
     BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba,
-    Limits, PAGE_BYTES, PAGE_SECTORS, RangeLocks, mutant,
+    Limits, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, mutant,
 };
 
 use crate::canary::Canary;
+use kept::Kept;
 pub use options::{CANARIES, EDGES, Options};
 use table::{Map, NONE};
+
+/// When so long no map was written, the older home gets the newest too.
+const COPIED_AFTER: Nanos = Nanos::from_millis(1_000);
 
 /// The mapper.
 pub struct Mapper {
@@ -40,10 +48,19 @@ pub struct Mapper {
     /// Of page writes, so many at a time that there is a slot for each, free or for a flush to free.
     room: Limits,
     canary: Canary,
+    /// It was refused, and the map before the newest was opened: nothing is written.
+    older: bool,
+    /// Whether somebody waits to copy the map to its other home.
+    copying: Cell<bool>,
+    /// Itself, for what it does when nobody asks.
+    me: Weak<Mapper>,
 }
 
 struct State {
     map: Map,
+    kept: Kept,
+    /// Pages have moved that no map tells yet.
+    changed: bool,
     /// Slots that no page lies in, but perhaps in the map that is durable.
     released: Vec<u32>,
     failed: Option<IoError>,
@@ -51,19 +68,31 @@ struct State {
 
 impl Mapper {
     /// Opens what the last flush left; where there are only zeroes, a volume of zeroes.
-    pub async fn open(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Mapper, IoError> {
-        let (pages, slots) = options.pages_and_slots(below.geometry().sectors)?;
+    pub async fn open(below: Rc<dyn BlockDevice>, options: &Options) -> Result<Rc<Mapper>, IoError> {
         let canary = options.canary();
-        let map = table::read(&*below, pages, slots, &canary).await?;
+        let (kept, map) = Kept::read(&*below, options, &canary).await?;
         // Who wrote this map may have ended before its flush: only a durable one may free slots. And a torn one, which
         // reading it took away, must not come back.
-        if !canary.is("unflushed opening") {
+        if !canary.is("unflushed opening") && !options.older {
             below.flush(Hints::default()).await?;
         }
-        let state = RefCell::new(State { map, released: Vec::new(), failed: None });
-        let (locks, flushing) = (RangeLocks::new(), RangeLocks::new());
-        let (slots_at, room) = (table::homes(pages).end(), Limits::new(u64::MAX, slots - pages));
-        Ok(Mapper { below, slots_at, state, locks, flushing, room, canary })
+        let pages = map.slots.len() as u64;
+        let spare =
+            map.free.len() as u64 + map.slots.iter().filter(|&&slot| slot != NONE).count() as u64 - pages;
+        let state = State { map, kept, changed: false, released: Vec::new(), failed: None };
+        let locks = || RangeLocks::new();
+        Ok(Rc::new_cyclic(|me| Mapper {
+            below,
+            slots_at: kept.homes(pages).end(),
+            state: RefCell::new(state),
+            locks: locks(),
+            flushing: locks(),
+            room: Limits::new(u64::MAX, spare),
+            canary,
+            older: options.older,
+            copying: Cell::new(false),
+            me: me.clone(),
+        }))
     }
 
     fn slot_of(&self, part: Extent) -> u32 {
@@ -124,6 +153,7 @@ impl Mapper {
     /// The page lies in this slot from now on, or nowhere.
     fn remap(&self, page: u64, slot: u32) {
         let mut state = self.state.borrow_mut();
+        state.changed = true;
         let old = std::mem::replace(&mut state.map.slots[page as usize], slot);
         if old == NONE {
             return;
@@ -145,7 +175,7 @@ impl Mapper {
             edge("a second flush waits for the first");
         }
         let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
-        let (generation, map, released) = {
+        let (home, map, released) = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.failed {
                 edge("a flush failed: all later ones fail");
@@ -155,8 +185,9 @@ impl Mapper {
                 return Ok(());
             }
             state.map.generation += 1;
-            let map = table::encode(&state.map, &self.canary);
-            (state.map.generation, map, std::mem::take(&mut state.released))
+            state.changed = false;
+            let (home, map) = state.kept.next(&state.map, &self.canary);
+            (home, map, std::mem::take(&mut state.released))
         };
         // Others wait for this one or will: it is not left for later, and not withdrawn with who asked first.
         let how = Hints { class: how.class.min(Class::Foreground), ticket: None, ..how.clone() };
@@ -164,20 +195,76 @@ impl Mapper {
             if !self.canary.is("missing flush") {
                 self.below.flush(how.clone()).await?;
             }
-            table::write(&*self.below, generation, &map, &how).await?;
+            table::write(&*self.below, home, &map, &how).await?;
             if mutant::is("mapper: the map is written and not flushed") {
                 return Ok(());
             }
             self.below.flush(how).await
         };
         let done = done.await;
-        let mut state = self.state.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
         match &done {
-            Ok(()) => state.map.free.extend(released),
+            Ok(()) => {
+                state.map.free.extend(released);
+                state.kept.written();
+                self.copy_later(state);
+            }
             Err(_) if mutant::is("mapper: a failed flush is forgotten") => {}
             Err(error) => state.failed = Some(error.clone()),
         }
         done
+    }
+
+    /// When nobody has written for a while, the map goes to its other home too.
+    fn copy_later(&self, state: &State) {
+        if !state.kept.lacks_copy() || self.copying.replace(true) {
+            return;
+        }
+        let (me, mut seen) = (self.me.clone(), state.map.generation);
+        let work = async move {
+            loop {
+                runtime::sleep(COPIED_AFTER).await;
+                let Some(mapper) = me.upgrade() else { return };
+                let now = mapper.state.borrow().map.generation;
+                if std::mem::replace(&mut seen, now) == now {
+                    mapper.copying.set(false);
+                    // If it fails, the next flush says so.
+                    let _ = mapper.copy(&Hints { class: Class::Background, ..Hints::default() }).await;
+                    return;
+                }
+            }
+        };
+        runtime::spawn(work).detach();
+    }
+
+    /// Both homes hold the map that is durable, unless pages have moved since: then the next flush writes another.
+    async fn copy(&self, how: &Hints) -> Result<(), IoError> {
+        let _turn = self.flushing.exclusive(Extent::new(0, 1), how).await;
+        let (home, map) = {
+            let state = self.state.borrow();
+            if state.changed || state.failed.is_some() || !state.kept.lacks_copy() {
+                return Ok(());
+            }
+            edge("the map goes to its other home too");
+            state.kept.next(&state.map, &self.canary)
+        };
+        let copied = async {
+            table::write(&*self.below, home, &map, how).await?;
+            self.below.flush(how.clone()).await
+        };
+        let copied = copied.await;
+        let state = &mut *self.state.borrow_mut();
+        match &copied {
+            Ok(()) => state.kept.copied(),
+            Err(error) => state.failed = Some(error.clone()),
+        }
+        copied
+    }
+
+    /// Whether it takes writes.
+    fn writable(&self) -> Result<(), IoError> {
+        let why = "found a write to a volume that was opened as it was before its newest map, expected reads";
+        if self.older { Err(IoError::new(ErrorKind::ReadOnly, "mapper", None, why)) } else { Ok(()) }
     }
 }
 
@@ -214,6 +301,7 @@ impl BlockDevice for Mapper {
 
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            self.writable()?;
             // The flush that makes the map durable does the same for the slots.
             let fua = std::mem::take(&mut how.fua) && !mutant::is("mapper: FUA is dropped");
             let sectors = mutant::is("mapper: a write locks sectors, not pages");
@@ -237,12 +325,13 @@ impl BlockDevice for Mapper {
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.commit(&how, |_| true).await })
+        io(async move { if self.older { Ok(()) } else { self.commit(&how, |_| true).await } })
     }
 
     /// Whole pages read as zeroes afterwards; parts of pages stay.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            self.writable()?;
             let held = self.locks.exclusive(at, &how).await;
             let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
             whole.for_each(|part| self.remap(part.start.page(), NONE));
@@ -269,6 +358,14 @@ impl Layer for Mapper {
     fn counters(&self) -> Counters {
         let state = self.state.borrow();
         vec![("free_slots", state.map.free.len() as u64), ("generation", state.map.generation)]
+    }
+
+    /// Everything acknowledged is durable, and both homes hold the map.
+    fn stop(&self) -> IoFuture<'_, ()> {
+        io(async move {
+            self.flush(Hints::default()).await?;
+            self.copy(&Hints::default()).await
+        })
     }
 }
 

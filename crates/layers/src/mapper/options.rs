@@ -14,6 +14,9 @@ use crate::units::Bytes;
 pub struct Options {
     /// What clients see; without it as much as leaves one slot in seventeen free.
     pub size: Option<Bytes>,
+    /// Opens the map before the newest, read-only, where a sector of that one has rotted. Pages that were written after
+    /// may read as others.
+    pub older: bool,
     /// The known bug that it has.
     #[cfg(feature = "canaries")]
     pub canary: Option<String>,
@@ -29,6 +32,7 @@ pub const EDGES: &[&str] = &[
     "a second flush waits for the first",
     "a write failed: its slot is the last to be tried again",
     "a flush failed: all later ones fail",
+    "the map goes to its other home too",
 ];
 
 /// The known bugs that it can have.
@@ -94,17 +98,29 @@ impl Options {
         Err(Refused::new("size", found, format!("less than the device's {there}, with room for two maps")))
     }
 
-    /// The same for who builds it, and how many slots there are for these pages: more than pages.
-    pub fn pages_and_slots(&self, sectors: u64) -> Result<(u64, u64), IoError> {
+    /// The same for who builds it.
+    pub fn pages_of(&self, sectors: u64) -> Result<u64, IoError> {
         let refused = |why: Refused| IoError::new(ErrorKind::Invalid, "mapper", None, why.to_string());
-        let pages = self.pages(sectors).map_err(refused)?;
-        let slots = (sectors - table::homes(pages).sectors) / PAGE_SECTORS;
-        Ok((pages, slots.min(u64::from(table::NONE))))
+        self.pages(sectors).map_err(refused)
+    }
+
+    /// So many slots, if they are enough for so many pages: more than pages.
+    pub fn slots_of(&self, sectors: u64, pages: u64, slots: u64) -> Result<u64, IoError> {
+        if slots > pages {
+            return Ok(slots);
+        }
+        let why = format!(
+            "found {pages} pages and room for {slots} beside their map in {} of the device, expected more room than \
+             pages: a smaller `size` fits",
+            sectors / PAGE_SECTORS
+        );
+        Err(IoError::new(ErrorKind::Invalid, "mapper", None, why))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sealed;
     use super::*;
 
     #[test]
@@ -114,9 +130,13 @@ mod tests {
                 assert!(there < 4, "{there} pages are enough");
                 continue;
             };
-            let (same, slots) = Options::default().pages_and_slots(there * PAGE_SECTORS).unwrap();
-            assert!(same == pages && slots > pages, "{there} pages: {pages} in {slots} slots");
-            assert!(table::homes(pages).sectors + slots * PAGE_SECTORS <= there * PAGE_SECTORS);
+            for (homes, slots) in [
+                (table::homes(pages), table::slots(there * PAGE_SECTORS, pages)),
+                (sealed::homes(pages), sealed::slots(there * PAGE_SECTORS, pages)),
+            ] {
+                assert!(slots > pages, "{there} pages: {pages} in {slots} slots");
+                assert!(homes.sectors + slots * PAGE_SECTORS <= there * PAGE_SECTORS);
+            }
             assert!(there < 100 || pages * 100 > 90 * there, "{there} pages: {pages} are few");
         }
         let of = |size: &str| toml::from_str::<Options>(&format!("size = '{size}'")).unwrap().pages(8_000);

@@ -1,9 +1,8 @@
-//! The map, and how it is kept: which slot holds each page.
+//! The map: which slot holds each page; and how it was kept at first.
 //!
-//! On disk it has two homes, one after the other: a header (magic, generation, number of pages, and a CRC-32C over
+//! On disk it had two homes, one after the other: a header (magic, generation, number of pages, and a CRC-32C over
 //! all of the home with this field zero), and an entry of four bytes for each page. The map of an odd generation
-//! is in the second home. Zeroes are the map of generation 0, in which every page reads as zeroes: so a volume needs
-//! no formatting, and a first map that is torn leaves that one.
+//! is in the second home. A volume that has such a map keeps it so; new ones have [`super::sealed`] ones.
 //!
 //! Invariant: what is read is followed only if it is whole, and its slots exist and hold one page each.
 
@@ -11,7 +10,7 @@ use std::collections::VecDeque;
 
 use seekless_core::runtime::{edge, first_number};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, SECTOR_BYTES, mutant,
+    BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, mutant,
 };
 
 use crate::bytes::{put, sum_but, u32_at, u64_at};
@@ -26,7 +25,7 @@ const SUM: usize = 24;
 pub const NONE: u32 = u32::MAX;
 
 /// The map in memory.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Map {
     /// How many maps were written before.
     pub generation: u64,
@@ -42,9 +41,14 @@ pub fn homes(pages: u64) -> Extent {
 }
 
 /// Where the map of this generation is, if it is of so many pages.
-fn home(generation: u64, pages: u64) -> Extent {
+pub fn home(generation: u64, pages: u64) -> Extent {
     let sectors = homes(pages).sectors / 2;
     Extent::new(generation % 2 * sectors, sectors)
+}
+
+/// Slots behind the homes, on a device of so many sectors.
+pub fn slots(sectors: u64, pages: u64) -> u64 {
+    (sectors.saturating_sub(homes(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
 }
 
 /// The later of the two maps, or the other if that one is not whole.
@@ -80,7 +84,8 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     Ok(map)
 }
 
-async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
+/// Reads what is there, in requests that the device takes.
+pub async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
     let bytes = Buffer::zeroed(at.bytes());
     for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
         below.read(part, piece, Hints::default()).await?;
@@ -89,14 +94,7 @@ async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError
 }
 
 /// Writes an encoded map to its home.
-pub async fn write(
-    below: &dyn BlockDevice,
-    generation: u64,
-    map: &Buffer,
-    how: &Hints,
-) -> Result<(), IoError> {
-    let sectors = map.len() as u64 / SECTOR_BYTES;
-    let home = Extent::new(generation % 2 * sectors, sectors);
+pub async fn write(below: &dyn BlockDevice, home: Extent, map: &Buffer, how: &Hints) -> Result<(), IoError> {
     for (part, piece) in map.split(home, below.geometry().largest_sectors) {
         below.write(part, piece, how.clone()).await?;
     }
@@ -160,6 +158,11 @@ fn decode(home: &[u8], pages: u64, slots: u64, canary: &Canary) -> Option<Map> {
     }
     let told = |entry: &[u8]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
     let told: Vec<u32> = entries.chunks_exact(4).map(told).collect();
+    checked(generation, told, slots)
+}
+
+/// The map of these entries, if their slots exist and hold one page each.
+pub fn checked(generation: u64, told: Vec<u32>, slots: u64) -> Option<Map> {
     let mut used = vec![false; slots as usize];
     for &slot in told.iter().filter(|&&slot| slot != NONE) {
         if std::mem::replace(used.get_mut(slot as usize)?, true) {

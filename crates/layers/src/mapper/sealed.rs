@@ -1,0 +1,249 @@
+//! The map as it is kept now: in sealed sectors, in two homes one after the other.
+//!
+//! A home is a head (magic, features that who does not know them must not open or may pass by, number of pages, an
+//! identity, and room), and an entry of four bytes for each page, none across sectors. Zeroes are a map of generation
+//! 0. Which home counts, and what is refused, see [`crate::durable::pair`]. Opening writes nothing: the next map has a
+//! higher generation than any sector that was found, so that one which was torn does not get whole by another.
+
+use seekless_core::runtime::{edge, first_number};
+use seekless_core::{
+    BlockDevice, Buffer, ErrorKind, Extent, IoError, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, mutant,
+};
+
+use super::table::{self, Map, NONE, read_all};
+use crate::bytes::{put, u32_at, u64_at};
+use crate::canary::Canary;
+use crate::durable::sector::{self, Part};
+use crate::durable::{Choice, Home, Pair};
+
+const MAGIC: &[u8; 8] = b"SKLMAP02";
+/// Magic, features, pages, identity (zero so far), and room.
+const HEAD: usize = 48;
+const ENTRY: usize = 4;
+
+/// What was found.
+pub struct Found {
+    /// The map.
+    pub map: Map,
+    /// The home that it is in.
+    pub home: u64,
+    /// Whether the other one holds it too.
+    pub copied: bool,
+}
+
+fn part() -> Part {
+    Part::of(MAGIC, 0)
+}
+
+/// Where both homes are.
+pub fn homes(pages: u64) -> Extent {
+    Extent::of_pages(0, 2 * sector::bytes(HEAD, ENTRY, pages).div_ceil(PAGE_BYTES))
+}
+
+/// Where one of them is.
+pub fn home(which: u64, pages: u64) -> Extent {
+    let sectors = homes(pages).sectors / 2;
+    Extent::new(which * sectors, sectors)
+}
+
+/// The bytes of a home.
+pub fn encode(map: &Map, which: u64, canary: &Canary) -> Buffer {
+    let pages = map.slots.len() as u64;
+    let at = home(which, pages);
+    let mut bytes = vec![0; at.bytes() as usize];
+    put(&mut bytes, 0, MAGIC);
+    put(&mut bytes, 16, &pages.to_le_bytes());
+    let slots = canary.entries(map.generation, &map.slots, NONE);
+    for (slot, at) in slots.iter().zip(sector::places(HEAD, ENTRY)) {
+        put(&mut bytes, at, &slot.to_le_bytes());
+    }
+    part().seal(at.start, map.generation, &mut bytes);
+    Buffer::from_vec(bytes)
+}
+
+/// The number of pages that a home tells, if its first sector is one; else what was found.
+fn told(home: &[u8]) -> Result<Option<u64>, String> {
+    let features = u32_at(home, 8);
+    match home.starts_with(MAGIC) {
+        true if features != 0 => Err(format!("a map with features {features:#x}")),
+        ours => Ok(ours.then(|| u64_at(home, 16))),
+    }
+}
+
+/// The map that sectors tell which are whole.
+fn decode(home: &[u8], generation: u64, pages: u64, slots: u64) -> Option<Map> {
+    let entries = sector::places(HEAD, ENTRY).take(pages as usize).map(|at| u32_at(home, at)).collect();
+    if told(home) == Ok(Some(pages)) { table::checked(generation, entries, slots) } else { None }
+}
+
+/// Both homes, and what is known of them.
+struct Read {
+    pages: u64,
+    bytes: [Buffer; 2],
+    pair: Pair,
+}
+
+impl Read {
+    async fn of(below: &dyn BlockDevice, pages: u64) -> Result<Read, IoError> {
+        let bytes = [read_all(below, home(0, pages)).await?, read_all(below, home(1, pages)).await?];
+        let judge = |which: usize| {
+            let at = home(which as u64, pages);
+            // A bug that is let loose: the sector with the last entry may be of another map.
+            let cut = if mutant::is("mapper: a checksum without its last entry") { SECTOR_BYTES } else { 0 };
+            let used = (sector::bytes(HEAD, ENTRY, pages) - cut).max(SECTOR_BYTES) as usize;
+            let used = if cut == 0 { at.bytes() as usize } else { used };
+            let judged = bytes[which].look(|bytes| Home::of(part(), at, &bytes[..used]));
+            match judged {
+                Home::Whole(generation) if mutant::is("mapper: generations are compared in 8 bits") => {
+                    Home::Whole(generation & 0xff)
+                }
+                judged => judged,
+            }
+        };
+        let pair = Pair([judge(0), judge(1)]);
+        Ok(Read { pages, bytes, pair })
+    }
+
+    /// Whether this is kept in sealed sectors, or will be.
+    fn is_ours(&self) -> bool {
+        let blank = self.pair.0.iter().all(|home| *home == Home::Blank);
+        blank || self.pair.0.iter().any(|home| home.newest().is_some())
+    }
+
+    /// What counts; with `older`, of what else is refused, what is known to be older.
+    fn chosen(&self, older: bool, canary: &Canary) -> Result<Option<usize>, IoError> {
+        let corrupt =
+            |at: Extent, why: String| Err(IoError::new(ErrorKind::Corrupt, "mapper", Some(at), why));
+        match self.pair.choose() {
+            Choice::Blank => Ok(None),
+            Choice::Home(which) => {
+                let torn = matches!(self.pair.0[1 - which], Home::Torn(_) | Home::Rotten(..));
+                if torn {
+                    edge("torn home: the other counts");
+                }
+                let accepted = torn && canary.is("torn metadata accepted");
+                Ok(Some(if accepted { 1 - which } else { which }))
+            }
+            Choice::Refused(_, Some(which)) if older => Ok(Some(which)),
+            Choice::Refused(sector, Some(which)) => {
+                let older_one = self.pair.0[which].newest().unwrap_or(0);
+                corrupt(
+                    Extent::new(sector.0, 1),
+                    format!(
+                        "found a sector of the map that is not as it was written, expected it whole: what was flushed \
+                         after generation {older_one} may be lost; `older = true` opens that one, read-only"
+                    ),
+                )
+            }
+            Choice::Refused(sector, None) => corrupt(
+                Extent::new(sector.0, 1),
+                "found no map that is whole, expected one of two".to_owned(),
+            ),
+            Choice::Neither => {
+                corrupt(homes(self.pages), "found no map that is whole, expected one of two".to_owned())
+            }
+        }
+    }
+}
+
+/// The map that counts; `None` where it is not kept in sealed sectors. With `older`, one that is refused gives way to the
+/// one before.
+pub async fn read(
+    below: &dyn BlockDevice,
+    pages: u64,
+    older: bool,
+    canary: &Canary,
+) -> Result<Option<Found>, IoError> {
+    let there = below.geometry().sectors;
+    let first = read_all(below, Extent::new(0, 1)).await?;
+    let sealed = first.look(|bytes| part().look(Lba(0), bytes));
+    if let sector::Sector::Whole(_) = sealed {
+        let found = match first.look(told) {
+            Ok(Some(told)) if told == pages => None,
+            Ok(told) => Some(format!("a map of {} pages", told.unwrap_or(0))),
+            Err(found) => Some(found),
+        };
+        if let Some(found) = found {
+            return Err(refused(pages, &found));
+        }
+    }
+    if homes(pages).end().0 >= there {
+        return Ok(None);
+    }
+    let read = Read::of(below, pages).await?;
+    if !read.is_ours() {
+        return Ok(None);
+    }
+    let slots = slots(there, pages);
+    let Some(which) = read.chosen(older, canary)? else {
+        edge("zeroes where no map was written: a volume of zeroes");
+        // A first map that was torn is not completed by the next one.
+        let generation = first_number().max(read.pair.newest());
+        let map =
+            Map { generation, slots: vec![NONE; pages as usize], free: (0..slots as u32).rev().collect() };
+        return Ok(Some(Found { map, home: 0, copied: false }));
+    };
+    let newest = read.pair.newest();
+    let map = read.bytes[which].look(|bytes| decode(bytes, newest, pages, slots));
+    let map = map.ok_or_else(|| refused(pages, "no map that is whole"))?;
+    let copied = read.pair.0[0] == read.pair.0[1];
+    Ok(Some(Found { map, home: which as u64, copied }))
+}
+
+fn refused(pages: u64, found: &str) -> IoError {
+    let why = format!("found {found}, expected one of {pages} pages, or zeroes");
+    IoError::new(ErrorKind::Corrupt, "mapper", Some(homes(pages)), why)
+}
+
+/// Slots behind the homes, on a device of so many sectors.
+pub fn slots(sectors: u64, pages: u64) -> u64 {
+    (sectors.saturating_sub(homes(pages).sectors) / PAGE_SECTORS).min(u64::from(NONE))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What was written is read; what is damaged is not whole.
+        #[test]
+        fn a_home_is_read_as_written_or_not_whole(
+            generation in 1..sector::LAST,
+            pages in 1..3_000_u64,
+            which in 0..2_u64,
+            damage in proptest::option::of((any::<prop::sample::Index>(), 1..=255_u8)),
+        ) {
+            let slots: Vec<u32> = (0..pages as u32).map(|page| if page % 3 == 0 { NONE } else { page }).collect();
+            let free = (0..pages as u32).rev().filter(|slot| slot % 3 == 0).collect();
+            let map = Map { generation, slots, free };
+            let mut bytes = encode(&map, which, &Canary::default()).to_vec();
+            if let Some((at, change)) = &damage {
+                let at = at.index(bytes.len());
+                bytes[at] ^= change;
+                let rotten = home(which, pages).start + at as u64 / SECTOR_BYTES;
+                let found = Home::of(part(), home(which, pages), &bytes);
+                let alone = bytes.len() == SECTOR_BYTES as usize;
+                prop_assert_eq!(found, Home::Rotten(rotten, (!alone).then_some(generation)));
+            } else {
+                prop_assert_eq!(Home::of(part(), home(which, pages), &bytes), Home::Whole(generation));
+                prop_assert_eq!(decode(&bytes, generation, pages, pages), Some(map));
+                prop_assert_eq!(decode(&bytes, generation, pages + 1, pages), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_that_is_not_there_or_holds_two_pages_is_not_followed() {
+        let decoded = |slots: &[u32], there| {
+            let map = Map { generation: 1, slots: slots.to_vec(), free: VecDeque::new() };
+            let bytes = encode(&map, 0, &Canary::default()).to_vec();
+            decode(&bytes, 1, slots.len() as u64, there)
+        };
+        assert!(decoded(&[0, 1, 2], 3).is_some() && decoded(&[0, NONE, NONE], 1).is_some());
+        assert!(decoded(&[0, 1, 3], 3).is_none() && decoded(&[0, 1, 1], 3).is_none());
+    }
+}
