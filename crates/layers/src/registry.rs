@@ -41,6 +41,8 @@ pub struct Entry {
     pub edges: &'static [&'static str],
     /// The known bugs that its option `canary` lets loose; none, but in a build with the feature `canaries`.
     pub canaries: &'static [&'static str],
+    /// Whether it keeps metadata, in which a rotten sector is told from a torn one (see `durable/README.md`).
+    pub sealed: bool,
     check: fn(toml::Table) -> Result<(), Refused>,
     /// What clients see, where that is not as much as is below.
     sectors: Option<Sectors>,
@@ -153,6 +155,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: borg::COMMANDS,
         edges: borg::EDGES,
         canaries: borg::CANARIES,
+        sealed: false,
         check: |table| read(table, borg::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -171,6 +174,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: cache::EDGES,
         canaries: cache::CANARIES,
+        sealed: false,
         check: |table| read(table, cache::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -188,6 +192,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: &[],
         canaries: &[],
+        sealed: false,
         check: |table| read(table, delay::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -206,6 +211,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: &[],
         canaries: &[],
+        sealed: false,
         check: |table| read(table, error::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -224,6 +230,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: lld::EDGES,
         canaries: lld::CANARIES,
+        sealed: true,
         check: |table| read(table, lld::Options::check).map(drop),
         sectors: Some(|table, over| {
             let options = read(table, lld::Options::check)?;
@@ -245,6 +252,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: &[],
         canaries: &[],
+        sealed: false,
         check: |table| read(table, lose::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -263,6 +271,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: mapper::EDGES,
         canaries: mapper::CANARIES,
+        sealed: true,
         check: |table| read(table, mapper::Options::check).map(drop),
         sectors: Some(|table, over| Ok(read(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)),
         build: |below, table| {
@@ -281,6 +290,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: &[],
         canaries: &[],
+        sealed: false,
         check: |table| read(table, powercut::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -296,6 +306,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
         canaries: &[],
+        sealed: false,
         check: |table| read(table, scrub::Options::check).map(drop),
         sectors: None,
         build: |below, table| {
@@ -312,6 +323,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: &[],
         edges: split::EDGES,
         canaries: &[],
+        sealed: false,
         check: |table| read(table, split::Options::check).map(drop),
         sectors: None,
         build: |below, table| {

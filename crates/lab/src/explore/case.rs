@@ -92,10 +92,11 @@ impl fmt::Display for Case {
                 writeln!(f, "fail component {component} request {nth}{for_ever}")?;
             }
             segment.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-            if let Some(Crash { events, survivors, keeps }) = &segment.crash {
+            if let Some(Crash { events, survivors, keeps, rot }) = &segment.crash {
                 write!(f, "{} {events}", if *keeps == u64::MAX { "kill" } else { "crash" })?;
                 let kept = (0..64).filter(|number| *keeps != u64::MAX && keeps >> number & 1 == 1);
                 kept.into_iter().try_for_each(|number| write!(f, " keeping {number}"))?;
+                rot.map_or(Ok(()), |rot| write!(f, " rotten {rot}"))?;
                 for Survivor { write, first, end } in survivors {
                     write!(f, " {write}:{first}+{}", end - first)?;
                 }
@@ -225,8 +226,12 @@ fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
         keeps |= 1 << number.parse().ok().filter(|number: &u64| *number < 63)?;
         rest = behind;
     }
+    let mut rot = None;
+    if let ["rotten", place, behind @ ..] = rest {
+        (rot, rest) = (Some(place.parse().ok()?), behind);
+    }
     let survivors = rest.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
-    Some(Crash { events: events.parse().ok()?, survivors, keeps })
+    Some(Crash { events: events.parse().ok()?, survivors, keeps, rot })
 }
 
 fn step(words: &[&str]) -> Option<Step> {
@@ -292,7 +297,8 @@ crash 2 keeping 1 5:0+1
                     Survivor { write: 3, first: 0, end: 8 },
                     Survivor { write: 4, first: 2, end: 3 },
                 ],
-                keeps: u64::MAX
+                keeps: u64::MAX,
+                rot: None
             })
         );
         assert_eq!(case.to_string(), TEXT);

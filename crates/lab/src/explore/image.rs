@@ -154,6 +154,16 @@ impl Image {
         }
     }
 
+    /// The sectors with metadata, in order.
+    pub fn metadata_sectors(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        Image::default().differs(self, &mut |page| {
+            let sectors = self.page(page).into_iter().flatten().zip(page * PAGE_SECTORS..);
+            found.extend(sectors.filter(|(content, _)| content.is_metadata()).map(|(_, sector)| sector));
+        });
+        found
+    }
+
     /// Brings what the sectors hold into a buffer.
     pub fn read(&self, at: Extent, into: &Buffer) {
         let zeroes = [0; SECTOR];

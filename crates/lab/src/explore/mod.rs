@@ -21,6 +21,7 @@ pub mod log;
 pub mod power;
 pub mod replay;
 pub mod restart;
+pub mod rot;
 pub mod run;
 pub mod script;
 pub mod settings;
@@ -46,6 +47,7 @@ use self::image::{Image, mixed};
 use self::log::{Event, Log};
 use self::power::{Crash, Power, Survivor};
 use self::restart::{Judge, Opener, Wrong};
+use self::rot::Rot;
 use self::run::Plan;
 use self::script::Step;
 use self::settings::Setting;
@@ -116,6 +118,8 @@ const KILLS: u64 = 2;
 const FAULT_MOMENTS: u64 = 8;
 /// Choices in a row that are nothing new, after which a moment is done.
 const IN_VAIN: u32 = 16;
+/// Of so many states one is judged once more with a rotten sector, where layers tell that from a torn one.
+const ROTS: u64 = 24;
 
 /// Something is wrong, and how it came to that.
 #[derive(Clone, Debug)]
@@ -145,6 +149,8 @@ pub struct Explorer<'a> {
     settings: Vec<Setting>,
     options: Options,
     judge: Judge,
+    /// Whether what layers keep is sealed.
+    rots: bool,
     rng: Rng,
     seen: FxHashSet<u64>,
     metadata: FxHashSet<u64>,
@@ -185,6 +191,7 @@ impl<'a> Explorer<'a> {
             settings: Vec::new(),
             rng: Rng::seeded(options.seed),
             judge: Judge::new(options.clock),
+            rots: description.layers.values().any(|layer| layer.entry.sealed),
             options,
             seen: FxHashSet::default(),
             metadata: FxHashSet::default(),
@@ -389,7 +396,7 @@ impl<'a> Explorer<'a> {
             if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
         let mut in_vain = 0;
         for (turn, survivors) in (0..followed.each as usize).zip(choices) {
-            let crash = Crash { events: happened, survivors, keeps: 0 };
+            let crash = Crash { events: happened, survivors, keeps: 0, rot: None };
             let images = power.cut(followed.log, &crash.survivors);
             let hash = images.iter().fold(0, |hash, image| mixed(hash, image.hash()));
             self.judge.spent.on(Part::Cuts);
@@ -410,6 +417,9 @@ impl<'a> Explorer<'a> {
                 let metadata = images.iter().fold(0, |hash, image| mixed(hash, image.metadata()));
                 self.tally.metadata_states += u64::from(self.metadata.insert(metadata));
             }
+            if self.rots && self.rng.chance(1, ROTS) {
+                self.rotten(&crash, images, registers)?;
+            }
             let goes_on =
                 followed.depth + 1 < self.options.depth as usize && self.rng.chance(1, self.options.goes_on);
             if goes_on {
@@ -417,6 +427,25 @@ impl<'a> Explorer<'a> {
                 self.go_on(followed, Crash { keeps, ..crash }, power, registers)?;
             }
         }
+        Ok(())
+    }
+
+    /// The state once more, with a sector of metadata that has rotted.
+    fn rotten(
+        &mut self,
+        crash: &Crash,
+        mut images: Vec<Image>,
+        registers: &Registers,
+    ) -> Result<(), Finding> {
+        let Some(rot) = Rot::drawn(&images, &mut self.rng) else { return Ok(()) };
+        rot.apply(&mut images);
+        let judged = self.judge.judge_rotten(&self.opener, &images, registers);
+        let refused = judged.map_err(|wrong| {
+            let crash = Crash { rot: Some(rot), ..crash.clone() };
+            self.finding(&wrong, Some(crash))
+        })?;
+        self.tally.rotten.0 += 1;
+        self.tally.rotten.1 += u64::from(refused);
         Ok(())
     }
 

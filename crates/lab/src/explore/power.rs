@@ -10,6 +10,7 @@ use seekless_core::Extent;
 
 use super::image::Image;
 use super::log::{Event, Log, Write};
+use super::rot::Rot;
 
 /// Sectors of a write that survive: counted from its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Crash {
     /// The components that keep what is in their caches, a bit each by their numbers: none of them at a power cut, all
     /// of them if only the process ends.
     pub keeps: u64,
+    /// A sector that rots besides; what goes on from there does not know of it.
+    pub rot: Option<Rot>,
 }
 
 /// A write that is not durable.

@@ -108,8 +108,15 @@ impl Explorer<'_> {
         if let (Some(wrong), None, false) = (Wrong::command(&run.log), crash, plan.fails()) {
             return Err(self.finding(&wrong, None));
         }
-        let images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));
-        let judged = self.judge.judge_whole(&self.opener, &images, registers);
+        let mut images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));
+        let judged = match crash.and_then(|crash| crash.rot) {
+            Some(rot) => {
+                rot.apply(&mut images);
+                self.judge.forget();
+                self.judge.judge_rotten(&self.opener, &images, registers).map(drop)
+            }
+            None => self.judge.judge_whole(&self.opener, &images, registers),
+        };
         judged.map_err(|wrong| {
             history.push(Line::Event(history::Event::Crash));
             let everything = self.everything(&images, plan.first + plan.steps.len() as u64);

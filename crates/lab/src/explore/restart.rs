@@ -37,6 +37,9 @@ pub enum Wrong {
     /// It does not open.
     #[error("the volume does not open: {0}")]
     Closed(String),
+    /// The same, or a part of it: what is there is known to be wrong.
+    #[error("{0}")]
+    Refused(String),
     /// A sector cannot be read.
     #[error("{0}")]
     Unreadable(String),
@@ -186,6 +189,20 @@ impl Judge {
         self.judge(opener, images, registers)
     }
 
+    /// The same where a sector has rotted: whether that is refused. Nothing else may be told than without it.
+    pub fn judge_rotten(
+        &mut self,
+        opener: &Opener,
+        images: &[Image],
+        registers: &Registers,
+    ) -> Result<bool, Wrong> {
+        match self.judge(opener, images, registers) {
+            Ok(()) => Ok(false),
+            Err(Wrong::Refused(_)) => Ok(true),
+            Err(wrong) => Err(wrong),
+        }
+    }
+
     async fn open_and_read(
         &mut self,
         opener: &Opener<'_>,
@@ -229,7 +246,7 @@ impl Judge {
             let at = Extent { sectors: at.sectors.min(whole - at.start.0), ..at };
             let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
             let buffer =
-                read.map_err(|error| Wrong::Unreadable(format!("reading {at} after a restart: {error}")))?;
+                read.map_err(|error| unreadable(&error, format!("reading {at} after a restart: {error}")))?;
             let mut wrong = None;
             check::found(&buffer, |index, found| {
                 if let Err(violation) = registers.after_crash(at.start.0 + index, found) {
@@ -244,6 +261,10 @@ impl Judge {
         }
         Ok(())
     }
+}
+
+fn unreadable(error: &IoError, why: String) -> Wrong {
+    if error.kind() == ErrorKind::Corrupt { Wrong::Refused(why) } else { Wrong::Unreadable(why) }
 }
 
 struct Opened {
@@ -265,7 +286,7 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
     let tree = volume::over(&opener.description, opener.named(&devices), Bytes::Real).await;
-    let tree = tree.map_err(|error| Wrong::Closed(error.to_string()))?;
+    let tree = tree.map_err(|error| unreadable(&error, format!("the volume does not open: {error}")))?;
     Ok(Opened { top: tree.top, components })
 }
 

@@ -1,6 +1,7 @@
-//! The checkpoint: which slot holds each block, how old each segment is, and where the log goes on.
+//! The checkpoint: which slot holds each block, how old each segment is, and where the log goes on; and how it was kept
+//! at first. A volume that has such a checkpoint keeps it so; new ones have [`super::sealed`] ones.
 //!
-//! On disk it has two homes; the one of an odd generation is in the second. A home begins with a sector: magic, CRC-32C
+//! On disk it had two homes; the one of an odd generation is in the second. A home begins with a sector: magic, CRC-32C
 //! over the sector with this field zero, CRC-32C of what is behind it, format version, features that who does not
 //! know them must not open or may pass by, identity, generation, epoch, sequence, what the checkpoint before it
 //! reaches, where the log goes on (segment, block of it), and how the volume is divided. Behind it are an entry of four
@@ -12,6 +13,7 @@
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
 
 use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
+use super::sealed;
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 const MAGIC: [u8; 8] = *b"SKLLLDCP";
@@ -54,12 +56,16 @@ pub struct Checkpoint {
 }
 
 /// What the homes hold.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Found {
     /// The younger one that is whole; `None` on a volume of zeroes.
     pub checkpoint: Option<Checkpoint>,
     /// A younger one that is not.
     pub torn: Option<Head>,
+    /// The highest generation that any sealed sector has.
+    pub newest: u64,
+    /// Both homes hold the same.
+    pub copied: bool,
 }
 
 fn corrupt(at: Extent, found: &str, expected: &str) -> IoError {
@@ -68,6 +74,9 @@ fn corrupt(at: Extent, found: &str, expected: &str) -> IoError {
 
 /// The first sector and what is behind it, padded to whole pages.
 pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
+    if layout.sealed {
+        return sealed::encode(head, slots, written, layout);
+    }
     let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
     let (first, body) = bytes.split_at_mut(HEAD as usize);
     let (for_slots, for_segments) = body.split_at_mut(ENTRIES.0 as usize * slots.len());
@@ -114,29 +123,35 @@ fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)>
         return Err((found, format!("version {VERSION} with none")));
     }
     let word = |index: usize| u32_at(bytes, 80 + 4 * index);
-    let told = |segment, segments, blocks| format!("{blocks} blocks in {segments} segments of {segment}");
-    let (found, expected) =
-        (told(word(2), word(3), word(4)), told(layout.segment, layout.segments, layout.blocks));
-    if found != expected {
-        return Err((found, expected));
-    }
-    let anchor = Some((word(0), word(1))).filter(|(segment, _)| *segment != NONE);
-    if anchor.is_some_and(|(segment, offset)| segment >= layout.segments || offset >= layout.segment) {
-        return Err((format!("a log that goes on at {anchor:?}"), "a place in a segment".to_owned()));
-    }
     let number = |index: usize| u64_at(bytes, 48 + 8 * index);
-    if (0..4).any(|index| number(index) >= LAST) {
-        return Err(("numbers that nothing counts up to".to_owned(), format!("less than {LAST}")));
-    }
-    Ok(Some(Head {
+    let head = Head {
         features: u64_at(bytes, 24),
         identity: u128_at(bytes, 32),
         generation: number(0),
         epoch: number(1),
         sequence: number(2),
         reached: number(3),
-        anchor,
-    }))
+        anchor: Some((word(0), word(1))).filter(|(segment, _)| *segment != NONE),
+    };
+    sensible(head, [word(2), word(3), word(4)], layout).map(Some)
+}
+
+/// A head of a volume that is divided so, if it can be and that is how this one is; else what was found and expected.
+pub fn sensible(head: Head, divided: [u32; 3], layout: &Layout) -> Result<Head, (String, String)> {
+    let told = |[segment, segments, blocks]: [u32; 3]| {
+        format!("{blocks} blocks in {segments} segments of {segment}")
+    };
+    let (found, expected) = (told(divided), told([layout.segment, layout.segments, layout.blocks]));
+    if found != expected {
+        return Err((found, expected));
+    }
+    if head.anchor.is_some_and(|(segment, offset)| segment >= layout.segments || offset >= layout.segment) {
+        return Err((format!("a log that goes on at {:?}", head.anchor), "a place in a segment".to_owned()));
+    }
+    if [head.generation, head.epoch, head.sequence, head.reached].iter().any(|number| *number >= LAST) {
+        return Err(("numbers that nothing counts up to".to_owned(), format!("less than {LAST}")));
+    }
+    Ok(head)
 }
 
 /// The checkpoint of a home, if it is whole.
@@ -149,6 +164,11 @@ fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
     let slots: Vec<Slot> = for_slots.chunks_exact(4).map(|entry| u32_at(entry, 0)).collect();
     let entries = for_segments.chunks_exact(8).take(layout.segments as usize);
     let written: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
+    checked(*head, slots, written, layout)
+}
+
+/// A checkpoint, if its slots exist and hold one block each.
+pub fn checked(head: Head, slots: Vec<Slot>, written: Vec<u64>, layout: &Layout) -> Option<Checkpoint> {
     if written.iter().any(|written| *written > head.sequence) {
         return None;
     }
@@ -158,10 +178,11 @@ fn decode(head: &Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
             return None;
         }
     }
-    Some(Checkpoint { head: *head, slots, written })
+    Some(Checkpoint { head, slots, written })
 }
 
-async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
+/// Reads what is there, in requests that the device takes.
+pub async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
     let bytes = Buffer::zeroed(at.bytes());
     for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
         below.read(part, piece, Hints::default()).await?;
@@ -169,7 +190,7 @@ async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError
     Ok(bytes)
 }
 
-/// Reads both homes.
+/// Reads both homes, as they were kept at first.
 pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoError> {
     let mut heads = Vec::new();
     for generation in 0..2 {
@@ -187,7 +208,7 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
         let at = Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..at };
         let bytes = read_all(below, at).await?;
         if let Some(checkpoint) = bytes.look(|bytes| decode(&head, bytes, layout)) {
-            return Ok(Found { checkpoint: Some(checkpoint), torn });
+            return Ok(Found { checkpoint: Some(checkpoint), torn, ..Found::default() });
         }
         if torn.replace(head).is_some() {
             return Err(corrupt(at, "no checkpoint that is whole", "one of two"));
@@ -199,12 +220,12 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
         if !read_all(below, first).await?.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
             return Err(corrupt(first, "neither a checkpoint nor zeroes", "one of them"));
         }
-        return Ok(Found { checkpoint: None, torn });
+        return Ok(Found { torn, ..Found::default() });
     }
     Err(corrupt(layout.home(1), "no checkpoint that is whole", "one of two"))
 }
 
-/// Writes an encoded checkpoint to its home.
+/// Writes an encoded checkpoint to the home of this generation.
 pub async fn write(
     below: &dyn BlockDevice,
     layout: &Layout,

@@ -15,10 +15,13 @@ use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, SEC
 use super::Lld;
 use super::checkpoint::{self, Head};
 use super::log::Sealed;
+use super::sealed;
 use super::state::{Admitted, Who, no_room};
 
 /// Writes of segments that may fail one after the other.
 const FAILURES: u32 = 8;
+/// When so long no checkpoint was written, the older home gets the newest too.
+const COPIED_AFTER: Nanos = Nanos::from_millis(1_000);
 /// How often it is tried whether there is room again.
 const ROOM_AGAIN: Nanos = Nanos::from_millis(200);
 
@@ -213,7 +216,7 @@ impl Lld {
             return Ok(());
         }
         let torn = self.state.borrow().torn;
-        if let Some(torn) = torn {
+        if let Some(torn) = torn.filter(|_| !self.layout.sealed) {
             // Or the next one, torn too, could make it whole.
             let first = Extent { sectors: 1, ..self.layout.home(torn.generation) };
             self.below.write(first, Buffer::zeroed(SECTOR_BYTES), how.clone()).await?;
@@ -278,8 +281,8 @@ impl Lld {
             checkpoint::write(&*self.below, &self.layout, head.generation, &bytes, how).await?;
             self.flush_below(how).await?;
             let state = &mut *self.state.borrow_mut();
-            state.disk = head;
-            state.filled = 0;
+            (state.disk, state.copied, state.filled) = (head, false, 0);
+            self.copy_later(head.generation);
             state.counted.checkpoints += 1;
             state.counted.checkpoint_blocks += bytes.len() as u64 / 4_096;
             state.counted.written += bytes.len() as u64 / 4_096;
@@ -289,6 +292,46 @@ impl Lld {
             state.now_durable(head.sequence);
             return Ok(());
         }
+    }
+
+    /// When no checkpoint was written for a while, the newest goes to its other home too.
+    fn copy_later(&self, mut seen: u64) {
+        if !self.layout.sealed || self.copying.replace(true) {
+            return;
+        }
+        let me = self.me.clone();
+        let work = async move {
+            loop {
+                runtime::sleep(COPIED_AFTER).await;
+                let Some(lld) = me.upgrade() else { return };
+                let now = lld.state.borrow().disk.generation;
+                if std::mem::replace(&mut seen, now) == now {
+                    lld.copying.set(false);
+                    // If it fails, the one home stays the only one.
+                    let _ =
+                        lld.copy_checkpoint(&Hints { class: Class::Background, ..Hints::default() }).await;
+                    return;
+                }
+            }
+        };
+        runtime::spawn(work).detach();
+    }
+
+    /// Both homes hold the checkpoint.
+    pub(super) async fn copy_checkpoint(&self, how: &Hints) -> Result<(), IoError> {
+        let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
+        let generation = {
+            let state = self.state.borrow();
+            if !state.begun || state.copied || !self.layout.sealed || state.failed.is_some() {
+                return Ok(());
+            }
+            state.disk.generation
+        };
+        edge("a checkpoint goes to its other home too");
+        sealed::copy(&*self.below, &self.layout, generation, how).await?;
+        self.flush_below(how).await?;
+        self.state.borrow_mut().copied = true;
+        Ok(())
     }
 
     /// So many segments were filled since the last checkpoint that a start would have to read many summaries.

@@ -5,6 +5,7 @@
 
 use seekless_core::{Extent, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
+use super::sealed;
 use crate::Refused;
 
 /// A block of 4 KiB in the order of the clients.
@@ -28,6 +29,16 @@ pub const HEAD: u64 = SECTOR_BYTES;
 /// Bytes of an entry of the map, and of a segment's.
 pub const ENTRIES: (u64, u64) = (4, 8);
 
+fn most_segments(pages: u64, segment: u32) -> u64 {
+    (pages / u64::from(segment)).min(u64::from((NONE - 1) / segment))
+}
+
+/// Pages of a home in the first format.
+fn first_home(pages: u64, segment: u32) -> u64 {
+    let segments = most_segments(pages, segment);
+    (HEAD + ENTRIES.0 * segments * u64::from(segment) + ENTRIES.1 * segments).div_ceil(PAGE_BYTES)
+}
+
 /// Where things are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -37,6 +48,8 @@ pub struct Layout {
     pub segments: u32,
     /// Blocks that clients see.
     pub blocks: u32,
+    /// Whether its metadata is in sealed sectors and has parity; in the first format it was not.
+    pub sealed: bool,
     /// Pages of each home.
     home: u64,
 }
@@ -47,9 +60,40 @@ impl Layout {
     /// dead block each then: so two of them, moved together, gain more than their new summary takes.
     pub fn new(sectors: u64, segment: u32, threshold: u32, blocks: Option<u64>) -> Result<Layout, Refused> {
         let pages = sectors / PAGE_SECTORS;
-        let most_segments = (pages / u64::from(segment)).min(u64::from((NONE - 1) / segment));
-        let body = ENTRIES.0 * most_segments * u64::from(segment) + ENTRIES.1 * most_segments;
-        let home = (HEAD + body).div_ceil(PAGE_BYTES);
+        let sealed = |home| {
+            let layout = Layout::with_homes(sectors, segment, threshold, blocks, home)?;
+            Ok(Layout { sealed: true, ..layout })
+        };
+        // Most often there is room for the seals, and nothing lies elsewhere than in the first format.
+        match sealed(first_home(pages, segment)) {
+            Ok(layout) if layout.checkpoint_bytes() <= layout.home(0).bytes() => Ok(layout),
+            _ => {
+                let most = most_segments(pages, segment) as u32;
+                sealed(sealed::bytes(most * segment, most).div_ceil(PAGE_BYTES))
+            }
+        }
+    }
+
+    /// The same, as the first format was divided.
+    pub fn first_format(
+        sectors: u64,
+        segment: u32,
+        threshold: u32,
+        blocks: Option<u64>,
+    ) -> Result<Layout, Refused> {
+        let home = first_home(sectors / PAGE_SECTORS, segment);
+        Layout::with_homes(sectors, segment, threshold, blocks, home)
+    }
+
+    fn with_homes(
+        sectors: u64,
+        segment: u32,
+        threshold: u32,
+        blocks: Option<u64>,
+        home: u64,
+    ) -> Result<Layout, Refused> {
+        let pages = sectors / PAGE_SECTORS;
+        let most_segments = most_segments(pages, segment);
         let segments = (pages.saturating_sub(2 * home) / u64::from(segment)).min(most_segments) as u32;
         let most = |spare: u32| u64::from(segments.saturating_sub(spare)) * u64::from(segment - 2);
         let (usual, most) = (most(SPARE + THRESHOLD) * 15 / 16, most(SPARE + threshold));
@@ -58,7 +102,7 @@ impl Layout {
             let found = format!("{blocks} blocks of 4 KiB in {segments} segments of {segment}");
             return Err(Refused::new("size", found, format!("at least one, and at most {most} of these")));
         }
-        Ok(Layout { segment, segments, blocks: blocks as u32, home })
+        Ok(Layout { segment, segments, blocks: blocks as u32, sealed: false, home })
     }
 
     /// Blocks of clients that a segment has room for.
@@ -93,6 +137,9 @@ impl Layout {
 
     /// Bytes of a checkpoint, in whole pages.
     pub fn checkpoint_bytes(self) -> u64 {
+        if self.sealed {
+            return sealed::bytes(self.blocks, self.segments).div_ceil(PAGE_BYTES) * PAGE_BYTES;
+        }
         let body = ENTRIES.0 * u64::from(self.blocks) + ENTRIES.1 * u64::from(self.segments);
         (HEAD + body).div_ceil(PAGE_BYTES) * PAGE_BYTES
     }

@@ -13,6 +13,7 @@ use super::checkpoint::Place;
 use super::layout::{Block, Layout, NONE, Slot};
 use super::summary::{self, Key, Moved, Summary};
 use crate::bytes::sum_of_page;
+use crate::durable::parity;
 
 /// What was sealed, until it is written.
 pub struct Sealed {
@@ -76,7 +77,7 @@ impl Log {
     /// Whether nothing more can be gathered.
     pub fn is_full(&self) -> bool {
         // Another deletion or move.
-        let more = summary::fit(self.deleted.len() + 1, self.moved.len() + 1);
+        let more = summary::fit(&self.layout, self.deleted.len() + 1, self.moved.len() + 1);
         self.place.is_some() && (self.room() == 0 || !more)
     }
 
@@ -157,7 +158,11 @@ impl Log {
             deleted: if forgets { Vec::new() } else { deleted },
             entries: entries.iter().map(|(block, data)| (*block, sum_of_page(data))).collect(),
         };
-        let summary = Buffer::from_vec(summary.encode());
+        let mut summary = summary.encode(&self.layout);
+        if self.layout.sealed {
+            parity::put(&mut summary, entries.iter().map(|(_, data)| data));
+        }
+        let summary = Buffer::from_vec(summary);
         let bytes =
             Buffer::join(std::iter::once(summary).chain(entries.iter().map(|(_, data)| data.clone())));
         self.sequence += 1;

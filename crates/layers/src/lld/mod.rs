@@ -19,18 +19,19 @@ mod log;
 mod opening;
 mod options;
 mod path;
+mod sealed;
 mod segments;
 mod state;
 mod summary;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 
 use seekless_core::device::{Content, ExtentState, Place, io};
 use seekless_core::{
-    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, PAGE_SECTORS,
-    RangeLocks, Zeroes,
+    BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
+    PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
 use crate::canary::Canary;
@@ -53,6 +54,8 @@ pub struct Lld {
     saying: RangeLocks,
     canary: Canary,
     waiting: RefCell<Vec<Waker>>,
+    /// Whether somebody waits to copy the checkpoint to its other home.
+    copying: Cell<bool>,
     /// Itself, for what it does in the background.
     me: Weak<Lld>,
 }
@@ -61,9 +64,9 @@ impl Lld {
     /// Opens what is there; where there are only zeroes, a volume of zeroes.
     pub async fn open(below: Rc<dyn BlockDevice>, options: Options) -> Result<Rc<Lld>, IoError> {
         let geometry = below.geometry();
-        let layout = options.built(geometry.sectors)?;
         let canary = options.canary();
-        let state = RefCell::new(opening::open(&*below, layout, &canary).await?);
+        let (layout, found) = opening::find(&*below, &options).await?;
+        let state = RefCell::new(opening::open(&*below, layout, found, &options, &canary).await?);
         let locks = || RangeLocks::new();
         Ok(Rc::new_cyclic(|me| Lld {
             below,
@@ -76,8 +79,17 @@ impl Lld {
             saying: locks(),
             canary,
             waiting: RefCell::default(),
+            copying: Cell::new(false),
             me: me.clone(),
         }))
+    }
+}
+
+impl Lld {
+    /// Whether it takes writes.
+    fn writable(&self) -> Result<(), IoError> {
+        let why = "found a write to a volume that was opened as it was before its newest checkpoint, expected reads";
+        if self.options.older { Err(IoError::new(ErrorKind::ReadOnly, "lld", None, why)) } else { Ok(()) }
     }
 }
 
@@ -102,6 +114,7 @@ impl BlockDevice for Lld {
 
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            self.writable()?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
             self.write_blocks(at, &from, &how).await?;
@@ -111,12 +124,13 @@ impl BlockDevice for Lld {
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.sync(&how).await })
+        io(async move { if self.options.older { Ok(()) } else { self.sync(&how).await } })
     }
 
     /// Whole blocks read as zeroes afterwards; parts of blocks stay.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
+            self.writable()?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at, &how).await;
             self.delete_blocks(at, &how).await?;
@@ -127,6 +141,7 @@ impl BlockDevice for Lld {
 
     fn write_zeroes(&self, at: Extent, mut how: Hints, _: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
+            self.writable()?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
             self.zero_blocks(at, &how).await?;
@@ -210,6 +225,8 @@ impl Layer for Lld {
             self.state.borrow_mut().resting += 1;
             self.take_over_all().await;
             let stopped = self.settle().await;
+            let stopped =
+                if stopped.is_ok() { self.copy_checkpoint(&Hints::default()).await } else { stopped };
             self.state.borrow_mut().resting -= 1;
             stopped
         })

@@ -4,7 +4,8 @@
 //! summary that a later one confirms was durable, with its blocks; the blocks of the others are read, and the first
 //! one that is not as its checksum says ends the log: it was being written when the power went.
 //!
-//! Nothing is written. What was read is flushed before anybody relies on it: who wrote it may have ended before its
+//! Of a record of which one sector has rotted the parity makes it whole, and only that is written (see
+//! [`crate::durable::parity`]). What was read is flushed before anybody relies on it: who wrote it may have ended before its
 //! own flush. The first write of a client begins with a checkpoint of a new epoch, so that nothing which the log has
 //! left behind here is ever taken for its continuation.
 
@@ -13,26 +14,46 @@ use std::collections::BTreeMap;
 use seekless_core::runtime::{edge, first_number};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, mutant};
 
-use super::checkpoint::{self, Checkpoint, Head, Place};
+use super::checkpoint::{self, Checkpoint, Found, Head, Place};
 use super::layout::{Block, Layout, NONE, Slot};
 use super::log::Log;
 use super::segments::{Segment, Segments};
 use super::state::{Counted, State};
-use super::summary::{Key, Summary};
+use super::summary::{self, Key, Summary};
+use super::{Options, sealed};
 use crate::bytes::sum_of_page;
 use crate::canary::Canary;
+use crate::durable::parity;
+
+/// The checkpoint that counts, and how the component is divided: as new volumes are, or as one of the first format.
+pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout, Found), IoError> {
+    let sectors = below.geometry().sectors;
+    let layout = options.built(sectors)?;
+    if let Some((bytes, pair)) = sealed::homes(below, &layout).await? {
+        return Ok((layout, sealed::choose(&bytes, &pair, &layout, options.older)?));
+    }
+    let old = options.first_format(sectors)?;
+    let found = checkpoint::read(below, &old).await?;
+    let blank = found.checkpoint.is_none() && found.torn.is_none();
+    Ok((if blank { layout } else { old }, found))
+}
 
 /// What the component holds.
-pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> Result<State, IoError> {
-    let found = checkpoint::read(below, &layout).await?;
-    if found.torn.is_some() {
+pub async fn open(
+    below: &dyn BlockDevice,
+    layout: Layout,
+    found: Found,
+    options: &Options,
+    canary: &Canary,
+) -> Result<State, IoError> {
+    if found.torn.is_some() && !layout.sealed {
         edge("a torn checkpoint: the one before counts");
     }
     let checkpoint = found.checkpoint.unwrap_or_else(|| {
         edge("zeroes where no checkpoint was written: a volume of zeroes");
-        blank(&layout)
+        blank(&layout, found.newest)
     });
-    let log = follow(below, &layout, &checkpoint.head, canary).await?;
+    let log = follow(below, &layout, &checkpoint.head, options, canary).await?;
     let reached = log.last().map_or(checkpoint.head.sequence, |summary| summary.key.sequence);
     if let Some(torn) = found.torn.filter(|torn| torn.reached > reached) {
         let why = format!(
@@ -51,6 +72,7 @@ pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> R
         disk: checkpoint.head,
         begun: false,
         torn: found.torn,
+        copied: found.copied,
         durable: reached,
         asked: 0,
         owed: false,
@@ -79,18 +101,18 @@ pub async fn open(below: &dyn BlockDevice, layout: Layout, canary: &Canary) -> R
         each[layout.segment_of(slot) as usize].live += 1;
     }
     state.segments = Segments::new(each);
-    if !canary.is("unflushed opening") {
+    if !canary.is("unflushed opening") && !options.older {
         below.flush(Hints::default()).await?;
     }
     Ok(state)
 }
 
 /// A volume of zeroes.
-fn blank(layout: &Layout) -> Checkpoint {
+fn blank(layout: &Layout, generation: u64) -> Checkpoint {
     let head = Head {
         features: 0,
         identity: 0,
-        generation: 0,
+        generation,
         epoch: first_number(),
         sequence: 0,
         reached: 0,
@@ -113,27 +135,67 @@ async fn follow(
     below: &dyn BlockDevice,
     layout: &Layout,
     head: &Head,
+    options: &Options,
     canary: &Canary,
 ) -> Result<Vec<Summary>, IoError> {
     let (mut log, mut place, mut sequence) = (Vec::<Summary>::new(), head.anchor, head.sequence + 1);
     while let Some((segment, offset)) = place {
         let key = Key { identity: head.identity, epoch: head.epoch, sequence, segment, offset };
-        let at = layout.extent(segment * layout.segment + offset, 1);
-        let bytes = below.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
-        let Some(summary) = bytes.look(|bytes| Summary::decode(bytes, &key, layout)) else { break };
+        let Some(summary) = summary_at(below, layout, &key, options).await? else { break };
         place = behind(&summary, layout);
         sequence += 1;
         log.push(summary);
     }
     let confirmed = log.iter().map(|summary| summary.confirmed).max().unwrap_or(0);
     for index in 0..log.len() {
-        if log[index].key.sequence > confirmed && !is_whole(below, layout, &log[index], canary).await? {
+        if log[index].key.sequence > confirmed
+            && !is_whole(below, layout, &mut log[index], options, canary).await?
+        {
             edge("the log ends with a segment that is not whole");
             log.truncate(index);
             break;
         }
     }
     Ok(log)
+}
+
+/// The summary at this place, if it is this one. Of one that has a parity, one sector may have rotted.
+async fn summary_at(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+    key: &Key,
+    options: &Options,
+) -> Result<Option<Summary>, IoError> {
+    let slot = key.segment * layout.segment + key.offset;
+    let at = layout.extent(slot, 1);
+    let decode = |bytes: &[u8]| Summary::decode(bytes, key, layout);
+    let bytes = below.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
+    let summary = bytes.look(decode);
+    if summary.is_some() || !layout.sealed {
+        return Ok(summary);
+    }
+    let rest = layout.extent(slot, layout.segment - key.offset);
+    let bytes = checkpoint::read_all(below, rest).await?;
+    let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, &summary::MAGIC, decode))
+    else {
+        return Ok(None);
+    };
+    made_whole(below, at, mended, options).await?;
+    Ok(Some(summary))
+}
+
+/// What a parity has made whole is written, unless nothing may be.
+async fn made_whole(
+    below: &dyn BlockDevice,
+    at: Extent,
+    bytes: Vec<u8>,
+    options: &Options,
+) -> Result<(), IoError> {
+    edge("a record of the log is made whole from its parity");
+    if options.older {
+        return Ok(());
+    }
+    below.write(at, Buffer::from_vec(bytes), Hints::default()).await
 }
 
 /// Where the log goes on behind this.
@@ -147,32 +209,52 @@ fn behind(summary: &Summary, layout: &Layout) -> Option<Place> {
     }
 }
 
-/// Whether the blocks behind a summary are what it says, and those that it says were moved.
+/// Whether the blocks behind a summary are what it says. Of those that it says were moved, those that are not where it
+/// says stay where they were: that was not given up before this was durable.
 async fn is_whole(
     below: &dyn BlockDevice,
     layout: &Layout,
-    summary: &Summary,
+    summary: &mut Summary,
+    options: &Options,
     canary: &Canary,
 ) -> Result<bool, IoError> {
     if canary.is("torn segment accepted") {
         return Ok(true);
     }
     let Key { segment, offset, .. } = summary.key;
-    let sums: Vec<u32> = summary.entries.iter().map(|(_, sum)| *sum).collect();
-    if !holds(below, layout, segment * layout.segment + offset + 1, &sums).await? {
+    let (slot, sums) = (segment * layout.segment + offset, summary.entries.iter().map(|(_, sum)| *sum));
+    let sums: Vec<u32> = sums.collect();
+    if layout.sealed {
+        let at = layout.extent(slot, 1 + sums.len() as u32);
+        let record = checkpoint::read_all(below, at).await?;
+        match record.look(|record| parity::page(record, &sums)) {
+            Ok(None) => {}
+            Ok(Some((page, bytes))) => {
+                made_whole(below, layout.extent(slot + 1 + page as u32, 1), bytes, options).await?;
+            }
+            Err(()) => return Ok(false),
+        }
+    } else if !holds(below, layout, slot + 1, &sums).await? {
         return Ok(false);
     }
     if mutant::is("lld: blocks that were moved are not checked") {
         return Ok(true);
     }
+    let mut lost = Vec::new();
     // What was moved one after the other lies so.
     for run in summary.moved.chunk_by(|one, next| one.slot + 1 == next.slot) {
         let sums: Vec<u32> = run.iter().map(|moved| moved.sum).collect();
-        if !holds(below, layout, run[0].slot, &sums).await? {
-            edge("a block that was moved is not whole");
-            return Ok(false);
+        if holds(below, layout, run[0].slot, &sums).await? {
+            continue;
+        }
+        edge("a block that was moved is not whole: it is where it was");
+        for moved in run {
+            if !holds(below, layout, moved.slot, &[moved.sum]).await? {
+                lost.push(moved.slot);
+            }
         }
     }
+    summary.moved.retain(|moved| !lost.contains(&moved.slot));
     Ok(true)
 }
 

@@ -26,6 +26,9 @@ pub struct Options {
     pub moved: Moved,
     /// Segments that are cleaned at once, at least 1.
     pub at_once: u32,
+    /// Opens the checkpoint before the newest, read-only, where a sector of that one has rotted. Blocks that were written
+    /// after may read as others.
+    pub older: bool,
     /// The known bug that it has.
     #[cfg(feature = "canaries")]
     pub canary: Option<String>,
@@ -66,13 +69,15 @@ pub const EDGES: &[&str] = &[
     "a second flush waits for the first",
     "the log broke while a checkpoint was made: it is made anew",
     "a checkpoint is due",
+    "a checkpoint goes to its other home too",
+    "a record of the log is made whole from its parity",
+    "a block that was moved is not whole: it is where it was",
     "the log goes on where only a checkpoint can tell",
     "no segment is left for the log to go on in",
     "a block that lies nowhere",
     "a block is read from memory",
     "a segment is free when the last read of it ends",
     "nothing that came to a segment is still wanted",
-    "a block that was moved is not whole",
     "there is no segment to move blocks to: they join the log",
     "part of a block is joined with the rest",
     "a block is used while it is cleaned: it is not moved",
@@ -141,8 +146,19 @@ impl Options {
 
     /// The same for who builds it.
     pub fn built(&self, sectors: u64) -> Result<Layout, IoError> {
-        self.layout(sectors).map_err(|why| IoError::new(ErrorKind::Invalid, "lld", None, why.to_string()))
+        self.layout(sectors).map_err(invalid)
     }
+
+    /// How a volume of the first format is divided.
+    pub fn first_format(&self, sectors: u64) -> Result<Layout, IoError> {
+        let blocks = self.size.map(|Bytes(bytes)| bytes / PAGE_BYTES);
+        let segment = (self.segment.0 / PAGE_BYTES) as u32;
+        Layout::first_format(sectors, segment, self.threshold, blocks).map_err(invalid)
+    }
+}
+
+fn invalid(why: Refused) -> IoError {
+    IoError::new(ErrorKind::Invalid, "lld", None, why.to_string())
 }
 
 impl Default for Options {
@@ -155,6 +171,7 @@ impl Default for Options {
             free_threshold: 16,
             moved: Moved::Apart,
             at_once: 8,
+            older: false,
             #[cfg(feature = "canaries")]
             canary: None,
         }

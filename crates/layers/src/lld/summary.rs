@@ -7,7 +7,9 @@
 //! On disk: magic, CRC-32C over the block with this field zero, format version, identity of the volume, epoch,
 //! sequence, confirmed, its own place, the next segment, and how many entries, deletions and moves there are; then the
 //! entries, eight bytes each (block, checksum), the deletions, eight bytes each (first block, how many), and the moves,
-//! twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number.
+//! twelve bytes each (block, slot, checksum). The first version had no moves, and zero for their number. Since the third
+//! one the last sector is the parity of all that was written with it (see [`crate::durable::parity`]), and the checksum
+//! is over what lies before it.
 //!
 //! Invariant: what is read is followed only if it is whole, is the one that was looked for, and all its numbers exist.
 
@@ -15,9 +17,11 @@ use seekless_core::{PAGE_BYTES, mutant};
 
 use super::layout::{Block, Layout, NONE, Slot};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+use crate::durable::parity;
 
 const PAGE: usize = PAGE_BYTES as usize;
-const MAGIC: [u8; 8] = *b"SKLLLDSU";
+pub const MAGIC: [u8; 8] = *b"SKLLLDSU";
+/// With a checkpoint of the first format; else the next.
 const VERSION: u32 = 2;
 const SUM: usize = 8;
 const HEAD: usize = 80;
@@ -26,9 +30,10 @@ const MOVE: usize = 12;
 /// Bytes for deletions and moves, beside the entries of the largest segment.
 const BESIDE: usize = PAGE - HEAD - ENTRY * super::layout::LARGEST_SEGMENT as usize;
 
-/// Whether there is room for so many deletions and moves.
-pub fn fit(deletions: usize, moves: usize) -> bool {
-    deletions.saturating_mul(ENTRY).saturating_add(moves.saturating_mul(MOVE)) <= BESIDE
+/// Whether there is room for so many deletions and moves, of a volume that is divided so.
+pub fn fit(layout: &Layout, deletions: usize, moves: usize) -> bool {
+    let room = if layout.sealed { BESIDE - (PAGE - parity::AT) } else { BESIDE };
+    deletions.saturating_mul(ENTRY).saturating_add(moves.saturating_mul(MOVE)) <= room
 }
 
 /// Which summary it is.
@@ -75,11 +80,11 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Its bytes: a block.
-    pub fn encode(&self) -> Vec<u8> {
+    /// Its bytes: a block. The parity is put into it by who knows what it lies in front of.
+    pub fn encode(&self, layout: &Layout) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 0, &MAGIC);
-        put(&mut bytes, 12, &VERSION.to_le_bytes());
+        put(&mut bytes, 12, &(VERSION + u32::from(layout.sealed)).to_le_bytes());
         put(&mut bytes, 16, &self.key.identity.to_le_bytes());
         for (number, at) in [self.key.epoch, self.key.sequence, self.confirmed].iter().zip((32..).step_by(8))
         {
@@ -115,13 +120,14 @@ impl Summary {
             segment: word(0),
             offset: word(1),
         };
-        let known = (1..=VERSION).contains(&u32_at(bytes, 12));
+        let known = if layout.sealed { VERSION + 1..=VERSION + 1 } else { 1..=VERSION };
+        let known = known.contains(&u32_at(bytes, 12));
         let ours = bytes.len() == PAGE && bytes[..8] == MAGIC && known && found == *key;
         if !ours || u32_at(bytes, SUM) != sum_but(summed(bytes), SUM) {
             return None;
         }
         let (next, [entries, deleted, moved]) = (word(2), [3, 4, 5].map(|index| word(index) as usize));
-        let fits = fit(deleted, moved) && (layout.segment - key.offset) as usize > entries;
+        let fits = fit(layout, deleted, moved) && (layout.segment - key.offset) as usize > entries;
         if !fits || (next != NONE && next >= layout.segments) {
             return None;
         }
@@ -154,11 +160,15 @@ impl Summary {
     }
 }
 
-/// The bytes that a checksum is over: all, but for a bug that is let loose.
+/// The bytes that a checksum is over: all but the parity, or for a bug that is let loose fewer.
 fn summed(bytes: &[u8]) -> &[u8] {
-    let entries = [3, 4].map(|index| u32_at(bytes, 56 + 4 * index) as usize).iter().sum::<usize>();
-    let end = HEAD + ENTRY * entries.saturating_sub(1);
-    if mutant::is("lld: a checksum without its last entry") { &bytes[..end.min(bytes.len())] } else { bytes }
+    if mutant::is("lld: a checksum without its last entry") {
+        let entries = [3, 4].map(|index| u32_at(bytes, 56 + 4 * index) as usize).iter().sum::<usize>();
+        let end = HEAD + ENTRY * entries.saturating_sub(1);
+        return &bytes[..end.min(bytes.len())];
+    }
+    let end = if u32_at(bytes, 12) > VERSION { parity::AT } else { PAGE };
+    bytes.get(..end).unwrap_or(bytes)
 }
 
 #[cfg(test)]
@@ -184,20 +194,21 @@ mod tests {
         fn a_summary_is_read_as_written_or_not_at_all(
             sequence in 1..1_u64 << 60,
             (offset, entries) in (0..126_u32).prop_flat_map(|offset| (Just(offset), 0..=127 - offset)),
-            deleted in proptest::collection::vec((0..8_000_u32, 0..1_000_u32), 0..150_usize),
-            moved in proptest::collection::vec((0..9_000_u32, 0..9_000_u32, any::<u32>()), 0..149_usize),
+            deleted in proptest::collection::vec((0..8_000_u32, 0..1_000_u32), 0..100_usize),
+            moved in proptest::collection::vec((0..9_000_u32, 0..9_000_u32, any::<u32>()), 0..139_usize),
             damage in proptest::option::of((0..PAGE, 1..=255_u8)),
         ) {
             let key = key(sequence, 5, offset);
             let entries = (0..entries).map(|entry| (if entry % 9 == 4 { NONE } else { entry * 7 }, entry)).collect();
             let moved = moved.into_iter().map(|(block, slot, sum)| Moved { block, slot, sum }).collect();
             let summary = Summary { key, confirmed: sequence / 2, next: 9, moved, deleted, entries };
-            let mut bytes = summary.encode();
+            let mut bytes = summary.encode(&layout());
             if let Some((at, change)) = damage {
                 bytes[at] ^= change;
             }
             let read = Summary::decode(&bytes, &key, &layout());
-            prop_assert_eq!(read, damage.is_none().then_some(summary));
+            let harmless = damage.is_none_or(|(at, _)| at >= parity::AT);
+            prop_assert_eq!(read, harmless.then_some(summary));
             for other in [Key { sequence: sequence + 1, ..key }, Key { epoch: 4, ..key }, Key { segment: 6, ..key }] {
                 prop_assert_eq!(Summary::decode(&bytes, &other, &layout()), None);
             }
@@ -208,11 +219,11 @@ mod tests {
         fn made_up_bytes_are_not_followed(noise in proptest::collection::vec(any::<u8>(), PAGE), words in any::<[u32; 6]>()) {
             let (key, mut bytes) = (key(9, words[0] % 70, words[1] % 128), noise);
             let none = Summary { key, confirmed: 0, next: NONE, moved: vec![], deleted: vec![], entries: vec![] };
-            put(&mut bytes, 0, &none.encode()[..64]);
+            put(&mut bytes, 0, &none.encode(&layout())[..64]);
             for (word, at) in words[2..].iter().zip((64..).step_by(4)) {
                 put(&mut bytes, at, &(word % 200).to_le_bytes());
             }
-            let sum = sum_but(&bytes, SUM);
+            let sum = sum_but(&bytes[..parity::AT], SUM);
             put(&mut bytes, SUM, &sum.to_le_bytes());
             if let Some(summary) = Summary::decode(&bytes, &key, &layout()) {
                 prop_assert!(summary.entries.iter().all(|(block, _)| *block < 9_000 || *block == NONE));

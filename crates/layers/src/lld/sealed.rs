@@ -1,0 +1,176 @@
+//! The checkpoint as it is kept now: in sealed sectors, in the same two homes.
+//!
+//! A home is a head (magic; features that who does not know them must not open, or may pass by; identity, epoch,
+//! sequence, what the checkpoint before it reaches, where the log goes on, how the volume is divided; room), behind it
+//! the entries of blocks, and from a sector of their own on those of segments; none lies across sectors. The
+//! generation is in the seals; the one of an odd generation is in the second home, and at a stop in the first one too.
+
+use seekless_core::runtime::edge;
+use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
+
+use super::checkpoint::{self, Checkpoint, Found, Head, read_all};
+use super::layout::{ENTRIES, Layout, NONE, Slot};
+use crate::bytes::{put, u32_at, u64_at, u128_at};
+use crate::durable::sector::{self, Part};
+use crate::durable::{Choice, Home, Pair};
+
+const MAGIC: &[u8; 8] = b"SKLLLDC2";
+const HEAD: usize = 128;
+
+fn part() -> Part {
+    Part::of(MAGIC, 0)
+}
+
+/// Bytes of a checkpoint of so many blocks and segments: whole sectors.
+pub fn bytes(blocks: u32, segments: u32) -> u64 {
+    of_blocks(blocks) + sector::bytes(0, ENTRIES.1 as usize, u64::from(segments))
+}
+
+fn of_blocks(blocks: u32) -> u64 {
+    sector::bytes(HEAD, ENTRIES.0 as usize, u64::from(blocks))
+}
+
+fn places(layout: &Layout) -> (impl Iterator<Item = usize>, impl Iterator<Item = usize>) {
+    let first = of_blocks(layout.blocks) as usize;
+    let blocks = sector::places(HEAD, ENTRIES.0 as usize).take(layout.blocks as usize);
+    let segments = sector::places(0, ENTRIES.1 as usize).map(move |at| first + at);
+    (blocks, segments.take(layout.segments as usize))
+}
+
+/// The bytes of a home.
+pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> Buffer {
+    let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
+    put(&mut bytes, 0, MAGIC);
+    put(&mut bytes, 16, &head.features.to_le_bytes());
+    put(&mut bytes, 24, &head.identity.to_le_bytes());
+    for (number, at) in [head.epoch, head.sequence, head.reached].iter().zip((40..).step_by(8)) {
+        put(&mut bytes, at, &number.to_le_bytes());
+    }
+    let (segment, offset) = head.anchor.unwrap_or((NONE, 0));
+    let words = [segment, offset, layout.segment, layout.segments, layout.blocks];
+    for (word, at) in words.iter().zip((64..).step_by(4)) {
+        put(&mut bytes, at, &word.to_le_bytes());
+    }
+    let (of_blocks, of_segments) = places(layout);
+    for (slot, at) in slots.iter().zip(of_blocks) {
+        put(&mut bytes, at, &slot.to_le_bytes());
+    }
+    for (sequence, at) in written.iter().zip(of_segments) {
+        put(&mut bytes, at, &sequence.to_le_bytes());
+    }
+    part().seal(layout.home(head.generation).start, head.generation, &mut bytes);
+    Buffer::from_vec(bytes)
+}
+
+/// What a first sector says that is whole, of this generation; else what was found and expected.
+fn head(bytes: &[u8], generation: u64, layout: &Layout) -> Result<Head, (String, String)> {
+    let features = u32_at(bytes, 8);
+    if !bytes.starts_with(MAGIC) || features != 0 {
+        let found = format!("a checkpoint with features {features:#x}");
+        return Err((found, "one with none".to_owned()));
+    }
+    let word = |index: usize| u32_at(bytes, 64 + 4 * index);
+    let number = |index: usize| u64_at(bytes, 40 + 8 * index);
+    let head = Head {
+        features: u64_at(bytes, 16),
+        identity: u128_at(bytes, 24),
+        generation,
+        epoch: number(0),
+        sequence: number(1),
+        reached: number(2),
+        anchor: Some((word(0), word(1))).filter(|(segment, _)| *segment != NONE),
+    };
+    checkpoint::sensible(head, [word(2), word(3), word(4)], layout)
+}
+
+fn corrupt(at: Extent, why: String) -> IoError {
+    IoError::new(ErrorKind::Corrupt, "lld", Some(at), why)
+}
+
+fn at(layout: &Layout, home: u64) -> Extent {
+    Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..layout.home(home) }
+}
+
+/// Both homes, if one of them has a sealed sector.
+pub async fn homes(below: &dyn BlockDevice, layout: &Layout) -> Result<Option<([Buffer; 2], Pair)>, IoError> {
+    let ends = layout.home(1).end().0;
+    if ends > below.geometry().sectors {
+        return Ok(None);
+    }
+    let bytes = [read_all(below, at(layout, 0)).await?, read_all(below, at(layout, 1)).await?];
+    let judge = |home: u64| match bytes[home as usize].look(|bytes| Home::of(part(), at(layout, home), bytes))
+    {
+        Home::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
+            Home::Whole(generation & 0xff)
+        }
+        judged => judged,
+    };
+    let pair = Pair([judge(0), judge(1)]);
+    let ours = pair.0.iter().any(|home| home.newest().is_some());
+    Ok(ours.then_some((bytes, pair)))
+}
+
+/// The checkpoint that counts. With `older`, one that is refused gives way to the one before.
+pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) -> Result<Found, IoError> {
+    let neither =
+        |at: Extent| corrupt(at, "found no checkpoint that is whole, expected one of two".to_owned());
+    let which = match pair.choose() {
+        Choice::Blank => return Ok(Found { newest: pair.newest(), ..Found::default() }),
+        Choice::Home(which) => which,
+        Choice::Refused(_, Some(which)) if older => which,
+        Choice::Refused(sector, Some(which)) => {
+            let generation = pair.0[which].newest().unwrap_or(0);
+            let why = format!(
+                "found a sector of the checkpoint that is not as it was written, expected it whole: what was flushed \
+                 after generation {generation} may be lost; `older = true` opens that one, read-only"
+            );
+            return Err(corrupt(Extent::new(sector.0, 1), why));
+        }
+        Choice::Refused(sector, None) => return Err(neither(Extent::new(sector.0, 1))),
+        Choice::Neither => return Err(neither(Extent::new(0, layout.home(1).end().0))),
+    };
+    let said = |home: usize, generation| {
+        let found = bytes[home].look(|bytes| head(bytes, generation, layout));
+        let first = Extent { sectors: 1, ..layout.home(home as u64) };
+        found.map_err(|(found, expected)| corrupt(first, format!("found {found}, expected {expected}")))
+    };
+    // The next one has a higher generation than any sector, and goes to the other home.
+    let newest = pair.newest();
+    let counted = newest + u64::from((newest + 1) % 2 == which as u64);
+    let found = said(which, counted)?;
+    let checkpoint = bytes[which].look(|bytes| decode(found, bytes, layout));
+    let checkpoint = checkpoint.ok_or_else(|| neither(at(layout, which as u64)))?;
+    let torn = match pair.0[1 - which] {
+        Home::Torn(newest) => {
+            edge("a torn checkpoint: the one before counts");
+            // Its first sector may be of any write.
+            said(1 - which, newest).ok()
+        }
+        _ => None,
+    };
+    let copied = pair.0[0] == pair.0[1];
+    Ok(Found { checkpoint: Some(checkpoint), torn, newest, copied })
+}
+
+fn decode(head: Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {
+    let (of_blocks, of_segments) = places(layout);
+    let slots = of_blocks.map(|at| u32_at(bytes, at)).collect();
+    let written = of_segments.map(|at| u64_at(bytes, at)).collect();
+    checkpoint::checked(head, slots, written, layout)
+}
+
+/// The other home gets what the home of this generation holds.
+pub async fn copy(
+    below: &dyn BlockDevice,
+    layout: &Layout,
+    generation: u64,
+    how: &Hints,
+) -> Result<(), IoError> {
+    let from = at(layout, generation);
+    let mut bytes = read_all(below, from).await?.to_vec();
+    if Home::of(part(), from, &bytes) != Home::Whole(generation) {
+        return Err(corrupt(from, "found the checkpoint changed, expected it as it was written".to_owned()));
+    }
+    part().seal(layout.home(generation + 1).start, generation, &mut bytes);
+    checkpoint::write(below, layout, generation + 1, &Buffer::from_vec(bytes), how).await
+}
