@@ -54,20 +54,25 @@ async fn used(writes: u64) -> Vec<u8> {
     bytes(&*device, PAGES).await.expect("memory")
 }
 
-/// Checksums of a summary, or of a checkpoint and its entries.
-fn seal(page: &mut [u8]) {
-    let head = match page.get(..8) {
-        Some(b"SKLLLDCP") => 512,
-        Some(b"SKLLLDSU") => PAGE,
-        _ => return,
-    };
-    if head < PAGE {
-        let entries = crc32c::crc32c(&page[head..]);
-        page[12..16].copy_from_slice(&entries.to_le_bytes());
+/// Checksums of the page that a summary or a checkpoint is, made right again.
+fn seal(number: u64, page: &mut [u8]) {
+    match page.get(..8) {
+        Some(b"SKLLLDC2") => {
+            let part = crc32c::crc32c_append(crc32c::crc32c(b"SKLLLDC2"), &[0; 16]);
+            for (sector, at) in page.chunks_exact_mut(512).zip(number * 8..) {
+                let sum =
+                    crc32c::crc32c_append(crc32c::crc32c_append(part, &at.to_le_bytes()), &sector[..508]);
+                sector[508..].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+        Some(b"SKLLLDSU") => {
+            page[8..12].fill(0);
+            // Behind that is the parity.
+            let sum = crc32c::crc32c(&page[..PAGE - 512]);
+            page[8..12].copy_from_slice(&sum.to_le_bytes());
+        }
+        _ => {}
     }
-    page[8..12].fill(0);
-    let sum = crc32c::crc32c(&page[..head]);
-    page[8..12].copy_from_slice(&sum.to_le_bytes());
 }
 
 async fn open(found: Vec<u8>) {
@@ -98,6 +103,6 @@ fuzz_target!(|input: &[u8]| {
         let (page, offset) = (change[0] as usize, usize::from(u16::from_le_bytes([change[1], change[2]])));
         found[page % PAGES as usize * PAGE + offset % PAGE] = change[3];
     }
-    found.chunks_exact_mut(PAGE).for_each(seal);
+    found.chunks_exact_mut(PAGE).zip(0..).for_each(|(page, number)| seal(number, page));
     Runtime::new(1).run(open(found)).expect("ends");
 });

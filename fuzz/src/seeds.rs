@@ -1,5 +1,5 @@
 //! Writes what the fuzzer starts from: `seeds FOLDER` makes a folder a format in it, with the samples
-//! that the tests have, and prints the formats' names; `history` is the checker's, `bopt` BORG's, `lld` a log's,
+//! that the tests have, and prints the formats' names; `history` is the checker's, `bopt` BORG's, `lld` a log's, `mapper` a map's,
 //! `nbd` what clients of a volume send, `volume` volume files, `inputs` the inputs of a served volume.
 
 use std::path::Path;
@@ -69,14 +69,16 @@ fn main() -> io::Result<()> {
     fs::write(bopt.join("2"), [sample(0), sample(1)].concat())?;
     formats.push("bopt");
     // Changes of a log: none, of the age of a checkpoint and of an entry, and of a summary's numbers.
-    let lld = Path::new(&folder).join("lld");
-    fs::create_dir_all(&lld)?;
-    for (number, changes) in
-        [&[120][..], &[60, 0, 24, 0, 9, 1, 8, 2, 3], &[90, 6, 68, 0, 2, 10, 80, 0, 1]].iter().enumerate()
-    {
-        fs::write(lld.join(number.to_string()), changes)?;
+    for name in ["lld", "mapper"] {
+        let into = Path::new(&folder).join(name);
+        fs::create_dir_all(&into)?;
+        for (number, changes) in
+            [&[120][..], &[60, 0, 24, 0, 9, 1, 8, 2, 3], &[90, 6, 68, 0, 2, 10, 80, 0, 1]].iter().enumerate()
+        {
+            fs::write(into.join(number.to_string()), changes)?;
+        }
+        formats.push(name);
     }
-    formats.push("lld");
     // What a client sends that lists, asks for all there is, and reads; and one that begins the old way, and writes.
     let option =
         |number: u8, data: &[u8]| [b"IHAVEOPT", &[0, 0, 0, number, 0, 0, 0, data.len() as u8], data].concat();

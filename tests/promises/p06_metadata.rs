@@ -8,15 +8,16 @@
 //! the newest home of a super or map page that is damaged passes for one that was being written, and what was told
 //! before it counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use seekless_core::runtime::{self, Runtime};
+use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, Lba, Nanos, PAGE_SECTORS};
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::{self, Found};
 use seekless_layers::borg::{self, Borg};
 use seekless_layers::mapper::{Mapper, Options};
+use seekless_layers::registry::{self, Below, Built};
 
 /// Pages of the volume: their map takes one page a home.
 const PAGES: u64 = 40;
@@ -172,6 +173,123 @@ fn a_home_that_was_damaged_is_written_anew() {
             }
         })
         .unwrap();
+}
+
+/// What a layer keeps on a disk of its own, after writes that are known.
+struct Kept {
+    layer: &'static str,
+    options: toml::Table,
+    disk: Rc<dyn BlockDevice>,
+    /// What the volume holds.
+    content: Vec<u8>,
+    /// Sectors of metadata, and of the data of the last record.
+    sectors: Vec<u64>,
+}
+
+impl Kept {
+    async fn open(&self) -> Result<Built, seekless_core::IoError> {
+        let below = Below { over: self.disk.clone(), devices: BTreeMap::new(), create: false };
+        registry::find(self.layer).unwrap().build(below, &self.options).await
+    }
+
+    /// All that it holds, if that is told.
+    async fn told(&self) -> Result<Vec<u8>, seekless_core::IoError> {
+        let Built { device, .. } = self.open().await?;
+        let all = Extent::new(0, device.geometry().sectors);
+        Ok(device.read(all, Buffer::zeroed(all.bytes()), Hints::default()).await?.to_vec())
+    }
+
+    /// Writes by chance, with flushes between; the last thing is a flush, or a clean stop.
+    async fn of(layer: &'static str, options: &str, stopped: bool, seed: u64) -> Kept {
+        let options: toml::Table = toml::from_str(options).unwrap();
+        let mut kept = Kept { layer, options, disk: disk(), content: Vec::new(), sectors: Vec::new() };
+        let Built { device, layer } = kept.open().await.unwrap();
+        kept.content = vec![0; (device.geometry().sectors * 512) as usize];
+        let mut rng = Rng::seeded(seed);
+        for round in 0..20 + rng.below(60) {
+            let at = Extent::of_pages(rng.below(PAGES), 1);
+            let bytes: Vec<u8> = (0..4_096).map(|_| rng.bits() as u8).collect();
+            kept.content[at.start.0 as usize * 512..][..4_096].copy_from_slice(&bytes);
+            device.write(at, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+            if round % 3 == 0 {
+                device.flush(Hints::default()).await.unwrap();
+            }
+        }
+        device.flush(Hints::default()).await.unwrap();
+        if stopped {
+            layer.stop().await.unwrap();
+        }
+        kept.sectors = kept.metadata(stopped).await;
+        kept
+    }
+
+    /// Homes at the start, summaries wherever they are, and behind the last one its blocks, unless a stop has settled it.
+    async fn metadata(&self, stopped: bool) -> Vec<u64> {
+        let bytes = read(&*self.disk, Extent::new(0, self.disk.geometry().sectors)).await;
+        let pages = bytes.chunks_exact(4_096);
+        let number = |page: &[u8], at: usize| u32::from_le_bytes(page[at..at + 4].try_into().unwrap());
+        let mut found: Vec<u64> = vec![0, 1];
+        let mut last = (0, 0, 0);
+        for (page, index) in pages.zip(0..).filter(|(page, _)| page.starts_with(b"SKLLLDSU")) {
+            found.push(index);
+            last = last.max((number(page, 40), index, u64::from(number(page, 68))));
+        }
+        let (_, summary, blocks) = last;
+        found.extend((summary + 1..=summary + blocks).filter(|_| !stopped));
+        found.into_iter().flat_map(|page| page * 8..page * 8 + 8).collect()
+    }
+}
+
+#[test]
+fn a_thousand_flipped_bits_lose_nothing_without_a_word() {
+    for (layer, options) in
+        [("mapper", "size = \"160KiB\""), ("lld", "size = \"160KiB\"\nsegment = \"32KiB\"")]
+    {
+        for stopped in [false, true] {
+            let (mut right, mut refused) = (0, 0);
+            for seed in 0..25 {
+                let found = Runtime::new(seed).run(async {
+                    let kept = Kept::of(layer, options, stopped, seed).await;
+                    let mut rng = Rng::seeded(!seed);
+                    let mut found = Vec::new();
+                    for _ in 0..40 {
+                        let at = Extent::new(kept.sectors[rng.below(kept.sectors.len() as u64) as usize], 1);
+                        let sound = read(&*kept.disk, at).await;
+                        let mut damaged = sound.clone();
+                        damaged[rng.below(512) as usize] ^= 1 << rng.below(8);
+                        write(&*kept.disk, at, damaged).await;
+                        let told = kept.told().await;
+                        if let Ok(told) = &told {
+                            assert!(
+                                *told == kept.content,
+                                "{layer}, stopped {stopped}, seed {seed}: {at} is silent"
+                            );
+                        }
+                        found.push(told.map(drop).map_err(|error| error.kind()));
+                        write(&*kept.disk, at, sound).await;
+                    }
+                    found
+                });
+                for outcome in found.unwrap() {
+                    match outcome {
+                        Ok(()) => right += 1,
+                        Err(kind) => {
+                            assert_eq!(kind, ErrorKind::Corrupt);
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+            println!(
+                "{layer}, stopped {stopped}: of {} bits {right} do no harm, {refused} are refused",
+                right + refused
+            );
+            assert!(
+                right > 100 && (refused == 0 || !stopped),
+                "{layer}, stopped {stopped}: {refused} are refused"
+            );
+        }
+    }
 }
 
 /// Pages of the volume with BORG, and of its BOPT: 16 segments of four.

@@ -210,6 +210,15 @@ impl<C> Description<C> {
         let of = self.slices.get(name).map_or(name, |window| &window.of);
         BTreeSet::from([of.to_owned()])
     }
+
+    /// Whether `name`, or a layer below it, is opened as it was before what it wrote last: it takes no writes then.
+    pub fn is_older(&self, name: &str) -> bool {
+        self.layers.get(name).is_some_and(|layer| {
+            let below = std::iter::once(&layer.over).chain(layer.devices.values().flatten());
+            let older = layer.options.get("older").and_then(toml::Value::as_bool);
+            older == Some(true) || below.into_iter().any(|name| self.is_older(name))
+        })
+    }
 }
 
 impl<C: Leaf> Description<C> {

@@ -276,10 +276,12 @@ fn offered(description: &Description<Live>, asked: &description::Export, device:
     Export { home: home(description, &asked.top), class: asked.class, ..export }
 }
 
-/// Whether clients may not write: so it is where they are told so, or anything below cannot be written.
+/// Whether clients may not write: so it is where they are told so, or anything below cannot be written, or is opened as
+/// it was before.
 pub fn is_read_only(description: &Description<Live>, export: &description::Export) -> bool {
     let below = description.leaves(&export.top);
     export.read_only
+        || description.is_older(&export.top)
         || below.iter().filter_map(|name| description.components.get(name)).any(Live::is_read_only)
 }
 

@@ -157,7 +157,7 @@ impl Image {
     /// The sectors with metadata, in order.
     pub fn metadata_sectors(&self) -> Vec<u64> {
         let mut found = Vec::new();
-        Image::default().differs(self, &mut |page| {
+        differs(None, self.root.as_ref(), self.height, 0, &mut |page| {
             let sectors = self.page(page).into_iter().flatten().zip(page * PAGE_SECTORS..);
             found.extend(sectors.filter(|(content, _)| content.is_metadata()).map(|(_, sector)| sector));
         });

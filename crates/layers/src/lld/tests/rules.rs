@@ -5,6 +5,7 @@ use seekless_core::{ErrorKind, Lba};
 
 use super::*;
 use crate::bytes::{put, sum_but};
+use crate::durable::{parity, sector::Part};
 
 #[test]
 fn blocks_are_found_where_they_lie() {
@@ -154,16 +155,17 @@ fn more_deletions_than_a_summary_holds_take_several() {
     });
 }
 
-/// A checkpoint or a summary with its checksums made right again.
-fn sealed(page: &mut [u8]) {
-    let checkpoint = page.starts_with(b"SKLLLDCP");
-    if checkpoint {
-        let body = crc32c::crc32c(&page[512..]);
-        put(page, 12, &body.to_le_bytes());
+/// The page of a checkpoint or a summary with its checksums made right again.
+fn sealed(number: u64, page: &mut [u8]) {
+    if page.starts_with(b"SKLLLDC2") {
+        for (sector, at) in page.chunks_exact_mut(512).zip(number * PAGE_SECTORS..) {
+            let generation = u64::from_le_bytes(sector[496..504].try_into().unwrap());
+            Part::of(b"SKLLLDC2", 0).seal(Lba(at), generation, sector);
+        }
+        return;
     }
-    let (all, sum_at) = (if checkpoint { 512 } else { page.len() }, 8);
-    let sum = sum_but(&page[..all], sum_at);
-    put(page, sum_at, &sum.to_le_bytes());
+    let sum = sum_but(&page[..parity::AT], 8);
+    put(page, 8, &sum.to_le_bytes());
 }
 
 proptest! {
@@ -193,10 +195,10 @@ proptest! {
                 if !bytes.starts_with(b"SKLLLD") {
                     continue;
                 }
-                // Behind magic and checksums; the entries of a checkpoint are behind its first sector.
-                let at = if in_head || page > 1 { 16 + at } else { 512 + at };
+                // Behind magic and checksum; the entries of a checkpoint are behind its head.
+                let at = if in_head || page > 1 { 16 + at } else { 128 + at };
                 bytes[at] = value;
-                sealed(&mut bytes);
+                sealed(page, &mut bytes);
                 below.write(place, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
             }
             let whole = Extent::new(0, SECTORS);
