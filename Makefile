@@ -91,6 +91,7 @@ bench: toolchain ## measure speed
 soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=8h
 	PROPTEST_CASES=20000 cargo test --workspace --locked
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --locked -p seekless --test clients file_systems
+	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --locked -p seekless-promises --test file_systems -- --nocapture
 	scripts/fuzz 600
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi
 	scripts/explore "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),8h)

@@ -158,7 +158,7 @@ fn mutants(out: &mut String, folder: &Path) -> anyhow::Result<()> {
     write!(
         out,
         "\n## Mutants\n\nKnown bugs, one at a time in a build that has them (`make mutants`), and what finds them: \
-         {found} of {tried} that were tried are found by the explorations above, and {} wait to be tried.\n\n\
+         {found} of {tried} that were tried are found by the explorations above, or by that of the file component, and {} wait to be tried.\n\n\
          | bug | found by | CPU seconds |\n|---|---|---:|\n",
         count("untried")
     )?;

@@ -61,6 +61,17 @@ pub const ALL: &[&str] = &[
     "borg: torn pages stay",
     "borg: an opening is not counted",
     "borg: part of an unconfirmed copy is overwritten in place",
+    "file: FUA is dropped",
+    "file: zeroes with FUA are not flushed",
+    "file: a failed flush is forgotten",
+    "file: flush errors are swallowed",
+    "file: an error is told to FUA alone",
+    "file: a flush covers less than was answered",
+    "file: a flush is not waited for",
+    "file: flushes do not wait for each other",
+    "file: a short write counts as whole",
+    "file: the rest of a short write goes to its beginning",
+    "file: a request that failed counts",
 ];
 
 #[cfg(feature = "mutants")]

@@ -28,6 +28,7 @@ pub mod settings;
 mod settling;
 pub mod shrink;
 pub mod spent;
+pub mod stream;
 mod swarm;
 mod tally;
 

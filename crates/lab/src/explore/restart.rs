@@ -290,6 +290,11 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
     Ok(Opened { top: tree.top, components })
 }
 
+/// What clients see of a volume that is opened on what survived.
+pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc<dyn BlockDevice>, Wrong> {
+    Ok(open(opener, images).await?.top)
+}
+
 /// The pages to read, and what the next one is compared with.
 fn differing(
     opened: &Opened,

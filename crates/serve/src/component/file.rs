@@ -3,34 +3,30 @@
 //! It is read and written past the page cache where its file system allows that, so that what is durable is what the
 //! device says; a flush is the device's own. Invariants: no other volume has it (it is locked, a block device opened
 //! exclusively). Fault model: any request fails or is cut short. A flush that failed once is never followed by one that
-//! succeeds, since the system may have dropped what it could not write. A file is made smaller under us: what was written
+//! succeeds, since the system may have dropped what it could not write; through the page
+//! cache it tells of that once, to one of those who then make something durable. A file is made smaller under us: what was written
 //! is lost, and a write behind its end makes it grow again, with zeroes in between. So its size is looked at before a
 //! write of its last block, the only one that brings the old size back, before one that is durable when answered, and at
 //! each flush.
 
 use std::cell::{Cell, RefCell};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, FlockOperation, OFlags, flock};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use seekless_core::device::{Content, ExtentState, LARGEST_REQUEST_SECTORS, Mark, check, io};
 use seekless_core::{
-    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Nanos, PAGE_BYTES,
-    RangeLocks, SECTOR_BYTES, Zeroes, runtime,
+    BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Lba, Nanos, RangeLocks,
+    SECTOR_BYTES, Zeroes, mutant, runtime,
 };
-use serde::{Deserialize, Serialize};
 
-use super::error::{OpenError, kind_of};
-use crate::admit::{known_of, number};
-use crate::patience::patiently;
-use crate::reactor::inputs::stand_in;
+use super::error::kind_of;
 use crate::reactor::{Job, Memory, Reactor, What};
+pub use opened::{FileFacts, Opened};
 
 /// Memory that is kept for the next requests, in pieces of this size at most.
 const KEPT_BYTES: usize = 128 << 10;
@@ -41,124 +37,8 @@ const ZEROES: u64 = 1 << 20;
 /// The kernel's clock for files goes on this often at least, with 100 ticks a second the slowest that there are: 10 ms,
 /// and as much again.
 const TICK: Nanos = Nanos::from_millis(20);
-
-/// An opened and locked file or block device.
-#[derive(Debug)]
-pub struct Opened {
-    file: File,
-    facts: FileFacts,
-}
-
-/// What is found out of a file when it is opened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileFacts {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its size.
-    pub sectors: u64,
-    /// Bytes of what is read and written at least.
-    pub logical_bytes: u64,
-    /// Whether it goes past the page cache.
-    pub direct: bool,
-    /// Whether it cannot be written.
-    pub read_only: bool,
-    /// Bytes of what the device writes at once; of a file, what file systems do.
-    pub physical_bytes: u64,
-    /// Whether it is a device that says that it turns.
-    pub rotational: bool,
-}
-
-impl Opened {
-    /// What was found out.
-    pub fn facts(&self) -> &FileFacts {
-        &self.facts
-    }
-
-    /// A file of which this was found out in another run, and which is not opened: for a replay.
-    pub fn recalled(facts: FileFacts) -> io::Result<Opened> {
-        let block = facts.logical_bytes;
-        let whole = block >= SECTOR_BYTES && block % SECTOR_BYTES == 0 && facts.physical_bytes % block == 0;
-        let sized = facts.sectors > 0
-            && facts.sectors.checked_mul(SECTOR_BYTES).is_some_and(|bytes| bytes % block == 0);
-        if !whole || !sized {
-            return Err(io::Error::other(format!(
-                "found {} sectors in blocks of {block} and {} bytes, expected whole ones",
-                facts.sectors, facts.physical_bytes
-            )));
-        }
-        Ok(Opened { file: stand_in()?.into(), facts })
-    }
-
-    /// Opens and locks `path`; `cached` goes through the page cache although it need not.
-    pub fn open(path: &Path, cached: bool, read_only: bool) -> Result<Opened, OpenError> {
-        let refuse = |found: String, expected: &str| OpenError {
-            path: path.to_owned(),
-            found,
-            expected: expected.to_owned(),
-        };
-        let io = |error: io::Error| refuse(error.to_string(), "a file or block device that can be opened");
-        let metadata = std::fs::metadata(path).map_err(io)?;
-        let block = metadata.file_type().is_block_device();
-        if !block && !metadata.is_file() {
-            return Err(refuse("neither a file nor a block device".to_owned(), "one of these"));
-        }
-        let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
-        let open = |direct: OFlags| {
-            let flags = i32::try_from((direct | exclusive).bits()).unwrap_or_default();
-            let open = || OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
-            patiently(open, |error| Errno::from_io_error(error) == Some(Errno::BUSY))
-        };
-        let in_use =
-            || refuse("it in use by another".to_owned(), "a component that no volume has, nor a mount");
-        let asked = if cached { OFlags::empty() } else { OFlags::DIRECT };
-        let (mut file, direct) = match open(asked) {
-            Ok(file) => (file, !cached),
-            Err(error) => match Errno::from_io_error(&error) {
-                // A file system that has no direct I/O.
-                Some(Errno::INVAL) if !cached => (open(OFlags::empty()).map_err(io)?, false),
-                Some(Errno::BUSY) => return Err(in_use()),
-                _ => return Err(io(error)),
-            },
-        };
-        let lock = if read_only {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
-        patiently(|| flock(&file, lock), |error| *error == Errno::WOULDBLOCK).map_err(|_| in_use())?;
-        let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
-        let logical_bytes = if direct { smallest_direct(&file) } else { SECTOR_BYTES };
-        if bytes < logical_bytes || bytes % logical_bytes != 0 {
-            return Err(refuse(
-                format!("{bytes} bytes"),
-                &format!("a multiple of {logical_bytes} bytes, and some"),
-            ));
-        }
-        let known = block.then(|| known_of(metadata.rdev()));
-        let known = |name| known.as_deref().and_then(|known| number(known, name));
-        let physical_bytes = known("physical_block_size").unwrap_or(PAGE_BYTES).max(logical_bytes);
-        let facts = FileFacts {
-            path: path.to_owned(),
-            sectors: bytes / SECTOR_BYTES,
-            logical_bytes,
-            direct,
-            read_only,
-            physical_bytes,
-            rotational: known("rotational") == Some(1),
-        };
-        Ok(Opened { file, facts })
-    }
-}
-
-/// What direct reads of a file have to be multiples of: tried, since only new kernels tell.
-fn smallest_direct(file: &File) -> u64 {
-    let mut memory = Memory::aligned(SECTOR_BYTES as usize);
-    match rustix::io::pread(file, memory.part_mut(), SECTOR_BYTES) {
-        Err(Errno::INVAL) => 4096,
-        _ => SECTOR_BYTES,
-    }
-}
+/// What stands for the whole file where one at a time does something.
+const ALL: Extent = Extent { start: Lba(0), sectors: 1 };
 
 /// See the file's header.
 pub struct FileComponent {
@@ -168,8 +48,16 @@ pub struct FileComponent {
     path: PathBuf,
     geometry: Geometry,
     read_only: bool,
+    /// Whether it goes through the page cache.
+    cached: bool,
     /// A flush failed: nothing is known to be durable any more.
     lost: Cell<bool>,
+    /// Held by who makes something durable where the system tells an error to one of several alone.
+    syncing: RangeLocks,
+    /// Flushes that the system was asked for.
+    syncs: Cell<u64>,
+    /// The last of them that succeeded.
+    synced: Cell<u64>,
     /// Who asks what the file holds waits for those who asked before.
     asking: RangeLocks,
     kept: RefCell<Vec<Memory>>,
@@ -195,7 +83,11 @@ impl FileComponent {
             path: facts.path,
             geometry,
             read_only: facts.read_only,
+            cached: !facts.direct,
             lost: Cell::new(false),
+            syncing: RangeLocks::new(),
+            syncs: Cell::new(0),
+            synced: Cell::new(0),
             asking: RangeLocks::new(),
             kept: RefCell::default(),
         }
@@ -266,7 +158,9 @@ impl FileComponent {
         let mut moved = 0;
         while moved < len {
             let left = if moved == 0 { memory } else { memory.cut(moved..len) };
-            let done = self.reactor.ask(Job::new(what(start + moved as u64), &self.file, left)).await;
+            let again = mutant::is("file: the rest of a short write goes to its beginning");
+            let to = if again { start } else { start + moved as u64 };
+            let done = self.reactor.ask(Job::new(what(to), &self.file, left)).await;
             memory = done.memory.back(moved);
             match done.result {
                 Ok(0) => {
@@ -275,6 +169,9 @@ impl FileComponent {
                 }
                 // Direct I/O goes on at whole blocks.
                 Ok(bytes) => {
+                    if mutant::is("file: a short write counts as whole") {
+                        break;
+                    }
                     let block = (self.geometry.logical_sectors * SECTOR_BYTES) as usize;
                     let whole = (moved + bytes) / block * block;
                     if whole == moved {
@@ -282,10 +179,64 @@ impl FileComponent {
                     }
                     moved = whole;
                 }
+                Err(_) if mutant::is("file: a request that failed counts") => break,
                 Err(error) => return Err(self.system(Some(at), &error)),
             }
         }
         Ok(memory)
+    }
+
+    /// Moves bytes that are durable when that is answered. Through the page cache one at a time does so: the system tells
+    /// that it could not write something back once, to who asks first, and to others that all is well.
+    async fn through(&self, at: Extent, memory: Memory) -> Result<Memory, IoError> {
+        if !self.cached {
+            return self.all(at, memory, What::WriteThrough).await;
+        }
+        let _alone = self.syncing.exclusive(ALL, &Hints::default()).await;
+        let done = self.all(at, memory, What::WriteThrough).await;
+        // What it could not write back may be anybody's; but there was no room for this alone.
+        let own = |error: &IoError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported);
+        if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: an error is told to FUA alone")
+        {
+            self.lost.set(true);
+        }
+        done
+    }
+
+    /// Makes durable what was answered by now: by a flush that the system is asked for from now on, mine or another's.
+    async fn sync(&self) -> Result<(), IoError> {
+        let asked = self.syncs.get();
+        let joins = mutant::is("file: a flush covers less than was answered") && !self.syncing.is_empty();
+        let asked = if joins { asked.saturating_sub(1) } else { asked };
+        let alone = self.syncing.exclusive(ALL, &Hints::default()).await;
+        let _alone = (!mutant::is("file: flushes do not wait for each other")).then_some(alone);
+        if self.lost.get() {
+            let why = "a flush failed before: what was written since may be lost";
+            return Err(self.error(ErrorKind::Medium, None, why));
+        }
+        if self.synced.get() > asked {
+            return Ok(());
+        }
+        let number = self.syncs.get() + 1;
+        self.syncs.set(number);
+        let answer = self.reactor.ask(Job::without(What::Sync, &self.file));
+        if mutant::is("file: a flush is not waited for") {
+            return Ok(());
+        }
+        match answer.await.result {
+            Ok(_) => {
+                self.is_whole(None)?;
+                self.synced.set(number);
+                Ok(())
+            }
+            Err(_) if mutant::is("file: flush errors are swallowed") => Ok(()),
+            Err(error) => {
+                if !mutant::is("file: a failed flush is forgotten") {
+                    self.lost.set(true);
+                }
+                Err(self.system(None, &error))
+            }
+        }
     }
 
     /// Zeroes where the system has no quick way to them.
@@ -339,32 +290,19 @@ impl BlockDevice for FileComponent {
                 Some(bytes) => target[offset..offset + len].copy_from_slice(bytes),
                 None => target[offset..offset + len].fill(0),
             });
-            let what = if how.fua { What::WriteThrough } else { What::Write };
-            let memory = self.all(at, memory, what).await?;
+            let durable = how.fua && !mutant::is("file: FUA is dropped");
+            let memory = if durable {
+                self.through(at, memory).await?
+            } else {
+                self.all(at, memory, What::Write).await?
+            };
             self.keep(memory);
             Ok(())
         })
     }
 
     fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
-        io(async move {
-            let why = "a flush failed before: what was written since may be lost";
-            if self.lost.get() {
-                return Err(self.error(ErrorKind::Medium, None, why));
-            }
-            if self.read_only {
-                return Ok(());
-            }
-            let done = self.reactor.ask(Job::without(What::Sync, &self.file)).await;
-            match done.result {
-                Ok(_) if self.lost.get() => Err(self.error(ErrorKind::Medium, None, why)),
-                Ok(_) => self.is_whole(None),
-                Err(error) => {
-                    self.lost.set(true);
-                    Err(self.system(None, &error))
-                }
-            }
-        })
+        io(async move { if self.read_only { Ok(()) } else { self.sync().await } })
     }
 
     fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
@@ -386,7 +324,9 @@ impl BlockDevice for FileComponent {
             let zero = What::Zero { at: start, len };
             let quick = if zeroes.may_unmap { What::Punch { at: start, len } } else { zero };
             match self.reactor.ask(Job::without(quick, &self.file)).await.result {
-                Ok(_) if how.fua => self.flush(how).await,
+                Ok(_) if how.fua && !mutant::is("file: zeroes with FUA are not flushed") => {
+                    self.flush(how).await
+                }
                 Ok(_) => Ok(()),
                 Err(error) if kind_of(&error) != ErrorKind::Unsupported => Err(self.system(Some(at), &error)),
                 Err(error) if zeroes.only_if_fast => Err(self.system(Some(at), &error)),
@@ -413,7 +353,7 @@ impl BlockDevice for FileComponent {
         io(async move {
             self.check(at, false)?;
             // The whole file is asked about by one at a time: each is a thread.
-            let _alone = self.asking.exclusive(Extent::new(0, 1), &Hints::default()).await;
+            let _alone = self.asking.exclusive(ALL, &Hints::default()).await;
             let file = self.file.clone();
             Ok(self.reactor.look(at, move || holes(&file, at)).await)
         })
@@ -462,5 +402,10 @@ fn holes(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     states
 }
 
+#[cfg(test)]
+mod explored;
+mod opened;
+#[cfg(test)]
+mod shim;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,12 @@
 //! error.
 
 mod beside;
+mod call;
 pub mod inputs;
 mod job;
 mod pool;
+#[cfg(test)]
+pub mod shim;
 mod threads;
 mod uring;
 
@@ -89,6 +92,9 @@ enum Backend {
     Threads(Threads),
     /// No kernel: what happened in another run.
     Replay(Box<RefCell<Replayer>>),
+    /// No kernel: a test answers.
+    #[cfg(test)]
+    Shim(Rc<RefCell<dyn shim::Kernel>>),
 }
 
 /// A job under way, or its answer that was not fetched yet.
@@ -144,6 +150,8 @@ impl Reactor {
             Backend::Uring(_) => Kind::Uring,
             Backend::Threads(_) => Kind::Threads,
             Backend::Replay(replayer) => replayer.borrow().kind(),
+            #[cfg(test)]
+            Backend::Shim(_) => Kind::Threads,
         }
     }
 
@@ -193,6 +201,8 @@ impl Reactor {
             Backend::Uring(ring) => ring.borrow_mut().start(key, &mut slot.job).err().map(Err),
             Backend::Threads(threads) => threads.start(key, &mut slot.job),
             Backend::Replay(replayer) => replayer.borrow_mut().start(key, number, &mut slot.job),
+            #[cfg(test)]
+            Backend::Shim(kernel) => shim::start(kernel, key, &mut slot.job),
         };
         if let Some(result) = &slot.result {
             slot.socket = accepted(slot.job.what, result);
@@ -246,6 +256,14 @@ impl Outside for Reactor {
                 });
             }
             Backend::Replay(replayer) => return self.turn_again(replayer),
+            #[cfg(test)]
+            Backend::Shim(kernel) => {
+                let (time, answers) = kernel.borrow_mut().turn(until);
+                for (key, result) in answers {
+                    each(key, result, None);
+                }
+                return time;
+            }
         }
         let time = self.time();
         if let Some(recorder) = &self.recorder {

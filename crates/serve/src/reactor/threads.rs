@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, IoSlice, IoSliceMut, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
+use super::call::Call;
 use super::job::{Job, What};
 
 /// As many jobs of files are at the kernel at once: a spinning disk has something to choose from.
@@ -196,24 +196,13 @@ pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
 /// Does a job of a file; the thread waits.
 fn done(job: &mut Job) -> io::Result<usize> {
     let fd = job.to.as_fd();
+    let call = Call::of(job.what).unwrap_or_else(|| unreachable!("sockets are polled"));
     let result = loop {
-        let result = match job.what {
-            What::Read(at) => rustix::io::pread(fd, job.memory.part_mut(), at),
-            What::Write(at) => rustix::io::pwrite(fd, job.memory.part(), at),
-            What::WriteThrough(at) => {
-                let all = &[IoSlice::new(job.memory.part())];
-                rustix::io::pwritev2(fd, all, at, ReadWriteFlags::DSYNC)
-            }
-            What::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
-            What::Punch { at, len } => {
-                rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
-                    .map(|()| 0)
-            }
-            What::Zero { at, len } => {
-                rustix::fs::fallocate(fd, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, len)
-                    .map(|()| 0)
-            }
-            What::Receive | What::Send | What::Accept => unreachable!("sockets are polled"),
+        let result = match call {
+            Call::Read(at) => rustix::io::pread(fd, job.memory.part_mut(), at),
+            Call::Write(at, how) => rustix::io::pwritev2(fd, &[IoSlice::new(job.memory.part())], at, how),
+            Call::DataSync => rustix::fs::fdatasync(fd).map(|()| 0),
+            Call::Allocate(how, at, len) => rustix::fs::fallocate(fd, how, at, len).map(|()| 0),
         };
         if !matches!(result, Err(Errno::INTR)) {
             break result;

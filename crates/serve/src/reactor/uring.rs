@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
-use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use super::call::Call;
 use super::job::{Job, What};
 use super::pool::Pool;
 
@@ -118,26 +118,30 @@ fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
     let fd = Fd(job.to.as_raw_fd());
     let part = job.memory.part_mut();
     let (start, len) = (part.as_mut_ptr(), part.len() as u32);
-    let through = flags(ReadWriteFlags::DSYNC.bits());
     let known = registered.contains(&(start as usize));
-    match job.what {
-        What::Read(at) if known => opcode::ReadFixed::new(fd, start, len, REGISTERED).offset(at).build(),
-        What::Write(at) if known => opcode::WriteFixed::new(fd, start, len, REGISTERED).offset(at).build(),
-        What::WriteThrough(at) if known => {
-            opcode::WriteFixed::new(fd, start, len, REGISTERED).offset(at).rw_flags(through).build()
+    match Call::of(job.what) {
+        Some(Call::Read(at)) if known => {
+            opcode::ReadFixed::new(fd, start, len, REGISTERED).offset(at).build()
         }
-        What::Read(at) => opcode::Read::new(fd, start, len).offset(at).build(),
-        What::Write(at) => opcode::Write::new(fd, start, len).offset(at).build(),
-        What::WriteThrough(at) => opcode::Write::new(fd, start, len).offset(at).rw_flags(through).build(),
-        What::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-        What::Punch { at, len } => {
-            let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            opcode::Fallocate::new(fd, len).offset(at).mode(flags(mode.bits())).build()
+        Some(Call::Read(at)) => opcode::Read::new(fd, start, len).offset(at).build(),
+        Some(Call::Write(at, how)) if known => {
+            let write = opcode::WriteFixed::new(fd, start, len, REGISTERED);
+            write.offset(at).rw_flags(flags(how.bits())).build()
         }
-        What::Zero { at, len } => {
-            let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-            opcode::Fallocate::new(fd, len).offset(at).mode(flags(mode.bits())).build()
+        Some(Call::Write(at, how)) => {
+            opcode::Write::new(fd, start, len).offset(at).rw_flags(flags(how.bits())).build()
         }
+        Some(Call::DataSync) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        Some(Call::Allocate(how, at, len)) => {
+            opcode::Fallocate::new(fd, len).offset(at).mode(flags(how.bits())).build()
+        }
+        None => of_socket(job.what, fd, start, len),
+    }
+}
+
+/// The same for what is done to a socket.
+fn of_socket(what: What, fd: Fd, start: *mut u8, len: u32) -> squeue::Entry {
+    match what {
         What::Receive => opcode::Recv::new(fd, start, len).build(),
         What::Send => {
             // MSG_WAITALL: the kernel sends the rest of what a socket has no room for.
@@ -146,6 +150,7 @@ fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
         What::Accept => {
             opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(CLOSE_ON_EXEC).build()
         }
+        _ => unreachable!("files have calls"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A file as a component, with somebody who changes it behind its back.
 
+use std::fs::{File, OpenOptions};
 use std::future::Future;
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Waker};

@@ -1,0 +1,214 @@
+//! A stream is replayed through a volume, whose power is cut: what was then on its components is opened again, and
+//! what clients find there is told as bytes.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use seekless_core::device::LARGEST_REQUEST_SECTORS;
+use seekless_core::runtime::{self, Rng, Runtime, Task};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Zeroes};
+use seekless_layers::Topmost;
+
+use super::{Asked, Stream};
+use crate::explore::choose::Choices;
+use crate::explore::component::Component;
+use crate::explore::conditions::Conditions;
+use crate::explore::image::{Image, mixed};
+use crate::explore::log::{Log, Shared};
+use crate::explore::power::{Power, Survivor};
+use crate::explore::restart::{self, Opener, Wrong};
+use crate::volume::{self, Bytes, Tree};
+
+/// One request in so many is followed by a command to the topmost layer, if it has commands of its own.
+const COMMANDS: u64 = 40;
+
+/// A stream that was replayed.
+pub struct Replayed {
+    log: Log,
+    /// The marks that were passed, each with how many events had happened by then.
+    marks: Vec<(usize, String)>,
+}
+
+/// A moment at which the power went.
+pub struct Cut<'a> {
+    /// The marks that were passed before.
+    pub marks: Vec<&'a str>,
+    /// What was on the components.
+    pub images: Vec<Image>,
+    /// The same for the same content, and else different but for chance.
+    pub hash: u64,
+    /// What had happened, and how much survived, for people.
+    pub place: String,
+}
+
+/// Who asks: some requests at once, those between two flushes in any order, but not over each other.
+struct Client<'a> {
+    tree: &'a Tree,
+    most: usize,
+    flying: VecDeque<(Extent, Task<Result<(), IoError>>)>,
+    commands: &'static [&'static str],
+    rng: Rng,
+}
+
+/// Replays a stream on new components; as many requests are asked at once as these conditions have clients.
+///
+/// # Errors
+/// Why it cannot be: the volume does not open, a request fails, or nobody answers one.
+pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Result<Replayed, String> {
+    let runtime = Runtime::new(conditions.seed);
+    runtime.count_from(conditions.numbers);
+    let (log, mut marks) = (Shared::default(), Vec::new());
+    let ended = runtime.run(async {
+        let numbered = (0..).zip(&opener.sectors);
+        let devices: Vec<Rc<dyn BlockDevice>> = numbered
+            .map(|(number, sectors)| {
+                let image = Image::new(*sectors);
+                Component::recorded(number, *sectors, image, conditions, log.clone()) as Rc<dyn BlockDevice>
+            })
+            .collect();
+        let tree = volume::over(&opener.description, opener.named(&devices), Bytes::Real).await;
+        let tree = tree.map_err(|error| error.to_string())?;
+        let has = tree.top.geometry().sectors;
+        if has < stream.sectors {
+            return Err(format!("found a volume of {has} sectors, expected {} or more", stream.sectors));
+        }
+        let mut client = Client::new(opener, &tree, conditions);
+        for asked in &stream.asked {
+            client.ask(asked).await.map_err(|error| error.to_string())?;
+            if let Asked::Mark(mark) = asked {
+                marks.push((log.borrow().events.len(), mark.clone()));
+            }
+        }
+        client.wait(|_| true).await.map_err(|error| error.to_string())
+    });
+    ended.map_err(|stalled| stalled.to_string())??;
+    drop(runtime);
+    Ok(Replayed { log: log.take(), marks })
+}
+
+impl<'a> Client<'a> {
+    fn new(opener: &Opener, tree: &'a Tree, conditions: Conditions) -> Client<'a> {
+        let layer = opener.description.layers.get(&opener.description.top);
+        let commands = layer.map_or(&[][..], |layer| layer.entry.commands);
+        let most = conditions.clients.max(1) as usize;
+        Client { tree, most, flying: VecDeque::new(), commands, rng: Rng::seeded(conditions.seed) }
+    }
+
+    /// Asks, when what has to be answered before is.
+    async fn ask(&mut self, asked: &Asked) -> Result<(), IoError> {
+        let top = self.tree.top.clone();
+        let (at, task) = match asked {
+            Asked::Mark(_) => return self.wait(|_| true).await,
+            Asked::Flush => {
+                self.wait(|_| true).await?;
+                return top.flush(Hints::default()).await;
+            }
+            Asked::Write(at, bytes, fua) => {
+                self.wait(|other| other.overlaps(*at)).await?;
+                let (at, bytes, how) = (*at, bytes.clone(), Hints { fua: *fua, ..Hints::default() });
+                (at, runtime::spawn(async move { top.write(at, bytes, how).await }))
+            }
+            Asked::Zeroes(at) => {
+                self.wait(|other| other.overlaps(*at)).await?;
+                let at = *at;
+                let zeroes = Zeroes { may_unmap: true, ..Zeroes::default() };
+                (at, runtime::spawn(async move { top.write_zeroes(at, Hints::default(), zeroes).await }))
+            }
+            Asked::Discard(at) => {
+                self.wait(|other| other.overlaps(*at)).await?;
+                let at = *at;
+                (at, runtime::spawn(async move { top.discard(at, Hints::default()).await }))
+            }
+        };
+        self.flying.push_back((at, task));
+        self.tell();
+        if self.flying.len() > self.most
+            && let Some((_, oldest)) = self.flying.pop_front()
+        {
+            oldest.await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for those of the requests in flight.
+    async fn wait(&mut self, which: impl Fn(Extent) -> bool) -> Result<(), IoError> {
+        for (at, task) in std::mem::take(&mut self.flying) {
+            if which(at) {
+                task.await?;
+            } else {
+                self.flying.push_back((at, task));
+            }
+        }
+        Ok(())
+    }
+
+    /// Now and then the topmost layer is told to do something, beside what is asked.
+    fn tell(&mut self) {
+        let Some(topmost) = self.tree.topmost.clone().filter(|_| !self.commands.is_empty()) else { return };
+        if self.rng.chance(1, COMMANDS) {
+            let command = self.commands[self.rng.below(self.commands.len() as u64) as usize];
+            runtime::spawn(told(topmost, command)).detach();
+        }
+    }
+}
+
+/// A layer may say that it cannot keep up with those who write; nothing is wrong with that.
+async fn told(topmost: Rc<Topmost>, command: &'static str) {
+    let _ = topmost.command(command, Hints::default()).await;
+}
+
+impl Replayed {
+    /// Power cuts by chance, so many, behind the first mark that reads `from`; in the order of the run.
+    pub fn cuts(&self, opener: &Opener, from: &str, count: usize, seed: u64) -> Vec<Cut<'_>> {
+        let mut rng = Rng::seeded(seed);
+        let events = self.log.events.len();
+        let first = self.marks.iter().find(|(_, mark)| mark == from).map_or(events, |(passed, _)| *passed);
+        let mut places: Vec<usize> =
+            (0..count).map(|_| first + rng.below((events - first + 1) as u64) as usize).collect();
+        places.sort_unstable();
+        let mut power = Power::new(opener.sectors.iter().map(|sectors| Image::new(*sectors)).collect());
+        let mut happened = 0;
+        let mut cuts = Vec::new();
+        for place in places {
+            for event in &self.log.events[happened..place] {
+                power.follow(&self.log, event);
+            }
+            happened = place;
+            let choices = Choices::new(&power.pending, &self.log, rng.bits());
+            let turn = rng.below(choices.systematic() as u64 * 2) as usize;
+            let survivors: Vec<Survivor> = { choices }.nth(turn).unwrap_or_default();
+            let passed = self.marks.iter().take_while(|(events, _)| *events <= place);
+            let images = power.cut(&self.log, &survivors);
+            cuts.push(Cut {
+                marks: passed.map(|(_, mark)| mark.as_str()).collect(),
+                hash: images.iter().fold(0, |hash, image| mixed(hash, image.hash())),
+                images,
+                place: format!(
+                    "after {place} of {events} events, with {} writes that are not durable, {} parts of which survive",
+                    power.pending.len(),
+                    survivors.len()
+                ),
+            });
+        }
+        cuts
+    }
+}
+
+/// What the first sectors of a volume hold that is opened after a power cut.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn recovered(opener: &Opener, images: &[Image], sectors: u64) -> Result<Vec<u8>, Wrong> {
+    let read = Runtime::new(0).run(async {
+        let top = restart::open_top(opener, images).await?;
+        let mut bytes = Vec::new();
+        for at in Extent::new(0, sectors).split(LARGEST_REQUEST_SECTORS) {
+            let read = top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
+            let read =
+                read.map_err(|error| Wrong::Unreadable(format!("reading {at} after a restart: {error}")))?;
+            bytes.extend(read.into_vec());
+        }
+        Ok(bytes)
+    });
+    read.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+}

@@ -1,0 +1,187 @@
+//! A stream: what a file system asked of its disk, with its bytes, and marks of what its files hold.
+//!
+//! Lines, in the order in which the disk was asked: `write FIRST+SECTORS`, behind which are the bytes and a line feed,
+//! `zeroes FIRST+SECTORS`, `discard FIRST+SECTORS`, `flush`; and any other line is a mark, which is for those to read
+//! who judge. Invariant: what a mark says holds once all that was asked before it was answered.
+//!
+//! Fault model: a file may hold anything; what is wrong is refused with its line.
+
+mod cut;
+
+use seekless_core::{Buffer, Extent, PAGE_SECTORS};
+
+pub use cut::{Cut, Replayed, recovered, replay};
+
+/// How the first line begins; behind it are the sectors of the disk.
+const HEAD: &str = "seekless stream 1 ";
+/// The largest disk: 4 GiB.
+const MOST_SECTORS: u64 = 1 << 23;
+
+/// One thing that the disk was asked, or a mark.
+#[derive(Clone)]
+pub enum Asked {
+    /// These bytes go there, and are durable when that is answered, or not.
+    Write(Extent, Buffer, bool),
+    /// Zeroes go there.
+    Zeroes(Extent),
+    /// Nobody needs what is there.
+    Discard(Extent),
+    /// All that was answered becomes durable.
+    Flush,
+    /// A line that is none of these.
+    Mark(String),
+}
+
+/// See the file's header.
+#[derive(Clone)]
+pub struct Stream {
+    /// Of the disk.
+    pub sectors: u64,
+    /// In order.
+    pub asked: Vec<Asked>,
+}
+
+/// Why bytes are no stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, not counting bytes that are written: found '{found}', expected {expected}")]
+pub struct StreamError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What was found.
+    pub found: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+impl Stream {
+    /// What these bytes say.
+    pub fn parse(bytes: &[u8]) -> Result<Stream, StreamError> {
+        let mut rest = bytes;
+        let head = next_line(&mut rest).unwrap_or_default();
+        let sectors = head.strip_prefix(HEAD).and_then(|sectors| sectors.parse::<u64>().ok());
+        let whole = |sectors: &u64| (1..=MOST_SECTORS).contains(sectors) && sectors % PAGE_SECTORS == 0;
+        let Some(sectors) = sectors.filter(whole) else {
+            let expected = format!("'{HEAD}SECTORS', whole pages, at most {MOST_SECTORS}");
+            return Err(StreamError { line: 1, found: head, expected });
+        };
+        let mut asked = Vec::new();
+        for line in 2.. {
+            let Some(text) = next_line(&mut rest) else { break };
+            let next = one(&text, sectors, &mut rest);
+            asked.push(next.map_err(|expected| StreamError { line, found: text, expected })?);
+        }
+        Ok(Stream { sectors, asked })
+    }
+
+    /// The same for a disk that has FUA: a write alone between two flushes is what a kernel makes of a write with FUA
+    /// for one that has none.
+    pub fn with_fua(&self) -> Stream {
+        let mut asked: Vec<Asked> = Vec::new();
+        for next in &self.asked {
+            let alone = matches!(next, Asked::Flush).then_some(&mut asked[..]);
+            match alone {
+                Some([.., Asked::Flush, Asked::Write(_, _, fua)]) => *fua = true,
+                _ => asked.push(next.clone()),
+            }
+        }
+        Stream { sectors: self.sectors, asked }
+    }
+}
+
+/// The text up to the next line feed, if there is one; what comes after it is left.
+fn next_line(rest: &mut &[u8]) -> Option<String> {
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+    *rest = &rest[end + 1..];
+    Some(line)
+}
+
+/// What a line asks, with its bytes if it has some; what was expected, if it asks nothing.
+fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Asked, String> {
+    let (word, place) = line.split_once(' ').unwrap_or((line, ""));
+    if !["write", "zeroes", "discard"].contains(&word) {
+        return Ok(if line == "flush" { Asked::Flush } else { Asked::Mark(line.to_owned()) });
+    }
+    let place = place.split_once('+').and_then(|(first, count)| {
+        let (first, count) = (first.parse::<u64>().ok()?, count.parse::<u64>().ok()?);
+        let inside = count > 0 && first.checked_add(count).is_some_and(|end| end <= sectors);
+        inside.then(|| Extent::new(first, count))
+    });
+    let at = place.ok_or_else(|| format!("{word} FIRST+SECTORS within {sectors} sectors"))?;
+    match word {
+        "zeroes" => Ok(Asked::Zeroes(at)),
+        "discard" => Ok(Asked::Discard(at)),
+        _ => {
+            let bytes = at.bytes() as usize;
+            let behind = rest.get(bytes).filter(|feed| **feed == b'\n');
+            behind.ok_or_else(|| format!("{bytes} bytes and a line feed behind it"))?;
+            let buffer = Buffer::from_vec(rest[..bytes].to_vec());
+            *rest = &rest[bytes + 1..];
+            Ok(Asked::Write(at, buffer, false))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(of: &Stream) -> Vec<String> {
+        let each = of.asked.iter().map(|asked| match asked {
+            Asked::Write(at, bytes, fua) => format!("write {at} {} {fua}", bytes.to_vec()[0]),
+            Asked::Zeroes(at) => format!("zeroes {at}"),
+            Asked::Discard(at) => format!("discard {at}"),
+            Asked::Flush => "flush".to_owned(),
+            Asked::Mark(line) => line.clone(),
+        });
+        each.collect()
+    }
+
+    fn stream(lines: &[&[u8]]) -> Result<Stream, StreamError> {
+        let head: &[u8] = b"seekless stream 1 16";
+        Stream::parse(&[&[head], lines, &[&[]]].concat().join(&b'\n'))
+    }
+
+    #[test]
+    fn a_stream_is_read_as_it_was_written() {
+        let bytes = vec![b'\n'; 1024];
+        let read = stream(&[b"write 3+2", &bytes, b"flush", b"zeroes 0+16", b"discard 8+8", b"may a absent"]);
+        let write = format!("write {} 10 false", Extent::new(3, 2));
+        let expected = [
+            &write,
+            "flush",
+            &format!("zeroes {}", Extent::new(0, 16)),
+            &format!("discard {}", Extent::new(8, 8)),
+            "may a absent",
+        ];
+        assert_eq!(text(&read.unwrap()), expected);
+    }
+
+    #[test]
+    fn a_write_alone_between_flushes_has_fua_where_there_is_fua() {
+        let bytes = vec![1; 512];
+        let write = |line: &'static [u8]| [line, &bytes];
+        let lines =
+            [&write(b"write 0+1")[..], &[b"flush"], &write(b"write 1+1"), &[b"flush", b"a mark"]].concat();
+        let lines = [&lines[..], &write(b"write 2+1"), &write(b"write 3+1"), &[b"flush"]].concat();
+        let fua: Vec<String> = text(&stream(&lines).unwrap().with_fua());
+        let durable: Vec<bool> = fua.iter().map(|line| line.ends_with("true")).collect();
+        assert_eq!(durable, [false, false, true, false, false, false, false], "{fua:?}");
+    }
+
+    #[test]
+    fn what_is_no_stream_is_refused_with_its_line() {
+        let error = |bytes: &[u8]| Stream::parse(bytes).err().unwrap().to_string();
+        assert!(error(b"").contains("line 1") && error(b"seekless stream 1 7\n").contains("whole pages"));
+        for (line, expected) in [
+            (&b"write 15+2"[..], "within 16 sectors"),
+            (b"zeroes 1", "zeroes FIRST+SECTORS"),
+            (b"discard 1+0", "discard FIRST+SECTORS"),
+            (b"write 18446744073709551615+2", "within 16 sectors"),
+            (b"write 0+1\nshort", "512 bytes and a line feed"),
+        ] {
+            let found = stream(&[b"flush", line]).err().unwrap().to_string();
+            assert!(found.starts_with("line 3") && found.contains(expected), "{found}");
+        }
+    }
+}

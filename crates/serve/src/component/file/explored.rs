@@ -1,0 +1,221 @@
+//! The file component is explored as layers are: clients ask at random, the power is cut wherever something changes,
+//! and what is then in the file is judged by what was answered.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use rustix::fs::FallocateFlags;
+use seekless_core::runtime::{Rng, Runtime, spawn};
+use seekless_core::{Buffer, Op, PAGE_BYTES, Top};
+use seekless_lab::check::{self, Registers};
+use seekless_lab::explore::choose::Choices;
+use seekless_lab::explore::conditions::{Conditions, Faults};
+use seekless_lab::explore::image::Image;
+use seekless_lab::explore::log::{Event, Log, Shared};
+use seekless_lab::explore::power::Power;
+use seekless_lab::explore::script::{self, Step};
+use seekless_lab::{volume::Tree, workload};
+
+use super::shim::{Disk, Met};
+use super::*;
+
+/// Sectors of the file: few, so that requests meet.
+const SECTORS: u64 = 256;
+/// Requests of a run.
+const REQUESTS: u64 = 250;
+/// Runs, unless `SEEKLESS_RUNS` says how many.
+const RUNS: u64 = 40;
+/// States of a moment at which something changed.
+const EACH: usize = 2;
+
+/// A file on this disk, as a component.
+fn component(disk: Disk) -> (Rc<RefCell<Disk>>, Rc<Reactor>, Rc<FileComponent>) {
+    let cached = disk.cached;
+    let disk = Rc::new(RefCell::new(disk));
+    let reactor = Reactor::over(disk.clone());
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(SECTORS * SECTOR_BYTES).unwrap();
+    let facts = FileFacts {
+        path: PathBuf::from("disk.img"),
+        sectors: SECTORS,
+        logical_bytes: SECTOR_BYTES,
+        direct: !cached,
+        read_only: false,
+        physical_bytes: PAGE_BYTES,
+        rotational: false,
+    };
+    let component = Rc::new(FileComponent::new(&reactor, "disk", Opened { file, facts }));
+    (disk, reactor, component)
+}
+
+/// Whoever is over a component does not ask for the same sectors twice at once: no kernel says what comes of that.
+struct Ordered {
+    over: Rc<FileComponent>,
+    locks: RangeLocks,
+}
+
+impl BlockDevice for Ordered {
+    fn geometry(&self) -> Geometry {
+        self.over.geometry()
+    }
+
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            self.over.read(at, into, how).await
+        })
+    }
+
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            self.over.write(at, from, how).await
+        })
+    }
+
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.over.flush(how)
+    }
+
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            self.over.discard(at, how).await
+        })
+    }
+
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        io(async move {
+            let _held = self.locks.exclusive(at, &how).await;
+            self.over.write_zeroes(at, how, zeroes).await
+        })
+    }
+}
+
+/// One run that draws its world from a seed: what happened, and how often what.
+fn run(seed: u64) -> (Log, Met) {
+    let mut rng = Rng::seeded(seed);
+    // Half of the runs have faults, of each kind half of these.
+    let some = rng.chance(1, 2);
+    let mut fault = |most: u64| if some && rng.chance(1, 2) { most << rng.below(4) } else { 0 };
+    let faults = Faults { reads: fault(16), writes: fault(16), flushes: fault(4) };
+    let drawn = Conditions::drawn(seed, 1, None);
+    let log = Shared::default();
+    let mut disk = Disk::new(SECTORS, Conditions { faults, ..drawn }, log.clone());
+    disk.short = [0, 4, 16][rng.below(3) as usize];
+    disk.cached = rng.chance(1, 2);
+    let ways =
+        [FallocateFlags::empty(), FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE, disk.allocates];
+    disk.allocates = ways[rng.below(4) as usize];
+    let (disk, reactor, component) = component(disk);
+    let area = [8, 32, 128][rng.below(3) as usize];
+    let load = format!("churn:size=8KiB,reads=20%,flushes=12%,fua=15%,discards=8%,zeroes=12%,area={area}KiB");
+    let load = workload::parse(&load).unwrap();
+    let requests = script::of_workload(&load, SECTORS, seed, REQUESTS).unwrap();
+    let durable = |mut request: script::Request| {
+        request.fua |= request.op == Op::WriteZeroes && rng.chance(1, 3);
+        Step::Ask(request)
+    };
+    let steps: Rc<[Step]> = requests.into_iter().map(durable).collect();
+    let ordered = Ordered { over: component, locks: RangeLocks::new() };
+    let top = Rc::new(Top::new(Rc::new(ordered)));
+    let tree = Tree { name: "disk".to_owned(), top, topmost: None, layers: BTreeMap::new(), borg: None };
+    let all = script::carry_out(steps, 1, drawn.clients, &tree, log.clone());
+    Runtime::new(seed).run_live(all, &*reactor).unwrap();
+    drop(tree);
+    let met = disk.borrow().met;
+    (log.take(), met)
+}
+
+/// Follows a run, and cuts the power wherever something changes; how many states were judged.
+fn judged(log: &Log, seed: u64) -> Result<u64, String> {
+    let mut rng = Rng::seeded(!seed);
+    let (mut power, mut registers) = (Power::new(vec![Image::new(SECTORS)]), Registers::new());
+    let (whole, mut states) = (Extent::new(0, SECTORS), 0);
+    for event in &log.events {
+        if let Event::Client(event) = event {
+            registers.event(event).map_err(|wrong| wrong.to_string())?;
+        }
+        let less = !registers.narrowed().is_empty();
+        if !power.follow(log, event) && !less {
+            continue;
+        }
+        let choices = Choices::new(&power.pending, log, rng.bits());
+        let skipped = rng.below(choices.systematic() as u64 + 1) as usize;
+        for survivors in
+            choices.take(1).chain(Choices::new(&power.pending, log, rng.bits()).skip(skipped).take(EACH - 1))
+        {
+            let buffer = Buffer::zeroed(whole.bytes());
+            power.cut(log, &survivors)[0].read(whole, &buffer);
+            let mut wrong = None;
+            check::found(&buffer, |sector, found| {
+                if let Err(violation) = registers.after_crash(sector, found) {
+                    wrong.get_or_insert(violation);
+                }
+            });
+            if let Some(wrong) = wrong {
+                return Err(wrong.to_string());
+            }
+            states += 1;
+        }
+    }
+    Ok(states)
+}
+
+/// The bug that `SEEKLESS_MUTANT` names, in a build that has some.
+fn let_loose() {
+    #[cfg(feature = "mutants")]
+    if let Ok(name) = std::env::var("SEEKLESS_MUTANT") {
+        // Another test may have done so.
+        let _ = mutant::choose(name);
+    }
+}
+
+#[test]
+fn what_a_file_was_told_is_durable_is_in_it_after_power_cuts() {
+    let_loose();
+    let runs = std::env::var("SEEKLESS_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(RUNS);
+    let (mut states, mut all) = (0, Met::default());
+    for seed in 1..=runs {
+        let (log, met) = run(seed);
+        states += judged(&log, seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        all = Met {
+            shorter: all.shorter + met.shorter,
+            failed: all.failed + met.failed,
+            flushes_failed: all.flushes_failed + met.flushes_failed,
+            through: all.through + met.through,
+            refused: all.refused + met.refused,
+        };
+    }
+    println!("{runs} runs, {states} states, {all:?}");
+    let rare = [all.shorter, all.failed, all.flushes_failed, all.through, all.refused];
+    assert!(rare.iter().all(|times| *times > runs / 8), "{all:?}");
+}
+
+#[test]
+fn every_flusher_is_told_that_a_flush_failed_and_so_is_who_flushes_later() {
+    for cached in [false, true] {
+        let conditions =
+            Conditions { faults: Faults { flushes: 1, ..Faults::default() }, ..Conditions::usual(1, 3) };
+        let mut disk = Disk::new(SECTORS, conditions, Shared::default());
+        disk.cached = cached;
+        let (disk, reactor, component) = component(disk);
+        let flush = |component: &Rc<FileComponent>| {
+            let component = component.clone();
+            spawn(async move { component.flush(Hints::default()).await.is_err() })
+        };
+        let told = async {
+            let at = Extent::new(0, 8);
+            component.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
+            let first: Vec<_> = (0..3).map(|_| flush(&component)).collect();
+            let mut told = Vec::new();
+            for flush in first {
+                told.push(flush.await);
+            }
+            disk.borrow_mut().conditions.faults = Faults::default();
+            told.push(flush(&component).await);
+            told
+        };
+        assert_eq!(Runtime::new(1).run_live(told, &*reactor), Ok(vec![true; 4]));
+    }
+}

@@ -1,0 +1,135 @@
+//! A file or a block device is opened, locked, and looked at.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use seekless_core::{PAGE_BYTES, SECTOR_BYTES};
+use serde::{Deserialize, Serialize};
+
+use crate::admit::{known_of, number};
+use crate::component::error::OpenError;
+use crate::patience::patiently;
+use crate::reactor::Memory;
+use crate::reactor::inputs::stand_in;
+
+/// An opened and locked file or block device.
+#[derive(Debug)]
+pub struct Opened {
+    pub(super) file: File,
+    pub(super) facts: FileFacts,
+}
+
+/// What is found out of a file when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileFacts {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size.
+    pub sectors: u64,
+    /// Bytes of what is read and written at least.
+    pub logical_bytes: u64,
+    /// Whether it goes past the page cache.
+    pub direct: bool,
+    /// Whether it cannot be written.
+    pub read_only: bool,
+    /// Bytes of what the device writes at once; of a file, what file systems do.
+    pub physical_bytes: u64,
+    /// Whether it is a device that says that it turns.
+    pub rotational: bool,
+}
+
+impl Opened {
+    /// What was found out.
+    pub fn facts(&self) -> &FileFacts {
+        &self.facts
+    }
+
+    /// A file of which this was found out in another run, and which is not opened: for a replay.
+    pub fn recalled(facts: FileFacts) -> io::Result<Opened> {
+        let block = facts.logical_bytes;
+        let whole = block >= SECTOR_BYTES && block % SECTOR_BYTES == 0 && facts.physical_bytes % block == 0;
+        let sized = facts.sectors > 0
+            && facts.sectors.checked_mul(SECTOR_BYTES).is_some_and(|bytes| bytes % block == 0);
+        if !whole || !sized {
+            return Err(io::Error::other(format!(
+                "found {} sectors in blocks of {block} and {} bytes, expected whole ones",
+                facts.sectors, facts.physical_bytes
+            )));
+        }
+        Ok(Opened { file: stand_in()?.into(), facts })
+    }
+
+    /// Opens and locks `path`; `cached` goes through the page cache although it need not.
+    pub fn open(path: &Path, cached: bool, read_only: bool) -> Result<Opened, OpenError> {
+        let refuse = |found: String, expected: &str| OpenError {
+            path: path.to_owned(),
+            found,
+            expected: expected.to_owned(),
+        };
+        let io = |error: io::Error| refuse(error.to_string(), "a file or block device that can be opened");
+        let metadata = std::fs::metadata(path).map_err(io)?;
+        let block = metadata.file_type().is_block_device();
+        if !block && !metadata.is_file() {
+            return Err(refuse("neither a file nor a block device".to_owned(), "one of these"));
+        }
+        let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
+        let open = |direct: OFlags| {
+            let flags = i32::try_from((direct | exclusive).bits()).unwrap_or_default();
+            let open = || OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
+            patiently(open, |error| Errno::from_io_error(error) == Some(Errno::BUSY))
+        };
+        let in_use =
+            || refuse("it in use by another".to_owned(), "a component that no volume has, nor a mount");
+        let asked = if cached { OFlags::empty() } else { OFlags::DIRECT };
+        let (mut file, direct) = match open(asked) {
+            Ok(file) => (file, !cached),
+            Err(error) => match Errno::from_io_error(&error) {
+                // A file system that has no direct I/O.
+                Some(Errno::INVAL) if !cached => (open(OFlags::empty()).map_err(io)?, false),
+                Some(Errno::BUSY) => return Err(in_use()),
+                _ => return Err(io(error)),
+            },
+        };
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        patiently(|| flock(&file, lock), |error| *error == Errno::WOULDBLOCK).map_err(|_| in_use())?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
+        let logical_bytes = if direct { smallest_direct(&file) } else { SECTOR_BYTES };
+        if bytes < logical_bytes || bytes % logical_bytes != 0 {
+            return Err(refuse(
+                format!("{bytes} bytes"),
+                &format!("a multiple of {logical_bytes} bytes, and some"),
+            ));
+        }
+        let known = block.then(|| known_of(metadata.rdev()));
+        let known = |name| known.as_deref().and_then(|known| number(known, name));
+        let physical_bytes = known("physical_block_size").unwrap_or(PAGE_BYTES).max(logical_bytes);
+        let facts = FileFacts {
+            path: path.to_owned(),
+            sectors: bytes / SECTOR_BYTES,
+            logical_bytes,
+            direct,
+            read_only,
+            physical_bytes,
+            rotational: known("rotational") == Some(1),
+        };
+        Ok(Opened { file, facts })
+    }
+}
+
+/// What direct reads of a file have to be multiples of: tried, since only new kernels tell.
+fn smallest_direct(file: &File) -> u64 {
+    let mut memory = Memory::aligned(SECTOR_BYTES as usize);
+    match rustix::io::pread(file, memory.part_mut(), SECTOR_BYTES) {
+        Err(Errno::INVAL) => 4096,
+        _ => SECTOR_BYTES,
+    }
+}

@@ -1,0 +1,224 @@
+//! What stands in for the kernel and a disk below a file: it notes each system call that reaches the file, as an
+//! exploration notes the requests of a component, so that its power can be cut.
+//!
+//! Fault model: calls are answered in any order. Reads and writes do less than asked. Reads, writes and flushes fail; a
+//! write that fails was carried out in part, in whole or not at all, and what was pending at a flush that failed is
+//! dropped: of those that then wait for the page cache one is told, perhaps after the others were told that all is well.
+//! A file system may know no way to zeroes, or to holes.
+
+use std::io;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use seekless_core::runtime::Rng;
+use seekless_core::{Buffer, Extent, Nanos, SECTOR_BYTES};
+use seekless_lab::explore::conditions::Conditions;
+use seekless_lab::explore::image::{Content, Image};
+use seekless_lab::explore::log::{Event, Shared, Write};
+
+use crate::reactor::shim::{Call, Kernel};
+
+/// The longest that who is told of a failure waits for that.
+const LATE: u64 = 1_000_000;
+/// What a call moves at least, and of which it moves some.
+const PIECE: usize = 64;
+
+/// A system call under way.
+struct Flying {
+    key: usize,
+    ends: Nanos,
+    result: io::Result<usize>,
+    what: Doing,
+}
+
+enum Doing {
+    /// Nothing is left to do.
+    Telling,
+    /// This write, of the log, is done; or it has failed, and so has the page cache's keeping of all before it.
+    Writing { number: usize, drops: Option<usize> },
+    /// A flush that began when so many events had happened.
+    Syncing { began: usize, fails: bool },
+}
+
+/// See the file's header.
+pub struct Disk {
+    pub log: Shared,
+    /// How often calls fail, and how long they take.
+    pub conditions: Conditions,
+    /// One call in so many does less than asked.
+    pub short: u64,
+    /// Whether the file goes through the page cache.
+    pub cached: bool,
+    /// What the file system can do without writing.
+    pub allocates: FallocateFlags,
+    image: Image,
+    now: Nanos,
+    flying: Vec<Flying>,
+    rng: Rng,
+    /// How often something out of the ordinary happened.
+    pub met: Met,
+}
+
+/// See [`Disk::met`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Met {
+    pub shorter: u64,
+    pub failed: u64,
+    pub flushes_failed: u64,
+    pub through: u64,
+    pub refused: u64,
+}
+
+fn failed() -> io::Result<usize> {
+    Err(Errno::IO.into())
+}
+
+impl Disk {
+    /// A file of so many sectors, all zeroes.
+    pub fn new(sectors: u64, conditions: Conditions, log: Shared) -> Disk {
+        Disk {
+            log,
+            conditions,
+            short: 0,
+            cached: false,
+            allocates: FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE,
+            image: Image::new(sectors),
+            now: Nanos::ZERO,
+            flying: Vec::new(),
+            rng: Rng::seeded(conditions.seed),
+            met: Met::default(),
+        }
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        many > 0 && self.rng.chance(1, many)
+    }
+
+    /// So many bytes of a call for this many, at least one piece.
+    fn moved(&mut self, len: usize) -> usize {
+        if len <= PIECE || !self.one_in(self.short) {
+            return len;
+        }
+        self.met.shorter += 1;
+        let piece = if self.cached { PIECE } else { SECTOR_BYTES as usize };
+        ((1 + self.rng.below((len / piece) as u64) as usize) * piece).min(len)
+    }
+
+    fn fly(&mut self, key: usize, result: io::Result<usize>, what: Doing) {
+        let time = self.conditions.pace.time(0, &mut self.rng);
+        let ends = self.now + time;
+        self.flying.push(Flying { key, ends, result, what });
+    }
+
+    /// A write begins; its number in the log. Of the last sector the rest stays as it is.
+    fn began(&mut self, at: u64, bytes: &[u8], fua: bool) -> usize {
+        let sectors = (bytes.len() as u64).div_ceil(SECTOR_BYTES);
+        let at = Extent::new(at / SECTOR_BYTES, sectors);
+        let buffer = Buffer::zeroed(at.bytes());
+        self.image.read(at, &buffer);
+        buffer.put(0, bytes);
+        let mut log = self.log.borrow_mut();
+        let number = log.writes.len();
+        log.writes.push(Write { component: 0, at, contents: Content::of_buffer(&buffer), fua });
+        log.events.push(Event::Began(number));
+        number
+    }
+
+    fn read(&mut self, key: usize, at: u64, memory: &mut [u8]) {
+        let whole = Extent::new(at / SECTOR_BYTES, memory.len() as u64 / SECTOR_BYTES);
+        let buffer = Buffer::zeroed(whole.bytes());
+        self.image.read(whole, &buffer);
+        memory.copy_from_slice(&buffer.to_vec());
+        if self.one_in(self.conditions.faults.reads) {
+            self.met.failed += 1;
+            return self.fly(key, failed(), Doing::Telling);
+        }
+        let moved = self.moved(memory.len());
+        memory[moved..].fill(0xee);
+        self.fly(key, Ok(moved), Doing::Telling);
+    }
+
+    fn write(&mut self, key: usize, at: u64, bytes: &[u8], through: bool) {
+        self.met.through += u64::from(through);
+        let before = self.log.borrow().events.len();
+        if !self.one_in(self.conditions.faults.writes) {
+            let moved = self.moved(bytes.len());
+            let number = self.began(at, &bytes[..moved], through);
+            return self.fly(key, Ok(moved), Doing::Writing { number, drops: None });
+        }
+        self.met.failed += 1;
+        let carried = match self.rng.below(3) {
+            0 => return self.fly(key, failed(), Doing::Telling),
+            1 => bytes.len(),
+            _ => (1 + self.rng.below(bytes.len() as u64 / SECTOR_BYTES) as usize) * SECTOR_BYTES as usize,
+        };
+        let number = self.began(at, &bytes[..carried], false);
+        let drops = (through && self.cached).then_some(before);
+        self.fly(key, failed(), Doing::Writing { number, drops });
+    }
+
+    /// What is due is carried out; its answer, if that is due, too.
+    fn carry_out(&mut self, call: Flying) -> Option<(usize, io::Result<usize>)> {
+        let Flying { key, result, what, .. } = call;
+        let happened = |event| self.log.borrow_mut().events.push(event);
+        let dropped = match what {
+            Doing::Telling => None,
+            Doing::Writing { number, drops } => {
+                let write = self.log.borrow().writes[number].clone();
+                self.image.put(write.at.start.0, &write.contents, |_| true);
+                happened(Event::Ended(number));
+                drops
+            }
+            Doing::Syncing { began, fails: false } => {
+                happened(Event::FlushEnded(0, began));
+                None
+            }
+            Doing::Syncing { began, fails: true } => Some(began),
+        };
+        let Some(began) = dropped else { return Some((key, result)) };
+        happened(Event::FlushFailed(0, began));
+        self.met.flushes_failed += 1;
+        let ends = self.now + Nanos(self.rng.below(LATE));
+        self.flying.push(Flying { key, ends, result, what: Doing::Telling });
+        None
+    }
+}
+
+impl Kernel for Disk {
+    fn start(&mut self, key: usize, call: Call, memory: &mut [u8]) {
+        match call {
+            Call::Read(at) => self.read(key, at, memory),
+            Call::Write(at, how) => self.write(key, at, memory, how.contains(ReadWriteFlags::DSYNC)),
+            Call::DataSync => {
+                let began = self.log.borrow().events.len();
+                self.log.borrow_mut().events.push(Event::FlushBegan(0));
+                let fails = self.one_in(self.conditions.faults.flushes);
+                let result = if fails { failed() } else { Ok(0) };
+                self.fly(key, result, Doing::Syncing { began, fails });
+            }
+            Call::Allocate(how, at, len) => {
+                assert!(how.contains(FallocateFlags::KEEP_SIZE), "the file keeps its size");
+                if !self.allocates.contains(how.difference(FallocateFlags::KEEP_SIZE)) {
+                    self.met.refused += 1;
+                    return self.fly(key, Err(Errno::OPNOTSUPP.into()), Doing::Telling);
+                }
+                let number = self.began(at, &vec![0; len as usize], false);
+                self.fly(key, Ok(0), Doing::Writing { number, drops: None });
+            }
+        }
+    }
+
+    fn turn(&mut self, until: Option<Nanos>) -> (Nanos, Vec<(usize, io::Result<usize>)>) {
+        let next =
+            (0..self.flying.len()).min_by_key(|index| (self.flying[*index].ends, self.flying[*index].key));
+        let next = next.filter(|index| until.is_none_or(|until| self.flying[*index].ends <= until));
+        let Some(next) = next else {
+            self.now = self.now.max(until.expect("somebody waits for an answer that never comes"));
+            return (self.now, Vec::new());
+        };
+        let call = self.flying.swap_remove(next);
+        self.now = self.now.max(call.ends);
+        let answer = self.carry_out(call);
+        (self.now, answer.into_iter().collect())
+    }
+}

@@ -1,0 +1,159 @@
+//! Promise 2, as file systems see it. What a file system was told is synced is there after a power cut.
+//!
+//! Streams that ext4 and xfs once asked of their disks (`tests/promises/streams/`) are replayed through each layer, and
+//! the power goes at any moment, as in an exploration. The layer is opened on what is left; what it then holds goes
+//! into a file, the file system's own program repairs that, and each file that had been synced is looked for, with its
+//! bytes. Fault model: that of explorations. ext4 needs no more than `e2fsck` and `debugfs`; xfs is mounted, and is
+//! looked at only where `SEEKLESS_XFS` says how many states.
+
+mod disk;
+mod marks;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use seekless_lab::explore::conditions::{Conditions, Faults};
+use seekless_lab::explore::restart::Opener;
+use seekless_lab::explore::stream::{self, Stream};
+use seekless_lab::{Description, volume_file};
+use seekless_promises as common;
+
+use disk::{Kind, Unfit};
+use marks::Files;
+
+/// States of ext4, unless `SEEKLESS_STATES` says how many.
+const STATES: usize = 300;
+/// Power cuts of one run of a stream.
+const CUTS: usize = 10;
+
+/// The volumes, each with so many MiB for clients, and its layer's room besides.
+fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
+    let sectors = mebibytes * 2048;
+    let text = |name: &'static str, room: u64, layer: &str| {
+        let size = sectors * 512 + (room << 10);
+        let top = if layer.is_empty() { "small" } else { name };
+        let text = format!(
+            "[component.disk]\ndrive = \"wd2500aaks\"\n[slice.small]\nof = \"disk\"\nsize = \"{size}B\"\n\
+             {layer}\n[[export]]\ntop = \"{top}\"\n"
+        );
+        (name, volume_file::parse(name, &text).unwrap_or_else(|error| panic!("{name}: {error}")))
+    };
+    let mapper = format!("[layer.mapper]\nover = \"small\"\nsize = \"{mebibytes}MiB\"");
+    let lld = format!("[layer.lld]\nover = \"small\"\nsize = \"{mebibytes}MiB\"\nsegment = \"128KiB\"");
+    let borg = format!(
+        "[slice.bopt]\nof = \"disk\"\nat = \"{mebibytes}MiB\"\nsize = \"4616KiB\"\n\
+         [layer.borg]\nover = \"small\"\nbopt = \"bopt\"\nsegment = \"64KiB\"\nwrite_buffer = 0.1\nidle_after = \"1ms\""
+    );
+    let cache = "[layer.cache]\nover = \"small\"\nsize = \"512KiB\"\nprewrite = true\nsettle = \"1ms\"\nexpire = \"4ms\"";
+    vec![
+        text("disk", 0, ""),
+        text("cache", 0, cache),
+        text("mapper", 512, &mapper),
+        text("lld", 200 * (mebibytes + 1), &lld),
+        text("borg", 0, &borg),
+    ]
+}
+
+/// A stream that ships with these tests.
+fn shipped(name: &str) -> Stream {
+    let packed = File::open(common::folder("streams").join(format!("{name}.xz"))).expect(name);
+    let mut bytes = Vec::new();
+    liblzma::read::XzDecoder::new(packed).read_to_end(&mut bytes).expect(name);
+    Stream::parse(&bytes).expect(name)
+}
+
+/// How a stream is looked at.
+struct Look<'a> {
+    kind: &'a Kind,
+    stream: &'a Stream,
+    /// Where images go.
+    folder: &'a Path,
+    /// The states that were looked at, by their volume.
+    seen: BTreeSet<(&'static str, u64)>,
+}
+
+impl Look<'_> {
+    /// So many states of a run of this volume, which draws its world from the seed; the first that is wrong.
+    fn run(&mut self, (name, volume): &(&'static str, Description), seed: u64) -> Result<(), Unfit> {
+        let opener = Opener::new(Cow::Borrowed(volume));
+        let drawn = Conditions::drawn(seed, volume.components.len() as u32, None);
+        let conditions = Conditions { faults: Faults::default(), ..drawn };
+        // Every other disk has FUA.
+        let with_fua = (seed % 2 == 0).then(|| self.stream.with_fua());
+        let stream = with_fua.as_ref().unwrap_or(self.stream);
+        let wrong = |place: &str, why: String| Unfit::Wrong(format!("{name}, seed {seed}, {place}: {why}"));
+        let replayed = stream::replay(&opener, stream, conditions).map_err(|why| wrong("replayed", why))?;
+        for cut in replayed.cuts(&opener, "mounted", CUTS, seed) {
+            if !self.seen.insert((name, cut.hash)) {
+                continue;
+            }
+            let files = Files::of(&cut.marks).map_err(|why| wrong(&cut.place, why))?;
+            let bytes = stream::recovered(&opener, &cut.images, stream.sectors);
+            let bytes = bytes.map_err(|why| wrong(&cut.place, why.to_string()))?;
+            let found = self.kind.repaired(&bytes, self.folder, &|root| files.judge(root));
+            found.map_err(|unfit| match unfit {
+                Unfit::Wrong(why) => wrong(&cut.place, why),
+                unfit @ Unfit::Skipped(_) => unfit,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// So many different states of all volumes, some of each run.
+fn explored(kind: &Kind, states: usize) {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let stream = shipped(kind.name);
+    let mut look = Look { kind, stream: &stream, folder: folder.path(), seen: BTreeSet::new() };
+    let volumes = volumes(stream.sectors / 2048);
+    for (seed, volume) in (1..).zip(volumes.iter().cycle()) {
+        match look.run(volume, seed) {
+            Ok(()) => {}
+            Err(Unfit::Skipped(why)) => return eprintln!("skipped: {} after power cuts: {why}", kind.name),
+            Err(Unfit::Wrong(why)) => panic!("{why}"),
+        }
+        if look.seen.len() >= states {
+            let count = look.seen.len();
+            return println!("{}: {count} states of {seed} runs of {} volumes", kind.name, volumes.len());
+        }
+    }
+}
+
+fn told(name: &str) -> Option<usize> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: found '{text}', expected a number")))
+}
+
+#[test]
+fn ext4_has_what_it_synced_after_power_cuts() {
+    explored(&disk::EXT4, told("SEEKLESS_STATES").unwrap_or(STATES));
+}
+
+#[test]
+fn xfs_has_what_it_synced_after_power_cuts() {
+    match told("SEEKLESS_XFS") {
+        Some(states) => explored(&disk::XFS, states),
+        None => eprintln!("skipped: xfs after power cuts: it is mounted, which `make soak` does"),
+    }
+}
+
+/// A check that cannot fail is worth nothing: a disk that was never asked to flush loses what was synced.
+#[test]
+fn a_file_system_that_does_not_flush_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stream = shipped("ext4");
+    stream.asked.retain(|asked| !matches!(asked, stream::Asked::Flush));
+    let mut look = Look { kind: &disk::EXT4, stream: &stream, folder: folder.path(), seen: BTreeSet::new() };
+    for volume in volumes(stream.sectors / 2048) {
+        // A seed without FUA.
+        match look.run(&volume, 1) {
+            Err(Unfit::Skipped(why)) => return eprintln!("skipped: ext4 without flushes: {why}"),
+            Err(Unfit::Wrong(why)) => println!("{why}"),
+            Ok(()) => panic!("{}: found nothing wrong without flushes", volume.0),
+        }
+    }
+}
