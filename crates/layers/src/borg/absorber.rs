@@ -147,7 +147,8 @@ impl Borg {
                 next,
                 entries: run.entries.borrow().clone(),
             };
-            (at, page.encode(&Head { at, generation: run.sequence, identity: disk.identity }))
+            let head = Head { at, generation: run.sequence, identity: disk.identity };
+            (at, page.encode(disk.version, &head, &run.data.take()))
         };
         let place = Extent::of_pages(at, 1);
         did("page of a run", place, place.start.0);

@@ -28,7 +28,6 @@ use super::map::Slot;
 use super::options::Overwrite;
 use super::table::Session;
 use super::{Borg, did};
-use crate::bytes::sum_of_page;
 
 /// Where a part of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +268,7 @@ impl Borg {
             let whole = if is_whole { Some(&data) } else { joined.get(&page) };
             let anew = !confirmed || (whole.is_some() && self.options.overwrite == Overwrite::Logged);
             let absorbed = whole.filter(|_| anew && !state.left).and_then(|whole| {
-                let (slot, run) = state.log.take(&mut state.segments, page, sum_of_page(whole))?;
+                let (slot, run) = state.log.take(&mut state.segments, page, whole)?;
                 Some((self.layout.page(slot), whole.clone(), run))
             });
             let piece = match (absorbed, slot) {

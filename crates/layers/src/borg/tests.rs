@@ -1,5 +1,6 @@
 //! BORG over a simulated disk with real bytes.
 
+mod flips;
 mod idle;
 mod model;
 mod orders;
@@ -8,6 +9,7 @@ mod pace;
 mod restarts;
 mod rules;
 mod verified;
+mod versions;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
