@@ -34,6 +34,7 @@ mod reconfigurator;
 mod segments;
 mod sides;
 mod table;
+mod upgrade;
 mod verifier;
 
 use std::cell::RefCell;
@@ -235,6 +236,9 @@ impl Borg {
             me: me.clone(),
         });
         borg.write_mended(aside.mended).await?;
+        if borg.state.borrow().disk.is_upgrading() {
+            borg.end_upgrade(&Hints::default()).await?;
+        }
         borg.look_at_home().await?;
         borg.ledger.take();
         borg.tend_in_idle_time();

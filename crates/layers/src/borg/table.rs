@@ -184,7 +184,7 @@ impl Borg {
         state.map_pages += pages.len() as u64;
     }
 
-    async fn write_pages(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn write_pages(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
         let writes = saying.iter().map(|said| {
             let place = Extent::of_pages(self.layout.map_page(said.segment, said.home), 1);
             did("map page", place, place.start.0);

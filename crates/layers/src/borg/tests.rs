@@ -1,5 +1,6 @@
 //! BORG over a simulated disk with real bytes.
 
+mod crashes;
 mod flips;
 mod idle;
 mod model;
