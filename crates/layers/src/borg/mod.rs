@@ -33,6 +33,7 @@ mod profiler;
 mod reconfigurator;
 mod segments;
 mod sides;
+mod sums;
 mod table;
 mod upgrade;
 mod verifier;
@@ -68,6 +69,7 @@ pub use reconfigurator::{Reconfigured, Stage};
 use segments::Segments;
 use sides::{Counted, Ledger};
 pub use sides::{Sides, Traffic};
+use sums::Sums;
 use table::Session;
 use verifier::Verified;
 
@@ -106,6 +108,8 @@ struct State {
     map: BorgMap,
     segments: Segments,
     log: Log,
+    /// What is in the write buffer, as checksums.
+    sums: Sums,
     /// What the super page on disk says.
     disk: Super,
     /// What has changed since it was opened, or stopped.
@@ -191,6 +195,7 @@ impl Borg {
             map,
             segments,
             log,
+            sums: aside.sums,
             disk,
             session: Session::Untouched,
             supers: aside.supers,

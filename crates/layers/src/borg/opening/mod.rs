@@ -28,6 +28,7 @@ use super::log::Log;
 use super::map::{BorgMap, Slot};
 use super::page::Super;
 use super::segments::Segments;
+use super::sums::Sums;
 use crate::durable::Home;
 
 /// What was found.
@@ -40,13 +41,14 @@ pub(super) struct Opened {
     pub aside: Aside,
 }
 
-/// What is known of pages of metadata besides what they tell.
-#[derive(Default)]
+/// What is known of what was found besides what it tells.
 pub(super) struct Aside {
     /// Of version 1, those that are not whole: a write over them must not make them so.
     pub torn: Vec<u64>,
     /// Where the super page is.
     pub supers: Supers,
+    /// Of what was found whole in the write buffer.
+    pub sums: Sums,
     /// What was made whole, to be written back.
     pub mended: Vec<(Extent, Vec<u8>)>,
 }
@@ -67,7 +69,8 @@ async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
 /// Opens what the BOPT holds for a home of so many pages; `blank` is what the super page of a new one would be.
 pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Result<Opened, IoError> {
     let layout = blank.layout;
-    let mut aside = Aside::default();
+    let mut aside =
+        Aside { torn: Vec::new(), supers: Supers::default(), sums: Sums::new(layout), mended: Vec::new() };
     let Some(disk) = supers::read(bopt, &blank, &mut aside).await? else {
         edge("a blank BOPT");
         let free = (layout.read_cache..layout.segments()).collect();

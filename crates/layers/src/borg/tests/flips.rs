@@ -157,3 +157,44 @@ fn of_version_one_a_bit_that_rots_loses_what_was_flushed() {
     let counts = run(7, count(OLD, false, 150));
     assert!(counts.silent > 0, "{counts:?}");
 }
+
+/// A bit of what is newer than home rots while it is served: no client gets it, and it does not go home.
+#[test]
+fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
+    for reopened in [false, true] {
+        run(1, async {
+            let World { mut borg, disk } = world(Options::default(), 400).await;
+            for page in [5, 6, 7] {
+                write(&*borg, at(page), 1).await;
+            }
+            borg.flush(Hints::default()).await.unwrap();
+            if reopened {
+                drop(borg);
+                borg =
+                    formatted(slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8), Options::default()).await;
+            }
+            let slot = borg.state.borrow().map.slot_of(6).unwrap();
+            let there = Extent::of_pages(HOME / 8 + borg.layout.page(slot), 1);
+            let mut bytes = read(&*disk, there).await;
+            bytes[2_000] ^= 8;
+            disk.write(there, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+            let error = borg.read(at(6), Buffer::zeroed(4096), Hints::default()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.to_string().contains(&format!("page 6 in slot {slot}")), "{error}");
+            assert_eq!(read(&*borg, at(7)).await, stamped(at(7), 1).to_vec());
+            // Not drained, and not joined with part of a write.
+            let error = borg.write_home(Account(1)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert_eq!(read(&*disk, at(6)).await, vec![0; 4096]);
+            let part = Extent { sectors: 1, ..at(6) };
+            if !borg.state.borrow().segments.is_confirmed(slot) {
+                assert!(borg.write(part, Buffer::zeroed(512), Hints::default()).await.is_err());
+            }
+            // Written anew, it is whole.
+            write(&*borg, at(6), 2).await;
+            assert_eq!(read(&*borg, at(6)).await, stamped(at(6), 2).to_vec());
+            borg.write_home(Account(1)).await.unwrap();
+            assert_eq!(read(&*disk, at(6)).await, stamped(at(6), 2).to_vec());
+        });
+    }
+}
