@@ -56,8 +56,9 @@ impl State {
                 (segment.owed, segment.stale, segment.changes) = (true, true, segment.changes + 1);
                 self.anchor_owed = Some(run.sequence);
             } else {
-                for (page, slot) in run.pages() {
+                for ((page, slot), (_, sum)) in run.pages().into_iter().zip(run.entries.borrow().iter()) {
                     self.map_in(page, slot, true);
+                    self.sums.set(slot, Some(*sum));
                 }
                 self.log.remember(&run);
             }
@@ -147,7 +148,8 @@ impl Borg {
                 next,
                 entries: run.entries.borrow().clone(),
             };
-            (at, page.encode(&Head { at, generation: run.sequence, identity: disk.identity }))
+            let head = Head { at, generation: run.sequence, identity: disk.identity };
+            (at, page.encode(disk.version, &head, &run.data.take()))
         };
         let place = Extent::of_pages(at, 1);
         did("page of a run", place, place.start.0);

@@ -29,12 +29,17 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("an MBR partition table or a FAT file system", 510, b"\x55\xaa"),
     ("a BOPT", 0, b"SKLBORGS"),
     ("a BOPT", 4_096, b"SKLBORGS"),
+    ("a BOPT", 0, b"SKLBORG2"),
+    ("a BOPT", 4_096, b"SKLBORG2"),
 ];
 
 /// What bytes at the beginning of a device are, if they are more than zeroes and pages of a BOPT that was not finished.
 fn found(begin: &[u8], end: &[u8]) -> Option<&'static str> {
     let known = SIGNATURES.iter().find(|(_, at, bytes)| begin.get(*at..*at + bytes.len()) == Some(*bytes));
-    let ours = |page: &[u8]| page.starts_with(b"SKLBORGM") || page.iter().all(|byte| *byte == 0);
+    let ours = |page: &[u8]| {
+        [b"SKLBORGM", b"SKLBORG3"].iter().any(|magic| page.starts_with(*magic))
+            || page.iter().all(|byte| *byte == 0)
+    };
     let data = !begin.chunks(PAGE).chain(end.chunks(PAGE)).all(ours);
     known.map(|(name, ..)| *name).or(data.then_some("data"))
 }

@@ -1,5 +1,5 @@
 //! What is done when no client asks: clean copies that nobody compared with home are compared, and pages that are newer
-//! than home go there, until none is left. And none stays newer for longer than the options allow, whatever is planned
+//! than home go there, until none is left; then what counts of the metadata is copied to its other homes. And none stays newer for longer than the options allow, whatever is planned
 //! and however busy clients are.
 //!
 //! Invariants: a client waits for one request of this at most; nobody waits where there is nothing to do, and nothing is
@@ -13,11 +13,11 @@ use std::rc::Weak;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Account, IoError, Nanos};
 
-use super::Borg;
 use super::map::Slot;
 use super::mover::Mover;
 use super::options::AtStop;
 use super::pace::Manner;
+use super::{Borg, State};
 
 /// Whether clients rest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,13 +49,19 @@ fn after(begin: Nanos, span: Nanos) -> Nanos {
     if span == Nanos::ZERO { Nanos(u64::MAX) } else { Nanos(begin.0.saturating_add(span.0)) }
 }
 
+impl State {
+    /// Whether there is nothing to do: nothing is newer than home or unproven, and what counts is in both homes.
+    fn is_at_rest(&self) -> bool {
+        self.map.dirty() == 0 && self.origin.unproven.left() == 0 && !self.has_to_copy()
+    }
+}
+
 impl Borg {
     /// Sees to it that somebody waits until clients rest, or pages are too old, as long as there is something to do then.
     pub(super) fn tend_in_idle_time(&self) {
         {
             let state = &mut *self.state.borrow_mut();
-            let idle = state.map.dirty() == 0 && state.origin.unproven.left() == 0;
-            if idle || state.idle.resting || state.left || state.origin.refused {
+            if state.is_at_rest() || state.idle.resting || state.left || state.origin.refused {
                 return;
             }
             state.idle.resting = true;
@@ -100,11 +106,10 @@ impl Borg {
 
     fn has_nothing_to_do(&self) -> bool {
         let state = self.state.borrow();
-        let done = state.map.dirty() == 0 && state.origin.unproven.left() == 0;
-        done || state.left || state.idle.stopped || state.origin.refused
+        state.is_at_rest() || state.left || state.idle.stopped || state.origin.refused
     }
 
-    /// Compares and drains all there is, as long as no client asks.
+    /// Compares, drains and copies all there is, as long as no client asks.
     async fn work_while_idle(&self) -> Result<(), IoError> {
         edge("nobody asks: pages are compared, and go home");
         let Some(mover) = Mover::start(self, Account::default(), Manner::Idle).await? else { return Ok(()) };
@@ -112,7 +117,14 @@ impl Borg {
             if !mover.compare_all().await? {
                 return Ok(());
             }
-            self.drain_these(&mover, self.pages_where(|dirty| dirty)).await
+            self.drain_these(&mover, self.pages_where(|dirty| dirty)).await?;
+            let mut more = true;
+            while more && mover.pace.goes_on(1).await {
+                let how = mover.raisable();
+                let _turn = self.turn(&how).await;
+                more = self.copy_some(true, &how).await?;
+            }
+            Ok(())
         };
         let done = done.await;
         if mover.pace.is_disturbed() {

@@ -28,7 +28,6 @@ use super::map::Slot;
 use super::options::Overwrite;
 use super::table::Session;
 use super::{Borg, did};
-use crate::bytes::sum_of_page;
 
 /// Where a part of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,11 +105,23 @@ impl Borg {
 
     async fn read_part(&self, part: &Part, here: Extent, into: Buffer, how: &Hints) -> Result<(), IoError> {
         let read = self.device(part.side).read(part.at, into.clone(), how.clone()).await;
+        if read.is_ok() && part.side == Side::Bopt {
+            self.unless_some_rotten(here, &into)?;
+        }
         if read.is_ok() || part.side == Side::Home || self.look_up(here).dirty > 0 {
             return read.map(drop);
         }
         edge("a clean copy cannot be read: home can");
         self.home.read(here, into, how.clone()).await.map(drop)
+    }
+
+    /// Whether the whole pages of what was read are as they were written; for who holds them.
+    fn unless_some_rotten(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
+        for (part, piece) in data.split(here, PAGE_SECTORS).filter(|(part, _)| part.sectors == PAGE_SECTORS) {
+            let told = self.state.borrow().sum_of(part.start.page());
+            self.unless_rotten(part.start.page(), told, &piece)?;
+        }
+        Ok(())
     }
 
     /// Writes `at`: lock, absorb, split, write; what was absorbed is mapped when it is settled.
@@ -245,7 +256,9 @@ impl Borg {
                 let Some(slot) = joins(page) else { continue };
                 edge("part of a page is joined with a copy that must not be overwritten");
                 let there = Extent::of_pages(self.layout.page(slot), 1);
+                let told = self.state.borrow().sum_of(page);
                 let old = self.bopt.read(there, self.buffer(there), how.clone()).await?;
+                self.unless_rotten(page, told, &old)?;
                 joined.insert(page, old.with_sectors(part.start.0 % PAGE_SECTORS, data));
             }
         }
@@ -269,7 +282,7 @@ impl Borg {
             let whole = if is_whole { Some(&data) } else { joined.get(&page) };
             let anew = !confirmed || (whole.is_some() && self.options.overwrite == Overwrite::Logged);
             let absorbed = whole.filter(|_| anew && !state.left).and_then(|whole| {
-                let (slot, run) = state.log.take(&mut state.segments, page, sum_of_page(whole))?;
+                let (slot, run) = state.log.take(&mut state.segments, page, whole)?;
                 Some((self.layout.page(slot), whole.clone(), run))
             });
             let piece = match (absorbed, slot) {
@@ -282,6 +295,7 @@ impl Borg {
                 (None, Some(slot)) => {
                     let copy = self.layout.page(slot) * PAGE_SECTORS;
                     state.set_dirty(slot, true);
+                    state.sums.set(slot, None);
                     did("overwritten in place", Extent::of_pages(page, 1), copy);
                     let start = Lba(copy + part.start.0 % PAGE_SECTORS);
                     Piece { side: Side::Bopt, at: Extent { start, ..part }, data, run: None }

@@ -1,6 +1,6 @@
 //! The write buffer: segments that are filled one after the other with runs (section 3.3).
 //!
-//! A run is a page that describes it and up to [`RUN_ENTRIES`] pages behind it. Runs are settled in the order in which
+//! A run is a page that describes it and as many pages behind it as it has room for. Runs are settled in the order in which
 //! they lie in the log: so whoever goes along the log from the super page's anchor meets all that were answered.
 //! A segment is free again when its map page tells durably that it holds nothing, and the anchor lies behind it.
 
@@ -9,13 +9,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 
-use seekless_core::IoError;
 use seekless_core::runtime::edge;
+use seekless_core::{Buffer, IoError};
 
 use super::layout::Layout;
 use super::map::Slot;
-use super::page::{Anchor, NONE, RUN_ENTRIES};
+use super::page::{Anchor, NONE, run};
 use super::segments::{Segment, Segments};
+use crate::bytes::sum_of_page;
 
 /// Pages that were absorbed in one instant, with the page that describes them.
 pub struct Run {
@@ -29,6 +30,8 @@ pub struct Run {
     room: usize,
     /// The pages that it holds, and their checksums.
     pub entries: RefCell<Vec<(u64, u32)>>,
+    /// What these hold, until its own page is made of it.
+    pub data: RefCell<Vec<Buffer>>,
     /// All runs up to this one were durable when its page was written.
     pub confirmed: Cell<u64>,
     /// Whether somebody writes its page.
@@ -68,6 +71,8 @@ impl Run {
 /// The segments of the write buffer in use.
 pub struct Log {
     layout: Layout,
+    /// Pages that a run has at most.
+    longest: usize,
     free: BTreeSet<u32>,
     /// The segment that is being filled, and how far.
     open: Option<(u32, u32)>,
@@ -87,15 +92,18 @@ pub struct Log {
     pub settled: u64,
     /// Up to this run all are durable.
     pub durable: u64,
+    /// The last run that was settled and did not fail.
+    pub reached: u64,
     /// Settled runs that are not confirmed durably.
     unconfirmed: VecDeque<Rc<Run>>,
 }
 
 impl Log {
     /// One that is closed, with these segments free, after so many runs.
-    pub fn new(layout: Layout, free: BTreeSet<u32>, sequence: u64, taken: u64) -> Log {
+    pub fn new(layout: Layout, version: u32, free: BTreeSet<u32>, sequence: u64, taken: u64) -> Log {
         Log {
             layout,
+            longest: run::entries(version),
             free,
             open: None,
             next: None,
@@ -106,6 +114,7 @@ impl Log {
             under_way: VecDeque::new(),
             settled: sequence,
             durable: sequence,
+            reached: sequence,
             unconfirmed: VecDeque::new(),
         }
     }
@@ -119,7 +128,7 @@ impl Log {
 
     /// Whether so many pages can be absorbed now, however they are cut into runs.
     pub fn has_room(&self, pages: u64) -> bool {
-        let usable = |slots: u32| u64::from(slots - slots.div_ceil(RUN_ENTRIES as u32 + 1));
+        let usable = |slots: u32| u64::from(slots - slots.div_ceil(self.longest as u32 + 1));
         let open = self.open.map_or(0, |(_, filled)| usable(self.layout.segment - filled));
         let others =
             (self.free.len() + usize::from(self.next.is_some())) as u64 * usable(self.layout.segment);
@@ -141,8 +150,8 @@ impl Log {
         self.unconfirmed.retain(|run| !which.contains(&run.segment));
         for &segment in which {
             let entry = segments.get(segment);
-            let Segment { generation, home, covered, .. } = *entry;
-            *entry = Segment { generation, home, covered, ..Segment::default() };
+            let Segment { generation, home, covered, homes, .. } = *entry;
+            *entry = Segment { generation, home, covered, homes, ..Segment::default() };
             self.free.insert(segment);
         }
         if !self.closed && self.next.is_none() {
@@ -186,14 +195,15 @@ impl Log {
     }
 
     /// A slot for a page that is absorbed now, and the run that it is part of. `None` if the log is full.
-    pub fn take(&mut self, segments: &mut Segments, page: u64, sum: u32) -> Option<(Slot, Rc<Run>)> {
+    pub fn take(&mut self, segments: &mut Segments, page: u64, data: &Buffer) -> Option<(Slot, Rc<Run>)> {
         let full = |run: &Rc<Run>| run.entries.borrow().len() == run.room;
         if self.gathering.as_ref().is_none_or(full) {
             self.begin_run(segments)?;
         }
         let run = self.gathering.clone()?;
         let (segment, filled) = self.open?;
-        run.entries.borrow_mut().push((page, sum));
+        run.entries.borrow_mut().push((page, sum_of_page(data)));
+        run.data.borrow_mut().push(data.clone());
         self.open = Some((segment, filled + 1));
         Some((self.layout.slots_of(segment).start + filled, run))
     }
@@ -219,8 +229,9 @@ impl Log {
             sequence: self.sequence,
             segment,
             at: self.layout.slots_of(segment).start + filled,
-            room: RUN_ENTRIES.min((self.layout.segment - filled - 1) as usize),
+            room: self.longest.min((self.layout.segment - filled - 1) as usize),
             entries: RefCell::default(),
+            data: RefCell::default(),
             confirmed: Cell::new(0),
             led: Cell::new(false),
             writes: Cell::new(1),
@@ -269,6 +280,7 @@ impl Log {
 
     /// A run was settled, without failing.
     pub fn remember(&mut self, run: &Rc<Run>) {
+        self.reached = run.sequence;
         self.unconfirmed.push_back(run.clone());
     }
 

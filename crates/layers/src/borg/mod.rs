@@ -16,6 +16,7 @@ mod analyzer;
 mod chains;
 mod creating;
 mod heat;
+mod homes;
 mod idle;
 mod indirector;
 mod layout;
@@ -32,7 +33,9 @@ mod profiler;
 mod reconfigurator;
 mod segments;
 mod sides;
+mod sums;
 mod table;
+mod upgrade;
 mod verifier;
 
 use std::cell::RefCell;
@@ -50,6 +53,7 @@ use seekless_core::{
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
 use heat::Heat;
+use homes::Supers;
 use idle::Idle;
 use layout::Layout;
 use log::Log;
@@ -65,6 +69,7 @@ pub use reconfigurator::{Reconfigured, Stage};
 use segments::Segments;
 use sides::{Counted, Ledger};
 pub use sides::{Sides, Traffic};
+use sums::Sums;
 use table::Session;
 use verifier::Verified;
 
@@ -103,11 +108,15 @@ struct State {
     map: BorgMap,
     segments: Segments,
     log: Log,
+    /// What is in the write buffer, as checksums.
+    sums: Sums,
     /// What the super page on disk says.
     disk: Super,
     /// What has changed since it was opened, or stopped.
     session: Session,
-    /// Pages of metadata that are not whole.
+    /// Where that is.
+    supers: Supers,
+    /// Pages of metadata of version 1 that are not whole.
     torn: Vec<u64>,
     /// A super page has to say that the log begins behind this run, which failed.
     anchor_owed: Option<u64>,
@@ -180,14 +189,17 @@ impl Borg {
         let bopt_pages = bopt.geometry().sectors / PAGE_SECTORS;
         let layout = Borg::divide(bopt_pages, &options)?;
         let blank = Super::blank(layout, bopt_pages, home_sectors);
-        let opening::Opened { map, segments, log, disk, torn } = opening::open(&*bopt, pages, blank).await?;
+        let opened = opening::open(&*bopt, pages, blank).await?;
+        let opening::Opened { map, segments, log, disk, aside } = opened;
         let state = State {
             map,
             segments,
             log,
+            sums: aside.sums,
             disk,
             session: Session::Untouched,
-            torn,
+            supers: aside.supers,
+            torn: aside.torn,
             anchor_owed: None,
             mending: false,
             failed: None,
@@ -228,6 +240,10 @@ impl Borg {
             state: RefCell::new(state),
             me: me.clone(),
         });
+        borg.write_mended(aside.mended).await?;
+        if borg.state.borrow().disk.is_upgrading() {
+            borg.end_upgrade(&Hints::default()).await?;
+        }
         borg.look_at_home().await?;
         borg.ledger.take();
         borg.tend_in_idle_time();

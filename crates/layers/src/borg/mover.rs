@@ -226,13 +226,20 @@ impl<'a> Mover<'a> {
     /// What the copies of pages hold that are mapped.
     async fn read_copies(&self, pages: &[u64]) -> Result<Held, IoError> {
         let borg = self.borg;
-        let places: FxHashMap<u64, u64> = {
+        let places: FxHashMap<u64, (u64, Option<(Slot, u32)>)> = {
             let state = borg.state.borrow();
-            let place = |&page: &u64| Some((borg.layout.page(state.map.slot_of(page)?), page));
+            let place =
+                |&page: &u64| Some((borg.layout.page(state.map.slot_of(page)?), (page, state.sum_of(page))));
             pages.iter().filter_map(place).collect()
         };
-        let read = self.read(&*borg.bopt, places.keys().copied()).await?;
-        Ok(read.into_iter().map(|(place, data)| (places[&place], data)).collect())
+        let mut read: Vec<_> = self.read(&*borg.bopt, places.keys().copied()).await?.into_iter().collect();
+        // In order, so that it is the same error each time.
+        read.sort_unstable_by_key(|(place, _)| *place);
+        for (place, data) in &read {
+            let (page, told) = places[place];
+            borg.unless_rotten(page, told, data)?;
+        }
+        Ok(read.into_iter().map(|(place, data)| (places[&place].0, data)).collect())
     }
 
     /// Copies what is dirty home, then unmaps all of `pages` that were not written since they were watched.

@@ -84,7 +84,7 @@ pub const EDGES: &[&str] = &[
     "a flush failed: all later ones fail",
     "a map page could not be written: it is owed",
     "a new BOPT",
-    "torn pages are taken away",
+    "map pages are copied to their other homes",
     "the log opens",
     "a flush writes what was owed",
     "a run failed",

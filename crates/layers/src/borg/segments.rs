@@ -39,6 +39,8 @@ pub struct Segment {
     pub confirmed: u32,
     /// The segment that the log went on in.
     pub next: Option<u32>,
+    /// Homes that hold that map page, 1 or 2; 0 if there is none.
+    pub homes: u32,
 }
 
 /// All of them.
@@ -49,13 +51,15 @@ pub struct Segments {
     limbo: BTreeSet<Slot>,
     /// Of the map page written last.
     pub generation: u64,
+    /// Segments whose map page is in one home only.
+    once: u32,
 }
 
 impl Segments {
     /// Empty ones.
     pub fn new(layout: Layout) -> Segments {
         let each = vec![Segment::default(); layout.segments() as usize];
-        Segments { layout, each, limbo: BTreeSet::new(), generation: first_number() }
+        Segments { layout, each, limbo: BTreeSet::new(), generation: first_number(), once: layout.segments() }
     }
 
     /// One of them.
@@ -76,6 +80,17 @@ impl Segments {
     /// The sum of all generations, which a clean stop leaves.
     pub fn generations(&self) -> u64 {
         self.each.iter().map(|segment| segment.generation).fold(0, u64::wrapping_add)
+    }
+
+    /// Says how many homes hold the map page of a segment.
+    pub fn says_homes(&mut self, segment: u32, homes: u32) {
+        let was = std::mem::replace(&mut self.get(segment).homes, homes);
+        self.once = self.once + u32::from(was == 2) - u32::from(homes == 2);
+    }
+
+    /// How many map pages have no second copy.
+    pub fn once(&self) -> u32 {
+        self.once
     }
 
     /// A slot holds a page now.

@@ -3,8 +3,8 @@
 //! One writes at a time. A map page goes over the older of its two homes, so a torn one leaves the newer; it is made
 //! from the map as it is, then what that relies on is made durable, then it is written and made durable itself.
 //!
-//! Nothing on disk changes before the first change of a session: what was read at opening is made durable then, what
-//! was torn is taken away, and the super page says where the log begins.
+//! Nothing on disk changes before the first change of a session: what was read at opening is made durable then, and the
+//! super page says where the log begins. What both homes hold is written in [`super::homes`].
 //!
 //! Faults: a map page that cannot be written is owed, and the map stays as if it had been: the next flush writes it,
 //! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
@@ -14,15 +14,12 @@ use std::collections::BTreeSet;
 use futures_util::future::{join, join_all};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{self, edge};
-use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, PAGE_SECTORS, Ticket, mutant};
+use seekless_core::{Buffer, Class, Extent, Hints, IoError, Mode, Ticket, mutant};
 
 use super::map::Slot;
 use super::page::{self, Anchor, Head, MapPage, NONE};
 use super::segments::Segment;
 use super::{Borg, State, did};
-
-/// Sectors that are formatted together: 1 MiB, so that clients wait for little of it.
-const FORMATTED_AT_ONCE: u64 = 2_048;
 
 /// What may have changed since the BOPT was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,21 +35,21 @@ pub(super) enum Session {
 }
 
 /// A map page that is to be written.
-struct Saying {
-    segment: u32,
-    generation: u64,
+pub(super) struct Saying {
+    pub segment: u32,
+    pub generation: u64,
     home: u64,
     changes: u64,
     settled: u64,
     /// Slots of the log before this one are claimed.
     filled: u32,
     limbo: Vec<Slot>,
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 impl State {
     /// The map page of a segment, as things are.
-    fn saying(&mut self, borg: &Borg, segment: u32) -> Saying {
+    pub(super) fn saying(&mut self, borg: &Borg, segment: u32) -> Saying {
         self.segments.generation += 1;
         let (generation, known) = (self.segments.generation, self.segments.of(segment));
         let (home, changes) = (1 - known.home, known.changes);
@@ -61,14 +58,16 @@ impl State {
         let filled = entries.iter().rposition(Option::is_some).map_or(0, |last| last as u32 + 1);
         let settled = self.log.settled;
         let head = Head { at: borg.layout.map_page(segment, home), generation, identity: self.disk.identity };
-        let bytes = MapPage { segment, settled, entries }.encode(&head);
+        let page = MapPage { segment, settled, reaches: self.log.reached, entries };
+        let bytes = page.encode(self.disk.version, &head);
         let limbo = self.segments.in_limbo(segment);
+        self.segments.says_homes(segment, 1);
         self.segments.get(segment).bits = false;
         Saying { segment, generation, home, changes, settled, filled, limbo, bytes }
     }
 
     /// A map page is durable.
-    fn said(&mut self, said: &Saying) {
+    pub(super) fn said(&mut self, said: &Saying) {
         let segment = self.segments.get(said.segment);
         (segment.generation, segment.home, segment.covered) = (said.generation, said.home, said.settled);
         segment.confirmed = segment.confirmed.max(said.filled);
@@ -185,7 +184,7 @@ impl Borg {
         state.map_pages += pages.len() as u64;
     }
 
-    async fn write_pages(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
+    pub(super) async fn write_pages(&self, saying: &[Saying], how: &Hints) -> Result<(), IoError> {
         let writes = saying.iter().map(|said| {
             let place = Extent::of_pages(self.layout.map_page(said.segment, said.home), 1);
             did("map page", place, place.start.0);
@@ -193,24 +192,6 @@ impl Borg {
         });
         join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
         self.flush_bopt(how).await
-    }
-
-    /// Writes the super page with a change, over the older one, and makes it durable.
-    pub(super) async fn write_super(
-        &self,
-        change: impl FnOnce(&mut page::Super),
-        how: &Hints,
-    ) -> Result<(), IoError> {
-        let mut disk = self.state.borrow().disk.clone();
-        change(&mut disk);
-        disk.generation += 1;
-        let at = disk.generation % 2;
-        let place = Extent::of_pages(at, 1);
-        did("super page", place, place.start.0);
-        self.bopt.write(place, Buffer::from_vec(disk.encode(at)), how.clone()).await?;
-        self.flush_bopt(how).await?;
-        self.state.borrow_mut().disk = disk;
-        Ok(())
     }
 
     /// To be called before anything changes: the first time, it makes what was found at opening the beginning of a
@@ -277,61 +258,6 @@ impl Borg {
         self.write_super(change, how).await?;
         self.anchored(anchor, opens);
         self.state.borrow_mut().session = session;
-        Ok(())
-    }
-
-    /// Makes an empty BOPT of what is there: all map pages in both homes, then the super page in both.
-    async fn format(&self, how: &Hints) -> Result<(), IoError> {
-        edge("a new BOPT");
-        let given_up = self.state.borrow().torn.iter().any(|page| *page < 2);
-        if self.state.borrow().disk.identity != 0 || given_up {
-            // An earlier attempt failed, and its super page may be there. Or a BOPT was half given up: a super page that
-            // is written beside the mark of that, and torn, would pass for damage.
-            self.write_blank(how).await?;
-            self.state.borrow_mut().torn.clear();
-        }
-        {
-            let mut rng = runtime::rng("borg identity");
-            let identity = u128::from(rng.bits()) << 64 | u128::from(rng.bits());
-            self.state.borrow_mut().disk.identity = identity.max(1);
-        }
-        for home in [1, 0] {
-            let pages: Vec<u8> = {
-                let mut state = self.state.borrow_mut();
-                let segments = 0..self.layout.segments();
-                let said = segments.flat_map(|segment| {
-                    state.segments.get(segment).home = 1 - home;
-                    let said = state.saying(self, segment);
-                    state.said(&said);
-                    said.bytes
-                });
-                said.collect()
-            };
-            let at = Extent::of_pages(self.layout.map_page(0, home), u64::from(self.layout.segments()));
-            let writes = Buffer::from_vec(pages);
-            for (part, piece) in writes.split(at, FORMATTED_AT_ONCE) {
-                self.bopt.write(part, piece, how.clone()).await?;
-            }
-        }
-        self.flush_bopt(how).await?;
-        self.write_super(|disk| disk.clean = false, how).await?;
-        self.write_super(|_| (), how).await
-    }
-
-    /// A torn page must not become whole by what is written over it next: its first sector goes first.
-    async fn take_away_torn(&self, how: &Hints) -> Result<(), IoError> {
-        let torn = self.state.borrow().torn.clone();
-        if torn.is_empty() || mutant::is("borg: torn pages stay") {
-            return Ok(());
-        }
-        edge("torn pages are taken away");
-        let void = |page: &u64| {
-            let first = Extent { sectors: 1, ..Extent::of_pages(*page, 1) };
-            self.bopt.write(first, Buffer::from_vec(page::void()), how.clone())
-        };
-        join_all(torn.iter().map(void)).await.into_iter().collect::<Result<(), _>>()?;
-        self.flush_bopt(how).await?;
-        self.state.borrow_mut().torn.clear();
         Ok(())
     }
 
@@ -452,37 +378,8 @@ impl Borg {
         self.state.borrow_mut().session = Session::Ending;
         self.write_super(change, how).await?;
         self.state.borrow_mut().session = Session::Untouched;
-        Ok(())
-    }
-
-    /// Takes the BOPT's marks away: it is blank then.
-    pub(super) async fn erase(&self, how: &Hints) -> Result<(), IoError> {
-        let _turn = self.turn(how).await;
-        if self.state.borrow().disk.identity == 0 {
-            return Ok(());
-        }
-        self.write_blank(how).await
-    }
-
-    /// At every moment one of the super pages is whole, or both are seen to be given up.
-    async fn write_blank(&self, how: &Hints) -> Result<(), IoError> {
-        let older = 1 - self.state.borrow().disk.generation % 2;
-        let page = |at| Extent::of_pages(at, 1);
-        let first = |at| Extent { sectors: 1, ..page(at) };
-        let rest = |at| Extent { start: page(at).start + 1, sectors: PAGE_SECTORS - 1 };
-        let void = || Buffer::from_vec(page::void());
-        let zeroes = |at: Extent| Buffer::zeroed(at.bytes());
-        for (at, data) in [
-            (first(older), void()),
-            (first(1 - older), void()),
-            (rest(0), zeroes(rest(0))),
-            (rest(1), zeroes(rest(1))),
-            (first(0), zeroes(first(0))),
-            (first(1), zeroes(first(1))),
-        ] {
-            self.bopt.write(at, data, how.clone()).await?;
-            self.flush_bopt(how).await?;
-        }
+        // One home is enough: what cannot be copied is not.
+        drop(self.copy_all(how).await);
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! BORG over a simulated disk with real bytes.
 
+mod crashes;
+mod flips;
 mod idle;
 mod model;
 mod orders;
@@ -8,6 +10,7 @@ mod pace;
 mod restarts;
 mod rules;
 mod verified;
+mod versions;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -163,3 +163,23 @@ fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
         }
     });
 }
+
+/// So that either may rot.
+#[test]
+fn when_nobody_asks_both_homes_come_to_be_of_one_generation() {
+    run(1, async {
+        let World { borg, disk } = world(Options::default(), 1_000).await;
+        let once = |borg: &Borg| (borg.state.borrow().segments.once(), borg.state.borrow().supers.twice);
+        assert_eq!(once(&borg), (0, false), "what is new is in both homes, but for the super page");
+        write_some(&borg, 0..60, 1).await;
+        borg.flush(Hints::default()).await.unwrap();
+        borg.checkpoint(&Hints::default()).await.unwrap();
+        assert!(once(&borg).0 > 0);
+        sleep(Nanos(40 * SECOND.0)).await;
+        assert_eq!(once(&borg), (0, true));
+        drop(borg);
+        let (home, bopt) = (slice(&disk, 0, HOME), slice(&disk, HOME, 1_000 * 8));
+        let again = Borg::open(home, bopt, Options::default(), false).await.unwrap();
+        assert_eq!(once(&again), (0, true), "as it is on disk");
+    });
+}

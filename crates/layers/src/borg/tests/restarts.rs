@@ -212,11 +212,16 @@ fn damage_without_a_second_copy_is_named() {
         }
         let error = reopen(&disk, Options::default()).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(error.to_string().contains("no whole map page of segment 0"), "{error}");
+        assert!(error.to_string().contains("a sector of the map page of segment 0"), "{error}");
         for page in 0..2 {
             disk.write(Extent { sectors: 1, ..at(page) }, Buffer::from_vec(vec![7; 512]), Hints::default())
                 .await
                 .unwrap();
+        }
+        let error = reopen(&disk, Options::default()).await.err().unwrap().to_string();
+        assert!(error.contains("a sector of the super page"), "{error}");
+        for page in 0..2 {
+            disk.write(at(page), Buffer::from_vec(vec![7; 4096]), Hints::default()).await.unwrap();
         }
         let error = reopen(&disk, Options::default()).await.err().unwrap().to_string();
         assert!(error.contains("found data that is no BOPT"), "{error}");

@@ -1,0 +1,147 @@
+//! The map pages: of each segment the newer one that counts.
+
+use std::ops::Range;
+
+use seekless_core::runtime::edge;
+use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
+
+use super::super::page::{MapPage, OLD, PAGE, Super, old, sealed};
+use super::super::segments::Segments;
+use super::{Aside, Claim, Claims, error, rotten};
+use crate::durable::{Choice, Home, Pair};
+
+/// Map pages of each home that are read together: 16 MiB.
+const MAPS_AT_ONCE: u32 = if cfg!(test) { 3 } else { 4_096 };
+
+/// The map page of a segment that counts.
+struct Counts {
+    page: MapPage,
+    generation: u64,
+    home: u64,
+    /// The newest generation that any sector of its homes is of.
+    newest: u64,
+    /// Its other home is a copy.
+    twice: bool,
+}
+
+/// Reads the map pages; returns up to which run one says that the log was durable, and which.
+pub async fn read(
+    bopt: &dyn BlockDevice,
+    disk: &Super,
+    segments: &mut Segments,
+    claims: &mut Claims,
+    aside: &mut Aside,
+) -> Result<Option<(u64, u32)>, IoError> {
+    let (mut first, mut reaches) = (0, None);
+    while first < disk.layout.segments() {
+        let some = first..disk.layout.segments().min(first + MAPS_AT_ONCE);
+        let part = |home| Extent::of_pages(disk.layout.map_page(first, home), u64::from(some.end - first));
+        let homes = [super::read(bopt, part(0)).await?, super::read(bopt, part(1)).await?];
+        first = some.end;
+        let reached = homes[0].look(|one| {
+            homes[1].look(|other| decode_some([one, other], disk, some, segments, claims, aside))
+        })?;
+        reaches = reaches.max(reached);
+    }
+    Ok(reaches)
+}
+
+/// The map pages of some segments, in their first home and in the other.
+fn decode_some(
+    bytes: [&[u8]; 2],
+    disk: &Super,
+    some: Range<u32>,
+    segments: &mut Segments,
+    claims: &mut Claims,
+    aside: &mut Aside,
+) -> Result<Option<(u64, u32)>, IoError> {
+    let layout = disk.layout;
+    let mut reaches = None;
+    let pages = bytes[0].chunks_exact(PAGE).zip(bytes[1].chunks_exact(PAGE));
+    for (segment, (one, other)) in some.zip(pages) {
+        let counts = if disk.version == OLD {
+            newer_old(disk, segment, [one, other], aside)?
+        } else {
+            newer_sealed(disk, segment, [one, other], aside)?
+        };
+        let Counts { page, generation, home, newest, twice } = counts;
+        let entry = segments.get(segment);
+        (entry.generation, entry.home, entry.covered, entry.confirmed) =
+            (generation, home, page.settled, layout.segment);
+        segments.says_homes(segment, 1 + u32::from(twice));
+        segments.generation = segments.generation.max(newest);
+        reaches = reaches.max(Some((page.reaches, segment)));
+        for (slot, held) in layout.slots_of(segment).zip(page.entries) {
+            if let Some((page, dirty)) = held {
+                let claim = Claim { slot, dirty, age: (segments.of(segment).covered, generation) };
+                claims.claim(segments, layout, page, claim)?;
+            }
+        }
+    }
+    Ok(reaches)
+}
+
+/// A generation as it is compared.
+fn compared(generation: u64) -> u64 {
+    if mutant::is("borg: generations are compared in 8 bits") { generation & 0xff } else { generation }
+}
+
+/// Of version 1.
+fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -> Result<Counts, IoError> {
+    let layout = disk.layout;
+    let home = |home: usize| (old::claims(bytes[home]), home as u64, layout.map_page(segment, home as u64));
+    let decode = |&(_, home, at): &(u64, u64, u64)| {
+        let (generation, page) =
+            old::decode_map(at, disk.identity, segment, layout.segment, bytes[home as usize])?;
+        Some(Counts { page, generation, home, newest: generation, twice: false })
+    };
+    let newer = usize::from(compared(home(0).0) < compared(home(1).0));
+    let mut found = decode(&home(newer));
+    if found.is_none() {
+        edge("a torn map page: its other home counts");
+        aside.torn.push(home(newer).2);
+        found = decode(&home(1 - newer));
+    }
+    found.ok_or_else(|| none_is_whole(disk, segment))
+}
+
+fn none_is_whole(disk: &Super, segment: u32) -> IoError {
+    let why = format!("found no whole map page of segment {segment}, expected one of its two homes to be");
+    error(ErrorKind::Corrupt, Extent::of_pages(disk.layout.map_page(segment, 0), 1), why)
+}
+
+/// Of version 2.
+fn newer_sealed(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -> Result<Counts, IoError> {
+    let at = |home: usize| disk.layout.map_page(segment, home as u64);
+    let homes = [0, 1].map(|home| sealed::home_of_map(at(home), disk.identity, bytes[home]));
+    let narrow = homes.clone().map(|home| match home {
+        Home::Whole(generation) => Home::Whole(compared(generation)),
+        home => home,
+    });
+    let home = match Pair(narrow).choose() {
+        Choice::Home(home) | Choice::Refused(_, Some(home)) if disk.is_upgrading() => home,
+        Choice::Home(home) => home,
+        Choice::Refused(sector, older) => {
+            let lost = format!("what segment {segment} got");
+            let what = format!("the map page of segment {segment}");
+            return Err(rotten(&what, sector, older.map(|older| &homes[older]), &lost));
+        }
+        Choice::Blank | Choice::Neither => return Err(none_is_whole(disk, segment)),
+    };
+    let generation = homes[home].newest().unwrap_or(0);
+    let page = sealed::decode_map(segment, disk.layout.segment, bytes[home])
+        .ok_or_else(|| none_is_whole(disk, segment))?;
+    let other = &homes[1 - home];
+    if matches!(other, Home::Torn(_)) {
+        edge("a torn map page: its other home counts");
+    }
+    let rotten = matches!(other, Home::Rotten(..)) && !disk.is_upgrading();
+    if rotten {
+        let there = at(1 - home);
+        let copy = sealed::for_home(there, generation, disk.identity, bytes[home]);
+        aside.mended.push((Extent::of_pages(there, 1), copy));
+    }
+    let torn_stay = mutant::is("borg: torn pages stay");
+    let newest = if torn_stay { generation } else { generation.max(other.newest().unwrap_or(0)) };
+    Ok(Counts { page, generation, home: home as u64, newest, twice: rotten || *other == homes[home] })
+}

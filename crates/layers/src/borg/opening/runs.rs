@@ -1,0 +1,205 @@
+//! The runs of the log, from the super page's anchor on: up to the first that is not whole, or not there.
+//!
+//! Of version 2, a run of which one sector has rotted is made whole by its parity. Two are taken for a run that was being
+//! written when the power went, unless a later one says that it was durable: then the log is damaged.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use seekless_core::runtime::edge;
+use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
+
+use super::super::layout::Layout;
+use super::super::map::Slot;
+use super::super::page::run::RUN;
+use super::super::page::{Head, NONE, OLD, PAGE, RunPage, Super};
+use super::super::segments::Segments;
+use super::{Aside, Claim, Claims, error};
+use crate::durable::parity;
+
+/// Segments behind the one that the log ends in of which the first page is looked at.
+const LOOKED_AT: u32 = 16;
+
+/// A run that was found.
+struct FoundRun {
+    sequence: u64,
+    at: Slot,
+    page: RunPage,
+    /// Its own page, if that was made whole.
+    head: Option<Vec<u8>>,
+    /// Whether its pages have the checksums that it tells: all, or one that was made whole has, which is named and told.
+    data: Result<Option<(usize, Vec<u8>)>, ()>,
+}
+
+/// Where a log was left, and what it tells.
+struct End {
+    segment: u32,
+    offset: u32,
+    /// The segment, as it is.
+    bytes: Vec<u8>,
+}
+
+/// Finds the runs of a segment from a place on; where the log goes on, and how far into this segment they reach.
+fn find_runs(
+    bytes: &[u8],
+    disk: &Super,
+    (segment, mut offset): (u32, u32),
+    runs: &mut Vec<FoundRun>,
+) -> (u32, u32) {
+    let (slots, mut next) = (disk.layout.slots_of(segment), NONE);
+    while offset + 2 <= disk.layout.segment {
+        let (at, sequence) = (slots.start + offset, disk.anchor.sequence + runs.len() as u64);
+        let head = Head { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
+        let rest = &bytes[offset as usize * PAGE..];
+        let decode = |bytes: &[u8]| {
+            RunPage::decode(disk.version, &head, bytes).filter(|page| page.opening == disk.opening)
+        };
+        let told = match disk.version {
+            OLD => decode(&rest[..PAGE]).map(|page| (page, None)),
+            _ => parity::head(rest, &RUN, decode),
+        };
+        let Some((page, head)) = told else { break };
+        let Some(record) = rest.get(..(1 + page.entries.len()) * PAGE) else { break };
+        let sums: Vec<u32> = page.entries.iter().map(|(_, sum)| *sum).collect();
+        let data = match (&head, disk.version) {
+            (_, OLD) => are_as_told(record, &sums),
+            (None, _) => parity::page(record, &sums),
+            (Some(head), _) => parity::page(&[head, &record[PAGE..]].concat(), &sums),
+        };
+        offset += 1 + page.entries.len() as u32;
+        next = page.next;
+        runs.push(FoundRun { sequence, at, page, head, data });
+    }
+    (next, offset)
+}
+
+/// Whether pages have these checksums, without parity.
+fn are_as_told(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, ()> {
+    let told = record.chunks_exact(PAGE).skip(1).map(crc32c::crc32c).eq(sums.iter().copied());
+    told.then_some(None).ok_or(())
+}
+
+/// Follows the log from its anchor, and returns the number of the last run that counts.
+pub async fn follow(
+    bopt: &dyn BlockDevice,
+    disk: &Super,
+    segments: &mut Segments,
+    claims: &mut Claims,
+    aside: &mut Aside,
+) -> Result<u64, IoError> {
+    let layout = disk.layout;
+    let mut runs: Vec<FoundRun> = Vec::new();
+    let end = find_all(bopt, disk, &mut runs).await?;
+    let before = disk.anchor.sequence.saturating_sub(1);
+    let confirmed = runs.iter().map(|run| run.page.confirmed).max().unwrap_or(0);
+    // What is confirmed, or told by its segment's map page, may have been overwritten in place since.
+    let known = |run: &FoundRun| {
+        run.sequence <= confirmed || run.sequence <= segments.of(layout.segment_of(run.at).0).covered
+    };
+    let count = runs.iter().take_while(|run| known(run) || run.data.is_ok()).count();
+    if count < runs.len() {
+        edge("the log ends with a run that is not whole");
+    } else if let Some(end) = end.filter(|_| disk.version != OLD && !disk.clean) {
+        unless_confirmed(bopt, disk, &end, before + count as u64 + 1).await?;
+    }
+    for run in &runs[..count] {
+        let page = |slot| Extent::of_pages(layout.page(slot), 1);
+        aside.mended.extend(run.head.iter().map(|head| (page(run.at), head.clone())));
+        if let (Ok(Some((index, bytes))), false) = (&run.data, known(run)) {
+            aside.mended.push((page(run.at + 1 + *index as u32), bytes.clone()));
+        }
+    }
+    // Also where it may have been overwritten in place: what is there now is what was told.
+    for run in
+        runs[..count].iter().filter(|run| matches!(run.data, Ok(None)) || (run.data.is_ok() && !known(run)))
+    {
+        for (slot, (_, sum)) in (run.at + 1..).zip(&run.page.entries) {
+            aside.sums.set(slot, Some(*sum));
+        }
+    }
+    runs.truncate(count + usize::from(mutant::is("borg: one run more than the log has is replayed")));
+    for run in &runs {
+        replay(layout, run, segments, claims)?;
+    }
+    Ok(runs.last().map_or(before, |run| run.sequence))
+}
+
+/// Finds all runs from the anchor on; where the log ends, unless there is no room behind it.
+async fn find_all(
+    bopt: &dyn BlockDevice,
+    disk: &Super,
+    runs: &mut Vec<FoundRun>,
+) -> Result<Option<End>, IoError> {
+    let layout = disk.layout;
+    let (mut segment, mut offset) = (disk.anchor.segment, disk.anchor.offset);
+    let logged = layout.read_cache..layout.segments();
+    let mut seen = BTreeSet::new();
+    while logged.contains(&segment) && seen.insert(segment) {
+        let whole = Extent::of_pages(layout.page(layout.slots_of(segment).start), u64::from(layout.segment));
+        let bytes = super::read(bopt, whole).await?;
+        let next;
+        (next, offset) = bytes.look(|bytes| find_runs(bytes, disk, (segment, offset), runs));
+        if offset + 2 <= layout.segment {
+            return Ok(Some(End { segment, offset, bytes: bytes.to_vec() }));
+        }
+        (segment, offset) = (next, 0);
+    }
+    Ok(None)
+}
+
+/// Refuses if a run further on says that the one that is missing where the log ends was durable: in the rest of that
+/// segment, or at the begin of those behind it.
+async fn unless_confirmed(
+    bopt: &dyn BlockDevice,
+    disk: &Super,
+    end: &End,
+    missing: u64,
+) -> Result<(), IoError> {
+    let layout = disk.layout;
+    let says = |at: u64, bytes: &[u8]| {
+        let (sequence, page) = RunPage::of_any(at, disk.identity, bytes)?;
+        let later = page.opening == disk.opening && sequence > missing && page.confirmed >= missing;
+        later.then_some(sequence)
+    };
+    let first = layout.page(layout.slots_of(end.segment).start);
+    let mut here = (first..).zip(end.bytes.chunks_exact(PAGE)).skip(end.offset as usize);
+    let mut found = here.find_map(|(at, bytes)| says(at, bytes));
+    if found.is_none() {
+        let behind = (1..layout.write_buffer.min(LOOKED_AT + 1)).map(|step| {
+            let number = (end.segment - layout.read_cache + step) % layout.write_buffer;
+            let at = layout.page(layout.slots_of(layout.read_cache + number).start);
+            async move { Ok((at, super::read(bopt, Extent::of_pages(at, 1)).await?)) }
+        });
+        let read: Vec<_> = join_all(behind).await.into_iter().collect::<Result<_, IoError>>()?;
+        found = read.iter().find_map(|(at, page)| page.look(|bytes| says(*at, bytes)));
+    }
+    let Some(later) = found else { return Ok(()) };
+    let why = format!(
+        "found no whole run here, expected run {missing}, which was durable as run {later} says: the log is damaged, \
+         and what was written from run {missing} on would be lost"
+    );
+    Err(error(ErrorKind::Corrupt, Extent::of_pages(first + u64::from(end.offset), 1), why))
+}
+
+/// What a run says is so, as far as no map page has told it since.
+fn replay(
+    layout: Layout,
+    run: &FoundRun,
+    segments: &mut Segments,
+    claims: &mut Claims,
+) -> Result<(), IoError> {
+    let (number, offset) = layout.segment_of(run.at);
+    let segment = segments.get(number);
+    segment.last_run = run.sequence;
+    segment.changes += 1;
+    let told = run.sequence <= segment.covered;
+    segment.confirmed = if told { segment.confirmed } else { segment.confirmed.min(offset) };
+    if told {
+        return Ok(());
+    }
+    edge("a run of the log is replayed");
+    for (slot, (page, _)) in (run.at + 1..).zip(&run.page.entries) {
+        claims.claim(segments, layout, *page, Claim { slot, dirty: true, age: (run.sequence, 0) })?;
+    }
+    Ok(())
+}

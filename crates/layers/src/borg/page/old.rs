@@ -1,0 +1,166 @@
+//! Super and map pages of version 1: a checksum a page.
+//!
+//! Each has a header: magic, CRC-32C over the page with this field zero, its own address, its generation, and the
+//! identity of the BOPT. A volume of this version stays so, bit for bit readable by the program that made it.
+
+use seekless_core::PAGE_SECTORS;
+use seekless_core::device::Mark;
+
+use super::super::layout::{LARGEST_SEGMENT, Layout};
+use super::{Anchor, Found, Head, LAST, MapPage, OLD, PAGE, SAMPLES, SUPER_2, Super, VOID};
+use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+
+const SUPER: [u8; 8] = *b"SKLBORGS";
+const MAP: [u8; 8] = *b"SKLBORGM";
+/// A feature that may be passed by: dirty bits on disk are right also without a clean stop.
+const EXACT: u32 = 1;
+const REQUIRE: u32 = 1;
+const CLEAN: u32 = 2;
+const SUM: usize = 8;
+const MAP_HEAD: usize = PAGE - LARGEST_SEGMENT as usize * MAP_ENTRY;
+const MAP_ENTRY: usize = 7;
+const SAMPLES_AT: usize = 160;
+const MARK_AT: usize = SAMPLES_AT + SAMPLES * 12;
+
+/// A page with its header, of which the checksum is over `bytes`.
+pub fn sealed(magic: [u8; 8], head: &Head, bytes: &mut [u8]) {
+    put(bytes, 0, &magic);
+    put(bytes, 16, &head.at.to_le_bytes());
+    put(bytes, 24, &head.generation.to_le_bytes());
+    put(bytes, 32, &head.identity.to_le_bytes());
+    let sum = sum_but(bytes, SUM);
+    put(bytes, SUM, &sum.to_le_bytes());
+}
+
+/// The head of what is whole.
+pub fn opened(magic: [u8; 8], at: u64, bytes: &[u8]) -> Option<Head> {
+    let head = Head { at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
+    let whole = bytes.len() > SUM + 4 && bytes[..8] == magic && u64_at(bytes, 16) == at;
+    (whole && head.generation < LAST && u32_at(bytes, SUM) == sum_but(bytes, SUM)).then_some(head)
+}
+
+/// The bytes of a super page, for its home at page `at`.
+pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE];
+    let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
+    let Layout { segment, read_cache, write_buffer } = page.layout;
+    let features = if page.exact { EXACT } else { 0 };
+    let words = [flags, OLD, 0, features, segment, read_cache, write_buffer];
+    for (word, at) in words.iter().zip((48..).step_by(4)) {
+        put(&mut bytes, at, &word.to_le_bytes());
+    }
+    let cached = page.layout.page(0);
+    let logged = page.layout.page(page.layout.cached_slots());
+    let numbers =
+        [page.pages, page.home_sectors, cached, logged, page.opening, page.anchor.sequence, page.generations];
+    for (number, at) in numbers.iter().zip((80..).step_by(8)) {
+        put(&mut bytes, at, &number.to_le_bytes());
+    }
+    put(&mut bytes, 136, &page.anchor.segment.to_le_bytes());
+    put(&mut bytes, 140, &page.anchor.offset.to_le_bytes());
+    put(&mut bytes, 144, &(page.samples.len() as u32).to_le_bytes());
+    for ((page, sum), at) in page.samples.iter().zip((SAMPLES_AT..).step_by(12)) {
+        put(&mut bytes, at, &page.to_le_bytes());
+        put(&mut bytes, at + 8, &sum.to_le_bytes());
+    }
+    if let Some(Mark { inode, bytes: size, modified, changed }) = page.mark {
+        for (number, at) in [1, inode, size, modified, changed].iter().zip((MARK_AT..).step_by(8)) {
+            put(&mut bytes, at, &u64::to_le_bytes(*number));
+        }
+    }
+    sealed(SUPER, &Head { at, generation: page.generation, identity: page.identity }, &mut bytes);
+    bytes
+}
+
+/// What the home at page `at` holds; `Err` with what was found if it is whole and yet cannot be followed.
+pub fn decode_super(at: u64, bytes: &[u8]) -> Result<Found<Super>, String> {
+    let Some(head) = opened(SUPER, at, bytes) else {
+        return Ok(match bytes.get(..8) {
+            _ if bytes.iter().all(|byte| *byte == 0) => Found::Blank,
+            Some(magic) if magic == SUPER || magic == SUPER_2 => Found::Torn,
+            Some(magic) if magic == VOID => Found::Void,
+            _ => Found::Foreign,
+        });
+    };
+    let word = |index: usize| u32_at(bytes, 48 + 4 * index);
+    let number = |index: usize| u64_at(bytes, 80 + 8 * index);
+    if word(1) != OLD || word(2) != 0 {
+        return Err(format!("version {} with features {:#x}", word(1), word(2)));
+    }
+    let sample = |index: usize| {
+        let at = SAMPLES_AT + 12 * index;
+        (u64_at(bytes, at), u32_at(bytes, at + 8))
+    };
+    let count = u32_at(bytes, 144) as usize;
+    let marked = |index: usize| u64_at(bytes, MARK_AT + 8 * index);
+    let mark = Mark { inode: marked(1), bytes: marked(2), modified: marked(3), changed: marked(4) };
+    let page = Super {
+        version: OLD,
+        generation: head.generation,
+        identity: head.identity,
+        require: word(0) & REQUIRE != 0,
+        clean: word(0) & CLEAN != 0,
+        exact: word(3) & EXACT != 0,
+        features: 0,
+        pages: number(0),
+        home_sectors: number(1),
+        layout: Layout { segment: word(4), read_cache: word(5), write_buffer: word(6) },
+        opening: number(4),
+        anchor: Anchor { segment: u32_at(bytes, 136), offset: u32_at(bytes, 140), sequence: number(5) },
+        generations: number(6),
+        samples: (0..count.min(SAMPLES)).map(sample).collect(),
+        mark: (marked(0) == 1).then_some(mark),
+    };
+    page.unless_senseless(count).map(Found::Whole)
+}
+
+/// The bytes of a map page.
+pub fn encode_map(page: &MapPage, head: &Head) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE];
+    let valid = page.entries.iter().flatten().count() as u32;
+    put(&mut bytes, 48, &page.segment.to_le_bytes());
+    put(&mut bytes, 52, &valid.to_le_bytes());
+    put(&mut bytes, 56, &page.settled.to_le_bytes());
+    put(&mut bytes, 64, &(page.entries.len() as u32).to_le_bytes());
+    for (entry, bytes) in page.entries.iter().zip(bytes[MAP_HEAD..].chunks_exact_mut(MAP_ENTRY)) {
+        bytes.copy_from_slice(&super::map_entry(*entry));
+    }
+    sealed(MAP, head, &mut bytes);
+    bytes
+}
+
+/// The generation that a home of a map page claims, whole or not.
+pub fn claims(bytes: &[u8]) -> u64 {
+    if bytes[..8] == MAP { u64_at(bytes, 24) } else { 0 }
+}
+
+/// The map page of `segment` with so many slots, and its generation; `None` if it is not whole, or of another BOPT.
+pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8]) -> Option<(u64, MapPage)> {
+    let head = opened(MAP, at, bytes)?;
+    let sensible = u32_at(bytes, 48) == segment && u32_at(bytes, 64) == slots;
+    if head.identity != identity || !sensible || slots as usize > LARGEST_SEGMENT as usize {
+        return None;
+    }
+    let entries: Vec<_> =
+        bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(super::map_entry_of).collect();
+    let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 52);
+    counted.then(|| (head.generation, MapPage { segment, settled: u64_at(bytes, 56), reaches: 0, entries }))
+}
+
+impl Super {
+    /// What is whole and yet cannot be followed, as `Err`; `count` is how many samples it says it has.
+    pub(super) fn unless_senseless(self, count: usize) -> Result<Super, String> {
+        let Layout { segment, read_cache, write_buffer } = self.layout;
+        let home = self.home_sectors.div_ceil(PAGE_SECTORS);
+        let sampled = count <= SAMPLES && self.samples.iter().all(|(page, _)| *page < home);
+        let slots = (u64::from(read_cache) + u64::from(write_buffer)).saturating_mul(u64::from(segment));
+        let sizes =
+            (1..=LARGEST_SEGMENT).contains(&u64::from(segment)) && (1..u64::from(u32::MAX)).contains(&slots);
+        let follows = self.anchor.offset <= segment && self.anchor.sequence < LAST && self.opening < LAST;
+        if sizes && follows && self.layout.page(self.layout.slots()) <= self.pages && sampled {
+            return Ok(self);
+        }
+        let Super { layout, pages, anchor, home_sectors, .. } = self;
+        Err(format!("{layout:?} in {pages} pages, {anchor:?}, {count} samples of {home_sectors} sectors"))
+    }
+}

@@ -1,0 +1,91 @@
+//! The page of a run: which pages are behind it, and their checksums.
+//!
+//! Of version 1, its header's checksum is over all of it. Of version 2, its last sector is parity over the whole run, and
+//! the checksum is over what lies before.
+
+use seekless_core::{Buffer, mutant};
+
+use super::old::{opened, sealed};
+use super::{Head, OLD, PAGE, RunPage};
+use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+use crate::durable::parity;
+
+const OLD_RUN: [u8; 8] = *b"SKLBORGR";
+/// Of version 2.
+pub const RUN: [u8; 8] = *b"SKLBORG4";
+const SUM: usize = 8;
+const HEAD: usize = 96;
+const ENTRY: usize = 12;
+
+/// How a run's page begins, and where what its checksum is over ends.
+fn shape(version: u32) -> ([u8; 8], usize) {
+    if version == OLD { (OLD_RUN, PAGE) } else { (RUN, parity::AT) }
+}
+
+/// How many entries the page of a run has room for.
+pub fn entries(version: u32) -> usize {
+    (shape(version).1 - HEAD) / ENTRY
+}
+
+fn last(count: usize) -> usize {
+    HEAD + ENTRY * count.saturating_sub(1)
+}
+
+impl RunPage {
+    /// Its bytes; `data` is what is behind it.
+    pub fn encode(&self, version: u32, head: &Head, data: &[Buffer]) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE];
+        put(&mut bytes, 48, &self.opening.to_le_bytes());
+        put(&mut bytes, 56, &self.confirmed.to_le_bytes());
+        put(&mut bytes, 64, &self.next.to_le_bytes());
+        put(&mut bytes, parity::PAGES_AT, &(self.entries.len() as u32).to_le_bytes());
+        for ((page, sum), bytes) in self.entries.iter().zip(bytes[HEAD..].chunks_exact_mut(ENTRY)) {
+            put(bytes, 0, &page.to_le_bytes());
+            put(bytes, 8, &sum.to_le_bytes());
+        }
+        let (magic, end) = shape(version);
+        let partly = mutant::is("borg: a checksum without its last entry");
+        sealed(magic, head, &mut bytes[..if partly { last(self.entries.len()) } else { end }]);
+        if version != OLD {
+            parity::put(&mut bytes, data);
+        }
+        bytes
+    }
+
+    /// The page of a run, if it is whole and this one.
+    pub fn decode(version: u32, head: &Head, bytes: &[u8]) -> Option<RunPage> {
+        let (magic, end) = shape(version);
+        let count = u32_at(bytes, parity::PAGES_AT) as usize;
+        if bytes.len() != PAGE || count > entries(version) {
+            return None;
+        }
+        if mutant::is("borg: a checksum without its last entry") {
+            let summed = bytes.get(..last(count))?;
+            let told = Head { at: head.at, generation: u64_at(bytes, 24), identity: u128_at(bytes, 32) };
+            if told != *head || bytes[..8] != magic || u32_at(bytes, SUM) != sum_but(summed, SUM) {
+                return None;
+            }
+        } else if opened(magic, head.at, &bytes[..end])? != *head {
+            return None;
+        }
+        Some(RunPage::told(bytes, count))
+    }
+
+    /// The page of some run of this BOPT of version 2 at page `at`, and its number.
+    pub fn of_any(at: u64, identity: u128, bytes: &[u8]) -> Option<(u64, RunPage)> {
+        let head = opened(RUN, at, &bytes[..parity::AT])?;
+        let count = u32_at(bytes, parity::PAGES_AT) as usize;
+        let ours = head.identity == identity && count <= entries(super::SEALED);
+        ours.then(|| (head.generation, RunPage::told(bytes, count)))
+    }
+
+    fn told(bytes: &[u8], count: usize) -> RunPage {
+        let entry = |bytes: &[u8]| (u64_at(bytes, 0), u32_at(bytes, 8));
+        RunPage {
+            opening: u64_at(bytes, 48),
+            confirmed: u64_at(bytes, 56),
+            next: u32_at(bytes, 64),
+            entries: bytes[HEAD..].chunks_exact(ENTRY).take(count).map(entry).collect(),
+        }
+    }
+}

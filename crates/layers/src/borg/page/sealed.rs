@@ -1,0 +1,153 @@
+//! Super and map pages of version 2: each sector is sealed, and no entry lies across two of them.
+//!
+//! Where a page lies, and its generation, are told by the seals; so is the BOPT that a map page is of.
+
+use seekless_core::device::Mark;
+use seekless_core::{Extent, Lba, PAGE_SECTORS};
+
+use super::super::layout::{LARGEST_SEGMENT, Layout};
+use super::{Anchor, MapPage, PAGE, SAMPLES, SEALED, SUPER_2, Super, UPGRADING, void};
+use crate::bytes::{put, u32_at, u64_at, u128_at};
+use crate::durable::Home;
+use crate::durable::sector::{self, Part};
+
+const MAP: [u8; 8] = *b"SKLBORG3";
+/// May be passed by: dirty bits on disk are right also without a clean stop.
+const EXACT: u32 = 1;
+const REQUIRE: u32 = 1;
+const CLEAN: u32 = 2;
+const SUPER_HEAD: usize = 192;
+const SAMPLE: usize = 12;
+const MARK_AT: usize = 144;
+const MAP_HEAD: usize = 40;
+const MAP_ENTRY: usize = 7;
+
+/// What sectors of a super page are part of.
+fn part_of_super() -> Part {
+    Part::of(&SUPER_2, 0)
+}
+
+/// What sectors of the map pages of a BOPT are part of.
+fn part_of_map(identity: u128) -> Part {
+    Part::of(&MAP, identity)
+}
+
+fn place(at: u64) -> Extent {
+    Extent::of_pages(at, 1)
+}
+
+/// The bytes of a super page, for its home at page `at`.
+pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE];
+    put(&mut bytes, 0, &SUPER_2);
+    let Layout { segment, read_cache, write_buffer } = page.layout;
+    let flags = if page.require { REQUIRE } else { 0 } | if page.clean { CLEAN } else { 0 };
+    let passed = if page.exact { EXACT } else { 0 };
+    for (word, at) in [SEALED, page.features, passed, flags].iter().zip((8..).step_by(4)) {
+        put(&mut bytes, at, &word.to_le_bytes());
+    }
+    put(&mut bytes, 24, &page.identity.to_le_bytes());
+    let Anchor { segment: anchor, offset, sequence } = page.anchor;
+    let words = [segment, read_cache, write_buffer, anchor, offset, page.samples.len() as u32];
+    for (word, at) in words.iter().zip((40..).step_by(4)) {
+        put(&mut bytes, at, &word.to_le_bytes());
+    }
+    let (cached, logged) = (page.layout.page(0), page.layout.page(page.layout.cached_slots()));
+    let numbers = [page.pages, page.home_sectors, cached, logged, page.opening, sequence, page.generations];
+    for (number, at) in numbers.iter().zip((64..).step_by(8)) {
+        put(&mut bytes, at, &number.to_le_bytes());
+    }
+    if let Some(Mark { inode, bytes: size, modified, changed }) = page.mark {
+        for (number, at) in [1, inode, size, modified, changed].iter().zip((MARK_AT..).step_by(8)) {
+            put(&mut bytes, at, &u64::to_le_bytes(*number));
+        }
+    }
+    for ((page, sum), at) in page.samples.iter().zip(sector::places(SUPER_HEAD, SAMPLE)) {
+        put(&mut bytes, at, &page.to_le_bytes());
+        put(&mut bytes, at + 8, &sum.to_le_bytes());
+    }
+    part_of_super().seal(place(at).start, page.generation, &mut bytes);
+    bytes
+}
+
+/// What the home of a super page at page `at` is. One that was given up is blank.
+pub fn home_of_super(at: u64, bytes: &[u8]) -> Home {
+    if bytes.starts_with(&void()) { Home::Blank } else { Home::of(part_of_super(), place(at), bytes) }
+}
+
+/// The super page of a home that is whole, of this generation; `Err` with what was found if it cannot be followed.
+pub fn decode_super(generation: u64, bytes: &[u8]) -> Result<Super, String> {
+    let word = |at: usize| u32_at(bytes, at);
+    let number = |index: usize| u64_at(bytes, 64 + 8 * index);
+    if bytes[..8] != SUPER_2 || word(8) != SEALED || word(12) & !UPGRADING != 0 {
+        return Err(format!("version {} with features {:#x}", word(8), word(12)));
+    }
+    let count = word(60) as usize;
+    let samples = sector::places(SUPER_HEAD, SAMPLE).take(count.min(SAMPLES));
+    let marked = |index: usize| u64_at(bytes, MARK_AT + 8 * index);
+    let mark = Mark { inode: marked(1), bytes: marked(2), modified: marked(3), changed: marked(4) };
+    let page = Super {
+        version: SEALED,
+        generation,
+        identity: u128_at(bytes, 24),
+        require: word(20) & REQUIRE != 0,
+        clean: word(20) & CLEAN != 0,
+        exact: word(16) & EXACT != 0,
+        features: word(12),
+        pages: number(0),
+        home_sectors: number(1),
+        layout: Layout { segment: word(40), read_cache: word(44), write_buffer: word(48) },
+        opening: number(4),
+        anchor: Anchor { segment: word(52), offset: word(56), sequence: number(5) },
+        generations: number(6),
+        samples: samples.map(|at| (u64_at(bytes, at), u32_at(bytes, at + 8))).collect(),
+        mark: (marked(0) == 1).then_some(mark),
+    };
+    page.unless_senseless(count)
+}
+
+/// The bytes of a map page, of this BOPT and generation, for its home at page `at`.
+pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE];
+    let valid = page.entries.iter().flatten().count() as u32;
+    put(&mut bytes, 0, &MAP);
+    put(&mut bytes, 8, &page.segment.to_le_bytes());
+    put(&mut bytes, 12, &valid.to_le_bytes());
+    put(&mut bytes, 16, &page.settled.to_le_bytes());
+    put(&mut bytes, 24, &page.reaches.to_le_bytes());
+    put(&mut bytes, 32, &(page.entries.len() as u32).to_le_bytes());
+    for (entry, at) in page.entries.iter().zip(sector::places(MAP_HEAD, MAP_ENTRY)) {
+        put(&mut bytes, at, &super::map_entry(*entry));
+    }
+    part_of_map(identity).seal(place(at).start, generation, &mut bytes);
+    bytes
+}
+
+/// What the home of a map page of this BOPT at page `at` is.
+pub fn home_of_map(at: u64, identity: u128, bytes: &[u8]) -> Home {
+    Home::of(part_of_map(identity), place(at), bytes)
+}
+
+/// The map page of `segment` with so many slots, of a home that is whole; `None` if it is of another.
+pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
+    let ours = bytes[..8] == MAP && u32_at(bytes, 8) == segment && u32_at(bytes, 32) == slots;
+    if !ours || u64::from(slots) > LARGEST_SEGMENT {
+        return None;
+    }
+    let places = sector::places(MAP_HEAD, MAP_ENTRY).take(slots as usize);
+    let entries: Vec<_> = places.map(|at| super::map_entry_of(&bytes[at..at + MAP_ENTRY])).collect();
+    let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 12);
+    let (settled, reaches) = (u64_at(bytes, 16), u64_at(bytes, 24));
+    counted.then_some(MapPage { segment, settled, reaches, entries })
+}
+
+/// The bytes of a page that is whole, for its other home, of the same generation: a super page, or a map page of the BOPT
+/// with this identity.
+pub fn for_home(at: u64, generation: u64, identity: u128, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let part = if bytes[..8] == SUPER_2 { part_of_super() } else { part_of_map(identity) };
+    let start: Lba = place(at).start;
+    part.seal(start, generation, &mut bytes);
+    debug_assert_eq!(bytes.len() as u64 / 512, PAGE_SECTORS);
+    bytes
+}

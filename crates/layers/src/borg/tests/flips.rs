@@ -1,0 +1,200 @@
+//! One bit of the BOPT rots while nobody looks, after a kill or a clean stop: what was flushed is read again, or it is
+//! refused. Nothing is lost without a word.
+
+use seekless_core::runtime::rng;
+
+use super::super::page::{OLD, PAGE, SEALED};
+use super::versions::old_one;
+use super::*;
+
+const PAGES: u64 = 120;
+const BOPT: u64 = 76;
+
+/// What lies on both devices, what was flushed, and which pages of the BOPT may rot.
+struct Left {
+    home: Vec<u8>,
+    bopt: Vec<u8>,
+    /// The version of each page.
+    flushed: Vec<u64>,
+    may_rot: Vec<u64>,
+}
+
+/// What became of flips.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    refused: u64,
+    silent: u64,
+}
+
+fn options() -> Options {
+    Options { segment: crate::units::Bytes(24 << 10), ..Options::default() }
+}
+
+fn parts(disk: &Rc<Disk>) -> (Rc<Slice>, Rc<Slice>) {
+    (slice(disk, 0, PAGES * 8), slice(disk, PAGES * 8, BOPT * 8))
+}
+
+fn at(page: u64) -> Extent {
+    Extent::of_pages(page, 1)
+}
+
+/// A BOPT that was in use, with flushes now and then; the last thing was one.
+async fn left(version: u32, stopped: bool) -> Left {
+    let disk = disk();
+    let (home, bopt) = parts(&disk);
+    let borg = match version {
+        OLD => old_one(home.clone(), bopt.clone(), options()).await,
+        _ => formatted(home.clone(), bopt.clone(), options()).await,
+    };
+    let (mut flushed, mut rng) = (vec![0; PAGES as usize], rng("flips: left"));
+    for round in 1..=40 {
+        if round % 12 == 5 {
+            for page in 0..6 {
+                read(&*borg, at(page * 3)).await;
+            }
+            borg.reconfigure(Account(1)).await.unwrap();
+        }
+        for _ in 0..=rng.below(3) {
+            let page = rng.below(PAGES);
+            write(&*borg, at(page), round).await;
+            flushed[page as usize] = round;
+        }
+        borg.flush(Hints::default()).await.unwrap();
+    }
+    if stopped {
+        borg.stop().await.unwrap();
+    }
+    let layout = borg.layout;
+    let mut may_rot: Vec<u64> = (0..layout.page(0)).collect();
+    let image = read(&*bopt, Extent::of_pages(0, BOPT)).await;
+    let mut last = (0, 0, 0);
+    for page in layout.page(layout.cached_slots())..BOPT {
+        let bytes = &image[page as usize * PAGE..][..PAGE];
+        if bytes.starts_with(b"SKLBORG4") || bytes.starts_with(b"SKLBORGR") {
+            may_rot.push(page);
+            let (sequence, behind) = (crate::bytes::u64_at(bytes, 24), crate::bytes::u32_at(bytes, 68));
+            last = last.max((sequence, page + 1, page + 1 + u64::from(behind)));
+        }
+    }
+    if !stopped {
+        may_rot.extend(last.1..last.2);
+    }
+    let home = read(&*home, Extent::of_pages(0, PAGES)).await;
+    Left { home, bopt: image, flushed, may_rot }
+}
+
+/// Opens with one bit that is another, and reads all that was flushed.
+async fn judged(left: &Left, page: u64, bit: u64) -> Counts {
+    let disk = disk();
+    let mut bytes = left.bopt.clone();
+    bytes[page as usize * PAGE + bit as usize / 8] ^= 1 << (bit % 8);
+    let (home, bopt) = parts(&disk);
+    let write = async |device: &Slice, bytes: Vec<u8>| {
+        let all = Extent::new(0, bytes.len() as u64 / 512);
+        device.write(all, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+    };
+    write(&home, left.home.clone()).await;
+    write(&bopt, bytes).await;
+    let refused = Counts { refused: 1, ..Counts::default() };
+    // Also when it is opened again, with what the first opening has written.
+    for _ in 0..2 {
+        let (home, bopt) = parts(&disk);
+        let borg = match Borg::open(home, bopt, options(), false).await {
+            Ok(borg) => borg,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                assert!(error.to_string().contains("expected"), "{error}");
+                return refused;
+            }
+        };
+        for (page, version) in (0..).zip(&left.flushed).filter(|(_, version)| **version > 0) {
+            match borg.read(at(page), Buffer::zeroed(4096), Hints::default()).await {
+                Ok(found) if found.to_vec() == stamped(at(page), *version).to_vec() => {}
+                Ok(_) => return Counts { silent: 1, ..Counts::default() },
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                    return refused;
+                }
+            }
+        }
+    }
+    Counts { passed: 1, ..Counts::default() }
+}
+
+async fn count(version: u32, stopped: bool, flips: u64) -> Counts {
+    let left = left(version, stopped).await;
+    let (mut counts, mut rng) = (Counts::default(), rng("flips"));
+    for _ in 0..flips {
+        let page = left.may_rot[rng.below(left.may_rot.len() as u64) as usize];
+        let bit = rng.below(PAGE as u64 * 8);
+        let Counts { passed, refused, silent } = judged(&left, page, bit).await;
+        if silent > 0 && version == SEALED {
+            println!("silent: page {page}, bit {bit}");
+        }
+        counts.passed += passed;
+        counts.refused += refused;
+        counts.silent += silent;
+    }
+    println!("version {version}, {}: {counts:?}", if stopped { "stopped" } else { "killed" });
+    counts
+}
+
+#[test]
+fn no_bit_that_rots_loses_what_was_flushed_without_a_word() {
+    for stopped in [false, true] {
+        let counts = run(7, count(SEALED, stopped, 300));
+        assert_eq!(counts.silent, 0);
+        assert!(counts.passed > 0);
+        // After a clean stop there is a second copy of all of it.
+        assert_eq!(counts.refused == 0, stopped);
+    }
+}
+
+/// What version 1 cannot do: or the test above would find nothing.
+#[test]
+fn of_version_one_a_bit_that_rots_loses_what_was_flushed() {
+    let counts = run(7, count(OLD, false, 150));
+    assert!(counts.silent > 0, "{counts:?}");
+}
+
+/// A bit of what is newer than home rots while it is served: no client gets it, and it does not go home.
+#[test]
+fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
+    for reopened in [false, true] {
+        run(1, async {
+            let World { mut borg, disk } = world(Options::default(), 400).await;
+            for page in [5, 6, 7] {
+                write(&*borg, at(page), 1).await;
+            }
+            borg.flush(Hints::default()).await.unwrap();
+            if reopened {
+                drop(borg);
+                borg =
+                    formatted(slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8), Options::default()).await;
+            }
+            let slot = borg.state.borrow().map.slot_of(6).unwrap();
+            let there = Extent::of_pages(HOME / 8 + borg.layout.page(slot), 1);
+            let mut bytes = read(&*disk, there).await;
+            bytes[2_000] ^= 8;
+            disk.write(there, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+            let error = borg.read(at(6), Buffer::zeroed(4096), Hints::default()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.to_string().contains(&format!("page 6 in slot {slot}")), "{error}");
+            assert_eq!(read(&*borg, at(7)).await, stamped(at(7), 1).to_vec());
+            // Not drained, and not joined with part of a write.
+            let error = borg.write_home(Account(1)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert_eq!(read(&*disk, at(6)).await, vec![0; 4096]);
+            let part = Extent { sectors: 1, ..at(6) };
+            if !borg.state.borrow().segments.is_confirmed(slot) {
+                assert!(borg.write(part, Buffer::zeroed(512), Hints::default()).await.is_err());
+            }
+            // Written anew, it is whole.
+            write(&*borg, at(6), 2).await;
+            assert_eq!(read(&*borg, at(6)).await, stamped(at(6), 2).to_vec());
+            borg.write_home(Account(1)).await.unwrap();
+            assert_eq!(read(&*disk, at(6)).await, stamped(at(6), 2).to_vec());
+        });
+    }
+}
