@@ -8,6 +8,7 @@ mod pairs;
 mod serve;
 mod status;
 mod tell;
+mod upgrade;
 
 use clap::Subcommand;
 
@@ -26,6 +27,9 @@ pub enum Command {
     /// Has a layer of a volume that is served do something: scrub, reconfigure itself
     #[command(after_help = tell::HELP)]
     Tell(tell::Arguments),
+    /// Gives what the layers of a volume file keep the newest format
+    #[command(after_help = upgrade::HELP)]
+    Upgrade(upgrade::Arguments),
 }
 
 /// Runs a command.
@@ -35,5 +39,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Tell(arguments) => tell::run(&arguments),
+        Command::Upgrade(arguments) => upgrade::run(&arguments),
     }
 }

@@ -155,7 +155,7 @@ pub const LAYERS: [Entry; 10] = [
         commands: borg::COMMANDS,
         edges: borg::EDGES,
         canaries: borg::CANARIES,
-        sealed: false,
+        sealed: true,
         check: |table| read(table, borg::Options::check).map(drop),
         sectors: None,
         build: |below, table| {

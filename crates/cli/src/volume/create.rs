@@ -48,15 +48,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 async fn create(reactor: &Rc<Reactor>, description: &Description<Live>, replace: bool) -> anyhow::Result<()> {
     let components = components(reactor, description)?;
-    // From the bottom up, each once.
-    let mut names: Vec<String> = Vec::new();
-    for export in &description.exports {
-        for name in description.downwards(&export.top).into_iter().rev() {
-            if description.layers[&name].entry.name == "borg" && !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
+    let names = below(description, |kind| kind == "borg");
     if names.is_empty() {
         bail!(
             "{}: found no layer borg below an export, expected one: others make what they keep",
@@ -72,11 +64,7 @@ async fn create(reactor: &Rc<Reactor>, description: &Description<Live>, replace:
             continue;
         }
         let home = device(description, &layer.over, &components).await.with_context(place)?;
-        let mut pieces = Vec::new();
-        for piece in layer.devices.values().flatten() {
-            pieces.push(device(description, piece, &components).await.with_context(place)?);
-        }
-        let bopt = Rc::new(Joined::new(pieces).with_context(place)?);
+        let bopt = bopt(description, layer, &components).await.with_context(place)?;
         let options = toml::Value::Table(layer.options.clone()).try_into().with_context(place)?;
         let bytes = bopt.geometry().sectors * SECTOR_BYTES;
         Borg::create_anew(home, bopt, options, replace).await.with_context(place)?;
@@ -85,8 +73,34 @@ async fn create(reactor: &Rc<Reactor>, description: &Description<Live>, replace:
     Ok(())
 }
 
+/// The layers of some kinds below exports: from the bottom up, each once.
+pub fn below(description: &Description<Live>, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for export in &description.exports {
+        for name in description.downwards(&export.top).into_iter().rev() {
+            if wanted(description.layers[&name].entry.name) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The BOPT of a layer.
+pub async fn bopt(
+    description: &Description<Live>,
+    layer: &seekless_lab::description::Layer,
+    components: &BTreeMap<String, Rc<dyn BlockDevice>>,
+) -> anyhow::Result<Rc<dyn BlockDevice>> {
+    let mut pieces = Vec::new();
+    for piece in layer.devices.values().flatten() {
+        pieces.push(device(description, piece, components).await?);
+    }
+    Ok(Rc::new(Joined::new(pieces).context("found no BOPT, expected one")?))
+}
+
 /// The device of this name.
-async fn device(
+pub async fn device(
     description: &Description<Live>,
     name: &str,
     components: &BTreeMap<String, Rc<dyn BlockDevice>>,

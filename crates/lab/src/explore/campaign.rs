@@ -112,11 +112,10 @@ impl Campaign<'_> {
         Ok(self.explored(&explorer, FaultTally::default(), finding, progress))
     }
 
-    /// What the topmost layer can be told; nothing, where there is nothing besides to stop.
+    /// What the topmost layer can be told.
     pub(super) fn known_commands(&self) -> Vec<&'static str> {
         let layer = self.description.layers.get(&self.description.top);
-        let known = layer.map(|layer| topmost::commands(layer.entry)).unwrap_or_default();
-        if known.len() > 1 { known } else { Vec::new() }
+        layer.map(|layer| topmost::commands(layer.entry)).unwrap_or_default()
     }
 
     fn explored(

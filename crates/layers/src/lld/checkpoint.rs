@@ -106,12 +106,17 @@ pub fn encode(head: &Head, slots: &[Slot], written: &[u64], layout: &Layout) -> 
     Buffer::from_vec(bytes)
 }
 
-/// What a first sector says; `None` if it is zeroes. Else what was found and expected.
+/// Whether a first sector is one of ours, and whole.
+pub fn is_head(sector: &[u8]) -> bool {
+    sector.starts_with(&MAGIC) && u32_at(sector, SUM) == sum_but(sector, SUM)
+}
+
+/// What a first sector says; `None` if it is zeroes, or of an upgrade that did not end. Else what was found and expected.
 fn head(bytes: &[u8], layout: &Layout) -> Result<Option<Head>, (String, String)> {
-    if bytes.iter().all(|byte| *byte == 0) {
+    if bytes.iter().all(|byte| *byte == 0) || bytes.starts_with(sealed::MAGIC) {
         return Ok(None);
     }
-    if bytes[..8] != MAGIC || u32_at(bytes, SUM) != sum_but(bytes, SUM) {
+    if !is_head(bytes) {
         return Err((
             "what is no head of a checkpoint".to_owned(),
             "one that is whole, or zeroes".to_owned(),

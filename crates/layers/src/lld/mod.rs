@@ -23,6 +23,7 @@ mod sealed;
 mod segments;
 mod state;
 mod summary;
+mod upgrade;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -63,9 +64,19 @@ pub struct Lld {
 impl Lld {
     /// Opens what is there; where there are only zeroes, a volume of zeroes.
     pub async fn open(below: Rc<dyn BlockDevice>, options: Options) -> Result<Rc<Lld>, IoError> {
+        let (layout, found) = opening::find(&*below, &options).await?;
+        Lld::of(below, options, layout, found).await
+    }
+
+    /// What a checkpoint tells that was found, and the log behind it.
+    async fn of(
+        below: Rc<dyn BlockDevice>,
+        options: Options,
+        layout: Layout,
+        found: checkpoint::Found,
+    ) -> Result<Rc<Lld>, IoError> {
         let geometry = below.geometry();
         let canary = options.canary();
-        let (layout, found) = opening::find(&*below, &options).await?;
         let state = RefCell::new(opening::open(&*below, layout, found, &options, &canary).await?);
         let locks = || RangeLocks::new();
         Ok(Rc::new_cyclic(|me| Lld {

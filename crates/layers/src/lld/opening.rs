@@ -29,10 +29,17 @@ use crate::durable::parity;
 pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout, Found), IoError> {
     let sectors = below.geometry().sectors;
     let layout = options.built(sectors)?;
-    if let Some((bytes, pair)) = sealed::homes(below, &layout).await? {
-        return Ok((layout, sealed::choose(&bytes, &pair, &layout, options.older)?));
-    }
     let old = options.first_format(sectors)?;
+    if let Some((bytes, pair)) = sealed::homes(below, &layout).await? {
+        let found = sealed::choose(&bytes, &pair, &layout, options.older);
+        // Without a home that is whole it may be of the first format, with an upgrade that did not end.
+        let whole = matches!(&found, Ok(found) if found.checkpoint.is_some());
+        let first = if whole { None } else { checkpoint::read(below, &old).await.ok() };
+        return match first.filter(|first| first.checkpoint.is_some()) {
+            Some(first) => Ok((old, first)),
+            None => Ok((layout, found?)),
+        };
+    }
     let found = checkpoint::read(below, &old).await?;
     let blank = found.checkpoint.is_none() && found.torn.is_none();
     Ok((if blank { layout } else { old }, found))

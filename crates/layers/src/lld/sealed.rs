@@ -14,7 +14,7 @@ use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::sector::{self, Part};
 use crate::durable::{Choice, Home, Pair};
 
-const MAGIC: &[u8; 8] = b"SKLLLDC2";
+pub const MAGIC: &[u8; 8] = b"SKLLLDC2";
 const HEAD: usize = 128;
 
 fn part() -> Part {
@@ -98,12 +98,18 @@ pub async fn homes(below: &dyn BlockDevice, layout: &Layout) -> Result<Option<([
         return Ok(None);
     }
     let bytes = [read_all(below, at(layout, 0)).await?, read_all(below, at(layout, 1)).await?];
-    let judge = |home: u64| match bytes[home as usize].look(|bytes| Home::of(part(), at(layout, home), bytes))
-    {
-        Home::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
-            Home::Whole(generation & 0xff)
+    let judge = |home: u64| {
+        let judged = bytes[home as usize].look(|bytes| {
+            // Left there by an upgrade: what it held is told by the other home.
+            let old = checkpoint::is_head(&bytes[..SECTOR_BYTES as usize]);
+            if old { Home::Blank } else { Home::of(part(), at(layout, home), bytes) }
+        });
+        match judged {
+            Home::Whole(generation) if mutant::is("lld: generations are compared in 8 bits") => {
+                Home::Whole(generation & 0xff)
+            }
+            judged => judged,
         }
-        judged => judged,
     };
     let pair = Pair([judge(0), judge(1)]);
     let ours = pair.0.iter().any(|home| home.newest().is_some());

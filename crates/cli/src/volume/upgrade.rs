@@ -1,0 +1,73 @@
+//! `seekless volume upgrade`: what the layers of a volume file keep gets the newest format.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use seekless_lab::description::Description;
+use seekless_lab::volume_file;
+use seekless_layers::{Borg, Lld};
+use seekless_serve::reactor::Reactor;
+
+use super::component::Live;
+use super::create::{below, device};
+use super::serve::{components, runtime};
+use crate::output;
+
+/// Examples.
+pub const HELP: &str = "\
+Examples:
+  seekless volume upgrade home.toml
+
+What the layers borg and lld of the file keep is made what new volumes have: metadata in which a sector that has rotted \
+is told from one that was being written. No data moves; power may go at any time. Stop the volume before. Programs of \
+before do not open it any more. The layer mapper is refused: copy its data to a new one.";
+
+/// What is upgraded.
+#[derive(Args)]
+pub struct Arguments {
+    /// The volume
+    #[arg(value_name = "VOLUME.toml")]
+    volume: PathBuf,
+}
+
+/// Upgrades what can be.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
+    let (reactor, _) = Reactor::start(None).context("io")?;
+    let reactor = Rc::new(reactor);
+    runtime(&reactor).run_live(upgrade(&reactor, &description), &*reactor)?
+}
+
+async fn upgrade(reactor: &Rc<Reactor>, description: &Description<Live>) -> anyhow::Result<()> {
+    let components = components(reactor, description)?;
+    let names = below(description, |kind| ["borg", "lld", "mapper"].contains(&kind));
+    if names.is_empty() {
+        bail!(
+            "{}: found no layer that keeps something, expected borg or lld below an export",
+            description.file
+        );
+    }
+    for name in &names {
+        let place = || format!("{}: layer.{name}", description.file);
+        let layer = &description.layers[name];
+        let over = device(description, &layer.over, &components).await.with_context(place)?;
+        let options = toml::Value::Table(layer.options.clone());
+        match layer.entry.name {
+            "borg" => {
+                let bopt = super::create::bopt(description, layer, &components).await.with_context(place)?;
+                let options = options.try_into().with_context(place)?;
+                Borg::upgrade(over, bopt, options).await.with_context(place)?;
+            }
+            "lld" => Lld::upgrade(over, options.try_into().with_context(place)?).await.with_context(place)?,
+            other => bail!(
+                "{}: found the layer {other}, expected borg or lld: its data would have to move, so copy it to a new \
+                 volume",
+                place()
+            ),
+        }
+        output::complain(&format!("layer.{name}: of the newest format"));
+    }
+    Ok(())
+}
