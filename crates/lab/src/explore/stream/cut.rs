@@ -103,10 +103,15 @@ impl<'a> Client<'a> {
                 self.wait(|_| true).await?;
                 return top.flush(Hints::default()).await;
             }
-            Asked::Write(at, bytes, fua) => {
+            // What comes behind it counts on it, as on a flush.
+            Asked::Write(at, bytes, true) => {
+                self.wait(|_| true).await?;
+                return top.write(*at, bytes.clone(), Hints { fua: true, ..Hints::default() }).await;
+            }
+            Asked::Write(at, bytes, false) => {
                 self.wait(|other| other.overlaps(*at)).await?;
-                let (at, bytes, how) = (*at, bytes.clone(), Hints { fua: *fua, ..Hints::default() });
-                (at, runtime::spawn(async move { top.write(at, bytes, how).await }))
+                let (at, bytes) = (*at, bytes.clone());
+                (at, runtime::spawn(async move { top.write(at, bytes, Hints::default()).await }))
             }
             Asked::Zeroes(at) => {
                 self.wait(|other| other.overlaps(*at)).await?;
