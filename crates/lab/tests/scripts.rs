@@ -27,8 +27,10 @@ fn crash() -> impl Strategy<Value = Crash> {
     let survivor =
         survivor.prop_map(|(write, first, sectors)| Survivor { write, first, end: first + sectors });
     let keeps = select(vec![0, 1, 2, 5, u64::MAX]);
-    (0..100_000_usize, proptest::collection::vec(survivor, 0..6), keeps)
-        .prop_map(|(events, survivors, keeps)| Crash { events, survivors, keeps })
+    let rot = (0..9_u32, 0..1_u64 << 48, 0..4_096_u64)
+        .prop_map(|(component, sector, bit)| format!("{component}:{sector}.{bit}").parse().unwrap());
+    (0..100_000_usize, proptest::collection::vec(survivor, 0..6), keeps, proptest::option::of(rot))
+        .prop_map(|(events, survivors, keeps, rot)| Crash { events, survivors, keeps, rot })
 }
 
 fn conditions() -> impl Strategy<Value = Conditions> {
