@@ -47,12 +47,25 @@ async fn used() -> Vec<u8> {
     bytes(&*bopt, BOPT_PAGES).await
 }
 
-/// The checksum in bytes 8 to 12, over the page with these zero.
-fn seal(page: &mut [u8]) {
-    if page.starts_with(b"SKLBORG") {
-        page[8..12].fill(0);
-        let sum = crc32c::crc32c(page);
-        page[8..12].copy_from_slice(&sum.to_le_bytes());
+/// Makes the checksums of a page right again: those of the sectors of super and map pages, or that of a run's page.
+fn seal(number: u64, identity: &[u8; 16], page: &mut [u8]) {
+    let magic: [u8; 8] = page[..8].try_into().expect("a page");
+    let identity = match &magic {
+        b"SKLBORG2" => &[0; 16],
+        b"SKLBORG3" => identity,
+        b"SKLBORG4" => {
+            page[8..12].fill(0);
+            let sum = crc32c::crc32c(&page[..3584]);
+            page[8..12].copy_from_slice(&sum.to_le_bytes());
+            return;
+        }
+        _ => return,
+    };
+    for (sector, at) in page.chunks_exact_mut(512).zip(number * 8..) {
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&magic), identity);
+        let sum = crc32c::crc32c_append(sum, &u64::to_le_bytes(at));
+        let sum = crc32c::crc32c_append(sum, &sector[..508]);
+        sector[508..].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
@@ -83,6 +96,7 @@ fuzz_target!(|changes: &[u8]| {
         let (page, offset) = (change[0] as usize, usize::from(u16::from_le_bytes([change[1], change[2]])));
         bopt[page % BOPT_PAGES as usize * PAGE + offset % PAGE] = change[3];
     }
-    bopt.chunks_exact_mut(PAGE).for_each(seal);
+    let identity: [u8; 16] = bopt[24..40].try_into().expect("a page");
+    bopt.chunks_exact_mut(PAGE).zip(0..).for_each(|(page, number)| seal(number, &identity, page));
     Runtime::new(1).run(open(bopt)).expect("ends");
 });

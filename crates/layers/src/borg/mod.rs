@@ -240,14 +240,20 @@ impl Borg {
             state: RefCell::new(state),
             me: me.clone(),
         });
-        borg.write_mended(aside.mended).await?;
-        if borg.state.borrow().disk.is_upgrading() {
-            borg.end_upgrade(&Hints::default()).await?;
-        }
-        borg.look_at_home().await?;
-        borg.ledger.take();
-        borg.tend_in_idle_time();
+        borg.made_ready(aside.mended).await?;
         Ok(borg)
+    }
+
+    /// What is to be done before the first request.
+    async fn made_ready(&self, mended: Vec<(Extent, Vec<u8>)>) -> Result<(), IoError> {
+        self.write_mended(mended).await?;
+        if self.state.borrow().disk.is_upgrading() {
+            self.end_upgrade(&Hints::default()).await?;
+        }
+        self.look_at_home().await?;
+        self.ledger.take();
+        self.tend_in_idle_time();
+        Ok(())
     }
 
     /// How a BOPT of so many pages is divided.

@@ -14,7 +14,7 @@ use crate::bytes::sum_of_page;
 /// Four bytes and a bit a slot of the write buffer.
 pub(super) struct Sums {
     first: Slot,
-    sums: Vec<u32>,
+    each: Vec<u32>,
     known: Vec<u64>,
 }
 
@@ -22,13 +22,13 @@ impl Sums {
     /// None is known.
     pub fn new(layout: Layout) -> Sums {
         let (first, slots) = (layout.cached_slots(), layout.slots() - layout.cached_slots());
-        Sums { first, sums: vec![0; slots as usize], known: vec![0; slots.div_ceil(64) as usize] }
+        Sums { first, each: vec![0; slots as usize], known: vec![0; slots.div_ceil(64) as usize] }
     }
 
     /// What a slot holds has this sum, or nobody knows it. Slots of the read cache have none.
     pub fn set(&mut self, slot: Slot, sum: Option<u32>) {
         let Some(index) = slot.checked_sub(self.first).map(|index| index as usize) else { return };
-        self.sums[index] = sum.unwrap_or(0);
+        self.each[index] = sum.unwrap_or(0);
         let bit = 1 << (index % 64);
         self.known[index / 64] = self.known[index / 64] & !bit | if sum.is_some() { bit } else { 0 };
     }
@@ -36,7 +36,7 @@ impl Sums {
     /// The sum of what a slot holds.
     pub fn of(&self, slot: Slot) -> Option<u32> {
         let index = slot.checked_sub(self.first)? as usize;
-        (self.known[index / 64] >> (index % 64) & 1 == 1).then(|| self.sums[index])
+        (self.known[index / 64] >> (index % 64) & 1 == 1).then(|| self.each[index])
     }
 }
 

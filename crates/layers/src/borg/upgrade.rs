@@ -52,7 +52,9 @@ impl Borg {
             };
             self.write_pages(&saying, how).await?;
             let state = &mut *self.state.borrow_mut();
-            saying.iter().for_each(|said| state.said(said));
+            for said in &saying {
+                state.said(said);
+            }
         }
         let generations = self.state.borrow().segments.generations();
         self.write_super(|disk| (disk.features, disk.generations) = (UPGRADING, generations), how).await

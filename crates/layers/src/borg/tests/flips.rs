@@ -143,7 +143,7 @@ async fn count(version: u32, stopped: bool, flips: u64) -> Counts {
 #[test]
 fn no_bit_that_rots_loses_what_was_flushed_without_a_word() {
     for stopped in [false, true] {
-        let counts = run(7, count(SEALED, stopped, 300));
+        let counts = run(7, count(SEALED, stopped, 500));
         assert_eq!(counts.silent, 0);
         assert!(counts.passed > 0);
         // After a clean stop there is a second copy of all of it.
