@@ -5,7 +5,6 @@ mod bytes;
 pub mod cache;
 mod canary;
 mod destage;
-#[allow(dead_code)]
 mod durable;
 pub mod fault;
 mod joined;

@@ -140,7 +140,7 @@ mod tests {
             cuts in proptest::collection::vec((proptest::option::weighted(0.4, 0..1_u8 << SECTORS), any::<bool>()), 1..12),
             rot in proptest::option::of((0..2_usize, 0..home(0).bytes() as usize, 0..8_u32)),
         ) {
-            let part = Part::of(b"SKLTEST1", 5);
+            let part = Part::of(*b"SKLTEST1", 5);
             let mut disk = [vec![0; home(0).bytes() as usize], vec![0; home(1).bytes() as usize]];
             let (mut acknowledged, mut at, mut newest) = (None, 0, 0);
             for (cut, copied) in cuts {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn of_two_copies_of_one_generation_either_may_rot() {
-        let part = Part::of(b"SKLTEST1", 5);
+        let part = Part::of(*b"SKLTEST1", 5);
         for rotten in 0..2 {
             let mut disk = [sealed(part, 9, 0), sealed(part, 9, 1)];
             disk[rotten][700] ^= 4;

@@ -61,18 +61,18 @@ pub fn put<'a>(head: &mut [u8], pages: impl IntoIterator<Item = &'a Buffer>) {
 /// if they were made whole from the others.
 pub fn head<T>(
     bytes: &[u8],
-    magic: &[u8; 8],
+    magic: [u8; 8],
     decode: impl Fn(&[u8]) -> Option<T>,
 ) -> Option<(T, Option<Vec<u8>>)> {
     let head = bytes.get(..PAGE)?;
     if let Some(told) = decode(head) {
         return Some((told, None));
     }
-    let claimed = head.starts_with(magic).then(|| u32_at(head, PAGES_AT) as usize);
+    let claimed = head.starts_with(&magic).then(|| u32_at(head, PAGES_AT) as usize);
     let mut wrong = Sum::of(head);
     for (pages, behind) in bytes[PAGE..].chunks(PAGE).map(Some).chain([None]).enumerate() {
         // Of a record of so many pages one sector may be wrong: another one of the head, or its first.
-        let begins = head.iter().zip(&wrong.0).map(|(byte, wrong)| byte ^ wrong).take(8).eq(*magic);
+        let begins = head.iter().zip(&wrong.0).map(|(byte, wrong)| byte ^ wrong).take(8).eq(magic);
         let counts = u32_at(head, PAGES_AT) ^ u32_at(&wrong.0, PAGES_AT) == pages as u32;
         let first = (begins && counts).then_some(0);
         let others = (1..AT / SECTOR).filter(|_| claimed == Some(pages));
@@ -111,12 +111,12 @@ mod tests {
 
     use super::*;
 
-    const MAGIC: &[u8; 8] = b"SKLTESTR";
+    const MAGIC: [u8; 8] = *b"SKLTESTR";
     const SUM: usize = 8;
 
     fn decode(head: &[u8]) -> Option<Vec<u8>> {
         let sum = crate::bytes::sum_but(&head[..AT], SUM);
-        (head.starts_with(MAGIC) && u32_at(head, SUM) == sum).then(|| head[..AT].to_vec())
+        (head.starts_with(&MAGIC) && u32_at(head, SUM) == sum).then(|| head[..AT].to_vec())
     }
 
     /// A record of pages with these bytes, and their checksums.
@@ -126,7 +126,7 @@ mod tests {
             fill.iter().zip(1..).map(|(&fill, number)| Buffer::from_vec(page(fill, number))).collect();
         let sums: Vec<u32> = pages.iter().map(crate::bytes::sum_of_page).collect();
         let mut head: Vec<u8> = (0..PAGE).map(|at| at as u8).collect();
-        head[..8].copy_from_slice(MAGIC);
+        head[..8].copy_from_slice(&MAGIC);
         head[PAGES_AT..PAGES_AT + 4].copy_from_slice(&(pages.len() as u32).to_le_bytes());
         let sum = crate::bytes::sum_but(&head[..AT], SUM);
         head[SUM..SUM + 4].copy_from_slice(&sum.to_le_bytes());

@@ -35,8 +35,8 @@ pub enum Sector {
 
 impl Part {
     /// Of a structure with this magic, of a volume with this identity; 0 where it has none.
-    pub fn of(magic: &[u8; 8], identity: u128) -> Part {
-        Part(crc32c::crc32c_append(crc32c::crc32c(magic), &identity.to_le_bytes()))
+    pub fn of(magic: [u8; 8], identity: u128) -> Part {
+        Part(crc32c::crc32c_append(crc32c::crc32c(&magic), &identity.to_le_bytes()))
     }
 
     fn sum(self, at: Lba, sector: &[u8]) -> u32 {
@@ -95,14 +95,14 @@ mod tests {
             at in 0..1_u64 << 40,
             damage in (0..BYTES, 0..8_u32),
         ) {
-            let part = Part::of(b"SKLTEST1", identity);
+            let part = Part::of(*b"SKLTEST1", identity);
             part.seal(Lba(at), generation, &mut written);
             let (first, second) = written.split_at_mut(BYTES);
             prop_assert_eq!(part.look(Lba(at), first), Sector::Whole(generation));
             prop_assert_eq!(part.look(Lba(at + 1), second), Sector::Whole(generation));
             prop_assert_eq!(part.look(Lba(at + 1), first), Sector::Rotten);
-            prop_assert_eq!(Part::of(b"SKLTEST2", identity).look(Lba(at), first), Sector::Rotten);
-            prop_assert_eq!(Part::of(b"SKLTEST1", identity ^ 1).look(Lba(at), first), Sector::Rotten);
+            prop_assert_eq!(Part::of(*b"SKLTEST2", identity).look(Lba(at), first), Sector::Rotten);
+            prop_assert_eq!(Part::of(*b"SKLTEST1", identity ^ 1).look(Lba(at), first), Sector::Rotten);
             first[damage.0] ^= 1 << damage.1;
             prop_assert_eq!(part.look(Lba(at), first), Sector::Rotten);
             prop_assert_eq!(part.look(Lba(at), &[0; BYTES]), Sector::Blank);

@@ -64,8 +64,6 @@ pub struct Found {
     pub torn: Option<Head>,
     /// The highest generation that any sealed sector has.
     pub newest: u64,
-    /// Both homes hold the same.
-    pub copied: bool,
 }
 
 fn corrupt(at: Extent, found: &str, expected: &str) -> IoError {

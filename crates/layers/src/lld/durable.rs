@@ -281,7 +281,8 @@ impl Lld {
             checkpoint::write(&*self.below, &self.layout, head.generation, &bytes, how).await?;
             self.flush_below(how).await?;
             let state = &mut *self.state.borrow_mut();
-            (state.disk, state.copied, state.filled) = (head, false, 0);
+            (state.disk, state.filled) = (head, 0);
+            self.copied.set(false);
             self.copy_later(head.generation);
             state.counted.checkpoints += 1;
             state.counted.checkpoint_blocks += bytes.len() as u64 / 4_096;
@@ -322,7 +323,7 @@ impl Lld {
         let _turn = self.saying.exclusive(Extent::new(0, 1), how).await;
         let generation = {
             let state = self.state.borrow();
-            if !state.begun || state.copied || !self.layout.sealed || state.failed.is_some() {
+            if !state.begun || self.copied.get() || !self.layout.sealed || state.failed.is_some() {
                 return Ok(());
             }
             state.disk.generation
@@ -330,7 +331,7 @@ impl Lld {
         edge("a checkpoint goes to its other home too");
         sealed::copy(&*self.below, &self.layout, generation, how).await?;
         self.flush_below(how).await?;
-        self.state.borrow_mut().copied = true;
+        self.copied.set(true);
         Ok(())
     }
 

@@ -57,6 +57,8 @@ pub struct Lld {
     waiting: RefCell<Vec<Waker>>,
     /// Whether somebody waits to copy the checkpoint to its other home.
     copying: Cell<bool>,
+    /// Both homes hold the checkpoint.
+    copied: Cell<bool>,
     /// Itself, for what it does in the background.
     me: Weak<Lld>,
 }
@@ -91,6 +93,7 @@ impl Lld {
             canary,
             waiting: RefCell::default(),
             copying: Cell::new(false),
+            copied: Cell::new(false),
             me: me.clone(),
         }))
     }

@@ -79,7 +79,6 @@ pub async fn open(
         disk: checkpoint.head,
         begun: false,
         torn: found.torn,
-        copied: found.copied,
         durable: reached,
         asked: 0,
         owed: false,
@@ -183,7 +182,7 @@ async fn summary_at(
     }
     let rest = layout.extent(slot, layout.segment - key.offset);
     let bytes = checkpoint::read_all(below, rest).await?;
-    let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, &summary::MAGIC, decode))
+    let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, summary::MAGIC, decode))
     else {
         return Ok(None);
     };

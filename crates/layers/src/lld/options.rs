@@ -146,18 +146,18 @@ impl Options {
 
     /// The same for who builds it.
     pub fn built(&self, sectors: u64) -> Result<Layout, IoError> {
-        self.layout(sectors).map_err(invalid)
+        self.layout(sectors).map_err(|why| invalid(&why))
     }
 
     /// How a volume of the first format is divided.
     pub fn first_format(&self, sectors: u64) -> Result<Layout, IoError> {
         let blocks = self.size.map(|Bytes(bytes)| bytes / PAGE_BYTES);
         let segment = (self.segment.0 / PAGE_BYTES) as u32;
-        Layout::first_format(sectors, segment, self.threshold, blocks).map_err(invalid)
+        Layout::first_format(sectors, segment, self.threshold, blocks).map_err(|why| invalid(&why))
     }
 }
 
-fn invalid(why: Refused) -> IoError {
+fn invalid(why: &Refused) -> IoError {
     IoError::new(ErrorKind::Invalid, "lld", None, why.to_string())
 }
 

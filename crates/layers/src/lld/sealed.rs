@@ -18,7 +18,7 @@ pub const MAGIC: &[u8; 8] = b"SKLLLDC2";
 const HEAD: usize = 128;
 
 fn part() -> Part {
-    Part::of(MAGIC, 0)
+    Part::of(*MAGIC, 0)
 }
 
 /// Bytes of a checkpoint of so many blocks and segments: whole sectors.
@@ -154,8 +154,7 @@ pub fn choose(bytes: &[Buffer; 2], pair: &Pair, layout: &Layout, older: bool) ->
         }
         _ => None,
     };
-    let copied = pair.0[0] == pair.0[1];
-    Ok(Found { checkpoint: Some(checkpoint), torn, newest, copied })
+    Ok(Found { checkpoint: Some(checkpoint), torn, newest })
 }
 
 fn decode(head: Head, bytes: &[u8], layout: &Layout) -> Option<Checkpoint> {

@@ -33,8 +33,6 @@ pub struct State {
     pub begun: bool,
     /// A home that is not whole.
     pub torn: Option<Head>,
-    /// Both homes hold the checkpoint.
-    pub copied: bool,
     /// All up to this sequence is durable, and found by a start.
     pub durable: u64,
     /// The last sequence that has something of a client.

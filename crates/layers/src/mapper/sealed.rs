@@ -32,7 +32,7 @@ pub struct Found {
 }
 
 fn part() -> Part {
-    Part::of(MAGIC, 0)
+    Part::of(*MAGIC, 0)
 }
 
 /// Where both homes are.

@@ -56,7 +56,7 @@ fn find_runs(
         };
         let told = match disk.version {
             OLD => decode(&rest[..PAGE]).map(|page| (page, None)),
-            _ => parity::head(rest, &RUN, decode),
+            _ => parity::head(rest, RUN, decode),
         };
         let Some((page, head)) = told else { break };
         let Some(record) = rest.get(..(1 + page.entries.len()) * PAGE) else { break };

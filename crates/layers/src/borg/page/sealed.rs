@@ -24,12 +24,12 @@ const MAP_ENTRY: usize = 7;
 
 /// What sectors of a super page are part of.
 fn part_of_super() -> Part {
-    Part::of(&SUPER_2, 0)
+    Part::of(SUPER_2, 0)
 }
 
 /// What sectors of the map pages of a BOPT are part of.
 fn part_of_map(identity: u128) -> Part {
-    Part::of(&MAP, identity)
+    Part::of(MAP, identity)
 }
 
 fn place(at: u64) -> Extent {

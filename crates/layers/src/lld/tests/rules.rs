@@ -160,7 +160,7 @@ fn sealed(number: u64, page: &mut [u8]) {
     if page.starts_with(b"SKLLLDC2") {
         for (sector, at) in page.chunks_exact_mut(512).zip(number * PAGE_SECTORS..) {
             let generation = u64::from_le_bytes(sector[496..504].try_into().unwrap());
-            Part::of(b"SKLLLDC2", 0).seal(Lba(at), generation, sector);
+            Part::of(*b"SKLLLDC2", 0).seal(Lba(at), generation, sector);
         }
         return;
     }
