@@ -12,6 +12,7 @@ use seekless_core::runtime::Runtime;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, PAGE_BYTES, Slice};
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_layers::registry::{self, Below, Built};
+use seekless_layers::{Borg, Lld};
 use seekless_promises as common;
 
 /// Layers with their options, as the volume files of the images had them.
@@ -110,6 +111,42 @@ fn what_an_earlier_version_left_opens_and_holds_what_it_held() {
                     .unwrap();
                 println!("{version}, {name}: {} bytes, opened three times", held.len());
             }
+        }
+    }
+}
+
+#[test]
+fn what_an_earlier_version_left_is_upgraded_and_holds_what_it_held() {
+    for (layer, text) in LAYERS.into_iter().filter(|(layer, _)| *layer != "mapper") {
+        for ended in ["killed", "stopped"] {
+            let name = format!("{layer}-{ended}");
+            let image = |file: &str| unpacked("2c2f9de", &format!("{name}.{file}"));
+            let held = image("content").expect(&name);
+            Runtime::new(1)
+                .run(async {
+                    let mut devices = BTreeMap::new();
+                    if let Some(bytes) = image("bopt") {
+                        devices.insert("bopt".to_owned(), disk(1, bytes).await);
+                    }
+                    let over = disk(0, image("disk").expect(&name)).await;
+                    let below = Below { over: over.clone(), devices, create: false };
+                    let before = format(layer, &below).await;
+                    let options: toml::Table = toml::from_str(text).unwrap();
+                    for _ in 0..2 {
+                        let options = toml::Value::Table(options.clone());
+                        let upgraded = match below.devices.get("bopt") {
+                            Some(bopt) => {
+                                Borg::upgrade(over.clone(), bopt.clone(), options.try_into().unwrap()).await
+                            }
+                            None => Lld::upgrade(over.clone(), options.try_into().unwrap()).await,
+                        };
+                        upgraded.unwrap_or_else(|error| panic!("{name}: {error}"));
+                        assert_ne!(format(layer, &below).await, before, "{name}");
+                        let Built { device, .. } = opened(layer, text, &below).await;
+                        assert_eq!(differs(&content(&*device).await, &held), None, "{name}");
+                    }
+                })
+                .unwrap();
         }
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use seekless_lab::description::Description;
 use seekless_lab::volume_file;
-use seekless_layers::{Borg, Lld};
+use seekless_layers::{Borg, Lld, Mapper};
 use seekless_serve::reactor::Reactor;
 
 use super::component::Live;
@@ -22,7 +22,7 @@ Examples:
 
 What the layers borg and lld of the file keep is made what new volumes have: metadata in which a sector that has rotted \
 is told from one that was being written. No data moves; power may go at any time. Stop the volume before. Programs of \
-before do not open it any more. The layer mapper is refused: copy its data to a new one.";
+before do not open it any more. A mapper of before is refused: copy its data to a new one.";
 
 /// What is upgraded.
 #[derive(Args)]
@@ -61,11 +61,16 @@ async fn upgrade(reactor: &Rc<Reactor>, description: &Description<Live>) -> anyh
                 Borg::upgrade(over, bopt, options).await.with_context(place)?;
             }
             "lld" => Lld::upgrade(over, options.try_into().with_context(place)?).await.with_context(place)?,
-            other => bail!(
-                "{}: found the layer {other}, expected borg or lld: its data would have to move, so copy it to a new \
-                 volume",
-                place()
-            ),
+            _ => {
+                let mapper = Mapper::open(over, &options.try_into().with_context(place)?).await;
+                if !mapper.with_context(place)?.is_sealed() {
+                    bail!(
+                        "{}: found a mapper of the first format, expected one of the newest, or borg or lld: its data \
+                         would have to move, so copy it to a new volume",
+                        place()
+                    );
+                }
+            }
         }
         output::complain(&format!("layer.{name}: of the newest format"));
     }

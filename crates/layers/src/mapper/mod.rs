@@ -95,6 +95,11 @@ impl Mapper {
         }))
     }
 
+    /// Whether its map is in sealed sectors: not, in a volume of the first format.
+    pub fn is_sealed(&self) -> bool {
+        self.state.borrow().kept != Kept::Old
+    }
+
     fn slot_of(&self, part: Extent) -> u32 {
         self.state.borrow().map.slots[part.start.page() as usize]
     }
