@@ -98,6 +98,8 @@ impl Segments {
         let segment = self.get(self.layout.segment_of(slot).0);
         segment.valid += 1;
         segment.changes += 1;
+        // What was taken out, and is taken back.
+        self.limbo.remove(&slot);
     }
 
     /// A slot holds no page any more, which its segment's map page does not tell yet.

@@ -264,7 +264,9 @@ impl Lld {
                 let sequence = state.log.sequence - 1;
                 let reached = if state.owed { state.durable } else { sequence };
                 let (disk, anchor) = (state.disk, state.log.place);
-                let generation = disk.generation + 1;
+                // One that failed may have left sectors of its generation: none of another gets it.
+                let next = disk.generation + 1;
+                let generation = if state.tried >= next { state.tried + 2 } else { next };
                 let head = Head { identity, generation, epoch, sequence, reached, anchor, ..disk };
                 let written: Vec<u64> = state.segments.iter().map(|(_, segment)| segment.written).collect();
                 (head, checkpoint::encode(&head, &state.slots, &written, &self.layout), state.breaks)
@@ -278,11 +280,12 @@ impl Lld {
                 continue;
             }
             self.flush_below(how).await?;
+            self.copied.set(false);
+            self.state.borrow_mut().tried = head.generation;
             checkpoint::write(&*self.below, &self.layout, head.generation, &bytes, how).await?;
             self.flush_below(how).await?;
             let state = &mut *self.state.borrow_mut();
             (state.disk, state.filled) = (head, 0);
-            self.copied.set(false);
             self.copy_later(head.generation);
             state.counted.checkpoints += 1;
             state.counted.checkpoint_blocks += bytes.len() as u64 / 4_096;

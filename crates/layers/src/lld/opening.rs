@@ -79,6 +79,7 @@ pub async fn open(
         disk: checkpoint.head,
         begun: false,
         torn: found.torn,
+        tried: 0,
         durable: reached,
         asked: 0,
         owed: false,

@@ -33,6 +33,8 @@ pub struct State {
     pub begun: bool,
     /// A home that is not whole.
     pub torn: Option<Head>,
+    /// The generation of the checkpoint that was tried last.
+    pub tried: u64,
     /// All up to this sequence is durable, and found by a start.
     pub durable: u64,
     /// The last sequence that has something of a client.

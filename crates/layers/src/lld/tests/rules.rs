@@ -103,6 +103,23 @@ fn a_damaged_checkpoint_is_made_up_for_or_named() {
     });
 }
 
+/// Or sectors of the one that failed, and of the next one, torn, could make up one that seems whole.
+#[test]
+fn a_checkpoint_that_failed_leaves_its_generation_to_no_other() {
+    world(async || {
+        // The first two begin the volume; the writes of segments lie behind the homes.
+        let below = with_error(&disk(14, 4), "nth = 3\nops = ['write']\nsize = '8KiB'");
+        let lld = open(&below).await.unwrap();
+        write(&*lld, 0, 8, 1).await.unwrap();
+        flush(&*lld).await.unwrap();
+        let before = lld.state.borrow().disk.generation;
+        lld.checkpoint(&Hints::default()).await.unwrap_err();
+        assert_eq!(lld.state.borrow().disk.generation, before);
+        lld.checkpoint(&Hints::default()).await.unwrap();
+        assert_eq!(lld.state.borrow().disk.generation, before + 3, "in the same home");
+    });
+}
+
 #[test]
 fn a_clean_stop_leaves_no_log_to_follow() {
     let ((), edges) = world(async || {
