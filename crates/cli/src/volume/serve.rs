@@ -276,8 +276,8 @@ fn offered(description: &Description<Live>, asked: &description::Export, device:
     Export { home: home(description, &asked.top), class: asked.class, ..export }
 }
 
-/// Whether clients may not write: so it is where they are told so, or anything below cannot be written, or is opened as
-/// it was before.
+/// Whether an export takes no writes: the volume file says so, a component below cannot be written, or a layer below is
+/// opened as it was before.
 pub fn is_read_only(description: &Description<Live>, export: &description::Export) -> bool {
     let below = description.leaves(&export.top);
     export.read_only

@@ -37,7 +37,7 @@ pub enum Wrong {
     /// It does not open.
     #[error("the volume does not open: {0}")]
     Closed(String),
-    /// The same, or a part of it: what is there is known to be wrong.
+    /// Opening it, or a read, fails because what lies there is known to be damaged.
     #[error("{0}")]
     Refused(String),
     /// A sector cannot be read.

@@ -1,8 +1,8 @@
 //! What has two homes, super and map pages: how the super page is written, and how both homes come to be of one
 //! generation, so that one of them may rot; how a new BOPT is made, and an old one is given up.
 //!
-//! Invariant: the home that counts is durable before its other one is written, and that is written in a generation that
-//! no sector of either was of, or as a copy. (Of version 1, what is torn is taken away first.)
+//! Invariant: the home that counts is durable before its other one is written, and its generation is one that no
+//! sector of either has had, or that of the copied page. (Of version 1, what is torn is taken away first.)
 //!
 //! Faults: a copy that cannot be written leaves one home that counts.
 

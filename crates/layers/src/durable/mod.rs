@@ -7,6 +7,20 @@
 
 pub mod pair;
 pub mod parity;
+pub mod quiet;
+pub mod region;
 pub mod sector;
 
 pub use pair::{Choice, Home, Pair};
+pub use quiet::Quiet;
+
+use seekless_core::{ErrorKind, IoError};
+
+/// Whether a layer takes writes: not, if it was opened as it was before what it wrote last.
+///
+/// # Errors
+/// `ReadOnly`.
+pub fn writable(layer: &'static str, older: bool) -> Result<(), IoError> {
+    let why = "found a write to what was opened as it was before (`older`), expected reads";
+    if older { Err(IoError::new(ErrorKind::ReadOnly, layer, None, why)) } else { Ok(()) }
+}

@@ -15,6 +15,7 @@ use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECT
 use super::layout::{ENTRIES, HEAD, Layout, NONE, Slot};
 use super::sealed;
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
+use crate::durable::region;
 
 const MAGIC: [u8; 8] = *b"SKLLLDCP";
 const VERSION: u32 = 1;
@@ -184,21 +185,12 @@ pub fn checked(head: Head, slots: Vec<Slot>, written: Vec<u64>, layout: &Layout)
     Some(Checkpoint { head, slots, written })
 }
 
-/// Reads what is there, in requests that the device takes.
-pub async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
-    let bytes = Buffer::zeroed(at.bytes());
-    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
-        below.read(part, piece, Hints::default()).await?;
-    }
-    Ok(bytes)
-}
-
 /// Reads both homes, as they were kept at first.
 pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoError> {
     let mut heads = Vec::new();
     for generation in 0..2 {
         let first = Extent { sectors: 1, ..layout.home(generation) };
-        let bytes = read_all(below, first).await?;
+        let bytes = region::read(below, first).await?;
         let found = bytes.look(|bytes| head(bytes, layout));
         heads.extend(found.map_err(|(found, expected)| corrupt(first, &found, &expected))?);
     }
@@ -209,7 +201,7 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
     for head in heads {
         let at = layout.home(head.generation);
         let at = Extent { sectors: layout.checkpoint_bytes() / SECTOR_BYTES, ..at };
-        let bytes = read_all(below, at).await?;
+        let bytes = region::read(below, at).await?;
         if let Some(checkpoint) = bytes.look(|bytes| decode(&head, bytes, layout)) {
             return Ok(Found { checkpoint: Some(checkpoint), torn, ..Found::default() });
         }
@@ -220,7 +212,7 @@ pub async fn read(below: &dyn BlockDevice, layout: &Layout) -> Result<Found, IoE
     if torn.is_none_or(|torn| torn.generation == 1 && torn.reached == 0) {
         // The first checkpoint goes to the second home: so the first one was never written.
         let first = layout.home(0);
-        if !read_all(below, first).await?.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+        if !region::read(below, first).await?.look(|bytes| bytes.iter().all(|byte| *byte == 0)) {
             return Err(corrupt(first, "neither a checkpoint nor zeroes", "one of them"));
         }
         return Ok(Found { torn, ..Found::default() });
@@ -237,8 +229,5 @@ pub async fn write(
     how: &Hints,
 ) -> Result<(), IoError> {
     let at = Extent { sectors: bytes.len() as u64 / SECTOR_BYTES, ..layout.home(generation) };
-    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
-        below.write(part, piece, how.clone()).await?;
-    }
-    Ok(())
+    region::write(below, at, bytes, how).await
 }

@@ -17,11 +17,10 @@ use super::checkpoint::{self, Head};
 use super::log::Sealed;
 use super::sealed;
 use super::state::{Admitted, Who, no_room};
+use crate::durable::region;
 
 /// Writes of segments that may fail one after the other.
 const FAILURES: u32 = 8;
-/// When so long no checkpoint was written, the older home gets the newest too.
-const COPIED_AFTER: Nanos = Nanos::from_millis(1_000);
 /// How often it is tried whether there is room again.
 const ROOM_AGAIN: Nanos = Nanos::from_millis(200);
 
@@ -59,9 +58,7 @@ impl Lld {
 
     async fn write_once(&self, sealed: &Sealed, how: &Hints) -> Result<(), IoError> {
         let at = self.layout.extent(sealed.at, 1 + sealed.entries.len() as u32);
-        for (part, piece) in sealed.bytes.split(at, self.below.geometry().largest_sectors) {
-            self.below.write(part, piece, how.clone()).await?;
-        }
+        region::write(&*self.below, at, &sealed.bytes, how).await?;
         let state = &mut *self.state.borrow_mut();
         state.log.in_flight.remove(&sealed.sequence);
         state.failures = 0;
@@ -299,26 +296,14 @@ impl Lld {
     }
 
     /// When no checkpoint was written for a while, the newest goes to its other home too.
-    fn copy_later(&self, mut seen: u64) {
-        if !self.layout.sealed || self.copying.replace(true) {
-            return;
+    fn copy_later(&self, generation: u64) {
+        if self.layout.sealed {
+            let now = |lld: &Lld| lld.state.borrow().disk.generation;
+            self.quiet.wait(self.me.clone(), generation, now, async |lld: &Lld| {
+                // Flushes wait for it. If it fails, the one home stays the only one.
+                let _ = lld.copy_checkpoint(&Hints::default()).await;
+            });
         }
-        let me = self.me.clone();
-        let work = async move {
-            loop {
-                runtime::sleep(COPIED_AFTER).await;
-                let Some(lld) = me.upgrade() else { return };
-                let now = lld.state.borrow().disk.generation;
-                if std::mem::replace(&mut seen, now) == now {
-                    lld.copying.set(false);
-                    // If it fails, the one home stays the only one.
-                    let _ =
-                        lld.copy_checkpoint(&Hints { class: Class::Background, ..Hints::default() }).await;
-                    return;
-                }
-            }
-        };
-        runtime::spawn(work).detach();
     }
 
     /// Both homes hold the checkpoint.

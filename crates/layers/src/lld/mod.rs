@@ -31,11 +31,12 @@ use std::task::Waker;
 
 use seekless_core::device::{Content, ExtentState, Place, io};
 use seekless_core::{
-    BlockDevice, Buffer, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
-    PAGE_SECTORS, RangeLocks, Zeroes,
+    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, PAGE_SECTORS,
+    RangeLocks, Zeroes,
 };
 
 use crate::canary::Canary;
+use crate::durable::{Quiet, writable};
 use layout::{Layout, NONE};
 pub use options::{CANARIES, Cleaner, EDGES, Moved, Options};
 use state::State;
@@ -55,8 +56,8 @@ pub struct Lld {
     saying: RangeLocks,
     canary: Canary,
     waiting: RefCell<Vec<Waker>>,
-    /// Whether somebody waits to copy the checkpoint to its other home.
-    copying: Cell<bool>,
+    /// Copies the checkpoint to its other home then.
+    quiet: Quiet,
     /// Both homes hold the checkpoint.
     copied: Cell<bool>,
     /// Itself, for what it does in the background.
@@ -92,18 +93,10 @@ impl Lld {
             saying: locks(),
             canary,
             waiting: RefCell::default(),
-            copying: Cell::new(false),
+            quiet: Quiet::default(),
             copied: Cell::new(false),
             me: me.clone(),
         }))
-    }
-}
-
-impl Lld {
-    /// Whether it takes writes.
-    fn writable(&self) -> Result<(), IoError> {
-        let why = "found a write to a volume that was opened as it was before its newest checkpoint, expected reads";
-        if self.options.older { Err(IoError::new(ErrorKind::ReadOnly, "lld", None, why)) } else { Ok(()) }
     }
 }
 
@@ -128,7 +121,7 @@ impl BlockDevice for Lld {
 
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            self.writable()?;
+            writable("lld", self.options.older)?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
             self.write_blocks(at, &from, &how).await?;
@@ -144,7 +137,7 @@ impl BlockDevice for Lld {
     /// Whole blocks read as zeroes afterwards; parts of blocks stay.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            self.writable()?;
+            writable("lld", self.options.older)?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at, &how).await;
             self.delete_blocks(at, &how).await?;
@@ -155,7 +148,7 @@ impl BlockDevice for Lld {
 
     fn write_zeroes(&self, at: Extent, mut how: Hints, _: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
-            self.writable()?;
+            writable("lld", self.options.older)?;
             let fua = std::mem::take(&mut how.fua);
             let held = self.locks.exclusive(at.whole_pages(), &how).await;
             self.zero_blocks(at, &how).await?;

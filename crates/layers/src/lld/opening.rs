@@ -23,7 +23,7 @@ use super::summary::{self, Key, Summary};
 use super::{Options, sealed};
 use crate::bytes::sum_of_page;
 use crate::canary::Canary;
-use crate::durable::parity;
+use crate::durable::{parity, region};
 
 /// The checkpoint that counts, and how the component is divided: as new volumes are, or as one of the first format.
 pub async fn find(below: &dyn BlockDevice, options: &Options) -> Result<(Layout, Found), IoError> {
@@ -182,7 +182,7 @@ async fn summary_at(
         return Ok(summary);
     }
     let rest = layout.extent(slot, layout.segment - key.offset);
-    let bytes = checkpoint::read_all(below, rest).await?;
+    let bytes = region::read(below, rest).await?;
     let Some((summary, Some(mended))) = bytes.look(|bytes| parity::head(bytes, summary::MAGIC, decode))
     else {
         return Ok(None);
@@ -233,7 +233,7 @@ async fn is_whole(
     let sums: Vec<u32> = sums.collect();
     if layout.sealed {
         let at = layout.extent(slot, 1 + sums.len() as u32);
-        let record = checkpoint::read_all(below, at).await?;
+        let record = region::read(below, at).await?;
         match record.look(|record| parity::page(record, &sums)) {
             Ok(None) => {}
             Ok(Some((page, bytes))) => {
@@ -271,10 +271,7 @@ async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u3
         return Ok(true);
     }
     let at = layout.extent(first, sums.len() as u32);
-    let bytes = Buffer::zeroed(at.bytes());
-    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
-        below.read(part, piece, Hints::default()).await?;
-    }
+    let bytes = region::read(below, at).await?;
     let blocks = at.split(seekless_core::PAGE_SECTORS);
     let sum = |part: Extent| sum_of_page(&bytes.cut_sectors(part.start.0 - at.start.0, part.sectors));
     Ok(blocks.zip(sums).all(|(part, told)| sum(part) == *told))

@@ -8,11 +8,11 @@
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, SECTOR_BYTES, mutant};
 
-use super::checkpoint::{self, Checkpoint, Found, Head, read_all};
+use super::checkpoint::{self, Checkpoint, Found, Head};
 use super::layout::{ENTRIES, Layout, NONE, Slot};
 use crate::bytes::{put, u32_at, u64_at, u128_at};
 use crate::durable::sector::{self, Part};
-use crate::durable::{Choice, Home, Pair};
+use crate::durable::{Choice, Home, Pair, region};
 
 pub const MAGIC: &[u8; 8] = b"SKLLLDC2";
 const HEAD: usize = 128;
@@ -97,7 +97,7 @@ pub async fn homes(below: &dyn BlockDevice, layout: &Layout) -> Result<Option<([
     if ends > below.geometry().sectors {
         return Ok(None);
     }
-    let bytes = [read_all(below, at(layout, 0)).await?, read_all(below, at(layout, 1)).await?];
+    let bytes = [region::read(below, at(layout, 0)).await?, region::read(below, at(layout, 1)).await?];
     let judge = |home: u64| {
         let judged = bytes[home as usize].look(|bytes| {
             // Left there by an upgrade: what it held is told by the other home.
@@ -172,7 +172,7 @@ pub async fn copy(
     how: &Hints,
 ) -> Result<(), IoError> {
     let from = at(layout, generation);
-    let mut bytes = read_all(below, from).await?.to_vec();
+    let mut bytes = region::read(below, from).await?.to_vec();
     if Home::of(part(), from, &bytes) != Home::Whole(generation) {
         return Err(corrupt(from, "found the checkpoint changed, expected it as it was written".to_owned()));
     }

@@ -16,25 +16,23 @@ mod options;
 mod sealed;
 mod table;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
-use seekless_core::runtime::{self, edge};
+use seekless_core::runtime::edge;
 use seekless_core::{
     BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba,
-    Limits, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, mutant,
+    Limits, PAGE_BYTES, PAGE_SECTORS, RangeLocks, mutant,
 };
 
 use crate::canary::Canary;
+use crate::durable::{Quiet, region, writable};
 use kept::Kept;
 pub use options::{CANARIES, EDGES, Options};
 use table::{Map, NONE};
-
-/// When so long no map was written, the older home gets the newest too.
-const COPIED_AFTER: Nanos = Nanos::from_millis(1_000);
 
 /// The mapper.
 pub struct Mapper {
@@ -50,8 +48,8 @@ pub struct Mapper {
     canary: Canary,
     /// It was refused, and the map before the newest was opened: nothing is written.
     older: bool,
-    /// Whether somebody waits to copy the map to its other home.
-    copying: Cell<bool>,
+    /// Copies the map to its other home then.
+    quiet: Quiet,
     /// Itself, for what it does when nobody asks.
     me: Weak<Mapper>,
 }
@@ -90,7 +88,7 @@ impl Mapper {
             room: Limits::new(u64::MAX, spare),
             canary,
             older: options.older,
-            copying: Cell::new(false),
+            quiet: Quiet::default(),
             me: me.clone(),
         }))
     }
@@ -200,7 +198,7 @@ impl Mapper {
             if !self.canary.is("missing flush") {
                 self.below.flush(how.clone()).await?;
             }
-            table::write(&*self.below, home, &map, &how).await?;
+            region::write(&*self.below, home, &map, &how).await?;
             if mutant::is("mapper: the map is written and not flushed") {
                 return Ok(());
             }
@@ -222,24 +220,13 @@ impl Mapper {
 
     /// When nobody has written for a while, the map goes to its other home too.
     fn copy_later(&self, state: &State) {
-        if !state.kept.lacks_copy() || self.copying.replace(true) {
-            return;
+        if state.kept.lacks_copy() {
+            let generation = |mapper: &Mapper| mapper.state.borrow().map.generation;
+            self.quiet.wait(self.me.clone(), state.map.generation, generation, async |mapper: &Mapper| {
+                // If it fails, the next flush says so.
+                let _ = mapper.copy(&Hints::default()).await;
+            });
         }
-        let (me, mut seen) = (self.me.clone(), state.map.generation);
-        let work = async move {
-            loop {
-                runtime::sleep(COPIED_AFTER).await;
-                let Some(mapper) = me.upgrade() else { return };
-                let now = mapper.state.borrow().map.generation;
-                if std::mem::replace(&mut seen, now) == now {
-                    mapper.copying.set(false);
-                    // If it fails, the next flush says so.
-                    let _ = mapper.copy(&Hints { class: Class::Background, ..Hints::default() }).await;
-                    return;
-                }
-            }
-        };
-        runtime::spawn(work).detach();
     }
 
     /// Both homes hold the map that is durable, unless pages have moved since: then the next flush writes another.
@@ -254,7 +241,7 @@ impl Mapper {
             state.kept.next(&state.map, &self.canary)
         };
         let copied = async {
-            table::write(&*self.below, home, &map, how).await?;
+            region::write(&*self.below, home, &map, how).await?;
             self.below.flush(how.clone()).await
         };
         let copied = copied.await;
@@ -264,12 +251,6 @@ impl Mapper {
             Err(error) => state.failed = Some(error.clone()),
         }
         copied
-    }
-
-    /// Whether it takes writes.
-    fn writable(&self) -> Result<(), IoError> {
-        let why = "found a write to a volume that was opened as it was before its newest map, expected reads";
-        if self.older { Err(IoError::new(ErrorKind::ReadOnly, "mapper", None, why)) } else { Ok(()) }
     }
 }
 
@@ -306,7 +287,7 @@ impl BlockDevice for Mapper {
 
     fn write(&self, at: Extent, from: Buffer, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            self.writable()?;
+            writable("mapper", self.older)?;
             // The flush that makes the map durable does the same for the slots.
             let fua = std::mem::take(&mut how.fua) && !mutant::is("mapper: FUA is dropped");
             let sectors = mutant::is("mapper: a write locks sectors, not pages");
@@ -336,7 +317,7 @@ impl BlockDevice for Mapper {
     /// Whole pages read as zeroes afterwards; parts of pages stay.
     fn discard(&self, at: Extent, mut how: Hints) -> IoFuture<'_, ()> {
         io(async move {
-            self.writable()?;
+            writable("mapper", self.older)?;
             let held = self.locks.exclusive(at, &how).await;
             let whole = at.split(PAGE_SECTORS).filter(|part| part.sectors == PAGE_SECTORS);
             whole.for_each(|part| self.remap(part.start.page(), NONE));

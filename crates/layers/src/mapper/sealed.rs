@@ -10,11 +10,11 @@ use seekless_core::{
     BlockDevice, Buffer, ErrorKind, Extent, IoError, Lba, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, mutant,
 };
 
-use super::table::{self, Map, NONE, read_all};
+use super::table::{self, Map, NONE};
 use crate::bytes::{put, u32_at, u64_at};
 use crate::canary::Canary;
 use crate::durable::sector::{self, Part};
-use crate::durable::{Choice, Home, Pair};
+use crate::durable::{Choice, Home, Pair, region};
 
 const MAGIC: &[u8; 8] = b"SKLMAP02";
 /// Magic, features, pages, identity (zero so far), and room.
@@ -85,7 +85,7 @@ struct Read {
 
 impl Read {
     async fn of(below: &dyn BlockDevice, pages: u64) -> Result<Read, IoError> {
-        let bytes = [read_all(below, home(0, pages)).await?, read_all(below, home(1, pages)).await?];
+        let bytes = [region::read(below, home(0, pages)).await?, region::read(below, home(1, pages)).await?];
         let judge = |which: usize| {
             let at = home(which as u64, pages);
             // A bug that is let loose: the sector with the last entry may be of another map.
@@ -155,7 +155,7 @@ pub async fn read(
     canary: &Canary,
 ) -> Result<Option<Found>, IoError> {
     let there = below.geometry().sectors;
-    let first = read_all(below, Extent::new(0, 1)).await?;
+    let first = region::read(below, Extent::new(0, 1)).await?;
     let sealed = first.look(|bytes| part().look(Lba(0), bytes));
     if let sector::Sector::Whole(_) = sealed {
         let found = match first.look(told) {

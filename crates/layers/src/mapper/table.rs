@@ -15,6 +15,7 @@ use seekless_core::{
 
 use crate::bytes::{put, sum_but, u32_at, u64_at};
 use crate::canary::Canary;
+use crate::durable::region;
 
 const MAGIC: &[u8; 8] = b"SKLMAP01";
 const HEADER: usize = 32;
@@ -60,7 +61,7 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     let first = |generation| Extent { sectors: 1, ..home(generation, pages) };
     let mut claims = [0; 2];
     for (claim, generation) in claims.iter_mut().zip(0..) {
-        match read_all(below, first(generation)).await?.look(header) {
+        match region::read(below, first(generation)).await?.look(header) {
             Some((_, told)) if told != pages => return Err(refused(format!("a map of {told} pages"))),
             claimed => *claim = claimed.map_or(0, |(generation, _)| generation),
         }
@@ -70,11 +71,11 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     } else {
         u64::from(claims[1] > claims[0])
     };
-    let bytes = read_all(below, home(later, pages)).await?;
+    let bytes = region::read(below, home(later, pages)).await?;
     if let Some(map) = bytes.look(|home| decode(home, pages, slots, canary)) {
         return Ok(map);
     }
-    let bytes = read_all(below, home(later + 1, pages)).await?;
+    let bytes = region::read(below, home(later + 1, pages)).await?;
     let map = bytes.look(|home| decode(home, pages, slots, canary));
     let map = map.ok_or_else(|| refused("no map that is whole".to_owned()))?;
     edge("torn home: the other counts");
@@ -82,23 +83,6 @@ pub async fn read(below: &dyn BlockDevice, pages: u64, slots: u64, canary: &Cana
     // from here and its last ones from there. But by then the slots that it names hold other pages.
     below.write(first(later), Buffer::zeroed(first(later).bytes()), Hints::default()).await?;
     Ok(map)
-}
-
-/// Reads what is there, in requests that the device takes.
-pub async fn read_all(below: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
-    let bytes = Buffer::zeroed(at.bytes());
-    for (part, piece) in bytes.split(at, below.geometry().largest_sectors) {
-        below.read(part, piece, Hints::default()).await?;
-    }
-    Ok(bytes)
-}
-
-/// Writes an encoded map to its home.
-pub async fn write(below: &dyn BlockDevice, home: Extent, map: &Buffer, how: &Hints) -> Result<(), IoError> {
-    for (part, piece) in map.split(home, below.geometry().largest_sectors) {
-        below.write(part, piece, how.clone()).await?;
-    }
-    Ok(())
 }
 
 /// A home's bytes.

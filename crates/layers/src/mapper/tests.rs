@@ -35,7 +35,7 @@ async fn disk(slots: u64) -> Rc<dyn BlockDevice> {
     let slots = (0..ALL).map(|page| if seen(&page) { NONE } else { next.next().unwrap_or(NONE) }).collect();
     let map = Map { generation: 1, slots, free: std::collections::VecDeque::new() };
     let bytes = sealed::encode(&map, 1, &Canary::default());
-    table::write(&*below, sealed::home(1, ALL), &bytes, &Hints::default()).await.unwrap();
+    region::write(&*below, sealed::home(1, ALL), &bytes, &Hints::default()).await.unwrap();
     below
 }
 

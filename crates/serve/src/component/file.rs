@@ -193,7 +193,9 @@ impl FileComponent {
             return self.all(at, memory, What::WriteThrough).await;
         }
         let _alone = self.syncing.exclusive(ALL, &Hints::default()).await;
+        let unheard = Unheard(&self.lost);
         let done = self.all(at, memory, What::WriteThrough).await;
+        std::mem::forget(unheard);
         // What it could not write back may be anybody's; but there was no room for this alone.
         let own = |error: &IoError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported);
         if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: an error is told to FUA alone")
@@ -223,7 +225,10 @@ impl FileComponent {
         if mutant::is("file: a flush is not waited for") {
             return Ok(());
         }
-        match answer.await.result {
+        let unheard = Unheard(&self.lost);
+        let answer = answer.await;
+        std::mem::forget(unheard);
+        match answer.result {
             Ok(_) => {
                 self.is_whole(None)?;
                 self.synced.set(number);
@@ -245,6 +250,16 @@ impl FileComponent {
             self.write(part, Buffer::zeroed(part.bytes()), how.clone()).await?;
         }
         Ok(())
+    }
+}
+
+/// What makes something durable is under way. If nobody waits for it any more, as after a time-out, nobody hears of its
+/// error, and the system tells that once: so what was written may be lost.
+struct Unheard<'a>(&'a Cell<bool>);
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        self.0.set(true);
     }
 }
 

@@ -1,5 +1,5 @@
-//! A stream is replayed through a volume, whose power is cut: what was then on its components is opened again, and
-//! what clients find there is told as bytes.
+//! A stream is replayed through a volume, whose power is cut: what its components then hold is opened
+//! again, and read as a client would.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ struct Client<'a> {
 /// Replays a stream on new components; as many requests are asked at once as these conditions have clients.
 ///
 /// # Errors
-/// Why it cannot be: the volume does not open, a request fails, or nobody answers one.
+/// Why a cut cannot be judged: the volume does not open, a request fails, or is never answered.
 pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Result<Replayed, String> {
     let runtime = Runtime::new(conditions.seed);
     runtime.count_from(conditions.numbers);
@@ -147,7 +147,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Now and then the topmost layer is told to do something, beside what is asked.
+    /// Now and then gives the topmost layer a command, beside the requests.
     fn tell(&mut self) {
         let Some(topmost) = self.tree.topmost.clone().filter(|_| !self.commands.is_empty()) else { return };
         if self.rng.chance(1, COMMANDS) {

@@ -4,7 +4,7 @@
 //! `zeroes FIRST+SECTORS`, `discard FIRST+SECTORS`, `flush`; and any other line is a mark, which is for those to read
 //! who judge. Invariant: what a mark says holds once all that was asked before it was answered.
 //!
-//! Fault model: a file may hold anything; what is wrong is refused with its line.
+//! Fault model: a file may hold anything; an error names the line that is wrong.
 
 mod cut;
 

@@ -8,7 +8,7 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
 use super::super::page::{MapPage, OLD, PAGE, Super, old, sealed};
 use super::super::segments::Segments;
 use super::{Aside, Claim, Claims, error, rotten};
-use crate::durable::{Choice, Home, Pair};
+use crate::durable::{Choice, Home, Pair, region};
 
 /// Map pages of each home that are read together: 16 MiB.
 const MAPS_AT_ONCE: u32 = if cfg!(test) { 3 } else { 4_096 };
@@ -36,7 +36,7 @@ pub async fn read(
     while first < disk.layout.segments() {
         let some = first..disk.layout.segments().min(first + MAPS_AT_ONCE);
         let part = |home| Extent::of_pages(disk.layout.map_page(first, home), u64::from(some.end - first));
-        let homes = [super::read(bopt, part(0)).await?, super::read(bopt, part(1)).await?];
+        let homes = [region::read(bopt, part(0)).await?, region::read(bopt, part(1)).await?];
         first = some.end;
         let reached = homes[0].look(|one| {
             homes[1].look(|other| decode_some([one, other], disk, some, segments, claims, aside))

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
-use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Lba};
+use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba};
 
 use super::homes::Supers;
 use super::layout::Layout;
@@ -55,15 +55,6 @@ pub(super) struct Aside {
 
 fn error(kind: ErrorKind, at: Extent, why: String) -> IoError {
     IoError::new(kind, "borg", Some(at), why)
-}
-
-/// Reads `at`, in requests that the device takes.
-async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
-    let bytes = Buffer::zeroed(at.bytes());
-    for (part, piece) in bytes.split(at, device.geometry().largest_sectors) {
-        device.read(part, piece, Hints::default()).await?;
-    }
-    Ok(bytes)
 }
 
 /// Opens what the BOPT holds for a home of so many pages; `blank` is what the super page of a new one would be.

@@ -15,7 +15,7 @@ use super::super::page::run::RUN;
 use super::super::page::{Head, NONE, OLD, PAGE, RunPage, Super};
 use super::super::segments::Segments;
 use super::{Aside, Claim, Claims, error};
-use crate::durable::parity;
+use crate::durable::{parity, region};
 
 /// Segments behind the one that the log ends in of which the first page is looked at.
 const LOOKED_AT: u32 = 16;
@@ -136,7 +136,7 @@ async fn find_all(
     let mut seen = BTreeSet::new();
     while logged.contains(&segment) && seen.insert(segment) {
         let whole = Extent::of_pages(layout.page(layout.slots_of(segment).start), u64::from(layout.segment));
-        let bytes = super::read(bopt, whole).await?;
+        let bytes = region::read(bopt, whole).await?;
         let next;
         (next, offset) = bytes.look(|bytes| find_runs(bytes, disk, (segment, offset), runs));
         if offset + 2 <= layout.segment {
@@ -168,7 +168,7 @@ async fn unless_confirmed(
         let behind = (1..layout.write_buffer.min(LOOKED_AT + 1)).map(|step| {
             let number = (end.segment - layout.read_cache + step) % layout.write_buffer;
             let at = layout.page(layout.slots_of(layout.read_cache + number).start);
-            async move { Ok((at, super::read(bopt, Extent::of_pages(at, 1)).await?)) }
+            async move { Ok((at, region::read(bopt, Extent::of_pages(at, 1)).await?)) }
         });
         let read: Vec<_> = join_all(behind).await.into_iter().collect::<Result<_, IoError>>()?;
         found = read.iter().find_map(|(at, page)| page.look(|bytes| says(*at, bytes)));

@@ -5,7 +5,7 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
 use super::super::page::{Found, PAGE, SUPER_2, Super, old, sealed};
 use super::{Aside, check, error, rotten};
-use crate::durable::{Choice, Home, Pair};
+use crate::durable::{Choice, Home, Pair, region};
 
 /// The newer super page that is whole; `None` where there never was one.
 pub async fn read(
@@ -14,7 +14,7 @@ pub async fn read(
     aside: &mut Aside,
 ) -> Result<Option<Super>, IoError> {
     let both = Extent::of_pages(0, 2);
-    let bytes = super::read(bopt, both).await?.to_vec();
+    let bytes = region::read(bopt, both).await?.to_vec();
     let pages = [&bytes[..PAGE], &bytes[PAGE..]];
     let homes = Pair([0, 1].map(|at| sealed::home_of_super(at, pages[at as usize])));
     let mut found = Vec::new();

@@ -57,6 +57,21 @@ async fn flush(component: &FileComponent) -> Option<ErrorKind> {
     component.flush(Hints::default()).await.err().map(|error| error.kind())
 }
 
+/// Nobody hears the answer of a flush that was given up, and the system tells an error once.
+#[test]
+fn no_flush_succeeds_behind_one_that_was_given_up() {
+    with_file(1 << 20, |_, component| async move {
+        assert_eq!(page(&component, 0, false).await, None);
+        // One that is quick is not given up.
+        let given_up = (0..100).any(|_| {
+            let mut asked = component.flush(Hints::default());
+            asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        });
+        assert!(given_up);
+        assert_eq!(flush(&component).await, Some(ErrorKind::Medium));
+    });
+}
+
 #[test]
 fn a_file_that_was_emptied_does_not_get_its_size_back() {
     with_file(1 << 20, |file, component| async move {

@@ -1,0 +1,42 @@
+//! Something that is done when a structure was not written for a while: it gets its second copy then.
+
+use std::cell::Cell;
+use std::rc::{Rc, Weak};
+
+use seekless_core::Nanos;
+use seekless_core::runtime;
+
+/// So long nothing was written.
+const QUIET: Nanos = Nanos::from_millis(1_000);
+
+/// Whether somebody waits for that.
+#[derive(Default)]
+pub struct Quiet(Rc<Cell<bool>>);
+
+impl Quiet {
+    /// Calls `then` when `generation` has stayed the same for a second, `now` being what it is. One at a time waits.
+    pub fn wait<T: 'static>(
+        &self,
+        of: Weak<T>,
+        mut now: u64,
+        generation: impl Fn(&T) -> u64 + 'static,
+        then: impl AsyncFnOnce(&T) + 'static,
+    ) {
+        if self.0.replace(true) {
+            return;
+        }
+        let waits = self.0.clone();
+        let work = async move {
+            loop {
+                runtime::sleep(QUIET).await;
+                let Some(of) = of.upgrade() else { return };
+                let before = std::mem::replace(&mut now, generation(&of));
+                if before == now {
+                    waits.set(false);
+                    return then(&of).await;
+                }
+            }
+        };
+        runtime::spawn(work).detach();
+    }
+}

@@ -1,0 +1,20 @@
+//! Structures larger than the device's requests.
+
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError};
+
+/// Reads what is there, in requests that the device takes.
+pub async fn read(device: &dyn BlockDevice, at: Extent) -> Result<Buffer, IoError> {
+    let bytes = Buffer::zeroed(at.bytes());
+    for (part, piece) in bytes.split(at, device.geometry().largest_sectors) {
+        device.read(part, piece, Hints::default()).await?;
+    }
+    Ok(bytes)
+}
+
+/// Writes a structure to a place of its size, likewise.
+pub async fn write(device: &dyn BlockDevice, at: Extent, bytes: &Buffer, how: &Hints) -> Result<(), IoError> {
+    for (part, piece) in bytes.split(at, device.geometry().largest_sectors) {
+        device.write(part, piece, how.clone()).await?;
+    }
+    Ok(())
+}
