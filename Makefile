@@ -4,8 +4,13 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seekless/target
 
+# Tests, the demo of `make check` and explorations share one build, with the known bugs in it, asleep until an option or
+# SEEKLESS_MUTANT names one. What `make build` and `make demo` leave behind has none of them; a test looks.
+BUGS := --features seekless/mutants,seekless-lab/mutants,seekless-layers/mutants,seekless-serve/mutants,seekless-core/mutants,seekless-promises/canaries
+TESTED := $(CARGO_TARGET_DIR)/debug/seekless
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check format lint tidy agree explore canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build demo test check tested tested-demo format lint tidy agree explore canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -14,24 +19,24 @@ help: ## list these targets
 build: toolchain ## build the program
 	cargo build --release --locked -p seekless
 
-demo: build ## replay a real trace that ships with the project, without BORG and with it
-	"$(CARGO_TARGET_DIR)/release/seekless" demo
+demo: toolchain ## replay a real trace that ships with the project, without BORG and with it
+	cargo build --profile demo --locked -p seekless --no-default-features
+	"$(CARGO_TARGET_DIR)/demo/seekless" demo
 
 test: toolchain ## run all tests
 	@scripts/clients
-	cargo test --workspace --locked
+	cargo test --workspace --locked $(BUGS)
 
-# Sub-makes, so that they run in this order also under `make -j`. `test` holds `tidy`.
-check: toolchain-check ## all that must hold: format, lints, tests, house rules, licences, demo, fuzzing
-	@$(MAKE) --no-print-directory format
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory demo
-	@$(MAKE) --no-print-directory agree
-	@$(MAKE) --no-print-directory explore
-	@$(MAKE) --no-print-directory canaries
-	@$(MAKE) --no-print-directory fuzz
-	@echo "check: all of it holds"
+# `test` holds `tidy` and the canaries; what it builds is what later stages run.
+check: toolchain-check ## all that must hold: format, lints, tests, house rules, licences, demo, explorations, fuzz inputs
+	@scripts/check format lint test tested-demo explore
+
+tested-demo: tested
+	"$(TESTED)" demo
+
+# The program that is tested: built with the tests, as the features of what it uses depend on what it is built with.
+tested: toolchain
+	cargo test --no-run --workspace --locked $(BUGS)
 
 format: ## is every file as rustfmt writes it?
 	cargo fmt --all --check
@@ -43,22 +48,21 @@ lint: ## clippy, warnings as errors
 tidy: toolchain ## the house rules and the licences of what is used
 	cargo test --locked -p seekless-tidy
 
-agree: build ## do a debug and a release build give the same bytes?
-	cargo build --locked -p seekless
+agree: build tested ## do a tested and a release build give the same bytes?
 	@for build in debug release; do \
 		"$(CARGO_TARGET_DIR)/$$build/seekless" lab compare --trace data/svnserver2 --json > "$(CARGO_TARGET_DIR)/$$build.json" || exit 1; \
 	done
 	cmp "$(CARGO_TARGET_DIR)/debug.json" "$(CARGO_TARGET_DIR)/release.json"
 
-explore: build ## a million crash states of the layers that keep something, and no finding
-	scripts/explore "$(CARGO_TARGET_DIR)/explore"
-	cargo run --quiet --locked -p seekless-promises -- --check
+explore: tested ## a million crash states of the layers that keep something, and no finding
+	scripts/explore "$(TESTED)" "$(CARGO_TARGET_DIR)/explore"
+	"$(CARGO_TARGET_DIR)/debug/promises" --check
 
-canaries: toolchain-check ## is each known bug found that a build with canaries has?
-	cargo test --locked -p seekless-promises --features canaries --test canaries -- --nocapture
+canaries: toolchain ## is each known bug found that a build with canaries has?
+	cargo test --locked -p seekless-promises $(BUGS) --test canaries -- --nocapture
 
 promises: build ## the same million, and PROMISES.md with its figures
-	scripts/explore tests/promises/figures
+	scripts/explore "$(CARGO_TARGET_DIR)/release/seekless" tests/promises/figures
 	cargo run --quiet --locked -p seekless-promises
 
 mutants: toolchain ## which of the known bugs do explorations find? takes hours
@@ -66,7 +70,7 @@ mutants: toolchain ## which of the known bugs do explorations find? takes hours
 	scripts/mutants "$(CARGO_TARGET_DIR)/mutants/release/seekless" "$(CARGO_TARGET_DIR)/mutants/found"
 	cp "$(CARGO_TARGET_DIR)/mutants/found/score" tests/promises/figures/mutants.tsv
 
-fuzz: toolchain-check ## bytes made up against every reader of traces and histories, and a BOPT, FOR=5 seconds each
+fuzz: toolchain-check ## bytes made up against everything that reads what others wrote, FOR=5 seconds each
 	scripts/fuzz $(or $(FOR),5)
 
 bench: toolchain ## measure speed
@@ -88,13 +92,13 @@ bench: toolchain ## measure speed
 	taskset -c 0 "$(CARGO_TARGET_DIR)/release/examples/file_bench"
 	scripts/emulated "$(CARGO_TARGET_DIR)/release/seekless"
 
-soak: toolchain-check build ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=8h
-	PROPTEST_CASES=20000 cargo test --workspace --locked
+soak: toolchain-check build agree ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=8h
+	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --locked -p seekless --test clients file_systems
 	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --locked -p seekless-promises --test file_systems -- --nocapture
 	scripts/fuzz 600
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi
-	scripts/explore "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),8h)
+	scripts/explore "$(CARGO_TARGET_DIR)/release/seekless" "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),8h)
 
 toolchain: checkout
 	@scripts/toolchain

@@ -3,9 +3,6 @@
 //!
 //! The input is how large the pieces are and whether TLS is demanded, in a byte; then what the client sends.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use seekless_serve::nbd::{
     Command, Context, Encryption, Export, Handshake, Request, Step, Style, filter, request,
 };
@@ -92,7 +89,7 @@ fn made(exports: &[Export], encryption: Encryption, sent: &[u8], piece: usize) -
     made
 }
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let Some((first, sent)) = input.split_first() else { return };
     let encryption = if first & 1 == 0 { Encryption::None } else { Encryption::Demanded };
     let piece = first >> 1;
@@ -106,4 +103,4 @@ fuzz_target!(|input: &[u8]| {
         whole.answered.len(),
         sent.len()
     );
-});
+}

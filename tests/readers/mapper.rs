@@ -5,11 +5,8 @@
 //! The input is how often it was flushed before the power went, and changes, four bytes each: the sector and whether its
 //! seal is made right, the offset in it, what is there from now on.
 
-#![no_main]
-
 use std::rc::Rc;
 
-use libfuzzer_sys::fuzz_target;
 use seekless_core::runtime::Runtime;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, Layer};
 use seekless_lab::explore::component::Component;
@@ -65,7 +62,7 @@ async fn open(found: Vec<u8>) {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let (flushes, changes) = input.split_first().map_or((3, input), |(first, rest)| (*first, rest));
     let mut found = Runtime::new(1).run(used(u64::from(flushes % 16))).expect("ends");
     for change in changes.chunks_exact(4) {
@@ -78,4 +75,4 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     Runtime::new(1).run(open(found)).expect("ends");
-});
+}

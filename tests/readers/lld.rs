@@ -4,11 +4,8 @@
 //! The input is how long it was in use before the power went, and changes, four bytes each: the page, the offset in
 //! it, what is there from now on.
 
-#![no_main]
-
 use std::rc::Rc;
 
-use libfuzzer_sys::fuzz_target;
 use seekless_core::runtime::{Rng, Runtime};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, Layer};
 use seekless_lab::explore::component::Component;
@@ -95,7 +92,7 @@ async fn open(found: Vec<u8>) {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let (writes, changes) =
         input.split_first().map_or((40, input), |(first, rest)| (u64::from(*first), rest));
     let mut found = Runtime::new(1).run(used(writes)).expect("ends");
@@ -105,4 +102,4 @@ fuzz_target!(|input: &[u8]| {
     }
     found.chunks_exact_mut(PAGE).zip(0..).for_each(|(page, number)| seal(number, page));
     Runtime::new(1).run(open(found)).expect("ends");
-});
+}

@@ -1,14 +1,11 @@
 //! Any text as a volume file: it is a volume, or an error that says what was expected where; nothing panics.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use seekless_lab::volume_file::parse;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match parse("fuzzed.toml", text) {
         Ok(volume) => assert!(volume.check().is_ok_and(|sectors| sectors > 0), "a volume that is none"),
         Err(error) => assert!(error.to_string().starts_with("fuzzed.toml"), "{error}"),
     }
-});
+}

@@ -1,9 +1,6 @@
 //! Reads any bytes as a history and judges it. Whatever they are, reading ends, nothing panics, and what
 //! was read is read back as it was when it is written.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use seekless_lab::check::Registers;
 use seekless_lab::check::history::{Event, Reader, Writer};
 
@@ -17,7 +14,7 @@ fn read(bytes: &[u8]) -> Vec<Event> {
     events
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn run(bytes: &[u8]) {
     let events = read(bytes);
     let mut writer = Writer::new(Vec::new()).expect("memory");
     let (mut registers, mut sectors, mut right) = (Registers::new(), 0, true);
@@ -31,4 +28,4 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     assert_eq!(read(&writer.finish().expect("memory")), events);
-});
+}

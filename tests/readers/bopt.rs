@@ -3,12 +3,9 @@
 //!
 //! The input is changes, four bytes each: the page, the offset in it, what is there from now on.
 
-#![no_main]
-
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use libfuzzer_sys::fuzz_target;
 use seekless_core::runtime::Runtime;
 use seekless_core::{Account, BlockDevice, Buffer, Extent, Hints, Layer};
 use seekless_lab::explore::component::Component;
@@ -89,7 +86,7 @@ thread_local! {
     static USED: OnceCell<Vec<u8>> = const { OnceCell::new() };
 }
 
-fuzz_target!(|changes: &[u8]| {
+pub fn run(changes: &[u8]) {
     let used = || Runtime::new(1).run(used()).expect("ends");
     let mut bopt = USED.with(|known| known.get_or_init(used).clone());
     for change in changes.chunks_exact(4) {
@@ -99,4 +96,4 @@ fuzz_target!(|changes: &[u8]| {
     let identity: [u8; 16] = bopt[24..40].try_into().expect("a page");
     bopt.chunks_exact_mut(PAGE).zip(0..).for_each(|(page, number)| seal(number, &identity, page));
     Runtime::new(1).run(open(bopt)).expect("ends");
-});
+}

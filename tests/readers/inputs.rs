@@ -3,25 +3,20 @@
 //!
 //! The first byte of the input says whether the rest is the file, or records that lack only frame and checksum.
 
-#![no_main]
-
-mod served;
-
 use std::io::Cursor;
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
+use super::served::{facts, framed, serve};
 use seekless_core::runtime::Runtime;
 use seekless_serve::component::Opened;
 use seekless_serve::reactor::inputs::{Replayer, stand_in};
 use seekless_serve::reactor::{Kind, Reactor};
 use seekless_serve::server::Listener;
-use served::{facts, framed, serve};
 
 /// A record of a turn, the shortest that there is.
 const TURN_BYTES: usize = 9;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let file = if *first == 0 { rest.to_vec() } else { framed(rest) };
     let Ok((replayer, ())) = Replayer::over(Cursor::new(file), |_| Ok(((), Kind::Threads))) else { return };
@@ -39,4 +34,4 @@ fuzz_target!(|input: &[u8]| {
     let found = reactor.found();
     assert!(found.turns as usize <= input.len() / TURN_BYTES, "{found:?}");
     assert!(found.ended.is_none() || found.departed.is_none(), "{found:?}");
-});
+}

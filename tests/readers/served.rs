@@ -1,9 +1,6 @@
 //! The volume whose inputs are fuzzed: a file with the server on it, until somebody stops it. It is run once for a seed,
 //! and replayed for each input.
 
-// Each program uses some of it.
-#![allow(dead_code)]
-
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
