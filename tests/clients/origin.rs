@@ -27,7 +27,8 @@ fn folder(options: &str) -> tempfile::TempDir {
 
 fn seekless(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
-    command.args(["volume"]).args(arguments).arg(folder.join("volume.toml")).output().unwrap()
+    command.args(["volume"]).args(arguments).arg(folder.join("volume.toml"));
+    command.env("STATE_DIRECTORY", folder.join("state")).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -77,6 +78,37 @@ fn a_bopt_is_created_once_and_zeroes_are_not_one() {
     let server = Server::start(folder, "threads").unwrap();
     assert_eq!(Raw::open(folder, "borg").read(3 * PAGE as u64, 1).unwrap(), [0], "it was given up");
     server.stop();
+}
+
+#[test]
+fn another_bopt_of_the_same_size_is_refused() {
+    let (folder, other) = (folder("at_stop = \"keep\""), self::folder("at_stop = \"keep\""));
+    let (folder, other) = (folder.path(), other.path());
+    for (folder, byte) in [(folder, 7), (other, 9)] {
+        let server = Server::start(folder, "threads").unwrap();
+        write(folder, 3, byte);
+        server.stop();
+    }
+    std::fs::rename(folder.join("fast.img"), folder.join("own.img")).unwrap();
+    std::fs::copy(other.join("fast.img"), folder.join("fast.img")).unwrap();
+    let refused = said(&serve(folder, "threads").output().unwrap());
+    assert!(refused.contains("with which") && refused.contains("has the newest pages of it"), "{refused}");
+    // Nor is an empty one made in its place.
+    std::fs::remove_file(folder.join("fast.img")).unwrap();
+    sparse(&folder.join("fast.img"), 8 * MIB as u64);
+    let refused = said(&seekless(&["create"], folder));
+    assert!(refused.contains("whose newest pages are in the BOPT"), "{refused}");
+    // What is drained belongs to it still.
+    std::fs::rename(folder.join("own.img"), folder.join("fast.img")).unwrap();
+    volume(folder, &components(""), &[("borg", "")]);
+    Server::start(folder, "threads").unwrap().stop();
+    assert_eq!(page_of(folder, "disk.img", 3), 7);
+    std::fs::copy(other.join("fast.img"), folder.join("fast.img")).unwrap();
+    let refused = said(&serve(folder, "threads").output().unwrap());
+    assert!(refused.contains("with which") && !refused.contains("newest"), "{refused}");
+    assert!(seekless(&["create", "--replace"], folder).status.success());
+    Server::start(folder, "threads").unwrap().stop();
+    assert_eq!(page_of(folder, "disk.img", 3), 7);
 }
 
 #[test]

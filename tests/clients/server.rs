@@ -34,8 +34,9 @@ fn create(folder: &Path) {
     if created.exists() || !std::fs::read_to_string(&file).unwrap().contains("bopt = ") {
         return;
     }
-    let done =
-        Command::new(env!("CARGO_BIN_EXE_seekless")).args(["volume", "create"]).arg(file).output().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(["volume", "create"]).arg(file).env("STATE_DIRECTORY", folder.join("state"));
+    let done = command.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     std::fs::write(created, "").unwrap();
 }

@@ -4,6 +4,7 @@ mod component;
 mod create;
 mod ground;
 pub mod inputs;
+mod known;
 mod pairs;
 mod serve;
 mod status;

@@ -223,6 +223,11 @@ pub trait Layer: BlockDevice {
     /// For metrics and reports.
     fn counters(&self) -> Counters;
 
+    /// The identity of what it keeps on devices of its own, by which a server knows it again; `None` if there is none.
+    fn identity(&self) -> Option<u128> {
+        None
+    }
+
     /// Before it is stopped for good: brings to the device below what only the layer holds, if its options say so, for at
     /// most so long. What is left then it keeps.
     fn drain_to_stop(&self, _limit: Nanos) -> IoFuture<'_, ()> {

@@ -14,6 +14,8 @@ use seekless_layers::{Borg, Joined};
 use seekless_serve::reactor::Reactor;
 
 use super::component::Live;
+use super::ground::Ground;
+use super::pairs;
 use super::serve::{components, runtime};
 use crate::output;
 
@@ -24,8 +26,8 @@ Examples:
   seekless volume create home.toml --replace
 
 Makes an empty BOPT for each layer borg of the file. What it lies over is only read, and stays as it is. \
-A BOPT that is there, file systems, partition tables and whatever else is no zeroes are refused, unless --replace gives \
-them up: then pages are lost that are in that BOPT alone.";
+A BOPT that is there, file systems, partition tables and whatever else is no zeroes are refused, and so is what has \
+its newest pages in another BOPT, unless --replace gives them up: then pages are lost that are in that BOPT alone.";
 
 /// What is created.
 #[derive(Args)]
@@ -43,10 +45,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
     let (reactor, _) = Reactor::start(None).context("io")?;
     let reactor = Rc::new(reactor);
-    runtime(&reactor).run_live(create(&reactor, &description, arguments.replace), &*reactor)?
+    runtime(&reactor).run_live(create(&reactor, &description, arguments), &*reactor)?
 }
 
-async fn create(reactor: &Rc<Reactor>, description: &Description<Live>, replace: bool) -> anyhow::Result<()> {
+async fn create(
+    reactor: &Rc<Reactor>,
+    description: &Description<Live>,
+    arguments: &Arguments,
+) -> anyhow::Result<()> {
+    let pairs = pairs::of(&arguments.volume, description);
     let components = components(reactor, description)?;
     let names = below(description, |kind| kind == "borg");
     if names.is_empty() {
@@ -63,11 +70,15 @@ async fn create(reactor: &Rc<Reactor>, description: &Description<Live>, replace:
             output::complain(&format!("layer.{name}: its BOPT is in memory, and made when it is served"));
             continue;
         }
+        if !arguments.replace {
+            pairs.may_create(&description.file, name)?;
+        }
         let home = device(description, &layer.over, &components).await.with_context(place)?;
         let bopt = bopt(description, layer, &components).await.with_context(place)?;
         let options = toml::Value::Table(layer.options.clone()).try_into().with_context(place)?;
         let bytes = bopt.geometry().sectors * SECTOR_BYTES;
-        Borg::create_anew(home, bopt, options, replace).await.with_context(place)?;
+        let identity = Borg::create_anew(home, bopt, options, arguments.replace).await.with_context(place)?;
+        pairs.set(name, Some(identity), false, Ground::Live);
         output::complain(&format!("layer.{name}: an empty BOPT of {}", Size(bytes)));
     }
     Ok(())

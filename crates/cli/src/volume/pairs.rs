@@ -1,20 +1,23 @@
-//! Which files and devices have newer pages in a BOPT, as this host remembers it: they are not served without that.
+//! Which BOPT belongs to a file or device, and whether it has newer pages of it, as this host remembers it: it is not
+//! served without that, nor with another one.
 //!
-//! A record is written before a BORG layer is served, and taken away by a stop that leaves nothing in its BOPT alone. So
-//! it is there after a crash, and after a stop that keeps pages. Records lie in `$STATE_DIRECTORY`, as systemd gives it,
-//! or else in the user's state folder. Fault model: whoever moves a disk to another host, or loses the folder, is not
-//! warned; a record that cannot be read or written is told, and the volume is served.
+//! A record is written before a BORG layer is served, and says from then on that there may be newer pages, until a stop
+//! leaves nothing in the BOPT alone. So it says that after a crash, and after a stop that keeps pages. Records lie in
+//! `$STATE_DIRECTORY`, as systemd gives it, or else in the user's state folder. Fault model: whoever moves a disk to
+//! another host, or loses the folder, is not warned; a record that cannot be written is told, and the volume is served.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::bail;
-use seekless_core::Extent;
+use seekless_core::{Extent, Layer};
 use seekless_lab::description::{Description, Leaf};
 use serde::{Deserialize, Serialize};
 
 use super::component::{Facts, Live};
 use super::ground::Ground;
+use super::known;
 
 /// A part of a file or device that a BOPT has newer pages of.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,6 +34,16 @@ pub struct Record {
     /// The first sector, and how many.
     start: u64,
     sectors: u64,
+    /// Whose pages these are: the identity of the BOPT, in hexadecimal digits.
+    #[serde(default)]
+    bopt: Option<String>,
+    /// Whether that has newer pages. Records of before were taken away when there were none.
+    #[serde(default = "yes")]
+    newer: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The records of a server.
@@ -48,24 +61,6 @@ fn folder() -> Option<PathBuf> {
     let user =
         || Some(of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")))?.join("seekless"));
     given.or_else(user)
-}
-
-/// By what a file or device is known, whatever it is called; and the device that it is on.
-fn key(path: &Path) -> Option<(String, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    if !metadata.file_type().is_block_device() {
-        return Some((format!("inode-{}", metadata.ino()), metadata.dev()));
-    }
-    let (major, minor) =
-        (metadata.rdev() >> 8 & 0xfff, metadata.rdev() & 0xff | metadata.rdev() >> 12 & !0xff);
-    let known = std::fs::read_to_string(format!("/run/udev/data/b{major}:{minor}")).ok()?;
-    let of = |name: &str| known.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
-    let (serial, partition) = (of("E:ID_SERIAL="), of("E:ID_PART_ENTRY_UUID="));
-    let name: String = format!("device-{serial}-{partition}")
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
-        .collect();
-    (!serial.is_empty() || !partition.is_empty()).then_some((name, 0))
 }
 
 /// The part of a component that the sectors of a device are on, without layers.
@@ -89,15 +84,45 @@ fn path(description: &Description<Live>, component: &str) -> Option<PathBuf> {
     }
 }
 
-/// The records of a file or device.
+/// The records of a file or device, of its disk, and of its partitions, with extents as they are on it.
 fn records(folder: &Path, path: &Path) -> Vec<Record> {
-    let Some((key, device)) = key(path) else { return Vec::new() };
-    let Ok(entries) = std::fs::read_dir(folder.join(key)) else { return Vec::new() };
-    let read = |entry: std::fs::DirEntry| -> Option<Record> {
-        toml::from_str(&std::fs::read_to_string(entry.path()).ok()?).ok()
-    };
-    let found = entries.filter_map(|entry| read(entry.ok()?));
-    found.filter(|record| record.device == device || record.path == path).collect()
+    let mut found = Vec::new();
+    for known in known::all(path) {
+        let Ok(entries) = std::fs::read_dir(folder.join(&known.key)) else { continue };
+        for entry in entries.filter_map(Result::ok) {
+            let text = std::fs::read_to_string(entry.path());
+            let Some(record) = text.ok().and_then(|text| toml::from_str::<Record>(&text).ok()) else {
+                continue;
+            };
+            if record.device != known.device && record.path != path {
+                continue;
+            }
+            // What begins before a partition is cut there.
+            let start = record.start as i64 - known.shift;
+            let sectors = record.sectors as i64 + start.min(0);
+            if sectors > 0 {
+                found.push(Record { start: start.max(0) as u64, sectors: sectors as u64, ..record });
+            }
+        }
+    }
+    found
+}
+
+/// The pairs of a volume file, with records to be.
+pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
+    let Some(folder) = folder() else { return Pairs { each: Vec::new() } };
+    let layers = description.layers.iter().filter(|(_, layer)| layer.entry.name == "borg");
+    let each = layers.filter_map(|(name, layer)| {
+        let (component, at) = part(description, &layer.over)?;
+        let path = path(description, &component)?;
+        let known = known::own(&path)?;
+        let file = folder.join(known.key).join(format!("{}-{}.toml", at.start.0, at.sectors));
+        let volume = std::path::absolute(volume).ok()?;
+        let (layer, start, sectors, device) = (name.clone(), at.start.0, at.sectors, known.device);
+        let record = Record { volume, layer, path, device, start, sectors, bopt: None, newer: true };
+        Some((name.clone(), file, record))
+    });
+    Pairs { each: each.collect() }
 }
 
 /// Refuses what would be served without the BOPT that has newer pages of it. To be called before components are built.
@@ -110,39 +135,79 @@ pub fn look(volume: &Path, description: &Description<Live>, ground: Ground) -> a
         let Some(path) = path(description, &component) else { continue };
         let over = description.downwards(&export.top);
         let borg = over.iter().any(|name| description.layers[name].entry.name == "borg");
-        let newer = |record: &Record| !borg && Extent::new(record.start, record.sectors).overlaps(at);
+        let newer =
+            |record: &Record| record.newer && !borg && Extent::new(record.start, record.sectors).overlaps(at);
         if let Some(record) = records(&folder, &path).into_iter().find(newer) {
             let of = record.volume.display();
             bail!(
                 "{}: export.{}: found {}, whose newest pages are in the BOPT of layer.{} of {of}, expected it to be \
                  served with that: seekless volume serve {of}, and a stop brings them home; \
-                 to give them up: remove {}",
+                 to give them up: remove the record of it in {}",
                 description.file,
                 export.name,
                 path.display(),
                 record.layer,
-                folder.join(key(&path).map_or_else(String::new, |(key, _)| key)).display()
+                folder.display()
             );
         }
     }
-    let layers = description.layers.iter().filter(|(_, layer)| layer.entry.name == "borg");
-    let each = layers.filter_map(|(name, layer)| {
-        let (component, at) = part(description, &layer.over)?;
-        let path = path(description, &component)?;
-        let (key, device) = key(&path)?;
-        let file = folder.join(key).join(format!("{}-{}.toml", at.start.0, at.sectors));
-        let volume = std::path::absolute(volume).ok()?;
-        let (layer, start, sectors) = (name.clone(), at.start.0, at.sectors);
-        Some((name.clone(), file, Record { volume, layer, path, device, start, sectors }))
-    });
-    Ok(Pairs { each: each.collect() })
+    Ok(of(volume, description))
 }
 
 impl Pairs {
-    /// From now on there may be newer pages in the BOPTs.
-    pub fn write(&self, ground: Ground) {
-        for (layer, file, record) in &self.each {
-            if let Err(error) = write(file, record) {
+    /// Refuses layers whose BOPT is not the one that was served with what they lie over. To be called before clients come.
+    pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> anyhow::Result<()> {
+        for (name, place, record) in &self.each {
+            let Some(found) = layers.get(name).and_then(|layer| layer.identity()) else { continue };
+            let Some(before) = read(place).filter(|before| before.device == record.device) else { continue };
+            let Some(expected) = before.bopt.filter(|bopt| *bopt != digits(found)) else { continue };
+            let lost = if before.newer { ", which has the newest pages of it" } else { "" };
+            bail!(
+                "{file}: layer.{name}: found the BOPT {}, expected {expected}, with which {} was served{lost}; \
+                 serve it with that one; to give that up: seekless volume create --replace, which empties the one that \
+                 was found, or remove {}",
+                digits(found),
+                record.path.display(),
+                place.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses to make a new BOPT for what has its newest pages in another one.
+    pub fn may_create(&self, file: &str, layer: &str) -> anyhow::Result<()> {
+        for (name, place, record) in self.each.iter().filter(|(name, ..)| name == layer) {
+            if let Some(before) = read(place).filter(|before| before.newer && before.device == record.device)
+            {
+                bail!(
+                    "{file}: layer.{name}: found {}, whose newest pages are in the BOPT {} of {}, expected none: serve it \
+                     with that one, and a stop brings them home; --replace gives them up",
+                    record.path.display(),
+                    before.bopt.unwrap_or_default(),
+                    before.volume.display()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on there may be newer pages in the BOPTs of these layers.
+    pub fn write(&self, layers: &BTreeMap<String, Rc<dyn Layer>>, ground: Ground) {
+        for (name, ..) in &self.each {
+            let Some(layer) = layers.get(name) else { continue };
+            self.set(name, layer.identity(), true, ground);
+        }
+    }
+
+    /// A layer has left nothing that only it holds.
+    pub fn is_home(&self, name: &str, layer: &dyn Layer, ground: Ground) {
+        self.set(name, layer.identity(), false, ground);
+    }
+
+    /// A BOPT of this identity belongs to what the layer lies over.
+    pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, ground: Ground) {
+        for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
+            if let Err(error) = write(file, &record.with(bopt, newer)) {
                 ground.say(&format!(
                     "layer.{layer}: {}: {error}: nothing will keep what is below it from being served without it",
                     file.display()
@@ -150,14 +215,23 @@ impl Pairs {
             }
         }
     }
+}
 
-    /// A layer has left nothing that only it holds.
-    pub fn is_home(&self, layer: &str) {
-        for (_, file, _) in self.each.iter().filter(|(name, ..)| name == layer) {
-            let _ = std::fs::remove_file(file);
-            let _ = file.parent().map(std::fs::remove_dir);
-        }
+/// An identity, as people see it.
+fn digits(identity: u128) -> String {
+    format!("{identity:032x}")
+}
+
+impl Record {
+    fn with(&self, bopt: Option<u128>, newer: bool) -> Record {
+        let (volume, layer, path) = (self.volume.clone(), self.layer.clone(), self.path.clone());
+        Record { volume, layer, path, bopt: bopt.map(digits), newer, ..*self }
     }
+}
+
+/// The record that is there.
+fn read(file: &Path) -> Option<Record> {
+    toml::from_str(&std::fs::read_to_string(file).ok()?).ok()
 }
 
 /// Writes a record, durably: the one before is there until this one is.

@@ -179,8 +179,9 @@ pub async fn serve(
     let signals = ground.signals().context("signals")?;
     let pairs = pairs::look(serving.volume, description, ground)?;
     let trees = trees(serving, description).await?;
-    pairs.write(ground);
+    trees.values().try_for_each(|tree| pairs.check(&description.file, &tree.layers))?;
     for tree in trees.values() {
+        pairs.write(&tree.layers, ground);
         tree.layers.iter().for_each(|(name, layer)| tell_of_copies(description, name, &**layer, ground));
     }
     let trees = Rc::new(trees);
@@ -416,7 +417,7 @@ async fn stop(
         let stopped = layer.stop().await;
         let left = newer_pages(&**layer);
         if left == 0 && stopped.is_ok() {
-            pairs.is_home(&name);
+            pairs.is_home(&name, &**layer, ground);
         } else if stopped.is_ok() {
             ground.say(&format!(
                 "layer.{name}: {left} pages ({}) are in this layer's own device alone: \

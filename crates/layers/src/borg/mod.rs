@@ -403,6 +403,11 @@ impl BlockDevice for Borg {
 }
 
 impl Layer for Borg {
+    /// That of the BOPT, once it was created.
+    fn identity(&self) -> Option<u128> {
+        Some(self.state.borrow().disk.identity).filter(|identity| *identity != 0)
+    }
+
     fn counters(&self) -> Counters {
         let (state, counted) = (self.state.borrow(), self.ledger.borrow_mut().all());
         vec![

@@ -393,38 +393,3 @@ fn pages_are_found_where_they_lie() {
         );
     });
 }
-
-/// Each known bug does harm that a register tells, on a made-up load with power cuts.
-#[cfg(feature = "canaries")]
-#[test]
-fn every_canary_sings() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    fn harmless(canary: Option<&str>, seed: u64) -> bool {
-        let mut rng = runtime::Rng::seeded(seed);
-        let steps: Vec<crate::under_test::Step> =
-            (0..40).map(|_| (rng.below(9) as u8, rng.below(SECTORS - 1), 1 + rng.below(20))).collect();
-        let run = async {
-            let durable = disk(PAGES + 1 + seed % 4).await;
-            let nth = 1 + rng.below(150);
-            let cut = Rc::new(PowerCut::new(durable.clone(), powercut::Options { nth, keep: Keep::Any }));
-            let options = Options { canary: canary.map(str::to_owned), ..Options::of_pages(ALL) };
-            let below: Rc<dyn BlockDevice> = cut.clone();
-            let mapper = open_with(&below, &options).await;
-            let mut versions = Versions::zeroes();
-            if let Ok(mapper) = mapper {
-                let _ = versions.carry_out(&*mapper, &steps, 1).await;
-            }
-            cut.cut().await.unwrap();
-            let mapper = open_with(&durable, &options).await.unwrap();
-            versions.agree(&*mapper, "restart").await;
-        };
-        catch_unwind(AssertUnwindSafe(|| Runtime::new(seed).run(run).unwrap())).is_ok()
-    }
-    assert!((0..200).all(|seed| harmless(None, seed)), "without one nothing is lost");
-    for canary in CANARIES {
-        let caught = (0..2_000).find(|&seed| !harmless(Some(canary), seed));
-        println!("{canary}: {caught:?}");
-        assert!(caught.is_some(), "{canary}");
-    }
-}
