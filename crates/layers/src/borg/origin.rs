@@ -16,7 +16,7 @@ use futures_util::future::join;
 use rustc_hash::FxHashSet;
 use seekless_core::device::Mark;
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS, SECTOR_BYTES, Ticket};
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket};
 
 use super::map::Slot;
 use super::mover::Mover;
@@ -349,23 +349,43 @@ impl Mover<'_> {
             if !self.pace.goes_on(batch.len()).await {
                 return Ok(false);
             }
-            self.watch(batch);
-            let read = async |pages: &[u64]| {
-                let places = borg.places_of(pages);
-                let copies = self.read(&*borg.bopt, places.into_iter()).await?;
-                Ok((self.read(&*borg.home, pages.iter().copied()).await?, copies))
-            };
-            let batch = borg.state.borrow().unproven_of(batch.iter().copied());
-            let mut compared = borg.compare_by_halves(batch, read).await?;
-            let locked = self.lock_untouched(compared.iter().map(|(page, _, _)| *page));
-            let untouched: FxHashSet<u64> = locked.untouched.iter().copied().collect();
-            compared.retain(|(page, _, _)| untouched.contains(page));
-            let judged = borg.judge(&compared, &locked.how).await;
-            borg.state.borrow_mut().moving.clear();
-            judged?;
+            for page in self.compare_batch(batch).await? {
+                if !self.pace.goes_on(1).await {
+                    return Ok(false);
+                }
+                self.compare_held(page).await?;
+            }
         }
         borg.state.borrow_mut().origin.doubtful = false;
         Ok(true)
+    }
+
+    /// Compares copies while nobody waits for that; those that were in use meanwhile are left.
+    async fn compare_batch(&self, batch: &[u64]) -> Result<Vec<u64>, IoError> {
+        let borg = self.borg;
+        self.watch(batch);
+        let read = async |pages: &[u64]| {
+            let places = borg.places_of(pages);
+            let copies = self.read(&*borg.bopt, places.into_iter()).await?;
+            Ok((self.read(&*borg.home, pages.iter().copied()).await?, copies))
+        };
+        let batch = borg.state.borrow().unproven_of(batch.iter().copied());
+        let compared = borg.compare_by_halves(batch, read).await?;
+        let locked = self.lock_untouched(compared.iter().map(|(page, _, _)| *page));
+        let untouched: FxHashSet<u64> = locked.untouched.iter().copied().collect();
+        let (compared, used): (Vec<Compared>, Vec<Compared>) =
+            compared.into_iter().partition(|(page, _, _)| untouched.contains(page));
+        let judged = borg.judge(&compared, &locked.how).await;
+        borg.state.borrow_mut().moving.clear();
+        judged.map(|()| used.into_iter().map(|(page, _, _)| page).collect())
+    }
+
+    /// Compares the copy of a page when nobody uses it; who wants to meanwhile raises that.
+    async fn compare_held(&self, page: u64) -> Result<(), IoError> {
+        let (at, how) = (Extent::of_pages(page, 1), self.raisable());
+        let _held = self.borg.locks.lock(at, Mode::Exclusive, how.class, how.ticket.clone()).await;
+        let still = self.borg.state.borrow().unproven_of([page].into_iter());
+        self.borg.compare(still, &how).await
     }
 
     /// Sees to it that no page goes home over what was written there without this layer; false if it is to end before.

@@ -1,5 +1,6 @@
 //! Home that is written without this layer, while the BOPT lies by.
 
+use futures_util::future::join;
 use seekless_core::device::Mark;
 
 use super::*;
@@ -302,6 +303,31 @@ fn what_is_found_to_differ_later_ends_all_service_before_anything_newer_goes_hom
             holds(&*volume.disk, COPIES, 51).await;
             holds(&*volume.disk, 3, 50).await;
         }
+    });
+}
+
+/// Its page is used while all are compared: it is compared all the same, before anything newer goes home.
+#[test]
+fn a_copy_that_is_in_use_while_all_are_compared_is_not_passed_over() {
+    run(1, async {
+        let volume = Volume::new(None).await;
+        let borg = volume.used(Options::default()).await;
+        write(&*borg, page(COPIES), 2).await;
+        borg.flush(Hints::default()).await.unwrap();
+        drop(borg);
+        // The opening compares a few.
+        write(&*volume.disk, page(3), 50).await;
+        write(&*volume.disk, page(COPIES), 51).await;
+        let borg = volume.open(Options::default()).await.unwrap();
+        let held = borg.hold(page(3), Mode::Shared, &Hints::default()).await;
+        let ends = async {
+            sleep(Nanos::from_millis(10_000)).await;
+            drop(held);
+        };
+        let (drained, ()) = join(borg.write_home(Account(1)), ends).await;
+        assert!(drained.unwrap_err().to_string().contains("differs from its clean copy"));
+        holds(&*volume.disk, COPIES, 51).await;
+        holds(&*volume.disk, 3, 50).await;
     });
 }
 
