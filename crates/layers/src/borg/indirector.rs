@@ -27,7 +27,7 @@ use super::log::Run;
 use super::map::Slot;
 use super::options::Overwrite;
 use super::table::Session;
-use super::{Borg, did};
+use super::{Borg, State, did};
 
 /// Where a part of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,13 @@ struct Piece {
 struct Found {
     mapped: u64,
     dirty: u64,
+}
+
+impl State {
+    /// The slot of a page's copy if only the log tells of that: it must not be overwritten in place.
+    fn unconfirmed(&self, page: u64) -> Option<Slot> {
+        self.map.slot_of(page).filter(|slot| !self.segments.is_confirmed(*slot))
+    }
 }
 
 impl Borg {
@@ -199,6 +206,11 @@ impl Borg {
         let joined = self.join_parts(at, from, &how).await?;
         // Anew after each wait: there may be less room in the log by then.
         loop {
+            if self.has_to_be_told(at) {
+                edge("the write buffer is full of what must not be overwritten: it is told first");
+                self.checkpoint(&how).await?;
+                continue;
+            }
             let (unproven, clean) = self.clean_in_place(at, &joined);
             if unproven.is_empty() && clean.is_empty() {
                 return Ok(joined);
@@ -206,6 +218,14 @@ impl Borg {
             self.give_up(&unproven, &how).await?;
             self.mark_dirty(&clean, &how).await?;
         }
+    }
+
+    /// Whether a write would overwrite a copy of which only the log tells, as things are: there is no room to absorb it anew.
+    fn has_to_be_told(&self, at: Extent) -> bool {
+        let state = self.state.borrow();
+        let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
+        let pages = at.pages().end - at.pages().start;
+        !in_place && !state.log.has_room(pages) && at.pages().any(|page| state.unconfirmed(page).is_some())
     }
 
     /// The copies that a write would overwrite as things are, and that are clean, on disk at least: the pages of those that
@@ -239,16 +259,12 @@ impl Borg {
         let mut joined = BTreeMap::new();
         let logged = self.options.overwrite == Overwrite::Logged;
         let pages = at.pages().end - at.pages().start;
-        let unconfirmed = |page| {
-            let state = self.state.borrow();
-            state.map.slot_of(page).filter(|&slot| !state.segments.is_confirmed(slot))
-        };
         let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
         let joins = |page| {
             let state = self.state.borrow();
             let clean = |slot: &Slot| logged && !state.map.is_dirty(*slot) && state.is_of_use(*slot);
             let clean = state.map.slot_of(page).filter(clean).filter(|_| state.log.has_room(pages));
-            unconfirmed(page).filter(|_| !in_place).or(clean)
+            state.unconfirmed(page).filter(|_| !in_place).or(clean)
         };
         if at.pages().any(|page| joins(page).is_some()) {
             for (part, data) in from.split(at, PAGE_SECTORS).filter(|(part, _)| part.sectors < PAGE_SECTORS) {
@@ -261,11 +277,6 @@ impl Borg {
                 self.unless_rotten(page, told, &old)?;
                 joined.insert(page, old.with_sectors(part.start.0 % PAGE_SECTORS, data));
             }
-        }
-        let waits = !in_place && at.pages().any(|page| unconfirmed(page).is_some());
-        if waits && !self.state.borrow().log.has_room(pages) {
-            edge("the write buffer is full of what must not be overwritten: it is told first");
-            self.checkpoint(how).await?;
         }
         Ok(joined)
     }
@@ -314,7 +325,7 @@ impl Borg {
         let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
         home.and(bopt)?;
         self.repair(&how).await?;
-        let super::State { log, segments, .. } = &mut *self.state.borrow_mut();
+        let State { log, segments, .. } = &mut *self.state.borrow_mut();
         log.now_durable(segments, settled);
         Ok(())
     }
@@ -334,7 +345,7 @@ impl Borg {
 
     /// Where a read of whole copies would go, each way in one part.
     pub(super) fn places_indirected(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        for part in self.split(at, super::State::is_of_use) {
+        for part in self.split(at, State::is_of_use) {
             let start = at.start + part.from;
             self.device(part.side).places(part.at, &mut |found, on| {
                 each(Extent { start: start + (found.start.0 - part.at.start.0), ..found }, on);
@@ -354,7 +365,7 @@ impl Borg {
     }
 
     /// Splits a read or discard: pages whose slot `use_copy` accepts go to the BOPT, the others home.
-    fn split(&self, at: Extent, use_copy: impl Fn(&super::State, Slot) -> bool) -> Vec<Part> {
+    fn split(&self, at: Extent, use_copy: impl Fn(&State, Slot) -> bool) -> Vec<Part> {
         let state = self.state.borrow();
         split_by(at, |page| {
             let slot = state.map.slot_of(page).filter(|&slot| use_copy(&state, slot))?;

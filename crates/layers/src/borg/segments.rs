@@ -23,8 +23,8 @@ pub struct Segment {
     pub home: u64,
     /// How often something has changed that the map page on disk does not tell.
     pub changes: u64,
-    /// Its map page on disk does not tell which copies are dirty.
-    pub bits: bool,
+    /// How often a copy got newer than home, or as old, that the map page on disk does not tell.
+    pub bits: u64,
     /// It has claims on disk that are not the newest on their pages, or are on pages that are home again.
     pub stale: bool,
     /// Its map page could not be written: the next flush has to.
@@ -115,12 +115,12 @@ impl Segments {
 
     /// A copy got newer than home, or as old.
     pub fn touched(&mut self, slot: Slot) {
-        self.get(self.layout.segment_of(slot).0).bits = true;
+        self.get(self.layout.segment_of(slot).0).bits += 1;
     }
 
     /// Whether a copy that is dirty is so on disk: by its run, or by its segment's map page.
     pub fn tells_dirty(&self, slot: Slot) -> bool {
-        self.layout.is_logged(slot) || !self.of(self.layout.segment_of(slot).0).bits
+        self.layout.is_logged(slot) || self.of(self.layout.segment_of(slot).0).bits == 0
     }
 
     /// Whether what a slot holds may be overwritten where it is.

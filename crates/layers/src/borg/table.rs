@@ -40,6 +40,7 @@ pub(super) struct Saying {
     pub generation: u64,
     home: u64,
     changes: u64,
+    bits: u64,
     settled: u64,
     /// Slots of the log before this one are claimed.
     filled: u32,
@@ -52,7 +53,7 @@ impl State {
     pub(super) fn saying(&mut self, borg: &Borg, segment: u32) -> Saying {
         self.segments.generation += 1;
         let (generation, known) = (self.segments.generation, self.segments.of(segment));
-        let (home, changes) = (1 - known.home, known.changes);
+        let (home, changes, bits) = (1 - known.home, known.changes, known.bits);
         let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
         let entries: Vec<_> = borg.layout.slots_of(segment).map(entry).collect();
         let filled = entries.iter().rposition(Option::is_some).map_or(0, |last| last as u32 + 1);
@@ -62,8 +63,7 @@ impl State {
         let bytes = page.encode(self.disk.version, &head);
         let limbo = self.segments.in_limbo(segment);
         self.segments.says_homes(segment, 1);
-        self.segments.get(segment).bits = false;
-        Saying { segment, generation, home, changes, settled, filled, limbo, bytes }
+        Saying { segment, generation, home, changes, bits, settled, filled, limbo, bytes }
     }
 
     /// A map page is durable.
@@ -73,6 +73,9 @@ impl State {
         segment.confirmed = segment.confirmed.max(said.filled);
         if segment.changes == said.changes {
             (segment.changes, segment.stale, segment.owed) = (0, false, false);
+        }
+        if segment.bits == said.bits {
+            segment.bits = 0;
         }
         self.segments.out_of_limbo(&said.limbo);
     }
@@ -178,7 +181,7 @@ impl Borg {
             } else {
                 edge("a map page could not be written: it is owed");
                 let segment = state.segments.get(said.segment);
-                (segment.owed, segment.bits) = (true, true);
+                (segment.owed, segment.bits) = (true, segment.bits + 1);
             }
         }
         state.map_pages += pages.len() as u64;
@@ -243,7 +246,7 @@ impl Borg {
             }
             self.take_away_torn(how).await?;
             // Also dirty bits that a program did not keep: from now on they count.
-            let untold = |segment: &Segment| segment.changes > 0 || segment.bits;
+            let untold = |segment: &Segment| segment.changes > 0 || segment.bits > 0;
             let found = self.state.borrow().segments.which(untold);
             self.say_these(&found, how).await?;
         }
@@ -362,7 +365,7 @@ impl Borg {
             return Ok(());
         }
         let bits = !mutant::is("borg: a clean stop without dirty bits");
-        self.check_point(|segment| bits && segment.bits, how).await?;
+        self.check_point(|segment| bits && segment.bits > 0, how).await?;
         let samples = self.samples(how).await?;
         // It would prove copies that nobody has compared.
         let proven = self.state.borrow().origin.unproven.left() == 0;

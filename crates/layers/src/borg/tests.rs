@@ -90,10 +90,13 @@ struct Rig {
     fails_at: Cell<Option<u64>>,
     /// Sectors written since the last flush.
     unflushed: Cell<u64>,
+    /// What was asked for.
+    seen: RefCell<Vec<(Op, Extent)>>,
 }
 
 impl Fault for Rc<Rig> {
     fn meet(&self, op: Op, at: Extent, _: u64) -> Act {
+        self.seen.borrow_mut().push((op, at));
         match op {
             Op::Flush => self.unflushed.set(0),
             Op::Write => {

@@ -98,7 +98,7 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
         map.insert(page, slot, dirty(was));
         let segment = segments.get(layout.segment_of(slot).0);
         segment.valid += 1;
-        segment.bits |= dirty(was) != was;
+        segment.bits += u64::from(dirty(was) != was);
     }
     let logged = layout.read_cache..layout.segments();
     let free: BTreeSet<u32> = logged.clone().filter(|segment| segments.of(*segment).valid == 0).collect();

@@ -1,6 +1,8 @@
 //! Orders of events in which something was lost once: overwriting what the map tells and the log does not,
 //! withdrawing claims before those that take their place count.
 
+use futures_util::future::join;
+
 use super::*;
 
 /// Pages of a BOPT with a log of three segments of 64 pages, and five of read cache.
@@ -146,5 +148,61 @@ fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the
             assert_eq!(borg.state.borrow().disk.clean, !changes);
             assert_eq!(version(&borg, 5).await, 1 + u64::from(changes));
         }
+    });
+}
+
+#[test]
+fn a_copy_that_is_not_told_is_not_overwritten_when_others_take_the_room_meanwhile() {
+    run(1, async {
+        let options = Options { overwrite: Overwrite::InPlace, ..options() };
+        let Two { borg, disk, .. } = open(&disk(), options.clone()).await;
+        // Page 6 has a clean copy, of page 5 only the log tells.
+        version(&borg, 6).await;
+        borg.reconfigure(Account(1)).await.unwrap();
+        write(&borg, 5, 1).await.unwrap();
+        let slots = {
+            let state = borg.state.borrow();
+            [5, 6].map(|page| state.map.slot_of(page).unwrap())
+        };
+        assert!(!borg.state.borrow().segments.is_confirmed(slots[0]));
+        assert!(!borg.state.borrow().map.is_dirty(slots[1]));
+        // While the first waits until the map says that page 6 is newer, the other one fills the log.
+        let (both, rest) = (Extent::of_pages(5, 2), Extent::of_pages(100, 300));
+        join(super::write(&*borg, both, 2), super::write(&*borg, rest, 3)).await;
+        borg.flush(Hints::default()).await.unwrap();
+        drop(borg);
+        let Two { borg, .. } = open(&disk, options).await;
+        assert_eq!((version(&borg, 5).await, version(&borg, 6).await), (2, 2));
+        for page in rest.pages() {
+            assert_eq!(version(&borg, page).await, 3, "page {page}");
+        }
+    });
+}
+
+#[test]
+fn a_dirty_bit_counts_when_it_is_durable_and_not_when_it_is_written() {
+    run(1, async {
+        let options = Options { overwrite: Overwrite::InPlace, ..options() };
+        let Two { borg, bopt, .. } = open(&disk(), options).await;
+        for page in [5, 6] {
+            version(&borg, page).await;
+        }
+        borg.reconfigure(Account(1)).await.unwrap();
+        write(&borg, 9, 1).await.unwrap();
+        let slot = borg.state.borrow().map.slot_of(5).unwrap();
+        // Page 5 is to be newer, but no map page can say so.
+        bopt.fails.set(true);
+        write(&borg, 5, 2).await.unwrap_err();
+        bopt.fails.set(false);
+        // The one that says so of page 6 says it too; it is on its way.
+        bopt.seen.borrow_mut().clear();
+        let (one, other) = join(write(&borg, 6, 3), write(&borg, 5, 3)).await;
+        one.and(other).unwrap();
+        let copy = Extent::of_pages(borg.layout.page(slot), 1);
+        let seen = bopt.seen.borrow();
+        let written = seen.iter().position(|(op, at)| *op == Op::Write && *at == copy).unwrap();
+        let maps = Extent::of_pages(2, 2 * u64::from(borg.layout.segments()));
+        let map = seen[..written].iter().position(|(op, at)| *op == Op::Write && maps.overlaps(*at)).unwrap();
+        assert!(seen[map..written].iter().any(|(op, _)| *op == Op::Flush), "{seen:?}");
     });
 }
