@@ -5,7 +5,7 @@
 //! map may be in one home only: damaged, it is refused with its sector, and never given up for the one before without a
 //! word; a damaged older one is passed by. Both damaged: the volume does not open, and says why. Any bit of one page of
 //! a BOPT's metadata likewise. Of a record of lld's log one sector is made whole, of its data too as long as no
-//! checkpoint tells the same; data that a checkpoint tells is not checked.
+//! checkpoint tells the same; data that a checkpoint tells is checked when it is read, and damaged data is an error.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -222,7 +222,7 @@ impl Kept {
         kept
     }
 
-    /// Homes at the start, summaries wherever they are, and behind the last one its blocks, unless a checkpoint tells them.
+    /// Homes at the start, summaries wherever they are, and behind the last one its blocks.
     async fn metadata(&self) -> Vec<u64> {
         let bytes = read(&*self.disk, Extent::new(0, self.disk.geometry().sectors)).await;
         let pages = bytes.chunks_exact(4_096);
@@ -234,9 +234,7 @@ impl Kept {
             last = last.max((number(page, 40), index, u64::from(number(page, 68))));
         }
         let (sequence, summary, blocks) = last;
-        let told = bytes.chunks_exact(4_096).take(2).filter(|home| home.starts_with(b"SKLLLDC2"));
-        let told = told.map(|home| number(home, 48)).max().unwrap_or(0);
-        found.extend((summary + 1..=summary + blocks).filter(|_| sequence > told));
+        found.extend((summary + 1..=summary + blocks).filter(|_| sequence > 0));
         found.into_iter().flat_map(|page| page * 8..page * 8 + 8).collect()
     }
 }
@@ -286,7 +284,7 @@ fn a_thousand_flipped_bits_lose_nothing_without_a_word() {
                 right + refused
             );
             assert!(
-                right > 100 && (refused == 0 || !stopped),
+                right > 100 && (layer == "lld" || refused == 0 || !stopped),
                 "{layer}, stopped {stopped}: {refused} are refused"
             );
         }

@@ -246,6 +246,9 @@ impl Lld {
         let (Some(&(_, first)), Some(&(_, last))) = (live.first(), live.last()) else { return Vec::new() };
         let hollow = self.state.borrow().segments.of(segment).hollow;
         let all = self.read_slots(first, last + 1 - first, hollow, how).await;
+        if !hollow {
+            self.know_sums(&live.iter().map(|(_, slot)| *slot).collect::<Vec<_>>(), how).await;
+        }
         let mut blocks = Vec::with_capacity(live.len());
         match all {
             Ok(all) => {
@@ -263,6 +266,12 @@ impl Lld {
                     }
                 }
             }
+        }
+        let read = blocks.len();
+        blocks.retain(|(_, slot, data)| self.rotten(*slot, self.layout.extent(*slot, 1), data).is_empty());
+        if blocks.len() < read {
+            edge("a block has rotted: it is not moved");
+            self.state.borrow_mut().segments.get(segment).spared = true;
         }
         blocks
     }

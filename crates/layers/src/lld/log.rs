@@ -23,6 +23,8 @@ pub struct Sealed {
     pub at: Slot,
     /// The blocks, `NONE` for one that is dead.
     pub entries: Vec<(Block, Buffer)>,
+    /// Their checksums.
+    pub sums: Vec<u32>,
     /// All of it.
     pub bytes: Buffer,
 }
@@ -158,6 +160,7 @@ impl Log {
             deleted: if forgets { Vec::new() } else { deleted },
             entries: entries.iter().map(|(block, data)| (*block, sum_of_page(data))).collect(),
         };
+        let sums = summary.entries.iter().map(|(_, sum)| *sum).collect();
         let mut summary = summary.encode(&self.layout);
         if self.layout.sealed {
             parity::put(&mut summary, entries.iter().map(|(_, data)| data));
@@ -172,7 +175,7 @@ impl Log {
             Some((segment, offset + 1 + entries.len() as u32))
         };
         let at = segment * self.layout.segment + offset;
-        let sealed = Rc::new(Sealed { sequence, at, entries, bytes });
+        let sealed = Rc::new(Sealed { sequence, at, entries, sums, bytes });
         self.in_flight.insert(sequence, sealed.clone());
         Some(sealed)
     }

@@ -23,6 +23,7 @@ mod sealed;
 mod segments;
 mod state;
 mod summary;
+mod sums;
 mod upgrade;
 
 use std::cell::{Cell, RefCell};

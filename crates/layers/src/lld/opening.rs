@@ -20,6 +20,7 @@ use super::log::Log;
 use super::segments::{Segment, Segments};
 use super::state::{Counted, State};
 use super::summary::{self, Key, Summary};
+use super::sums::Sums;
 use super::{Options, sealed};
 use crate::bytes::sum_of_page;
 use crate::canary::Canary;
@@ -92,6 +93,7 @@ pub async fn open(
         resting: 0,
         apart: None,
         counted: Counted::default(),
+        sums: Sums::new(&layout),
     };
     let mut written = checkpoint.written;
     for summary in &log {
@@ -281,6 +283,7 @@ async fn holds(below: &dyn BlockDevice, layout: &Layout, first: Slot, sums: &[u3
 fn replay(state: &mut State, summary: &Summary) -> Result<(), IoError> {
     for moved in &summary.moved {
         lies(state, moved.block, moved.slot)?;
+        state.sums.set(moved.slot, Some(moved.sum));
     }
     for &(first, blocks) in &summary.deleted {
         for block in first..first + blocks {
@@ -291,8 +294,9 @@ fn replay(state: &mut State, summary: &Summary) -> Result<(), IoError> {
         }
     }
     let first = summary.key.segment * state.layout.segment + summary.key.offset + 1;
-    for (slot, &(block, _)) in (first..).zip(&summary.entries).filter(|(_, (block, _))| *block != NONE) {
+    for (slot, &(block, sum)) in (first..).zip(&summary.entries).filter(|(_, (block, _))| *block != NONE) {
         lies(state, block, slot)?;
+        state.sums.set(slot, Some(sum));
     }
     Ok(())
 }

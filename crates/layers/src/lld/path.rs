@@ -6,7 +6,7 @@
 //!
 //! Faults: a read that fails fails the request, also the write of a part of a block.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, Extent, Hints, IoError, PAGE_BYTES, PAGE_SECTORS, mutant};
 
@@ -23,8 +23,17 @@ fn owned(data: Buffer) -> Buffer {
 struct Run {
     on: Extent,
     segment: u32,
+    /// Of its first block.
+    slot: Slot,
     /// Where it begins in the request, in sectors.
     from: u64,
+}
+
+impl Run {
+    /// Of its blocks.
+    fn slots(&self) -> std::ops::Range<Slot> {
+        self.slot..self.slot + self.on.pages().count() as Slot
+    }
 }
 
 impl Lld {
@@ -38,9 +47,19 @@ impl Lld {
         let reads = runs
             .iter()
             .map(|run| self.below.read(run.on, into.cut_sectors(run.from, run.on.sectors), how.clone()));
-        let read: Result<Vec<Buffer>, IoError> = join_all(reads).await.into_iter().collect();
+        let read: Result<Vec<Buffer>, IoError> = if into.is_hollow() {
+            join_all(reads).await.into_iter().collect()
+        } else {
+            let slots: Vec<Slot> = runs.iter().flat_map(Run::slots).collect();
+            join(join_all(reads), self.know_sums(&slots, how)).await.0.into_iter().collect()
+        };
+        let rotten = |run: &Run| {
+            let data = into.cut_sectors(run.from, run.on.sectors);
+            self.rotten(run.slot, run.on, &data).first().copied()
+        };
+        let rotten = if read.is_ok() { runs.iter().find_map(rotten) } else { None };
         self.pin(runs.iter().map(|run| run.segment), -pins);
-        read.map(drop)
+        read.and_then(|_| rotten.map_or(Ok(()), |slot| Err(self.rotten_block(slot))))
     }
 
     /// Brings what is in memory, and tells where the rest is.
@@ -71,7 +90,7 @@ impl Lld {
                 {
                     last.on.sectors += on.sectors;
                 }
-                _ => runs.push(Run { on, segment, from }),
+                _ => runs.push(Run { on, segment, slot, from }),
             }
         }
         runs

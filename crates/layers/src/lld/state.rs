@@ -14,6 +14,7 @@ use super::layout::{Block, Layout, NONE, Slot};
 use super::log::{Log, Sealed};
 use super::segments::Segments;
 use super::summary::Moved;
+use super::sums::Sums;
 
 /// Writes under way above which nothing new is gathered.
 const IN_FLIGHT: usize = 4;
@@ -58,6 +59,7 @@ pub struct State {
     /// Where the freeblock cleaner writes the next block that it moves, if it has a segment for that.
     pub apart: Option<Place>,
     pub counted: Counted,
+    pub sums: Sums,
 }
 
 /// What is counted.
@@ -254,8 +256,9 @@ impl State {
 
     /// A block was written to another slot; there is room to say so.
     pub fn moved(&mut self, moved: Moved, hollow: bool) {
-        let Moved { block, slot, .. } = moved;
+        let Moved { block, slot, sum } = moved;
         self.log.moved(moved);
+        self.sums.set(slot, (!hollow).then_some(sum));
         let was = std::mem::replace(&mut self.slots[block as usize], slot);
         self.owners[slot as usize] = block;
         let (sequence, number) = (self.log.sequence, self.layout.segment_of(slot));
@@ -275,6 +278,9 @@ impl State {
         let more = u64::from(mutant::is("lld: one more is confirmed than is durable"));
         let confirmed = (self.durable + more).min(self.log.sequence - 1);
         let sealed = self.log.seal(next, confirmed, forgets)?;
+        for (slot, ((_, data), sum)) in (sealed.at + 1..).zip(sealed.entries.iter().zip(&sealed.sums)) {
+            self.sums.set(slot, (!data.is_hollow()).then_some(*sum));
+        }
         self.counted.summaries += 1;
         self.counted.written += 1 + sealed.entries.len() as u64;
         if fills {

@@ -110,6 +110,13 @@ impl Summary {
         bytes
     }
 
+    /// The same of some summary of this volume, at this place.
+    pub fn of_any(bytes: &[u8], identity: u128, place: (u32, u32), layout: &Layout) -> Option<Summary> {
+        let (segment, offset) = place;
+        let key = Key { identity, epoch: u64_at(bytes, 32), sequence: u64_at(bytes, 40), segment, offset };
+        Summary::decode(bytes, &key, layout)
+    }
+
     /// What the block holds, if it is this summary.
     pub fn decode(bytes: &[u8], key: &Key, layout: &Layout) -> Option<Summary> {
         let word = |index: usize| u32_at(bytes, 56 + 4 * index);

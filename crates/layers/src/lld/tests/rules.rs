@@ -229,3 +229,59 @@ proptest! {
         }).unwrap();
     }
 }
+
+/// A block rots after a clean stop or a kill: it is an error that names it, for clients and for who writes part of it; no
+/// cleaner moves it; the others are as they were, and what is written anew is whole.
+#[test]
+fn a_block_that_rots_is_an_error_and_is_not_moved() {
+    for (stopped, reopened) in [(false, false), (false, true), (true, true)] {
+        Runtime::new(1)
+            .run(async {
+                let below = disk(40, 8);
+                let more = "size = '320KiB'\nsegment = '32KiB'";
+                let open = async || Lld::open(below.clone(), toml::from_str(more).unwrap()).await.unwrap();
+                let mut lld = open().await;
+                for page in 0..30 {
+                    write(&*lld, page * 8, 8, page as u8 + 1).await.unwrap();
+                    if page % 5 == 2 {
+                        flush(&*lld).await.unwrap();
+                    }
+                }
+                flush(&*lld).await.unwrap();
+                if stopped {
+                    lld.stop().await.unwrap();
+                }
+                if reopened {
+                    drop(lld);
+                    lld = open().await;
+                }
+                let slot = lld.state.borrow().slots[3];
+                let there = lld.layout.extent(slot, 1);
+                let bytes = below.read(there, Buffer::zeroed(4096), Hints::default()).await.unwrap();
+                let mut bytes = bytes.to_vec();
+                bytes[1_000] ^= 1;
+                below.write(there, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
+                let at = Extent::of_pages(3, 1);
+                let error = lld.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                assert!(error.to_string().contains(&format!("block 3 in slot {slot}")), "{error}");
+                assert!(write(&*lld, 3 * 8, 1, 9).await.is_err(), "part of it");
+                let segment = lld.layout.segment_of(slot);
+                let live = lld.state.borrow().live_blocks(segment);
+                lld.pin([segment].into_iter(), 1);
+                let read = lld.read_live(segment, &live, &Hints::default()).await;
+                lld.pin([segment].into_iter(), -1);
+                assert_eq!(read.len(), live.len() - 1);
+                assert!(read.iter().all(|(block, ..)| *block != 3));
+                assert!(lld.state.borrow().segments.of(segment).spared);
+                for page in (0..30).filter(|page| *page != 3) {
+                    let found = values(&*lld, Extent::of_pages(page, 1)).await.unwrap();
+                    assert_eq!(found, [page as u8 + 1; 8]);
+                }
+                write(&*lld, 3 * 8, 8, 77).await.unwrap();
+                flush(&*lld).await.unwrap();
+                assert_eq!(values(&*lld, at).await.unwrap(), [77; 8]);
+            })
+            .unwrap();
+    }
+}

@@ -1,0 +1,135 @@
+//! Checksums of what slots hold. A slot is written once until its segment is free again: so its checksum stays right,
+//! and whoever reads whole blocks looks whether they are as they were written. There is no other copy: a client gets an
+//! error that names the block, and a cleaner leaves it where it is.
+//!
+//! What was written, or replayed, since the volume was opened is known. Of any other segment the summaries are read with
+//! the first read of it, from its first block on; a summary of what was in it before is told by its sequence: the last
+//! one that counts is when the segment was written last, as the checkpoint says. Blocks that a cleaner moved apart are
+//! in no summary of their own segment: after another opening nothing is known of them.
+//!
+//! Faults: where a summary cannot be read, or has rotted, nothing is known of its segment.
+
+use futures_util::future::join_all;
+use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, PAGE_SECTORS};
+
+use super::Lld;
+use super::layout::{Layout, NONE, Slot};
+use super::summary::Summary;
+use crate::bytes::sum_of_page;
+
+/// Four bytes and a bit a slot.
+pub struct Sums {
+    each: Vec<u32>,
+    known: Vec<u64>,
+    /// Segments whose summaries were asked for.
+    asked: Vec<bool>,
+}
+
+impl Sums {
+    /// None is known.
+    pub fn new(layout: &Layout) -> Sums {
+        let slots = layout.slots() as usize;
+        let known = vec![0; slots.div_ceil(64)];
+        Sums { each: vec![0; slots], known, asked: vec![false; layout.segments as usize] }
+    }
+
+    /// What a slot gets has this sum; of what has a length only nobody knows it.
+    pub fn set(&mut self, slot: Slot, sum: Option<u32>) {
+        let (index, bit) = (slot as usize, 1 << (slot % 64));
+        self.each[index] = sum.unwrap_or(0);
+        self.known[index / 64] = self.known[index / 64] & !bit | if sum.is_some() { bit } else { 0 };
+    }
+
+    /// The sum of what a slot holds.
+    pub fn of(&self, slot: Slot) -> Option<u32> {
+        (self.known[slot as usize / 64] >> (slot % 64) & 1 == 1).then(|| self.each[slot as usize])
+    }
+}
+
+impl Lld {
+    /// Whether whole blocks that were read, from this slot on, are as they were written; which one is not. Their segment is
+    /// pinned.
+    pub(super) fn rotten(&self, first: Slot, on: Extent, data: &Buffer) -> Vec<Slot> {
+        if data.is_hollow() {
+            return Vec::new();
+        }
+        let state = self.state.borrow();
+        let base = on.start.page();
+        let whole = data.split(on, PAGE_SECTORS).filter(|(part, _)| part.sectors == PAGE_SECTORS);
+        let slots = whole.map(|(part, piece)| (first + (part.start.page() - base) as Slot, piece));
+        let differs = |(slot, piece): &(Slot, Buffer)| {
+            state.sums.of(*slot).is_some_and(|sum| sum_of_page(piece) != sum)
+        };
+        slots.filter(differs).map(|(slot, _)| slot).collect()
+    }
+
+    /// What a client is told of it.
+    pub(super) fn rotten_block(&self, slot: Slot) -> IoError {
+        let block = self.state.borrow().owners[slot as usize];
+        let why = format!(
+            "found block {block} in slot {slot} not as it was written, expected it so: there is no other copy of it"
+        );
+        IoError::new(ErrorKind::Corrupt, "lld", Some(self.layout.extent(slot, 1)), why)
+    }
+
+    /// Reads the summaries of these segments, which are pinned, if that was not tried before and their sums may be needed.
+    pub(super) async fn know_sums(&self, slots: &[Slot], how: &Hints) {
+        let segments: std::collections::BTreeSet<u32> = {
+            let state = self.state.borrow();
+            let unknown = |slot: &&Slot| state.sums.of(**slot).is_none();
+            let segments = slots.iter().filter(unknown).map(|slot| self.layout.segment_of(*slot));
+            let asks =
+                |segment: &u32| !state.sums.asked[*segment as usize] && !state.segments.of(*segment).hollow;
+            segments.filter(asks).collect()
+        };
+        join_all(segments.into_iter().map(|segment| self.read_sums(segment, how))).await;
+    }
+
+    async fn read_sums(&self, segment: u32, how: &Hints) {
+        let found = match self.summaries_of(segment, how).await {
+            Ok(found) => found,
+            Err(error) if error.is_of_the_medium() => Vec::new(),
+            // Withdrawn, or the like: the next one tries again.
+            Err(_) => return,
+        };
+        let state = &mut *self.state.borrow_mut();
+        state.sums.asked[segment as usize] = true;
+        for summary in found {
+            let first = segment * self.layout.segment + summary.key.offset + 1;
+            for (slot, (block, sum)) in (first..).zip(summary.entries) {
+                if block != NONE && state.owners[slot as usize] == block && state.sums.of(slot).is_none() {
+                    state.sums.set(slot, Some(sum));
+                }
+            }
+        }
+    }
+
+    /// The summaries of a segment, if it was filled by the log and all of them are whole.
+    async fn summaries_of(&self, segment: u32, how: &Hints) -> Result<Vec<Summary>, IoError> {
+        let how = Hints { fua: false, verify: false, ..how.clone() };
+        let (written, identity) = {
+            let state = self.state.borrow();
+            (state.segments.of(segment).written, state.disk.identity)
+        };
+        let (mut found, mut offset) = (Vec::<Summary>::new(), 0);
+        while self.layout.segment - offset >= 2 {
+            let at = self.layout.extent(segment * self.layout.segment + offset, 1);
+            let bytes = self.below.read(at, Buffer::zeroed(at.bytes()), how.clone()).await?;
+            let decode = |bytes: &[u8]| Summary::of_any(bytes, identity, (segment, offset), &self.layout);
+            let Some(summary) = bytes.look(decode) else { break };
+            let follows = |last: &Summary| {
+                (summary.key.epoch, summary.key.sequence) == (last.key.epoch, last.key.sequence + 1)
+            };
+            if !found.last().is_none_or(follows) {
+                break;
+            }
+            offset += 1 + summary.entries.len() as u32;
+            let last = summary.key.sequence;
+            found.push(summary);
+            if last == written {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
