@@ -3,6 +3,7 @@
 //! that cannot fail is worth nothing.
 
 mod documents;
+mod left_behind;
 mod mutants;
 mod rust_files;
 mod source;

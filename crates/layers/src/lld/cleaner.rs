@@ -270,7 +270,6 @@ impl Lld {
         let read = blocks.len();
         blocks.retain(|(_, slot, data)| self.rotten(*slot, self.layout.extent(*slot, 1), data).is_empty());
         if blocks.len() < read {
-            edge("a block has rotted: it is not moved");
             self.state.borrow_mut().segments.get(segment).spared = true;
         }
         blocks

@@ -1,0 +1,28 @@
+//! Programs that are left behind for people hold none of the known bugs that tests let loose.
+
+use std::path::PathBuf;
+
+/// A known bug's name, as a build with them has it.
+const NAME: &[u8] = b"flush guard: a failed flush is forgotten";
+
+fn holds(program: &[u8], name: &[u8]) -> bool {
+    program.windows(name.len()).any(|bytes| bytes == name)
+}
+
+#[test]
+fn what_people_run_has_no_known_bug() {
+    let cache = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/seekless/target"));
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).or_else(cache);
+    let Some(folder) = folder else { return println!("skipped: nothing says where programs are built") };
+    for profile in ["release", "demo"] {
+        let Ok(program) = std::fs::read(folder.join(profile).join("seekless")) else {
+            println!("skipped: no program of make {}", if profile == "demo" { "demo" } else { "build" });
+            continue;
+        };
+        assert!(!holds(&program, NAME), "{profile}/seekless has known bugs in it");
+    }
+    // A build that has them would be told from that.
+    if let Ok(tested) = std::fs::read(folder.join("debug/seekless")) {
+        println!("the program that is tested has them: {}", holds(&tested, NAME));
+    }
+}
