@@ -62,6 +62,7 @@ pub fn recorded(folder: &Path) -> std::io::Result<Vec<u8>> {
     let opened = Opened::open(&file, true, false).map_err(std::io::Error::other)?;
     let listener = Listener::bind(&Address::Unix(socket.clone())).map_err(std::io::Error::other)?;
     let (stop, stops) = UnixStream::pair()?;
+    #[allow(clippy::disallowed_methods)] // a client beside the server
     let client = std::thread::spawn(move || {
         let asked = ask(&socket);
         drop(stops);

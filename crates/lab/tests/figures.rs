@@ -224,7 +224,8 @@ fn every_figure_has_its_picture_and_the_same_again() {
             };
             (figure.json(), figure.svg())
         };
-        // Side by side, as the longest of all tests.
+        // Side by side, as this takes longest of all tests.
+        #[allow(clippy::disallowed_methods)]
         let (first, second) = std::thread::scope(|scope| {
             let first = scope.spawn(drawn);
             (drawn(), first.join().unwrap())
