@@ -98,8 +98,9 @@ fn records(folder: &Path, path: &Path) -> Vec<Record> {
                 continue;
             }
             // What begins before a partition is cut there.
-            let start = record.start as i64 - known.shift;
-            let sectors = record.sectors as i64 + start.min(0);
+            let signed = |sectors: u64| i64::try_from(sectors).unwrap_or(i64::MAX);
+            let start = signed(record.start).saturating_sub(known.shift);
+            let sectors = signed(record.sectors).saturating_add(start.min(0));
             if sectors > 0 {
                 found.push(Record { start: start.max(0) as u64, sectors: sectors as u64, ..record });
             }
