@@ -66,6 +66,13 @@ impl State {
         Saying { segment, generation, home, changes, bits, settled, filled, limbo, bytes }
     }
 
+    /// For a bug that is let loose: pages are clean of which no map page has said yet that they are dirty.
+    fn forget_untold_bits(&mut self, borg: &Borg) {
+        for segment in self.segments.which(|segment| segment.changes > 0) {
+            borg.layout.slots_of(segment).for_each(|slot| self.map.set_dirty(slot, false));
+        }
+    }
+
     /// A map page is durable.
     pub(super) fn said(&mut self, said: &Saying) {
         let segment = self.segments.get(said.segment);
@@ -364,8 +371,10 @@ impl Borg {
         if self.state.borrow().left || self.state.borrow().session == Session::Untouched {
             return Ok(());
         }
-        let bits = !mutant::is("borg: a clean stop without dirty bits");
-        self.check_point(|segment| bits && segment.bits > 0, how).await?;
+        if mutant::is("borg: a clean stop without dirty bits") {
+            self.state.borrow_mut().forget_untold_bits(self);
+        }
+        self.check_point(|segment| segment.bits > 0, how).await?;
         let samples = self.samples(how).await?;
         // It would prove copies that nobody has compared.
         let proven = self.state.borrow().origin.unproven.left() == 0;

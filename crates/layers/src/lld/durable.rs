@@ -230,7 +230,7 @@ impl Lld {
             });
             let epoch = state.disk.epoch + u64::from(!mutant::is("lld: the epoch stays"));
             state.log.begin(identity, epoch, segment);
-            (segment, state.disk.generation == 0, identity, epoch)
+            (segment, state.disk.identity == 0, identity, epoch)
         };
         // Of a new volume both homes are written: a damaged one is then told from one that never was.
         for _ in 0..if first { 2 } else { 1 } {

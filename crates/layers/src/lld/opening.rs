@@ -118,13 +118,14 @@ pub async fn open(
 
 /// A volume of zeroes.
 fn blank(layout: &Layout, generation: u64) -> Checkpoint {
+    let first = if layout.sealed { first_number() } else { 0 };
     let head = Head {
         features: 0,
         identity: 0,
-        generation,
+        generation: generation.max(first),
         epoch: first_number(),
-        sequence: 0,
-        reached: 0,
+        sequence: first,
+        reached: first,
         anchor: None,
     };
     let (slots, written) = (vec![NONE; layout.blocks as usize], vec![0; layout.segments as usize]);
