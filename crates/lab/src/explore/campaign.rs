@@ -7,6 +7,7 @@ use seekless_layers::topmost;
 use super::conditions::Conditions;
 use super::faults::FaultTally;
 use super::shrink::Shrinker;
+use super::swarm::read_back;
 use super::{Explorer, Finding, Options, Script, Tally};
 use crate::LabError;
 use crate::description::Description;
@@ -72,7 +73,7 @@ impl Campaign<'_> {
         let plain = self.options.plain.unwrap_or(0);
         for (run, seed) in (0..plain).zip(&mut seeds) {
             if finding.is_none() {
-                finding = explorer.plain(&self.drawn(seed, self.requests, 1)?).err();
+                finding = explorer.plain(&read_back(self.drawn(seed, self.requests, 1)?)).err();
                 progress(Progress { what: "runs with power", done: run, of: plain });
             }
         }
@@ -84,7 +85,7 @@ impl Campaign<'_> {
             let script = self.drawn(seed, self.requests, 1)?;
             if owed >= self.options.run_costs {
                 owed -= self.options.run_costs;
-                finding = explorer.plain(&script).err();
+                finding = explorer.plain(&read_back(script)).err();
                 continue;
             }
             let before = explorer.tally();

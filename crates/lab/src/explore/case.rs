@@ -195,7 +195,7 @@ fn within_run(words: &[&str], line: &str, segment: &mut Segment) -> Option<()> {
         ["pace", words @ ..] => Pace::parse(words).map(|pace| conditions.pace = pace),
         ["faults", words @ ..] => Faults::parse(words).map(|faults| conditions.faults = faults),
         ["numbers", "from", first] => {
-            let first = first.parse().ok().filter(|first| (1..=1 << 60).contains(first));
+            let first = first.parse().ok().filter(|first| (1..1 << 62).contains(first));
             first.map(|first| conditions.numbers = first)
         }
         ["fail", "component", component, "request", nth, for_ever @ ..] => {

@@ -1,5 +1,8 @@
 //! Which crash states of a moment are looked at: those that find most, and in turn with them others by chance.
 
+use std::rc::Rc;
+
+use seekless_core::Extent;
 use seekless_core::runtime::Rng;
 
 use super::log::Log;
@@ -7,11 +10,13 @@ use super::power::{Pending, Survivor};
 
 /// Gives survivors, one choice after the other, without an end; some come twice.
 pub struct Choices {
-    writes: Vec<(usize, u64)>,
+    writes: Vec<(usize, Extent)>,
     /// Of each write.
     components: Vec<u32>,
     /// Each component that has some, if there are several.
     apart: Vec<u32>,
+    /// What is left on components of torn writes before.
+    torn: Rc<[(u32, Extent)]>,
     next: usize,
     rng: Rng,
 }
@@ -19,8 +24,7 @@ pub struct Choices {
 impl Choices {
     /// Of what is not durable.
     pub fn new(pending: &[Pending], log: &Log, seed: u64) -> Choices {
-        let writes =
-            pending.iter().map(|pending| (pending.write, log.writes[pending.write].at.sectors)).collect();
+        let writes = pending.iter().map(|pending| (pending.write, log.writes[pending.write].at)).collect();
         let components: Vec<u32> =
             pending.iter().map(|pending| log.writes[pending.write].component).collect();
         let mut apart = components.clone();
@@ -29,7 +33,12 @@ impl Choices {
         if apart.len() < 2 {
             apart.clear();
         }
-        Choices { writes, components, apart, next: 0, rng: Rng::seeded(seed) }
+        Choices { writes, components, apart, torn: Rc::new([]), next: 0, rng: Rng::seeded(seed) }
+    }
+
+    /// The same where a crash before has left these sectors of torn writes, by component.
+    pub fn beside(self, torn: Rc<[(u32, Extent)]>) -> Choices {
+        Choices { torn, ..self }
     }
 
     /// How many choices come before all the rest are by chance.
@@ -48,7 +57,7 @@ impl Choices {
         }
         let whole = |which: &dyn Fn(usize) -> bool| {
             let kept = self.writes.iter().enumerate().filter(|(index, _)| which(*index));
-            kept.map(|(_, &(write, sectors))| Survivor { write, first: 0, end: sectors }).collect::<Vec<_>>()
+            kept.map(|(_, &(write, at))| Survivor { write, first: 0, end: at.sectors }).collect::<Vec<_>>()
         };
         if turn < 2 {
             return whole(&|_| turn == 1);
@@ -77,8 +86,12 @@ impl Choices {
     /// Any sectors of each, in any order.
     fn by_chance(&mut self) -> Vec<Survivor> {
         let mut kept = Vec::new();
+        let completes = !self.torn.is_empty() && self.rng.chance(1, 2);
         for index in 0..self.writes.len() {
-            let (write, end) = self.writes[index];
+            let (write, Extent { sectors: end, .. }) = self.writes[index];
+            if completes && self.complete(index, &mut kept) {
+                continue;
+            }
             match self.rng.below(4) {
                 0 => {}
                 1 | 2 => kept.push(Survivor { write, first: 0, end }),
@@ -93,9 +106,23 @@ impl Choices {
         kept
     }
 
+    /// Of a write over what is left of a torn one all other sectors: together they may pass for whole. Whether it is one.
+    fn complete(&self, index: usize, kept: &mut Vec<Survivor>) -> bool {
+        let (write, at) = self.writes[index];
+        let here = |torn: &&(u32, Extent)| torn.0 == self.components[index] && torn.1.overlaps(at);
+        let torn: Vec<Extent> = self.torn.iter().filter(here).map(|(_, torn)| *torn).collect();
+        for first in 0..at.sectors {
+            let sector = Extent::new(at.start.0 + first, 1);
+            if !torn.is_empty() && !torn.iter().any(|torn| torn.overlaps(sector)) {
+                kept.push(Survivor { write, first, end: first + 1 });
+            }
+        }
+        !torn.is_empty()
+    }
+
     /// The first sectors of a write, its last, those between, or each by a throw of a coin.
     fn tear(&mut self, index: usize, kept: &mut Vec<Survivor>) {
-        let (write, sectors) = self.writes[index];
+        let (write, Extent { sectors, .. }) = self.writes[index];
         let (one, other) = (self.rng.below(sectors + 1), self.rng.below(sectors + 1));
         match self.rng.below(4) {
             0 => kept.push(Survivor { write, first: 0, end: one }),
@@ -119,5 +146,29 @@ impl Iterator for Choices {
 
     fn next(&mut self) -> Option<Vec<Survivor>> {
         Some(self.choose())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explore::image::{Content, Image};
+    use crate::explore::log::{Event, Write};
+    use crate::explore::power::Power;
+
+    #[test]
+    fn what_a_crash_has_torn_is_completed() {
+        let at = Extent::new(16, 8);
+        let write = Write { component: 1, at, contents: vec![Content::Zero; 8], fua: false };
+        let log = Log { writes: vec![write], ..Log::default() };
+        let mut power = Power::new(vec![Image::new(64), Image::new(64)]);
+        power.follow(&log, &Event::Began(0));
+        let torn = |component| Rc::from([(component, Extent::new(16, 3)), (component, Extent::new(22, 9))]);
+        let rest: Vec<_> = (3..6).map(|first| Survivor { write: 0, first, end: first + 1 }).collect();
+        let times = |component| {
+            let choices = Choices::new(&power.pending, &log, 1).beside(torn(component)).take(200);
+            choices.filter(|kept| *kept == rest).count()
+        };
+        assert!(times(1) > 30 && times(0) < 10, "{} and {}", times(1), times(0));
     }
 }

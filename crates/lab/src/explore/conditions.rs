@@ -15,8 +15,10 @@ const MOST_CLIENTS: u64 = 32;
 /// One run in so many has components that fail now and then.
 const RUNS_WITH_FAULTS: u64 = 10;
 
-/// What generations count from: from the start, or to the ends of 8, 16 and 32 bits and over them.
-const NUMBERS: [u64; 6] = [0, 0, (1 << 8) - 6, (1 << 16) - 6, (1 << 32) - 6, 1 << 55];
+/// What generations and the like count from: from the start, or to these and, but for the last, over them.
+const NUMBERS: [u64; 6] = [0, 0, 1 << 8, 1 << 16, 1 << 32, 1 << 62];
+/// They begin so much before, at most; no number is ever 2^62.
+const BEFORE: [u64; 6] = [1, 1, 1 << 6, 1 << 6, 1 << 6, 1 << 40];
 
 /// How long components take for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,9 +70,9 @@ impl Pace {
     }
 
     fn drawn(components: u32, rng: &mut Rng) -> Pace {
-        match rng.below(3) {
+        match rng.below(4) {
             0 => Pace::Uniform,
-            1 => Pace::Tail(10 + rng.below(90), 10 << rng.below(6)),
+            1 | 2 => Pace::Tail(4 << rng.below(5), 10 << rng.below(6)),
             _ => Pace::Slow(rng.below(u64::from(components.max(1))) as u32, 5 << rng.below(5)),
         }
     }
@@ -142,7 +144,9 @@ impl Conditions {
         let pace = Pace::drawn(components, &mut rng);
         let fails = rng.chance(1, RUNS_WITH_FAULTS);
         let faults = if fails { Faults::drawn(&mut rng) } else { Faults::default() };
-        let numbers = NUMBERS[rng.below(NUMBERS.len() as u64) as usize];
+        let which = rng.below(NUMBERS.len() as u64) as usize;
+        let before = BEFORE[which].div_ceil(1 << rng.below(5));
+        let numbers = NUMBERS[which].saturating_sub(before) & !1;
         Conditions { clients: clients.unwrap_or(drawn), seed, pace, faults, numbers }
     }
 }
@@ -163,7 +167,7 @@ mod tests {
             assert_eq!(Faults::parse(&line.split(' ').skip(1).collect::<Vec<_>>()), Some(conditions.faults));
         }
         let count = |which: &dyn Fn(&Conditions) -> bool| drawn.iter().filter(|one| which(one)).count();
-        assert!((70..130).contains(&count(&|one| one.pace == Pace::Uniform)));
+        assert!((50..100).contains(&count(&|one| one.pace == Pace::Uniform)));
         assert!(count(&|one| matches!(one.pace, Pace::Slow(0, _))) > 20);
         assert!((15..60).contains(&count(&|one| !one.faults.is_none())));
         for clients in [1, 2, 32] {

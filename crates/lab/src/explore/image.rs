@@ -62,7 +62,8 @@ impl Content {
         }
     }
 
-    fn is_metadata(&self) -> bool {
+    /// Whether it counts as metadata.
+    pub fn is_metadata(&self) -> bool {
         matches!(self, Content::Bytes(_))
     }
 }

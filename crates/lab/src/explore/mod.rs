@@ -48,7 +48,6 @@ use self::image::{Image, mixed};
 use self::log::{Event, Log};
 use self::power::{Crash, Power, Survivor};
 use self::restart::{Judge, Opener, Wrong};
-use self::rot::Rot;
 use self::run::Plan;
 use self::script::Step;
 use self::settings::Setting;
@@ -111,6 +110,10 @@ const RUN_COSTS: u64 = 40;
 const ALL_PAGES: u64 = 2;
 /// Requests between a restart and the next crash, at most.
 const BETWEEN: usize = 12;
+/// Of the moments at which less is allowed than before so many times as many are looked at as of others.
+const PROMISED: u64 = 4;
+/// A state with a torn sector of metadata is gone on from so many times as often as one without.
+const TORN: u64 = 8;
 /// States a moment of a run that began after a crash.
 const EACH_AFTER: u64 = 4;
 /// Of the crashes that are gone on from, one in so many leaves the components their caches, or one of them.
@@ -120,7 +123,7 @@ const FAULT_MOMENTS: u64 = 8;
 /// Choices in a row that are nothing new, after which a moment is done.
 const IN_VAIN: u32 = 16;
 /// Of so many states one is judged once more with a rotten sector, where layers tell that from a torn one.
-const ROTS: u64 = 24;
+const ROTS: u64 = 8;
 
 /// Something is wrong, and how it came to that.
 #[derive(Clone, Debug)]
@@ -365,7 +368,9 @@ impl<'a> Explorer<'a> {
             // Runs with a fault are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
             let few = followed.depth == 0 && !followed.all && self.options.one_in > 1;
-            let looks = !few || last || self.rng.chance(1, self.options.one_in);
+            // What was just promised may rest on something that is not durable yet.
+            let one_in = if less { self.options.one_in.div_ceil(PROMISED) } else { self.options.one_in };
+            let looks = !few || last || self.rng.chance(1, one_in);
             let looks = looks && (!followed.plan.fails() || last || self.rng.chance(1, FAULT_MOMENTS));
             // What was in the caches before belongs to the run before.
             let looks = looks && followed.each > 0 && index >= 2 * followed.plan.cached.len();
@@ -391,7 +396,8 @@ impl<'a> Explorer<'a> {
         power: &Power,
         registers: &Registers,
     ) -> Result<(), Finding> {
-        let by_chance = Choices::new(&power.pending, followed.log, self.rng.bits());
+        let by_chance =
+            Choices::new(&power.pending, followed.log, self.rng.bits()).beside(followed.plan.torn.clone());
         let systematic = if followed.all { usize::MAX } else { by_chance.systematic() };
         let choices: Box<dyn Iterator<Item = Vec<Survivor>>> =
             if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
@@ -419,34 +425,15 @@ impl<'a> Explorer<'a> {
                 self.tally.metadata_states += u64::from(self.metadata.insert(metadata));
             }
             if self.rots && self.rng.chance(1, ROTS) {
-                self.rotten(&crash, images, registers)?;
+                self.rotten(followed.log, &crash, images, registers)?;
             }
-            let goes_on =
-                followed.depth + 1 < self.options.depth as usize && self.rng.chance(1, self.options.goes_on);
-            if goes_on {
+            let torn = power::torn(followed.log, &crash.survivors).next().is_some();
+            let one_in = if torn { self.options.goes_on.div_ceil(TORN) } else { self.options.goes_on };
+            if followed.depth + 1 < self.options.depth as usize && self.rng.chance(1, one_in) {
                 let keeps = self.keeps();
                 self.go_on(followed, Crash { keeps, ..crash }, power, registers)?;
             }
         }
-        Ok(())
-    }
-
-    /// The state once more, with a sector of metadata that has rotted.
-    fn rotten(
-        &mut self,
-        crash: &Crash,
-        mut images: Vec<Image>,
-        registers: &Registers,
-    ) -> Result<(), Finding> {
-        let Some(rot) = Rot::drawn(&images, &mut self.rng) else { return Ok(()) };
-        rot.apply(&mut images);
-        let judged = self.judge.judge_rotten(&self.opener, &images, registers);
-        let refused = judged.map_err(|wrong| {
-            let crash = Crash { rot: Some(rot), ..crash.clone() };
-            self.finding(&wrong, Some(crash))
-        })?;
-        self.tally.rotten.0 += 1;
-        self.tally.rotten.1 += u64::from(refused);
         Ok(())
     }
 
@@ -475,8 +462,9 @@ impl<'a> Explorer<'a> {
         let steps = followed.plan.steps.iter().cycle().skip(from).take(BETWEEN.min(count)).copied().collect();
         let first = followed.plan.first + count as u64;
         let (images, cached) = power.restart(followed.log, &crash);
+        let torn = power::torn(followed.log, &crash.survivors).collect();
         let conditions = Conditions { seed: self.rng.bits(), ..followed.plan.conditions };
-        let plan = Plan { images, cached, steps, first, conditions, ..followed.plan.clone() };
+        let plan = Plan { images, cached, steps, first, conditions, torn, ..followed.plan.clone() };
         if let Some(segment) = self.segments.last_mut() {
             segment.crash = Some(crash);
         }

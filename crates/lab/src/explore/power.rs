@@ -8,7 +8,7 @@
 
 use seekless_core::Extent;
 
-use super::image::Image;
+use super::image::{Content, Image};
 use super::log::{Event, Log, Write};
 use super::rot::Rot;
 
@@ -60,6 +60,16 @@ pub struct Power {
     pub pending: Vec<Pending>,
     /// Events that have happened.
     happened: usize,
+}
+
+/// The sectors of metadata that survive of writes of which others do not: what the next write there may complete.
+pub fn torn<'a>(log: &'a Log, survivors: &'a [Survivor]) -> impl Iterator<Item = (u32, Extent)> + 'a {
+    survivors.iter().filter_map(|survivor| {
+        let write = log.writes.get(survivor.write)?;
+        let part = survivor.end.saturating_sub(survivor.first);
+        let torn = part < write.at.sectors && write.contents.iter().any(Content::is_metadata);
+        torn.then(|| (write.component, Extent::new(write.at.start.0 + survivor.first, part)))
+    })
 }
 
 impl Pending {

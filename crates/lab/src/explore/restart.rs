@@ -198,7 +198,8 @@ impl Judge {
     ) -> Result<bool, Wrong> {
         match self.judge(opener, images, registers) {
             Ok(()) => Ok(false),
-            Err(Wrong::Refused(_)) => Ok(true),
+            // Of what has lost its magic nobody knows what it was.
+            Err(Wrong::Refused(_) | Wrong::Closed(_)) => Ok(true),
             Err(wrong) => Err(wrong),
         }
     }
@@ -286,7 +287,10 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
     let tree = volume::over(&opener.description, opener.named(&devices), Bytes::Real).await;
-    let tree = tree.map_err(|error| unreadable(&error, format!("the volume does not open: {error}")))?;
+    let tree = tree.map_err(|error| match error.kind() {
+        ErrorKind::Corrupt => Wrong::Refused(format!("the volume does not open: {error}")),
+        _ => Wrong::Closed(error.to_string()),
+    })?;
     Ok(Opened { top: tree.top, components })
 }
 

@@ -10,6 +10,13 @@ use seekless_core::runtime::Rng;
 use seekless_core::{Buffer, Extent, SECTOR_BYTES};
 
 use super::image::{Content, Image};
+use super::log::Log;
+use super::power::Crash;
+use super::{Explorer, Finding};
+use crate::check::Registers;
+
+/// Writes before the power went whose sectors rot more often than others: what a restart goes on from.
+const RECENT: usize = 16;
 
 /// A bit of a component that is not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,27 +28,71 @@ pub struct Rot {
 }
 
 impl Rot {
-    /// One of the metadata that components hold, if they hold any.
-    pub fn drawn(images: &[Image], rng: &mut Rng) -> Option<Rot> {
-        let all: Vec<(u32, u64)> = (0..)
-            .zip(images)
-            .flat_map(|(component, image)| {
+    /// One of the metadata that components hold, if they hold any: of what was written last as often as of all. Half of
+    /// the bits are in bytes that are not zero.
+    pub fn drawn(images: &[Image], log: &Log, rng: &mut Rng) -> Option<Rot> {
+        let mut some = Vec::new();
+        if rng.chance(1, 2) {
+            let writes = log.writes.iter().rev().take(RECENT);
+            let written = writes.flat_map(|write| {
+                (write.at.start.0..write.at.end().0).map(|sector| (write.component, sector))
+            });
+            some.extend(written.filter(|(component, sector)| {
+                let held = Buffer::from_vec(read(&images[*component as usize], *sector));
+                Content::of_buffer(&held).iter().any(Content::is_metadata)
+            }));
+        }
+        if some.is_empty() {
+            let all = (0..).zip(images).flat_map(|(component, image)| {
                 image.metadata_sectors().into_iter().map(move |sector| (component, sector))
-            })
-            .collect();
-        let index = rng.below((all.len() as u64).max(1)) as usize;
-        let bit = rng.below(8 * SECTOR_BYTES);
-        all.get(index).map(|&(component, sector)| Rot { component, sector, bit })
+            });
+            some = all.collect();
+        }
+        let &(component, sector) = some.get(rng.below((some.len() as u64).max(1)) as usize)?;
+        let mut bit = rng.below(8 * SECTOR_BYTES);
+        if rng.chance(1, 2) {
+            let held = read(&images[component as usize], sector);
+            let used: Vec<u64> = (0..).zip(&held).filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
+            let at = used.get(rng.below((used.len() as u64).max(1)) as usize);
+            bit = at.map_or(bit, |at| 8 * at + bit % 8);
+        }
+        Some(Rot { component, sector, bit })
     }
 
     /// The bit is another from now on. A script may name what is not there.
     pub fn apply(&self, images: &mut [Image]) {
         let Some(image) = images.get_mut(self.component as usize) else { return };
-        let buffer = Buffer::zeroed(SECTOR_BYTES);
-        image.read(Extent::new(self.sector, 1), &buffer);
-        let mut bytes = buffer.to_vec();
+        let mut bytes = read(image, self.sector);
         bytes[(self.bit / 8) as usize] ^= 1 << (self.bit % 8);
         image.put(self.sector, &Content::of_buffer(&Buffer::from_vec(bytes)), |_| true);
+    }
+}
+
+fn read(image: &Image, sector: u64) -> Vec<u8> {
+    let buffer = Buffer::zeroed(SECTOR_BYTES);
+    image.read(Extent::new(sector, 1), &buffer);
+    buffer.to_vec()
+}
+
+impl Explorer<'_> {
+    /// A state once more, with a sector of metadata that has rotted.
+    pub(super) fn rotten(
+        &mut self,
+        log: &Log,
+        crash: &Crash,
+        mut images: Vec<Image>,
+        registers: &Registers,
+    ) -> Result<(), Finding> {
+        let Some(rot) = Rot::drawn(&images, log, &mut self.rng) else { return Ok(()) };
+        rot.apply(&mut images);
+        let judged = self.judge.judge_rotten(&self.opener, &images, registers);
+        let refused = judged.map_err(|wrong| {
+            let crash = Crash { rot: Some(rot), ..crash.clone() };
+            self.finding(&wrong, Some(crash))
+        })?;
+        self.tally.rotten.0 += 1;
+        self.tally.rotten.1 += u64::from(refused);
+        Ok(())
     }
 }
 

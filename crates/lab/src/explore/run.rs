@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use seekless_core::BlockDevice;
 use seekless_core::runtime::Runtime;
+use seekless_core::{BlockDevice, Extent};
 use seekless_layers::fault::{Faulty, error};
 
 use super::component::Component;
@@ -27,6 +27,8 @@ pub struct Plan {
     pub first: u64,
     /// Who asks, and what the components are like.
     pub conditions: Conditions,
+    /// What was left of torn metadata by the crash before, if there was one: the component, and its sectors.
+    pub torn: Rc<[(u32, Extent)]>,
     /// A component and the requests to it that fail, if any do.
     pub fault: Option<(u32, error::Options)>,
 }
@@ -49,7 +51,7 @@ impl Plan {
     /// These are asked by one client, of components that hold this and fail nothing.
     pub fn new(images: Vec<Image>, steps: Rc<[Step]>, first: u64) -> Plan {
         let conditions = Conditions::usual(1, 0);
-        Plan { images, cached: Vec::new(), steps, first, conditions, fault: None }
+        Plan { images, cached: Vec::new(), steps, first, conditions, torn: Rc::new([]), fault: None }
     }
 
     /// Whether a request to a component may fail.

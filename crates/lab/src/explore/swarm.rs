@@ -4,12 +4,12 @@
 //! everything (Groce et al., "Swarm testing", ISSTA 2012).
 
 use seekless_core::runtime::Rng;
-use seekless_core::{PAGE_SECTORS, SECTOR_BYTES};
+use seekless_core::{Extent, Op, PAGE_SECTORS, SECTOR_BYTES};
 
 use super::Script;
 use super::campaign::Campaign;
 use super::conditions::Conditions;
-use super::script;
+use super::script::{self, Request, Step};
 use super::settings::{self, Setting};
 use crate::LabError;
 use crate::workload;
@@ -20,6 +20,8 @@ const RUNS_A_VOLUME: u64 = 16;
 const FEWEST_PAGES: u64 = 8;
 /// The largest requests, in bytes.
 const SIZES: [u64; 5] = [SECTOR_BYTES, 4 << 10, 16 << 10, 16 << 10, 64 << 10];
+/// Of a run in which the power stays, one step in so many is a read of what was written, at its end.
+const READ_BACK: usize = 4;
 /// One step in so many is a command; none, if 0.
 const COMMANDS: [u64; 6] = [4, 8, 20, 40, 100, 0];
 
@@ -50,12 +52,31 @@ fn churn(sectors: u64, rng: &mut Rng) -> String {
     let area = area.min(sectors - at);
     let (reads, hot) = (5 + rng.below(50), rng.below(10) * 10);
     let [flushes, fua, discards, zeroes] = [15, 15, 10, 10].map(|most| share(most, rng));
+    let meets = share(60, rng);
     format!(
         "churn:size={size}B,reads={reads}%,flushes={flushes}%,fua={fua}%,discards={discards}%,zeroes={zeroes}%,\
-         hot={hot}%,at={}B,area={}B",
+         hot={hot}%,meets={meets}%,at={}B,area={}B",
         at * SECTOR_BYTES,
         area * SECTOR_BYTES
     )
+}
+
+/// The same steps, and behind them reads of some of what they wrote: what went wrong unseen is seen.
+pub(super) fn read_back(script: Script) -> Script {
+    let mut rng = Rng::seeded(script.conditions.seed ^ 0x5265_6164_0000_0000);
+    let written = script.steps.iter().filter_map(|step| match step {
+        Step::Ask(Request { op: Op::Write | Op::WriteZeroes, at, .. }) => Some(*at),
+        _ => None,
+    });
+    let mut written: Vec<Extent> = written.collect();
+    let most = (script.steps.len() / READ_BACK).min(written.len());
+    for index in 0..most {
+        let other = index + rng.below((written.len() - index) as u64) as usize;
+        written.swap(index, other);
+    }
+    let reads = written[..most].iter().map(|at| Step::Ask(Request { op: Op::Read, at: *at, fua: false }));
+    let steps = script.steps.iter().copied().chain(reads).collect();
+    Script { steps, ..script }
 }
 
 impl Campaign<'_> {
@@ -90,6 +111,21 @@ impl Campaign<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_of_what_was_written_is_read_at_the_end() {
+        let ask = |op, at| Step::Ask(Request { op, at: Extent::new(at, 1), fua: false });
+        let steps: Vec<Step> = (0..8).flat_map(|at| [ask(Op::Write, at), ask(Op::Discard, 9)]).collect();
+        let conditions = Conditions::usual(1, 7);
+        let script = Script { steps: steps.clone().into(), conditions, settings: Vec::new() };
+        let read = read_back(script).steps;
+        assert_eq!((&read[..16], read.len()), (&steps[..], 20));
+        let mut reads: Vec<u64> = read[16..].iter().map(|step| step.at().start.0).collect();
+        assert!(read[16..].iter().all(|step| *step == ask(Op::Read, step.at().start.0)));
+        reads.sort_unstable();
+        reads.dedup();
+        assert!(reads.len() == 4 && reads[3] < 8, "{reads:?}");
+    }
 
     #[test]
     fn every_drawn_workload_fits_its_volume() {

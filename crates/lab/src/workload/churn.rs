@@ -1,6 +1,7 @@
 //! *churn*: every kind of request, of any length, anywhere and often at the same places: what finds out
 //! whether a layer keeps its promises, and no load that anybody has.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Rng};
@@ -23,6 +24,11 @@ pub const ENTRY: Entry = Entry {
         Opt { key: "discards", default: "5%", what: "discards" },
         Opt { key: "zeroes", default: "5%", what: "write zeroes" },
         Opt { key: "hot", default: "50%", what: "requests to the first sixteenth" },
+        Opt {
+            key: "meets",
+            default: "0%",
+            what: "requests at an end of the one before: over a sector of it, or behind",
+        },
         Opt { key: "outstanding", default: "4", what: "clients, each with one request at a time" },
     ],
     area: "all",
@@ -32,6 +38,9 @@ pub const ENTRY: Entry = Entry {
 struct Churn {
     sectors: u64,
     hot: Share,
+    meets: Share,
+    /// Where the request before lay.
+    last: Cell<Extent>,
     kinds: [(Share, Op, Flags); 5],
     outstanding: u64,
 }
@@ -48,6 +57,8 @@ fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {
     Ok(Rc::new(Churn {
         sectors: keys.sectors("size", SECTOR_BYTES..=LARGEST)?,
         hot: keys.share("hot")?,
+        meets: keys.share("meets")?,
+        last: Cell::default(),
         kinds,
         outstanding: keys.number("outstanding", 1..=1_000)?,
     }))
@@ -64,7 +75,7 @@ impl Workload for Churn {
                     let at = if op == Op::Flush {
                         Extent::default()
                     } else {
-                        churn.place(&mut rng, client.sectors())
+                        churn.meeting(&mut rng, client.sectors())
                     };
                     client.ask(op, at, flags).await;
                 }
@@ -91,6 +102,31 @@ impl Churn {
         (Op::Write, Flags::default())
     }
 
+    /// At an end of the request before, if there is room, or anywhere.
+    fn meeting(&self, rng: &mut Rng, window: u64) -> Extent {
+        let last = self.last.get();
+        // A share that is 0 takes nothing from the chance of others.
+        let meets = self.meets.part > 0 && rng.chance(self.meets.part, self.meets.whole);
+        let mut at = if meets && last.sectors > 0 { self.beside(last, rng) } else { Extent::default() };
+        if at.sectors == 0 || at.end().0 > window {
+            at = self.place(rng, window);
+        }
+        self.last.set(at);
+        at
+    }
+
+    /// Over its last sector or its first, right behind it or before it, or within it.
+    fn beside(&self, last: Extent, rng: &mut Rng) -> Extent {
+        let sectors = rng.below(self.sectors) + 1;
+        match rng.below(5) {
+            0 => Extent::new(last.end().0 - 1, sectors),
+            1 => Extent::new(last.end().0, sectors),
+            2 => Extent::new((last.start.0 + 1).saturating_sub(sectors), sectors),
+            3 => Extent::new(last.start.0.saturating_sub(sectors), sectors),
+            _ => Extent::new(last.start.0 + rng.below(last.sectors), 1),
+        }
+    }
+
     /// Half of them whole pages, as file systems ask.
     fn place(&self, rng: &mut Rng, window: u64) -> Extent {
         let hot = (window / 16).max(self.sectors);
@@ -101,5 +137,34 @@ impl Churn {
             return Extent::new(rng.below((room - whole) / PAGE_SECTORS + 1) * PAGE_SECTORS, whole);
         }
         Extent::new(rng.below(room - sectors + 1), sectors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload;
+
+    #[test]
+    fn requests_meet_at_their_ends() {
+        let keys = |text: &str| workload::parse(text).map(drop);
+        assert!(keys("churn:meets=60%").is_ok() && keys("churn:meets=101%").is_err());
+        let churn = Churn {
+            sectors: 8,
+            hot: Share { part: 0, whole: 1 },
+            meets: Share { part: 1, whole: 1 },
+            last: Cell::default(),
+            kinds: [(); 5].map(|()| (Share { part: 0, whole: 1 }, Op::Read, Flags::default())),
+            outstanding: 1,
+        };
+        let mut rng = Rng::seeded(1);
+        let asked: Vec<Extent> = (0..400).map(|_| churn.meeting(&mut rng, 64)).collect();
+        assert!(asked.iter().all(|at| (1..=8).contains(&at.sectors) && at.end().0 <= 64));
+        let count = |which: fn(Extent, Extent) -> bool| {
+            asked.windows(2).filter(|pair| which(pair[0], pair[1])).count()
+        };
+        assert!(count(|last, at| at.start.0 + 1 == last.end().0) > 40, "over its last sector");
+        assert!(count(|last, at| at.start == last.end()) > 40, "behind it");
+        assert!(count(|last, at| at.end() == last.start) > 20, "before it");
     }
 }
