@@ -11,6 +11,7 @@ pub const ALL: &[&str] = &[
     "lock: a range ends a sector early",
     "switch: the child changes under requests in flight",
     "switch: the old child is not flushed",
+    "flush guard: a failed flush is forgotten",
     "mapper: a failed flush is forgotten",
     "mapper: a checksum without its last entry",
     "mapper: generations are compared in 8 bits",

@@ -118,7 +118,7 @@ const TORN: u64 = 8;
 const EACH_AFTER: u64 = 4;
 /// Of the crashes that are gone on from, one in so many leaves the components their caches, or one of them.
 const KILLS: u64 = 2;
-/// Of the moments of a run with a fault, one in so many is looked at.
+/// Of the moments of a run in which one request fails, one in so many is looked at.
 const FAULT_MOMENTS: u64 = 8;
 /// Choices in a row that are nothing new, after which a moment is done.
 const IN_VAIN: u32 = 16;
@@ -365,13 +365,14 @@ impl<'a> Explorer<'a> {
             }
             // An answer after which less is allowed may be broken by what was there before it.
             let changed = power.follow(followed.log, event) || less;
-            // Runs with a fault are many, and all alike up to it.
+            // Runs in which one request fails are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
             let few = followed.depth == 0 && !followed.all && self.options.one_in > 1;
             // What was just promised may rest on something that is not durable yet.
             let one_in = if less { self.options.one_in.div_ceil(PROMISED) } else { self.options.one_in };
             let looks = !few || last || self.rng.chance(1, one_in);
-            let looks = looks && (!followed.plan.fails() || last || self.rng.chance(1, FAULT_MOMENTS));
+            let one = followed.plan.fault.is_some();
+            let looks = looks && (!one || last || self.rng.chance(1, FAULT_MOMENTS));
             // What was in the caches before belongs to the run before.
             let looks = looks && followed.each > 0 && index >= 2 * followed.plan.cached.len();
             if changed && looks {
