@@ -54,16 +54,16 @@ agree: build tested ## do a tested and a release build give the same bytes?
 	done
 	cmp "$(CARGO_TARGET_DIR)/debug.json" "$(CARGO_TARGET_DIR)/release.json"
 
-explore: tested ## a million crash states of the layers that keep something, and no finding
+explore: tested ## hundreds of thousands of crash states of the layers that keep something, and no finding
 	scripts/explore "$(TESTED)" "$(CARGO_TARGET_DIR)/explore"
 	"$(CARGO_TARGET_DIR)/debug/promises" --check
 
 canaries: toolchain ## is each known bug found that a build with canaries has?
 	cargo test --locked -p seekless-promises $(BUGS) --test canaries -- --nocapture
 
-promises: build ## the same million, and PROMISES.md with its figures
-	scripts/explore "$(CARGO_TARGET_DIR)/release/seekless" tests/promises/figures
-	cargo run --quiet --locked -p seekless-promises
+promises: tested ## the same, and PROMISES.md with its figures
+	scripts/explore "$(TESTED)" tests/promises/figures
+	"$(CARGO_TARGET_DIR)/debug/promises"
 
 mutants: toolchain ## which of the known bugs do explorations find? takes hours
 	cargo build --release --locked -p seekless --features mutants --target-dir "$(CARGO_TARGET_DIR)/mutants"
