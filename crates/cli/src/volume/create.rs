@@ -1,6 +1,8 @@
 //! `seekless volume create`: makes what the layers of a volume file keep, on files and devices that nobody needs.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -16,7 +18,7 @@ use seekless_serve::reactor::Reactor;
 use super::component::Live;
 use super::ground::Ground;
 use super::pairs;
-use super::serve::{components, runtime};
+use super::serve::{components, runtime_of};
 use crate::output;
 
 /// Examples.
@@ -45,7 +47,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
     let (reactor, _) = Reactor::start(None).context("io")?;
     let reactor = Rc::new(reactor);
-    runtime(&reactor).run_live(create(&reactor, &description, arguments), &*reactor)?
+    // What is created is told from all else by its identity.
+    let mut seed = [0; 8];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("/dev/urandom")?;
+    runtime_of(&reactor, u64::from_le_bytes(seed))
+        .run_live(create(&reactor, &description, arguments), &*reactor)?
 }
 
 async fn create(

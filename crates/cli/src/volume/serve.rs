@@ -122,9 +122,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     served
 }
 
-/// The runtime of a volume: what is offloaded goes beside it.
+/// The runtime of a volume that is served, now or again: what is offloaded goes beside it.
 pub fn runtime(reactor: &Rc<Reactor>) -> Runtime {
-    let (runtime, beside) = (Runtime::new(SEED), reactor.clone());
+    runtime_of(reactor, SEED)
+}
+
+/// The same from another seed.
+pub fn runtime_of(reactor: &Rc<Reactor>, seed: u64) -> Runtime {
+    let (runtime, beside) = (Runtime::new(seed), reactor.clone());
     runtime.offload_to(Rc::new(move |work| beside.offload(work)));
     runtime
 }
