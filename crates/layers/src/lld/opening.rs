@@ -119,10 +119,13 @@ pub async fn open(
 /// A volume of zeroes.
 fn blank(layout: &Layout, generation: u64) -> Checkpoint {
     let first = if layout.sealed { first_number() } else { 0 };
+    // A first one that was torn is written again where it is: else a second one that is torn leaves none whole, and no
+    // home that is blank.
+    let torn = u64::from(layout.sealed && generation > 0);
     let head = Head {
         features: 0,
         identity: 0,
-        generation: generation.max(first),
+        generation: (generation + torn).max(first),
         epoch: first_number(),
         sequence: first,
         reached: first,
