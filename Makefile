@@ -59,7 +59,7 @@ explore: tested ## hundreds of thousands of crash states of the layers that keep
 	"$(CARGO_TARGET_DIR)/debug/promises" --check
 
 canaries: toolchain ## is each known bug found that a build with canaries has?
-	cargo test --locked -p seekless-promises $(BUGS) --test canaries -- --nocapture
+	cargo test --workspace --locked $(BUGS) --test canaries -- --nocapture
 
 promises: tested ## the same, and PROMISES.md with its figures
 	scripts/explore "$(TESTED)" tests/promises/figures
@@ -94,8 +94,8 @@ bench: toolchain ## measure speed
 
 soak: toolchain-check build agree ## the property tests, 20,000 cases each; fuzzing; crash states of new seeds, FOR=8h
 	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
-	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --locked -p seekless --test clients file_systems
-	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --locked -p seekless-promises --test file_systems -- --nocapture
+	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --workspace --locked $(BUGS) --test clients file_systems
+	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --workspace --locked $(BUGS) --test file_systems -- --nocapture
 	scripts/fuzz 600
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi
 	scripts/explore "$(CARGO_TARGET_DIR)/release/seekless" "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),8h)

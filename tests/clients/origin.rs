@@ -99,6 +99,11 @@ fn another_bopt_of_the_same_size_is_refused() {
     sparse(&folder.join("fast.img"), 8 * MIB as u64);
     let refused = said(&seekless(&["create"], folder));
     assert!(refused.contains("whose newest pages are in the BOPT"), "{refused}");
+    // Nor one in memory, which is new each time.
+    let file = components("at_stop = \"keep\"");
+    volume(folder, &file.replace("file = \"fast.img\"", "ram = \"8MiB\""), &[("borg", "")]);
+    let refused = said(&serve(folder, "threads").output().unwrap());
+    assert!(refused.contains("found a new BOPT"), "{refused}");
     // What is drained belongs to it still.
     std::fs::rename(folder.join("own.img"), folder.join("fast.img")).unwrap();
     volume(folder, &components(""), &[("borg", "")]);

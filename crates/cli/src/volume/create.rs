@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
     let (reactor, _) = Reactor::start(None).context("io")?;
     let reactor = Rc::new(reactor);
-    // What is created is told from all else by its identity.
+    // Each BOPT gets an identity of its own.
     let mut seed = [0; 8];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("/dev/urandom")?;
     runtime_of(&reactor, u64::from_le_bytes(seed))
@@ -84,7 +84,7 @@ async fn create(
         let options = toml::Value::Table(layer.options.clone()).try_into().with_context(place)?;
         let bytes = bopt.geometry().sectors * SECTOR_BYTES;
         let identity = Borg::create_anew(home, bopt, options, arguments.replace).await.with_context(place)?;
-        pairs.set(name, Some(identity), false, Ground::Live);
+        pairs.set(name, identity, false, Ground::Live);
         output::complain(&format!("layer.{name}: an empty BOPT of {}", Size(bytes)));
     }
     Ok(())

@@ -5,15 +5,15 @@ use std::fs::{Metadata, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A name of a file or device, or of one that has sectors with it in common.
+/// A name of a file or device, or of a disk or partition that shares sectors with it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Good for the name of a folder.
+    /// The name, fit for a folder.
     pub key: String,
     /// The device that a file is on; 0 for a device.
     pub device: u64,
-    /// What to add to a sector of the file or device for that of the one with this key: of a partition's disk it is
-    /// where the partition starts, and of a disk's partition less than zero.
+    /// Sectors to add to an address on the file or device for that on the one with this key: for a partition's disk, the
+    /// start of the partition; for a disk's partition, minus its start.
     pub shift: i64,
 }
 

@@ -159,15 +159,21 @@ impl Pairs {
     /// Refuses layers whose BOPT is not the one that was served with what they lie over. To be called before clients come.
     pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> anyhow::Result<()> {
         for (name, place, record) in &self.each {
-            let Some(found) = layers.get(name).and_then(|layer| layer.identity()) else { continue };
+            let Some(layer) = layers.get(name) else { continue };
             let Some(before) = read(place).filter(|before| before.device == record.device) else { continue };
-            let Some(expected) = before.bopt.filter(|bopt| *bopt != digits(found)) else { continue };
+            let Some(expected) = before.bopt else { continue };
+            // A BOPT in memory is new each time.
+            let found = match layer.identity().map(digits) {
+                Some(found) if found == expected => continue,
+                None if !before.newer => continue,
+                Some(found) => format!("the BOPT {found}"),
+                None => "a new BOPT".to_owned(),
+            };
             let lost = if before.newer { ", which has the newest pages of it" } else { "" };
             bail!(
-                "{file}: layer.{name}: found the BOPT {}, expected {expected}, with which {} was served{lost}; \
+                "{file}: layer.{name}: found {found}, expected the BOPT {expected}, with which {} was served{lost}; \
                  serve it with that one; to give that up: seekless volume create --replace, which empties the one that \
                  was found, or remove {}",
-                digits(found),
                 record.path.display(),
                 place.display()
             );

@@ -15,7 +15,7 @@ pub struct Choices {
     components: Vec<u32>,
     /// Each component that has some, if there are several.
     apart: Vec<u32>,
-    /// What is left on components of torn writes before.
+    /// Remains of torn writes of an earlier crash.
     torn: Rc<[(u32, Extent)]>,
     next: usize,
     rng: Rng,
@@ -36,7 +36,7 @@ impl Choices {
         Choices { writes, components, apart, torn: Rc::new([]), next: 0, rng: Rng::seeded(seed) }
     }
 
-    /// The same where a crash before has left these sectors of torn writes, by component.
+    /// Adds the remains of torn writes that an earlier crash has left, by component.
     pub fn beside(self, torn: Rc<[(u32, Extent)]>) -> Choices {
         Choices { torn, ..self }
     }
@@ -106,7 +106,8 @@ impl Choices {
         kept
     }
 
-    /// Of a write over what is left of a torn one all other sectors: together they may pass for whole. Whether it is one.
+    /// Keeps of a write over the remains of a torn one all sectors but those: together they may pass for whole. False if
+    /// there are no such remains.
     fn complete(&self, index: usize, kept: &mut Vec<Survivor>) -> bool {
         let (write, at) = self.writes[index];
         let here = |torn: &&(u32, Extent)| torn.0 == self.components[index] && torn.1.overlaps(at);

@@ -110,9 +110,9 @@ const RUN_COSTS: u64 = 40;
 const ALL_PAGES: u64 = 2;
 /// Requests between a restart and the next crash, at most.
 const BETWEEN: usize = 12;
-/// Of the moments at which less is allowed than before so many times as many are looked at as of others.
+/// Moments right after a promise, such as an answered flush, are looked at this many times as often as others.
 const PROMISED: u64 = 4;
-/// A state with a torn sector of metadata is gone on from so many times as often as one without.
+/// Runs go on this many times as often from states with a torn write of metadata as from others.
 const TORN: u64 = 8;
 /// States a moment of a run that began after a crash.
 const EACH_AFTER: u64 = 4;

@@ -198,7 +198,7 @@ impl Judge {
     ) -> Result<bool, Wrong> {
         match self.judge(opener, images, registers) {
             Ok(()) => Ok(false),
-            // Of what has lost its magic nobody knows what it was.
+            // Metadata that has lost its magic is refused as unknown data, not as corrupt.
             Err(Wrong::Refused(_) | Wrong::Closed(_)) => Ok(true),
             Err(wrong) => Err(wrong),
         }

@@ -46,13 +46,13 @@ fn found(begin: &[u8], end: &[u8]) -> Option<&'static str> {
 
 impl Borg {
     /// Creates a BOPT for `home` in `bopt`, empty, and stops clean. What is there is refused, unless `replace`: then it is
-    /// given up, a BOPT with newer pages too. Its identity.
+    /// given up, a BOPT with newer pages too. Returns the identity of the new one.
     pub async fn create_anew(
         home: Rc<dyn BlockDevice>,
         bopt: Rc<dyn BlockDevice>,
         options: Options,
         replace: bool,
-    ) -> Result<u128, IoError> {
+    ) -> Result<Option<u128>, IoError> {
         let pages = bopt.geometry().sectors / PAGE_SECTORS;
         let begin = Extent::of_pages(0, LOOKED_AT.min(pages));
         let end = Extent::of_pages(pages - LOOKED_AT.min(pages), LOOKED_AT.min(pages));
@@ -73,7 +73,7 @@ impl Borg {
         let borg = Borg::create(home, bopt, options, false).await?;
         borg.begin(Session::Mapped, &how).await?;
         Layer::stop(&*borg).await?;
-        Ok(borg.identity().unwrap_or_default())
+        Ok(borg.identity())
     }
 }
 

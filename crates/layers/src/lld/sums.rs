@@ -1,6 +1,6 @@
 //! Checksums of what slots hold. A slot is written once until its segment is free again: so its checksum stays right,
-//! and whoever reads whole blocks looks whether they are as they were written. There is no other copy: a client gets an
-//! error that names the block, and a cleaner leaves it where it is.
+//! and reads of whole blocks compare them with it. There is no other copy: a client gets an error that names the block, and
+//! a cleaner leaves it where it is.
 //!
 //! What was written, or replayed, since the volume was opened is known. Of any other segment the summaries are read with
 //! the first read of it, from its first block on; a summary of what was in it before is told by its sequence: the last
