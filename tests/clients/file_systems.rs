@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::fsx::{Expected, Load};
 use crate::noise;
-use crate::server::{KINDS, Server, skipped, succeeds, volume};
+use crate::server::{KINDS, Server, client, skipped, succeeds, volume};
 
 /// A file system: how it is made, and how it is checked without being changed.
 struct Kind {
@@ -65,7 +65,18 @@ impl Attached {
     /// A new file system on it.
     fn make(&self, kind: &Kind) {
         let make: Vec<&str> = kind.make[1..].iter().copied().chain([&*self.device]).collect();
-        succeeds(kind.make[0], &make);
+        // mkfs.btrfs looks at the files below all loop devices, also at one whose server another test has just killed.
+        let gone = |made: &Output| {
+            String::from_utf8_lossy(&made.stderr).contains("Transport endpoint is not connected")
+        };
+        let mut made = client(kind.make[0], &make).expect("it was there before");
+        let mut tries = 0;
+        while gone(&made) && tries < 100 {
+            std::thread::sleep(Duration::from_millis(100));
+            made = client(kind.make[0], &make).expect("it was there before");
+            tries += 1;
+        }
+        assert!(made.status.success(), "{make:?}: {}", String::from_utf8_lossy(&made.stderr));
     }
 
     fn mount(&self) -> Mounted {
