@@ -49,13 +49,15 @@ fn find(layer: &str, bug: &str) {
         layer.options.insert("canary".to_owned(), toml::Value::String(canary.clone()));
         volume
     };
-    let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();
-    // In a small part of the volume requests meet; on a full one slots are soon used again.
-    let tries = names.flat_map(|name| {
-        [("churn:area=512KiB", false), ("churn", true)].map(|(work, fill)| (name, work, fill))
+    // In a small part of the volume requests meet; on a full one slots are soon used again. First a short look at each.
+    let works = [("churn:area=512KiB", false), ("churn", true)];
+    let tries = [BUDGET / 20, BUDGET].into_iter().flat_map(|states| {
+        let names = common::VOLUMES.into_iter().filter(|name| name.starts_with(layer)).rev();
+        names.flat_map(move |name| works.map(|(work, fill)| (name, work, fill, states)))
     });
-    let mut explored = tries.map(|(name, work, fill)| {
-        let options = Options { plain: Some(100), states: BUDGET, fill, ..Options::default() };
+    let mut explored = tries.map(|(name, work, fill, states)| {
+        let plain = Some(states / 1_000);
+        let options = Options { plain, states, fill, ..Options::default() };
         common::explore(&volume(name), work, 4, COMMANDS, 20, options)
     });
     let Some(explored) = explored.find(|explored| explored.finding.is_some()) else {

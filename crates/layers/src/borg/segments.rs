@@ -82,6 +82,11 @@ impl Segments {
         self.each.iter().map(|segment| segment.generation).fold(0, u64::wrapping_add)
     }
 
+    /// The last run that a map page tells, perhaps because it failed.
+    pub fn covered(&self) -> u64 {
+        self.each.iter().map(|segment| segment.covered).max().unwrap_or(0)
+    }
+
     /// Says how many homes hold the map page of a segment.
     pub fn says_homes(&mut self, segment: u32, homes: u32) {
         let was = std::mem::replace(&mut self.get(segment).homes, homes);

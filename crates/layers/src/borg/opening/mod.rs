@@ -107,7 +107,10 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     for (segment, taken) in used.iter().zip(1..) {
         segments.get(*segment).taken = taken;
     }
-    let log = Log::new(layout, disk.version, free, last, used.len() as u64);
+    // A run that failed has a number too, which map pages may tell: given to another run, that would pass for told.
+    let given = segments.covered().max(last);
+    let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
+    log.reached = last;
     Ok(Opened { map, segments, log, disk, aside })
 }
 
