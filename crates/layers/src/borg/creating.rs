@@ -7,8 +7,7 @@ use std::rc::Rc;
 
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, IoError, Layer, PAGE_SECTORS};
 
-use super::page::PAGE;
-use super::table::Session;
+use super::store::PAGE;
 use super::{Borg, Options};
 
 /// Pages at both ends in which file systems, partition tables and the like have their signatures.
@@ -45,6 +44,24 @@ fn found(begin: &[u8], end: &[u8]) -> Option<&'static str> {
 }
 
 impl Borg {
+    /// Makes a BOPT of version 1 one of version 2, which programs of before do not open any more. One of version 2 stays
+    /// as it is. Fails as opening does, or as its devices do: then it is of one version or the other, and can be opened
+    /// and upgraded again.
+    pub async fn upgrade(
+        home: Rc<dyn BlockDevice>,
+        bopt: Rc<dyn BlockDevice>,
+        options: Options,
+    ) -> Result<(), IoError> {
+        let borg = Borg::open(home, bopt, options, false).await?;
+        if !borg.store.is_old() {
+            return Ok(());
+        }
+        let how = Hints::default();
+        borg.store.begin_mapping(&how).await?;
+        Layer::stop(&*borg).await?;
+        borg.store.upgrade(&how).await
+    }
+
     /// Creates a BOPT for `home` in `bopt`, empty, and stops clean. What is there is refused, unless `replace`: then it is
     /// given up, a BOPT with newer pages too. Returns the identity of the new one.
     pub async fn create_anew(
@@ -71,7 +88,7 @@ impl Borg {
             bopt.flush(how.clone()).await?;
         }
         let borg = Borg::create(home, bopt, options, false).await?;
-        borg.begin(Session::Mapped, &how).await?;
+        borg.store.begin_mapping(&how).await?;
         Layer::stop(&*borg).await?;
         Ok(borg.identity())
     }

@@ -13,11 +13,11 @@ use std::rc::Weak;
 use seekless_core::runtime::{self, edge};
 use seekless_core::{Account, IoError, Nanos};
 
-use super::map::Slot;
+use super::Borg;
 use super::mover::Mover;
 use super::options::AtStop;
 use super::pace::Manner;
-use super::{Borg, State};
+use super::store::Slot;
 
 /// Whether clients rest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +28,15 @@ pub(super) struct Idle {
     pub stopped: bool,
     /// Somebody waits until they rest.
     pub resting: bool,
+    /// The log is drained, or checkpointed, in the background.
+    pub maintaining: bool,
+}
+
+impl Idle {
+    /// A client asks.
+    pub fn request(&mut self, now: Nanos) {
+        (self.asked, self.stopped) = (now, false);
+    }
 }
 
 /// Which pages were newer than home a while ago.
@@ -49,29 +58,19 @@ fn after(begin: Nanos, span: Nanos) -> Nanos {
     if span == Nanos::ZERO { Nanos(u64::MAX) } else { Nanos(begin.0.saturating_add(span.0)) }
 }
 
-impl State {
-    /// Whether there is nothing to do: nothing is newer than home or unproven, and what counts is in both homes.
-    fn is_at_rest(&self) -> bool {
-        self.map.dirty() == 0 && self.origin.unproven.left() == 0 && !self.has_to_copy()
-    }
-}
-
 impl Borg {
     /// Sees to it that somebody waits until clients rest, or pages are too old, as long as there is something to do then.
     pub(super) fn tend_in_idle_time(&self) {
-        {
-            let state = &mut *self.state.borrow_mut();
-            if state.is_at_rest() || state.idle.resting || state.left || state.origin.refused {
-                return;
-            }
-            state.idle.resting = true;
+        if self.idle.borrow().resting || self.is_at_rest() || self.origin.borrow().refused.is_some() {
+            return;
         }
+        self.idle.borrow_mut().resting = true;
         let me = self.me.clone();
         runtime::spawn(async move {
             // What fails is tried again after the next request.
             let _ = Borg::rest(&me).await;
             if let Some(borg) = me.upgrade() {
-                borg.state.borrow_mut().idle.resting = false;
+                borg.idle.borrow_mut().resting = false;
             }
         })
         .detach();
@@ -86,7 +85,7 @@ impl Borg {
         drop(borg);
         loop {
             let Some(borg) = me.upgrade() else { return Ok(()) };
-            let idle = after(borg.state.borrow().idle.asked.max(tried), borg.options.idle_after);
+            let idle = after(borg.idle.borrow().asked.max(tried), borg.options.idle_after);
             drop(borg);
             runtime::sleep_until(idle.min(aging.next)).await;
             let Some(borg) = me.upgrade() else { return Ok(()) };
@@ -95,9 +94,9 @@ impl Borg {
             }
             if runtime::now() >= aging.next {
                 borg.drain_the_old(&aging).await?;
-                aging.seen = borg.state.borrow().map.dirty_bits().to_vec();
+                aging.seen = borg.store.dirty_bits();
                 aging.next = after(runtime::now(), third(&borg));
-            } else if runtime::now() >= after(borg.state.borrow().idle.asked, borg.options.idle_after) {
+            } else if runtime::now() >= after(borg.idle.borrow().asked, borg.options.idle_after) {
                 borg.work_while_idle().await?;
                 tried = runtime::now();
             }
@@ -105,8 +104,13 @@ impl Borg {
     }
 
     fn has_nothing_to_do(&self) -> bool {
-        let state = self.state.borrow();
-        state.is_at_rest() || state.left || state.idle.stopped || state.origin.refused
+        self.is_at_rest() || self.idle.borrow().stopped || self.origin.borrow().refused.is_some()
+    }
+
+    /// Whether there is nothing to do: nothing is newer than home or unproven, and what counts is in both homes.
+    fn is_at_rest(&self) -> bool {
+        let store = &self.store;
+        store.is_detached() || store.dirty() == 0 && store.unproven() == 0 && !store.has_to_duplicate()
     }
 
     /// Compares, drains and copies all there is, as long as no client asks.
@@ -117,12 +121,10 @@ impl Borg {
             if !mover.compare_all().await? {
                 return Ok(());
             }
-            self.drain_these(&mover, self.pages_where(|dirty| dirty)).await?;
+            self.drain_these(&mover, self.dirty_pages()).await?;
             let mut more = true;
             while more && mover.pace.goes_on(1).await {
-                let how = mover.raisable();
-                let _turn = self.turn(&how).await;
-                more = self.copy_some(true, &how).await?;
+                more = self.store.duplicate_some(&mover.raisable()).await?;
             }
             Ok(())
         };
@@ -136,11 +138,7 @@ impl Borg {
 
     /// Drains what has been newer than home for two thirds of what is allowed, or nearly.
     async fn drain_the_old(&self, aging: &Aging) -> Result<(), IoError> {
-        let old: Vec<u64> = {
-            let state = self.state.borrow();
-            let old = state.map.iter().filter(|(slot, _, dirty)| *dirty && aging.has_seen(*slot));
-            old.map(|(_, page, _)| page).collect()
-        };
+        let old = self.store.pages_where(|_, entry| entry.dirty && aging.has_seen(entry.slot));
         if old.is_empty() {
             return Ok(());
         }
@@ -150,7 +148,7 @@ impl Borg {
 
     /// Drains what there is before a stop, if the options say so, for so long.
     pub(super) async fn drain_for(&self, limit: Nanos) -> Result<(), IoError> {
-        if self.options.at_stop == AtStop::Keep || self.state.borrow().map.dirty() == 0 {
+        if self.options.at_stop == AtStop::Keep || self.store.dirty() == 0 {
             return Ok(());
         }
         let end = runtime::now() + limit;
@@ -159,7 +157,11 @@ impl Borg {
             Mover::start(self, Account::default(), Manner::Until(end)).await?
         };
         let Some(mover) = mover else { return Ok(()) };
-        self.drain_these(&mover, self.pages_where(|dirty| dirty)).await
+        self.drain_these(&mover, self.dirty_pages()).await
+    }
+
+    fn dirty_pages(&self) -> Vec<u64> {
+        self.store.pages_where(|_, entry| entry.dirty)
     }
 
     /// In the order of home.
@@ -169,6 +171,6 @@ impl Borg {
             return Ok(());
         }
         mover.outgoing(&pages).await?;
-        self.checkpoint(&mover.raisable()).await
+        self.store.checkpoint(&mover.raisable()).await
     }
 }

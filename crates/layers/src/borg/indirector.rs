@@ -16,18 +16,15 @@
 //! which failed half way cannot bring the old data from home back.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use seekless_core::device::Place;
-use seekless_core::runtime::{self, edge};
+use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Lba, Mode, PAGE_SECTORS, mutant};
 
-use super::log::Run;
-use super::map::Slot;
 use super::options::Overwrite;
-use super::table::Session;
-use super::{Borg, State, did};
+use super::store::{Appended, Entry, Slot};
+use super::{Borg, did};
 
 /// Where a part of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +43,12 @@ struct Part {
     from: u64,
 }
 
-/// A part of a write, with its bytes.
-struct Piece {
-    side: Side,
-    at: Extent,
-    data: Buffer,
-    /// Of what was absorbed, its run.
-    run: Option<Rc<Run>>,
+/// A part of a write.
+enum Piece {
+    /// What is written where it is.
+    Placed { side: Side, at: Extent, data: Buffer },
+    /// What was absorbed.
+    Appended(Appended),
 }
 
 /// What a request found in the map.
@@ -62,10 +58,15 @@ struct Found {
     dirty: u64,
 }
 
-impl State {
-    /// The slot of a page's copy if only the log tells of that: it must not be overwritten in place.
-    fn unconfirmed(&self, page: u64) -> Option<Slot> {
-        self.map.slot_of(page).filter(|slot| !self.segments.is_confirmed(*slot))
+impl Piece {
+    /// Pages that go to the BOPT, and whether they were absorbed.
+    fn in_bopt(&self) -> Option<(u64, bool)> {
+        let pages = |at: &Extent| at.pages().end - at.pages().start;
+        match self {
+            Piece::Placed { side: Side::Home, .. } => None,
+            Piece::Placed { at, .. } => Some((pages(at), false)),
+            Piece::Appended(appended) => Some((pages(&appended.at), true)),
+        }
     }
 }
 
@@ -80,7 +81,7 @@ impl Borg {
         let _guard = self.hold(at, Mode::Shared, &how).await;
         self.unless_refused()?;
         self.note(at, &how, false);
-        if self.state.borrow().origin.unproven.left() > 0 {
+        if self.store.unproven() > 0 {
             Box::pin(self.compare_for(at, &how)).await?;
         }
         let found = self.look_up(at);
@@ -99,8 +100,7 @@ impl Borg {
     /// Reads from where the copies are: all of them, or only the dirty ones.
     async fn read_parts(&self, at: Extent, into: Buffer, how: Hints, all: bool) -> Result<Buffer, IoError> {
         let misses = mutant::is("borg: a read in parts misses what is dirty");
-        let parts = self
-            .split(at, |state, slot| (all && state.is_of_use(slot)) || (state.map.is_dirty(slot) && !misses));
+        let parts = self.split(at, |entry| (all && entry.proven) || (entry.dirty && !misses));
         self.tally(&how, |sides| sides.splits += u64::from(parts.len() > 1));
         let reads = parts.iter().map(|part| {
             let here = Extent { start: at.start + part.from, sectors: part.at.sectors };
@@ -125,8 +125,8 @@ impl Borg {
     /// Whether the whole pages of what was read are as they were written; for who holds them.
     fn unless_some_rotten(&self, here: Extent, data: &Buffer) -> Result<(), IoError> {
         for (part, piece) in data.split(here, PAGE_SECTORS).filter(|(part, _)| part.sectors == PAGE_SECTORS) {
-            let told = self.state.borrow().sum_of(part.start.page());
-            self.unless_rotten(part.start.page(), told, &piece)?;
+            let page = part.start.page();
+            self.store.unless_rotten(page, self.store.sum_of(page), &piece)?;
         }
         Ok(())
     }
@@ -136,11 +136,11 @@ impl Borg {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.unless_refused()?;
         self.note(at, &how, true);
-        let changes = self.layout.write_buffer > 0 || self.look_up(at).mapped > 0;
-        if changes && self.is_new() {
-            self.begin_behind();
-        } else if changes && !self.state.borrow().left {
-            self.begin(Session::Dirty, &how).await?;
+        let changes = self.store.layout().write_buffer > 0 || self.look_up(at).mapped > 0;
+        if changes && self.store.is_new() {
+            self.store.begin_in_background();
+        } else if changes && !self.store.is_detached() {
+            self.store.begin_writing(&how).await?;
         } else {
             self.begin_for_home(&how).await?;
         }
@@ -149,10 +149,9 @@ impl Borg {
         self.tally(&how, |sides| {
             sides.pages += at.pages().end - at.pages().start;
             sides.splits += u64::from(pieces.len() > 1);
-            for piece in pieces.iter().filter(|piece| piece.side == Side::Bopt) {
-                let pages = piece.at.pages().end - piece.at.pages().start;
+            for (pages, absorbed) in pieces.iter().filter_map(Piece::in_bopt) {
                 sides.hits += pages;
-                sides.absorbed += if piece.run.is_some() { pages } else { 0 };
+                sides.absorbed += if absorbed { pages } else { 0 };
             }
         });
         // With a cache below, what is durable on its own does not make the runs before it so.
@@ -163,35 +162,30 @@ impl Borg {
             edge("a page is written while it is copied");
         }
         if absorbed {
-            self.tend_the_log();
+            self.maintain_the_log();
         }
         written.into_iter().collect::<Result<(), _>>()?;
         if flushes {
             edge("a write that is to be durable was absorbed");
-            self.flush_indirected(Hints { fua: false, ..how }).await?;
+            self.store.flush(&Hints { fua: false, ..how }).await?;
         } else if how.fua {
-            self.repair(&Hints { fua: false, ..how }).await?;
+            self.store.repair(&Hints { fua: false, ..how }).await?;
         }
         Ok(())
     }
 
     async fn write_piece(&self, piece: &Piece, how: &Hints) -> Result<(), IoError> {
-        let write = || self.device(piece.side).write(piece.at, piece.data.clone(), how.clone());
-        let Some(run) = &piece.run else { return write().await };
-        let data = async {
-            // With its run's page, which lies in front of it: a drive that is idle would begin with what comes first.
-            runtime::quiet().await;
-            let written = write().await;
-            self.written(run, &written);
-        };
-        join(self.lead(run, how), data).await;
-        self.settled(run).await
+        match piece {
+            Piece::Placed { side, at, data } => {
+                self.device(*side).write(*at, data.clone(), how.clone()).await
+            }
+            Piece::Appended(appended) => self.store.write_appended(appended, how).await,
+        }
     }
 
     /// Home alone is written: copies that a clean stop left do not prove any more that it is as it was then.
     async fn begin_for_home(&self, how: &Hints) -> Result<(), IoError> {
-        let holds = self.state.borrow().map.mapped() > 0;
-        if holds { self.begin(Session::Mapped, how).await } else { Ok(()) }
+        if self.store.mapped() > 0 { self.store.begin_mapping(how).await } else { Ok(()) }
     }
 
     /// Sees to it that a page whose copy must not be overwritten now can be absorbed anew, or else may be overwritten:
@@ -208,7 +202,7 @@ impl Borg {
         loop {
             if self.has_to_be_told(at) {
                 edge("the write buffer is full of what must not be overwritten: it is told first");
-                self.checkpoint(&how).await?;
+                self.store.checkpoint(&how).await?;
                 continue;
             }
             let (unproven, clean) = self.clean_in_place(at, &joined);
@@ -216,34 +210,37 @@ impl Borg {
                 return Ok(joined);
             }
             self.give_up(&unproven, &how).await?;
-            self.mark_dirty(&clean, &how).await?;
+            self.store.mark_dirty(&clean, &how).await?;
         }
     }
 
     /// Whether a write would overwrite a copy of which only the log tells, as things are: there is no room to absorb it anew.
     fn has_to_be_told(&self, at: Extent) -> bool {
-        let state = self.state.borrow();
         let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
         let pages = at.pages().end - at.pages().start;
-        !in_place && !state.log.has_room(pages) && at.pages().any(|page| state.unconfirmed(page).is_some())
+        !in_place && !self.store.has_room(pages) && at.pages().any(|page| self.unstable(page).is_some())
+    }
+
+    /// The slot of a page's copy if only the log tells of that: it must not be overwritten in place.
+    fn unstable(&self, page: u64) -> Option<Slot> {
+        self.store.lookup(page).map(|entry| entry.slot).filter(|slot| !self.store.is_stable(*slot))
     }
 
     /// The copies that a write would overwrite as things are, and that are clean, on disk at least: the pages of those that
     /// nobody compared with home, and the slots of the others.
     fn clean_in_place(&self, at: Extent, joined: &BTreeMap<u64, Buffer>) -> (Vec<u64>, Vec<Slot>) {
         let (mut unproven, mut clean) = (Vec::new(), Vec::new());
-        let state = self.state.borrow();
         let logged = self.options.overwrite == Overwrite::Logged
-            && !state.left
-            && state.log.has_room(at.pages().end - at.pages().start);
+            && !self.store.is_detached()
+            && self.store.has_room(at.pages().end - at.pages().start);
         for part in at.split(PAGE_SECTORS) {
             let page = part.start.page();
-            let told = |slot: &Slot| state.map.is_dirty(*slot) && state.segments.tells_dirty(*slot);
-            let Some(slot) = state.map.slot_of(page).filter(|slot| !told(slot)) else { continue };
+            let is_told = |entry: &Entry| entry.dirty && self.store.is_dirty_on_disk(entry.slot);
+            let Some(entry) = self.store.lookup(page).filter(|entry| !is_told(entry)) else { continue };
             if logged && (part.sectors == PAGE_SECTORS || joined.contains_key(&page)) {
                 continue;
             }
-            if state.is_of_use(slot) { clean.push(slot) } else { unproven.push(page) }
+            if entry.proven { clean.push(entry.slot) } else { unproven.push(page) }
         }
         (unproven, clean)
     }
@@ -261,20 +258,19 @@ impl Borg {
         let pages = at.pages().end - at.pages().start;
         let in_place = mutant::is("borg: part of an unconfirmed copy is overwritten in place");
         let joins = |page| {
-            let state = self.state.borrow();
-            let clean = |slot: &Slot| logged && !state.map.is_dirty(*slot) && state.is_of_use(*slot);
-            let clean = state.map.slot_of(page).filter(clean).filter(|_| state.log.has_room(pages));
-            state.unconfirmed(page).filter(|_| !in_place).or(clean)
+            let clean = |entry: &Entry| logged && !entry.dirty && entry.proven;
+            let clean = self.store.lookup(page).filter(clean).filter(|_| self.store.has_room(pages));
+            self.unstable(page).filter(|_| !in_place).or(clean.map(|entry| entry.slot))
         };
         if at.pages().any(|page| joins(page).is_some()) {
             for (part, data) in from.split(at, PAGE_SECTORS).filter(|(part, _)| part.sectors < PAGE_SECTORS) {
                 let page = part.start.page();
                 let Some(slot) = joins(page) else { continue };
                 edge("part of a page is joined with a copy that must not be overwritten");
-                let there = Extent::of_pages(self.layout.page(slot), 1);
-                let told = self.state.borrow().sum_of(page);
+                let there = Extent::of_pages(self.store.layout().page(slot), 1);
+                let known = self.store.sum_of(page);
                 let old = self.bopt.read(there, self.buffer(there), how.clone()).await?;
-                self.unless_rotten(page, told, &old)?;
+                self.store.unless_rotten(page, known, &old)?;
                 joined.insert(page, old.with_sectors(part.start.0 % PAGE_SECTORS, data));
             }
         }
@@ -285,49 +281,32 @@ impl Borg {
     fn sort(&self, at: Extent, from: &Buffer, joined: &BTreeMap<u64, Buffer>) -> (Vec<Piece>, bool) {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
         let mut any = false;
-        let state = &mut *self.state.borrow_mut();
+        let (store, logged) = (&self.store, self.options.overwrite == Overwrite::Logged);
         for (part, data) in from.split(at, PAGE_SECTORS) {
             let page = part.start.page();
-            let (slot, is_whole) = (state.map.slot_of(page), part.sectors == PAGE_SECTORS);
-            let confirmed = slot.is_some_and(|slot| state.segments.is_confirmed(slot));
-            let whole = if is_whole { Some(&data) } else { joined.get(&page) };
-            let anew = !confirmed || (whole.is_some() && self.options.overwrite == Overwrite::Logged);
-            let absorbed = whole.filter(|_| anew && !state.left).and_then(|whole| {
-                let (slot, run) = state.log.take(&mut state.segments, page, whole)?;
-                Some((self.layout.page(slot), whole.clone(), run))
-            });
+            let slot = store.lookup(page).map(|entry| entry.slot);
+            let stable = slot.is_some_and(|slot| store.is_stable(slot));
+            let whole = if part.sectors == PAGE_SECTORS { Some(&data) } else { joined.get(&page) };
+            let anew = !stable || (whole.is_some() && logged);
+            let absorbed = whole.filter(|_| anew && !store.is_detached());
+            let absorbed = absorbed.and_then(|whole| store.append(page, whole));
             let piece = match (absorbed, slot) {
-                (Some((copy, data, run)), _) => {
+                (Some(appended), _) => {
                     any = true;
-                    run.writes.set(run.writes.get() + 1);
-                    did("absorbed", Extent::of_pages(page, 1), copy * PAGE_SECTORS);
-                    Piece { side: Side::Bopt, at: Extent::of_pages(copy, 1), data, run: Some(run) }
+                    Piece::Appended(appended)
                 }
                 (None, Some(slot)) => {
-                    let copy = self.layout.page(slot) * PAGE_SECTORS;
-                    state.set_dirty(slot, true);
-                    state.sums.set(slot, None);
+                    let copy = store.layout().page(slot) * PAGE_SECTORS;
+                    store.overwrite(slot);
                     did("overwritten in place", Extent::of_pages(page, 1), copy);
                     let start = Lba(copy + part.start.0 % PAGE_SECTORS);
-                    Piece { side: Side::Bopt, at: Extent { start, ..part }, data, run: None }
+                    Piece::Placed { side: Side::Bopt, at: Extent { start, ..part }, data }
                 }
-                (None, None) => Piece { side: Side::Home, at: part, data, run: None },
+                (None, None) => Piece::Placed { side: Side::Home, at: part, data },
             };
             push(&mut pieces, piece);
         }
         (pieces, any)
-    }
-
-    /// Makes everything durable that was completed. Absorbed writes were completed with the pages of their runs, so
-    /// the devices' own flushes are all there is to do, but for what failed before.
-    pub(super) async fn flush_indirected(&self, how: Hints) -> Result<(), IoError> {
-        let settled = self.state.borrow().log.settled;
-        let (home, bopt) = join(self.flush_home(&how), self.flush_bopt(&how)).await;
-        home.and(bopt)?;
-        self.repair(&how).await?;
-        let State { log, segments, .. } = &mut *self.state.borrow_mut();
-        log.now_durable(segments, settled);
-        Ok(())
     }
 
     /// A discard goes home for what is not mapped. A mapped page keeps its copy: reads as before.
@@ -335,7 +314,7 @@ impl Borg {
         let _guard = self.hold(at, Mode::Exclusive, &how).await;
         self.unless_refused()?;
         self.begin_for_home(&how).await?;
-        let unmapped = self.split(at, |_, _| true).into_iter().filter(|part| part.side == Side::Home);
+        let unmapped = self.split(at, |_| true).into_iter().filter(|part| part.side == Side::Home);
         let discarded = join_all(unmapped.map(|part| self.home.discard(part.at, how.clone()))).await;
         if !mutant::is("borg: a discard is not told to the mover") && self.touch(at) {
             edge("a page is discarded while it is copied");
@@ -345,7 +324,7 @@ impl Borg {
 
     /// Where a read of whole copies would go, each way in one part.
     pub(super) fn places_indirected(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
-        for part in self.split(at, State::is_of_use) {
+        for part in self.split(at, |entry| entry.proven) {
             let start = at.start + part.from;
             self.device(part.side).places(part.at, &mut |found, on| {
                 each(Extent { start: start + (found.start.0 - part.at.start.0), ..found }, on);
@@ -354,22 +333,20 @@ impl Borg {
     }
 
     fn look_up(&self, at: Extent) -> Found {
-        let state = self.state.borrow();
         let mut found = Found::default();
-        let copies = at.pages().filter_map(|page| state.map.slot_of(page));
-        for slot in copies.filter(|slot| state.is_of_use(*slot)) {
+        let copies = at.pages().filter_map(|page| self.store.lookup(page));
+        for entry in copies.filter(|entry| entry.proven) {
             found.mapped += 1;
-            found.dirty += u64::from(state.map.is_dirty(slot));
+            found.dirty += u64::from(entry.dirty);
         }
         found
     }
 
-    /// Splits a read or discard: pages whose slot `use_copy` accepts go to the BOPT, the others home.
-    fn split(&self, at: Extent, use_copy: impl Fn(&State, Slot) -> bool) -> Vec<Part> {
-        let state = self.state.borrow();
+    /// Splits a read or discard: pages whose copy `use_copy` accepts go to the BOPT, the others home.
+    fn split(&self, at: Extent, use_copy: impl Fn(&Entry) -> bool) -> Vec<Part> {
         split_by(at, |page| {
-            let slot = state.map.slot_of(page).filter(|&slot| use_copy(&state, slot))?;
-            Some(self.layout.page(slot))
+            let entry = self.store.lookup(page).filter(&use_copy)?;
+            Some(self.store.layout().page(entry.slot))
         })
     }
 
@@ -383,20 +360,15 @@ impl Borg {
 
 /// Adds a piece, to the last one if it goes on behind that.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
-    let same_run = |last: &Piece| match (&last.run, &piece.run) {
-        (Some(one), Some(other)) => Rc::ptr_eq(one, other),
-        (None, None) => true,
-        _ => false,
-    };
-    match pieces.last_mut() {
-        Some(last) if last.side == piece.side && last.at.end() == piece.at.start && same_run(last) => {
-            last.at.sectors += piece.at.sectors;
-            last.data = Buffer::join([last.data.clone(), piece.data]);
-            if let Some(run) = piece.run {
-                run.writes.set(run.writes.get() - 1);
-            }
+    match (pieces.last_mut(), piece) {
+        (Some(Piece::Placed { side, at, data }), Piece::Placed { side: same, at: next, data: more })
+            if *side == same && at.end() == next.start =>
+        {
+            at.sectors += next.sectors;
+            *data = Buffer::join([data.clone(), more]);
         }
-        _ => pieces.push(piece),
+        (Some(Piece::Appended(last)), Piece::Appended(next)) if last.goes_on(&next) => last.join(next),
+        (_, piece) => pieces.push(piece),
     }
 }
 

@@ -3,7 +3,7 @@
 use seekless_core::{Nanos, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
-use super::layout::{LARGEST_SEGMENT, SMALLEST_SEGMENT};
+use super::store::{LARGEST_SEGMENT, SMALLEST_SEGMENT};
 use crate::Refused;
 use crate::canary::Canary;
 use crate::units::{Bytes, time, time_in_ns};

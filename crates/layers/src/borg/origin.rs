@@ -18,12 +18,10 @@ use seekless_core::device::Mark;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, ErrorKind, Extent, Hints, IoError, Mode, PAGE_SECTORS, SECTOR_BYTES, Ticket};
 
-use super::map::Slot;
 use super::mover::Mover;
 use super::options::OriginChanged;
-use super::page::SAMPLES;
-use super::table::Session;
-use super::{Borg, State, did};
+use super::store::{SAMPLES, Slot};
+use super::{Borg, did};
 use crate::destage;
 
 /// Clean copies that are compared while it opens, if there are newer ones too: about two seconds of a disk.
@@ -31,97 +29,40 @@ const AT_OPENING: usize = if cfg!(test) { 8 } else { 256 };
 /// Pages that are compared together: their bytes, twice, are 64 MiB.
 const TOGETHER: usize = if cfg!(test) { 5 } else { 8_192 };
 
-/// Clean copies that were not compared with home yet, by their slots.
-pub(super) struct Unproven {
-    bits: Vec<u64>,
-    left: usize,
-}
-
-impl Unproven {
-    /// None of so many slots.
-    pub fn new(slots: u32) -> Unproven {
-        Unproven { bits: vec![0; slots.div_ceil(64) as usize], left: 0 }
-    }
-
-    /// Whether the copy in a slot is.
-    pub fn has(&self, slot: Slot) -> bool {
-        self.bits[slot as usize / 64] >> (slot % 64) & 1 == 1
-    }
-
-    /// Says whether it is.
-    pub fn set(&mut self, slot: Slot, unproven: bool) {
-        let was = self.has(slot);
-        self.bits[slot as usize / 64] ^= u64::from(was != unproven) << (slot % 64);
-        self.left = self.left + usize::from(unproven) - usize::from(was);
-    }
-
-    /// How many there are.
-    pub fn left(&self) -> usize {
-        self.left
-    }
-}
-
 /// What is known of home.
+#[derive(Debug, Default)]
 pub(super) struct Origin {
-    /// Clean copies that nobody compared with it.
-    pub unproven: Unproven,
     /// Pages were newer than home at opening, and home may have been written meanwhile.
     pub doubtful: bool,
-    /// It was: all requests fail with why flushes do.
-    pub refused: bool,
+    /// It was: all requests fail, and why.
+    pub refused: Option<IoError>,
     /// Clean copies that were found to differ.
     pub differed: u64,
-}
-
-impl Origin {
-    /// That of a BOPT of so many slots, all of whose copies are known to be right.
-    pub fn new(slots: u32) -> Origin {
-        Origin { unproven: Unproven::new(slots), doubtful: false, refused: false, differed: 0 }
-    }
 }
 
 /// A page, the slot of its copy, and whether that equals home.
 type Compared = (u64, Slot, bool);
 
-impl State {
-    /// Whether the copy in a slot may be read and changed: it is newer than home, or known to be as home is.
-    pub(super) fn is_of_use(&self, slot: Slot) -> bool {
-        !self.origin.unproven.has(slot)
-    }
-
-    /// Those of `pages` that have an unproven copy.
-    fn unproven_of(&self, pages: impl Iterator<Item = u64>) -> Vec<u64> {
-        let unproven =
-            |page: &u64| self.map.slot_of(*page).is_some_and(|slot| self.origin.unproven.has(slot));
-        if self.origin.unproven.left == 0 { Vec::new() } else { pages.filter(unproven).collect() }
-    }
-}
-
 impl Borg {
     /// What the state of home means for the copies that were found at opening.
     pub(super) async fn look_at_home(&self) -> Result<(), IoError> {
-        let (clean, was, mapped, dirty) = {
-            let State { disk, map, .. } = &*self.state.borrow();
-            (disk.clean, disk.mark, map.mapped(), map.dirty())
-        };
-        let mark = if mapped > 0 { self.home_mark().await } else { None };
-        if mapped == 0 || self.options.trust_origin || (clean && mark.is_some() && mark == was) {
+        let store = &self.store;
+        let mark = if store.mapped() > 0 { self.home_mark().await } else { None };
+        let last = store.last_stop();
+        let unchanged = last.as_ref().is_some_and(|last| mark.is_some() && mark == last.mark);
+        if store.mapped() == 0 || self.options.trust_origin || unchanged {
             return Ok(());
         }
-        let refuses = dirty > 0 && self.options.origin_changed == OriginChanged::Refuse;
-        if refuses && clean {
-            self.compare_marks(was, mark)?;
-            self.compare_samples().await?;
+        let refuses = store.dirty() > 0 && self.options.origin_changed == OriginChanged::Refuse;
+        if let Some(last) = last.filter(|_| refuses) {
+            self.compare_marks(last.mark, mark)?;
+            self.compare_samples(last.samples).await?;
         }
-        let some = {
-            let state = &mut *self.state.borrow_mut();
-            for (slot, _, _) in state.map.iter().filter(|(_, _, dirty)| !dirty) {
-                state.origin.unproven.set(slot, true);
-            }
-            state.origin.doubtful = refuses && state.origin.unproven.left > 0;
-            let every = state.origin.unproven.left.div_ceil(AT_OPENING).max(1);
-            state.unproven_of(state.map.iter().map(|(_, page, _)| page)).into_iter().step_by(every).collect()
-        };
+        store.doubt_all();
+        self.origin.borrow_mut().doubtful = refuses && store.unproven() > 0;
+        let every = store.unproven().div_ceil(AT_OPENING).max(1);
+        let unproven = store.pages_where(|_, entry| !entry.proven);
+        let some = unproven.into_iter().step_by(every).collect();
         if refuses { self.compare(some, &Hints::default()).await } else { Ok(()) }
     }
 
@@ -144,8 +85,7 @@ impl Borg {
     }
 
     /// Compares pages of home that newer ones lie over with what a clean stop left of them.
-    async fn compare_samples(&self) -> Result<(), IoError> {
-        let samples = self.state.borrow().disk.samples.clone();
+    async fn compare_samples(&self, samples: Vec<(u64, u32)>) -> Result<(), IoError> {
         for (page, sum) in samples {
             match self.home_sum(page, &Hints::default()).await {
                 Ok(found) if found == sum => {}
@@ -163,7 +103,7 @@ impl Borg {
 
     /// Home was written while the BOPT holds newer pages.
     fn changed(&self, found: &str, page: Option<u64>) -> IoError {
-        let newer = self.state.borrow().map.dirty();
+        let newer = self.store.dirty();
         let why = format!(
             "{found}, expected it as it was: it was written without this BOPT, or the BOPT is another volume's; \
              {newer} pages in the BOPT are newer than home. To keep these: origin_changed = \"keep\" \
@@ -174,12 +114,8 @@ impl Borg {
 
     /// Some pages of home under newer ones, and their checksums: who writes home without this layer may be found out.
     pub(super) async fn samples(&self, how: &Hints) -> Result<Vec<(u64, u32)>, IoError> {
-        let pages: Vec<u64> = {
-            let state = self.state.borrow();
-            let every = state.map.dirty().div_ceil(SAMPLES).max(1);
-            let dirty = state.map.iter().filter(|(_, _, dirty)| *dirty);
-            dirty.step_by(every).map(|(_, page, _)| page).collect()
-        };
+        let every = self.store.dirty().div_ceil(SAMPLES).max(1);
+        let pages = self.store.pages_where(|_, entry| entry.dirty).into_iter().step_by(every);
         let mut samples = Vec::new();
         for page in pages {
             match self.home_sum(page, how).await {
@@ -204,13 +140,10 @@ impl Borg {
 
     /// Compares the unproven copies that a read would be answered from; for who holds its pages.
     pub(super) async fn compare_for(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
-        let pages = {
-            let state = self.state.borrow();
-            let unproven = state.unproven_of(at.pages());
-            // Else it goes home as it is.
-            let all = unproven.is_empty() || at.pages().all(|page| state.map.slot_of(page).is_some());
-            if all { unproven } else { Vec::new() }
-        };
+        let unproven = self.store.unproven_of(at.pages());
+        // Else it goes home as it is.
+        let all = unproven.is_empty() || at.pages().all(|page| self.store.lookup(page).is_some());
+        let pages = if all { unproven } else { Vec::new() };
         if pages.is_empty() {
             return Ok(());
         }
@@ -234,8 +167,7 @@ impl Borg {
 
     /// Where the copies of pages are in the BOPT.
     fn places_of(&self, pages: &[u64]) -> Vec<u64> {
-        let state = self.state.borrow();
-        let place = |page: &u64| Some(self.layout.page(state.map.slot_of(*page)?));
+        let place = |page: &u64| Some(self.store.layout().page(self.store.lookup(*page)?.slot));
         pages.iter().filter_map(place).collect()
     }
 
@@ -247,13 +179,11 @@ impl Borg {
     ) -> Result<Vec<Compared>, IoError> {
         let (mut compared, mut left) = (Vec::new(), vec![pages]);
         while let Some(mut pages) = left.pop() {
-            let slots: Vec<(u64, Slot)> = {
-                let state = self.state.borrow();
-                pages.iter().filter_map(|&page| Some((page, state.map.slot_of(page)?))).collect()
-            };
+            let slot = |&page: &u64| Some((page, self.store.lookup(page)?.slot));
+            let slots: Vec<(u64, Slot)> = pages.iter().filter_map(slot).collect();
             match read(&pages).await {
                 Ok((homes, copies)) => compared.extend(slots.into_iter().filter_map(|(page, slot)| {
-                    let (home, copy) = (homes.get(&page)?, copies.get(&self.layout.page(slot))?);
+                    let (home, copy) = (homes.get(&page)?, copies.get(&self.store.layout().page(slot))?);
                     Some((page, slot, self.same_page(page, home, copy)))
                 })),
                 Err(error) if !error.is_of_the_medium() => return Err(error),
@@ -275,25 +205,21 @@ impl Borg {
 
     /// What was found of pages that nobody changed since, and that are held.
     async fn judge(&self, compared: &[Compared], how: &Hints) -> Result<(), IoError> {
-        let differing: Vec<u64> = {
-            let state = &mut *self.state.borrow_mut();
-            let still = |page: u64, slot: Slot| {
-                state.map.slot_of(page) == Some(slot) && state.origin.unproven.has(slot)
-            };
-            let found: Vec<&Compared> =
-                compared.iter().filter(|(page, slot, _)| still(*page, *slot)).collect();
-            for &&(_, slot, _) in found.iter().filter(|(_, _, same)| *same) {
-                state.origin.unproven.set(slot, false);
-            }
-            found.iter().filter(|(_, _, same)| !same).map(|(page, _, _)| *page).collect()
+        let still = |page: u64, slot: Slot| {
+            self.store.lookup(page).is_some_and(|entry| entry.slot == slot && !entry.proven)
         };
+        let found: Vec<&Compared> = compared.iter().filter(|(page, slot, _)| still(*page, *slot)).collect();
+        for &&(_, slot, _) in found.iter().filter(|(_, _, same)| *same) {
+            self.store.prove(slot);
+        }
+        let differing: Vec<u64> =
+            found.iter().filter(|(_, _, same)| !same).map(|(page, _, _)| *page).collect();
         let Some(&first) = differing.first() else { return Ok(()) };
-        self.state.borrow_mut().origin.differed += differing.len() as u64;
-        if self.state.borrow().origin.doubtful {
+        self.origin.borrow_mut().differed += differing.len() as u64;
+        if self.origin.borrow().doubtful {
             let error = self.changed("found a page of home that differs from its clean copy", Some(first));
-            let mut state = self.state.borrow_mut();
-            state.failed.get_or_insert_with(|| error.clone());
-            state.origin.refused = true;
+            self.store.fail(&error);
+            self.origin.borrow_mut().refused.get_or_insert_with(|| error.clone());
             return Err(error);
         }
         self.give_up(&differing, how).await
@@ -301,38 +227,20 @@ impl Borg {
 
     /// Unmaps clean copies that nobody may use; for who holds their pages. Nothing changes if it fails.
     pub(super) async fn give_up(&self, pages: &[u64], how: &Hints) -> Result<(), IoError> {
-        self.begin(Session::Mapped, how).await?;
+        self.store.begin_mapping(how).await?;
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
-        let _turn = self.turn(&how).await;
-        // Older claims on these pages would count again when the newest is gone.
-        let stale = self.state.borrow().segments.which(|segment| segment.stale);
-        self.say_these(&stale, &how).await?;
-        let given: Vec<(u64, Slot)> = {
-            let state = &mut *self.state.borrow_mut();
-            let pages = state.unproven_of(pages.iter().copied());
-            for page in &pages {
-                did("dropped for home", Extent::of_pages(*page, 1), page * PAGE_SECTORS);
-            }
-            pages.into_iter().filter_map(|page| Some((page, state.map_out(page)?))).collect()
-        };
-        let said = self.say_segments_of(given.iter().map(|(_, slot)| *slot), &how).await;
-        if said.is_err() {
-            let state = &mut *self.state.borrow_mut();
-            for (page, slot) in given {
-                state.map_in(page, slot, false);
-                state.origin.unproven.set(slot, true);
-            }
+        let mut update = self.store.update(&how).await;
+        update.persist_stale(&how).await?;
+        for page in self.store.unproven_of(pages.iter().copied()) {
+            did("dropped for home", Extent::of_pages(page, 1), page * PAGE_SECTORS);
+            update.unmap(page);
         }
-        said
+        update.commit(&how).await
     }
 
     /// Refused, once home was found to have changed under newer pages.
     pub(super) fn unless_refused(&self) -> Result<(), IoError> {
-        let state = self.state.borrow();
-        match &state.failed {
-            Some(error) if state.origin.refused => Err(error.clone()),
-            _ => Ok(()),
-        }
+        self.origin.borrow().refused.clone().map_or(Ok(()), Err)
     }
 }
 
@@ -340,10 +248,7 @@ impl Mover<'_> {
     /// Compares all unproven copies with home, in the order of home; false if it is to end before.
     pub async fn compare_all(&self) -> Result<bool, IoError> {
         let borg = self.borg;
-        let mut pages = {
-            let state = borg.state.borrow();
-            state.unproven_of(state.map.iter().map(|(_, page, _)| page))
-        };
+        let mut pages = borg.store.pages_where(|_, entry| !entry.proven);
         pages.sort_unstable();
         for batch in pages.chunks(self.pace.batch(TOGETHER)) {
             if !self.pace.goes_on(batch.len()).await {
@@ -356,27 +261,27 @@ impl Mover<'_> {
                 self.compare_held(page).await?;
             }
         }
-        borg.state.borrow_mut().origin.doubtful = false;
+        borg.origin.borrow_mut().doubtful = false;
         Ok(true)
     }
 
     /// Compares copies while nobody waits for that; those that were in use meanwhile are left.
     async fn compare_batch(&self, batch: &[u64]) -> Result<Vec<u64>, IoError> {
         let borg = self.borg;
-        self.watch(batch);
+        self.begin_copies(batch);
         let read = async |pages: &[u64]| {
             let places = borg.places_of(pages);
             let copies = self.read(&*borg.bopt, places.into_iter()).await?;
             Ok((self.read(&*borg.home, pages.iter().copied()).await?, copies))
         };
-        let batch = borg.state.borrow().unproven_of(batch.iter().copied());
+        let batch = borg.store.unproven_of(batch.iter().copied());
         let compared = borg.compare_by_halves(batch, read).await?;
-        let locked = self.lock_untouched(compared.iter().map(|(page, _, _)| *page));
-        let untouched: FxHashSet<u64> = locked.untouched.iter().copied().collect();
+        let locked = self.lock_valid(compared.iter().map(|(page, _, _)| *page));
+        let valid: FxHashSet<u64> = locked.valid.iter().copied().collect();
         let (compared, used): (Vec<Compared>, Vec<Compared>) =
-            compared.into_iter().partition(|(page, _, _)| untouched.contains(page));
+            compared.into_iter().partition(|(page, _, _)| valid.contains(page));
         let judged = borg.judge(&compared, &locked.how).await;
-        borg.state.borrow_mut().moving.clear();
+        borg.movers.unlocked();
         judged.map(|()| used.into_iter().map(|(page, _, _)| page).collect())
     }
 
@@ -384,13 +289,13 @@ impl Mover<'_> {
     async fn compare_held(&self, page: u64) -> Result<(), IoError> {
         let (at, how) = (Extent::of_pages(page, 1), self.raisable());
         let _held = self.borg.locks.lock(at, Mode::Exclusive, how.class, how.ticket.clone()).await;
-        let still = self.borg.state.borrow().unproven_of([page].into_iter());
+        let still = self.borg.store.unproven_of([page].into_iter());
         self.borg.compare(still, &how).await
     }
 
     /// Sees to it that no page goes home over what was written there without this layer; false if it is to end before.
     pub async fn settle_doubts(&self) -> Result<bool, IoError> {
-        let doubtful = self.borg.state.borrow().origin.doubtful;
+        let doubtful = self.borg.origin.borrow().doubtful;
         if doubtful { self.compare_all().await } else { Ok(true) }
     }
 }

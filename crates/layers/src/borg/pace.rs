@@ -48,7 +48,7 @@ pub(super) struct Awaited<'a>(&'a Borg);
 impl Borg {
     /// Until this is dropped, gentle movers end as soon as they can.
     pub(super) fn await_movers(&self) -> Awaited<'_> {
-        self.state.borrow_mut().awaited += 1;
+        self.movers.await_end(true);
         self.hurry(Class::Foreground);
         Awaited(self)
     }
@@ -56,8 +56,7 @@ impl Borg {
     /// What a mover copies for free is waited for, or nobody is there whose waits it could use: it goes on in this
     /// class.
     pub fn hurry(&self, class: Class) {
-        let ticket = self.state.borrow().freely.clone();
-        if let Some(ticket) = ticket {
+        if let Some(ticket) = self.movers.free_ticket() {
             ticket.promote(class);
         }
     }
@@ -65,7 +64,7 @@ impl Borg {
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        self.0.state.borrow_mut().awaited -= 1;
+        self.0.movers.await_end(false);
     }
 }
 
@@ -82,7 +81,7 @@ impl<'a> Pace<'a> {
 
     /// Before one of its requests: whether a client has asked again, so that it is to end.
     pub fn is_disturbed(&self) -> bool {
-        let rested = self.borg.state.borrow().idle.asked + self.borg.options.idle_after;
+        let rested = self.borg.idle.borrow().asked + self.borg.options.idle_after;
         self.manner == Manner::Idle && (self.is_to_end() || runtime::now() < rested)
     }
 
@@ -110,8 +109,7 @@ impl<'a> Pace<'a> {
         }
         if self.manner == Manner::Gentle {
             let patience = runtime::now() + Nanos(self.borg.options.move_idle.0.saturating_mul(PATIENCE));
-            self.wait(|| (self.borg.state.borrow().idle.asked + self.borg.options.move_idle).min(patience))
-                .await;
+            self.wait(|| (self.borg.idle.borrow().asked + self.borg.options.move_idle).min(patience)).await;
         }
         self.pages.set(self.pages.get() + pages as u64);
         let late = matches!(self.manner, Manner::Until(end) if runtime::now() >= end);
@@ -127,7 +125,7 @@ impl<'a> Pace<'a> {
     }
 
     fn is_to_end(&self) -> bool {
-        self.borg.state.borrow().awaited > 0
+        self.borg.movers.are_awaited()
     }
 
     /// Waits until a moment that may move on, or it is to end.

@@ -46,8 +46,8 @@ async fn world(options: Options, bopt_pages: u64) -> World {
 /// BORG on a BOPT that is formatted, also if it was blank: else the first writes would go home.
 async fn formatted(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
     let borg = Borg::create(home, bopt, options, false).await.unwrap();
-    if borg.is_new() {
-        borg.begin(Session::Mapped, &Hints::default()).await.unwrap();
+    if borg.store.is_new() {
+        borg.store.begin_mapping(&Hints::default()).await.unwrap();
     }
     borg
 }
@@ -136,7 +136,7 @@ fn no_write_waits_for_a_bopt_to_be_formatted() {
             write(&*borg, at, 1).await;
             longest = longest.max(runtime::now().since(begin));
             sleep(Nanos::from_millis(10)).await;
-            if borg.state.borrow().map.mapped() > 0 {
+            if borg.store.mapped() > 0 {
                 absorbed_after.get_or_insert(page);
             }
         }
@@ -179,7 +179,7 @@ fn pages_beyond_16_tib_are_absorbed_and_found() {
         for (page, version) in pages.into_iter().zip(1..) {
             write(&*borg, Extent::of_pages(page, 1), version).await;
         }
-        assert_eq!(borg.state.borrow().map.mapped(), pages.len());
+        assert_eq!(borg.store.mapped(), pages.len());
         for round in 0..2 {
             for (page, version) in pages.into_iter().zip(1..) {
                 let at = Extent::of_pages(page, 1);
@@ -190,7 +190,7 @@ fn pages_beyond_16_tib_are_absorbed_and_found() {
                 );
             }
             borg.write_home(Account(0)).await.unwrap();
-            assert_eq!(borg.state.borrow().map.dirty(), 0);
+            assert_eq!(borg.store.dirty(), 0);
         }
     });
 }
@@ -209,7 +209,7 @@ fn pages_beyond_16_tib_are_planned() {
         }
         let report = borg.reconfigure(Account(1)).await.unwrap();
         assert_eq!(report.planned_pages, 8, "each with the other of its pair");
-        let mut mapped: Vec<u64> = borg.state.borrow().map.iter().map(|(_, page, _)| page).collect();
+        let mut mapped: Vec<u64> = borg.store.table().map.iter().map(|(_, page, _)| page).collect();
         mapped.sort_unstable();
         let mut pairs: Vec<u64> = pages.into_iter().flat_map(|page| [page & !1, page | 1]).collect();
         pairs.sort_unstable();
@@ -341,7 +341,7 @@ fn a_profile_without_memory_plans_the_same() {
                 read(&*borg, Extent::of_pages(step * step * 7 % 1_000, 1 + step % 3)).await;
             }
             let report = borg.reconfigure(Account(1)).await.unwrap();
-            let copies: Vec<_> = borg.state.borrow().map.iter().collect();
+            let copies: Vec<_> = borg.store.table().map.iter().collect();
             (report.vertices, report.edges, copies)
         })
     };
@@ -371,7 +371,7 @@ fn a_reconfiguration_that_fails_loses_neither_data_nor_room() {
             }
             borg.write_home(Account(1)).await.unwrap();
             borg.reconfigure(Account(1)).await.unwrap();
-            let free = borg.state.borrow().log.room();
+            let free = borg.store.room();
             assert!(free > 20, "round {round}: {free} of 24 are free");
         }
     });

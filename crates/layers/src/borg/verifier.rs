@@ -13,6 +13,8 @@
 //! Faults: a repair that fails leaves the side that can be read. If that is the copy it counts as newer than home from
 //! then on, so that nobody drops it.
 
+use std::cell::Cell;
+
 use futures_util::future::{join, join_all};
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::runtime::edge;
@@ -22,7 +24,6 @@ use seekless_core::{
 };
 
 use super::pace::{Manner, Pace};
-use super::table::Session;
 use super::{Borg, did};
 use crate::destage;
 
@@ -70,9 +71,30 @@ impl Kept {
     }
 }
 
-/// What is held in memory to compare it takes so much at most, twice: the largest request.
-pub(super) fn comparing() -> Limits {
-    Limits::new(LARGEST_REQUEST_SECTORS * SECTOR_BYTES, u64::MAX)
+/// What verifying needs and keeps.
+pub(super) struct Verifier {
+    /// What is held in memory to compare home and copies: the largest request at most, twice.
+    comparing: Limits,
+    found: Cell<Verified>,
+}
+
+impl Verifier {
+    /// One that has found nothing.
+    pub fn new() -> Verifier {
+        let comparing = Limits::new(LARGEST_REQUEST_SECTORS * SECTOR_BYTES, u64::MAX);
+        Verifier { comparing, found: Cell::default() }
+    }
+
+    /// What was found so far.
+    pub fn found(&self) -> Verified {
+        self.found.get()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Verified)) {
+        let mut found = self.found.get();
+        change(&mut found);
+        self.found.set(found);
+    }
 }
 
 /// Whether both hold the same; of what has no bytes nobody knows.
@@ -97,7 +119,7 @@ impl Borg {
         let (pace, how) =
             (Pace::new(self, Manner::Gentle), Hints { class: Class::Background, verify: true, ..how });
         let sectors = self.home.geometry().sectors;
-        let strands = destage::strands(self.pages_where(|_| true).into_iter());
+        let strands = destage::strands(self.store.pages_where(|_, _| true).into_iter());
         for at in strands.into_iter().flat_map(|strand| strand.split(AT_ONCE).collect::<Vec<_>>()) {
             if !pace.goes_on(at.pages().count()).await {
                 break;
@@ -114,14 +136,13 @@ impl Borg {
 
     /// How the sectors of `at` are kept now.
     fn kept(&self, at: Extent) -> Vec<Kept> {
-        let state = self.state.borrow();
         let mut kept: Vec<Kept> = Vec::with_capacity(1);
         for at in at.split(PAGE_SECTORS) {
             // What nobody compared with home is no copy of it yet.
-            let slot = state.map.slot_of(at.start.page()).filter(|slot| state.is_of_use(*slot));
-            let place = |slot| Lba(self.layout.page(slot) * PAGE_SECTORS + at.start.0 % PAGE_SECTORS);
-            let copy = slot.map(place);
-            let dirty = slot.is_some_and(|slot| state.map.is_dirty(slot));
+            let entry = self.store.lookup(at.start.page()).filter(|entry| entry.proven);
+            let place = |slot| Lba(self.store.layout().page(slot) * PAGE_SECTORS + at.start.0 % PAGE_SECTORS);
+            let copy = entry.map(|entry| place(entry.slot));
+            let dirty = entry.is_some_and(|entry| entry.dirty);
             let dirty = dirty && !self.canary.is("repaired from home though newer");
             let part = Kept { at, copy, dirty };
             match kept.last_mut() {
@@ -149,7 +170,7 @@ impl Borg {
             }
             edge("a read that verifies finds something: its pages are looked at under their locks");
             let one = self.settle_page(part.at, &piece, how).await;
-            self.state.borrow_mut().verified.unreadable += u64::from(one.is_err());
+            self.verifier.count(|found| found.unreadable += u64::from(one.is_err()));
             settled = settled.and(one);
         }
         settled
@@ -164,7 +185,7 @@ impl Borg {
                 self.bopt.read(Extent { start, ..at }, into.clone(), how.clone()).await.map(|_| true)
             }
             Some(start) => {
-                let _room = self.comparing.admit(how, at.bytes()).await;
+                let _room = self.verifier.comparing.admit(how, at.bytes()).await;
                 self.read_both(at, start, into, how).await
             }
         }
@@ -221,7 +242,7 @@ impl Borg {
             (Ok(home), Ok(copy)) => {
                 if !same(&home, &copy) {
                     did("copy differs from home", at, there.start.0);
-                    self.state.borrow_mut().verified.differing += 1;
+                    self.verifier.count(|found| found.differing += 1);
                 }
                 copy
             }
@@ -243,17 +264,17 @@ impl Borg {
     async fn repair_home(&self, at: Extent, from: &Buffer, how: &Hints) -> Result<(), IoError> {
         did("home repaired", at, at.start.0);
         let durable = Hints { fua: !mutant::is("borg: a repair of home without FUA"), ..how.clone() };
-        self.begin(Session::Mapped, how).await?;
+        self.store.begin_mapping(how).await?;
         if rewrite(&*self.home, at, from, &durable).await.is_ok() {
             edge("home is repaired from a copy");
-            self.state.borrow_mut().verified.home_repaired += 1;
+            self.verifier.count(|found| found.home_repaired += 1);
             return Ok(());
         }
         edge("home cannot be repaired: its copy counts as newer");
-        self.begin(Session::Dirty, how).await?;
-        self.state.borrow_mut().verified.unrepaired += 1;
-        let slot = self.state.borrow().map.slot_of(at.start.page());
-        self.mark_dirty(slot.as_slice(), how).await
+        self.store.begin_writing(how).await?;
+        self.verifier.count(|found| found.unrepaired += 1);
+        let slot = self.store.lookup(at.start.page()).map(|entry| entry.slot);
+        self.store.mark_dirty(slot.as_slice(), how).await
     }
 
     /// A block of a copy is written again from home. If it cannot be, reads of it go home as before.
@@ -265,8 +286,9 @@ impl Borg {
         } else {
             edge("a copy cannot be repaired: home can be read");
         }
-        let verified = &mut self.state.borrow_mut().verified;
-        *(if done { &mut verified.copies_repaired } else { &mut verified.unrepaired }) += 1;
+        self.verifier.count(|found| {
+            *(if done { &mut found.copies_repaired } else { &mut found.unrepaired }) += 1;
+        });
     }
 }
 

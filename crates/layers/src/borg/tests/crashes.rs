@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::page::{OLD, SEALED};
+use super::super::store::format::{OLD, SEALED};
 use super::versions::old_one;
 use super::*;
 use crate::fault::powercut::{self, Keep, PowerCut};
@@ -86,7 +86,7 @@ fn no_crash_passes_for_damage_and_what_was_flushed_is_there() {
             let cut = devices.cut_at(nth);
             let mut versions: Versions = vec![[0].into(); PAGES as usize];
             if let Ok(borg) = Borg::create(devices.home.clone(), cut.clone(), options(), false).await {
-                if borg.begin(Session::Mapped, &Hints::default()).await.is_ok() {
+                if borg.store.begin_mapping(&Hints::default()).await.is_ok() {
                     drop(work(&borg, &mut versions, nth).await);
                 }
             }
@@ -128,7 +128,7 @@ fn an_upgrade_ends_as_one_version_or_the_other_whenever_power_goes() {
                 cut.cut().await.unwrap();
                 let when = format!("power cut at request {nth}");
                 let borg = devices.open().await.unwrap_or_else(|error| panic!("{when}: {error}"));
-                found.insert(borg.state.borrow().disk.version);
+                found.insert(borg.store.disk().page.version);
                 agree(&borg, &mut versions, &when).await;
                 write(&*borg, at(7), 900).await;
                 versions[7] = [900].into();
@@ -136,7 +136,7 @@ fn an_upgrade_ends_as_one_version_or_the_other_whenever_power_goes() {
                 drop(borg);
                 Borg::upgrade(devices.home.clone(), devices.durable.clone(), options()).await.unwrap();
                 let borg = devices.open().await.unwrap();
-                let disk = borg.state.borrow().disk.clone();
+                let disk = borg.store.disk().page.clone();
                 assert_eq!((disk.version, disk.features), (SEALED, 0), "{when}");
                 agree(&borg, &mut versions, &when).await;
                 cut.requests() >= nth

@@ -3,7 +3,7 @@
 
 use seekless_core::runtime::rng;
 
-use super::super::page::{OLD, PAGE, SEALED};
+use super::super::store::format::{OLD, PAGE, SEALED};
 use super::versions::old_one;
 use super::*;
 
@@ -65,7 +65,7 @@ async fn left(version: u32, stopped: bool) -> Left {
     if stopped {
         borg.stop().await.unwrap();
     }
-    let layout = borg.layout;
+    let layout = borg.store.layout();
     let mut may_rot: Vec<u64> = (0..layout.page(0)).collect();
     let image = read(&*bopt, Extent::of_pages(0, BOPT)).await;
     let mut last = (0, 0, 0);
@@ -173,8 +173,8 @@ fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
                 borg =
                     formatted(slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8), Options::default()).await;
             }
-            let slot = borg.state.borrow().map.slot_of(6).unwrap();
-            let there = Extent::of_pages(HOME / 8 + borg.layout.page(slot), 1);
+            let slot = borg.store.slot_of(6).unwrap();
+            let there = Extent::of_pages(HOME / 8 + borg.store.layout().page(slot), 1);
             let mut bytes = read(&*disk, there).await;
             bytes[2_000] ^= 8;
             disk.write(there, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
@@ -187,7 +187,7 @@ fn what_is_newer_than_home_and_rots_is_an_error_and_stays() {
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert_eq!(read(&*disk, at(6)).await, vec![0; 4096]);
             let part = Extent { sectors: 1, ..at(6) };
-            if !borg.state.borrow().segments.is_confirmed(slot) {
+            if !borg.store.is_stable(slot) {
                 assert!(borg.write(part, Buffer::zeroed(512), Hints::default()).await.is_err());
             }
             // Written anew, it is whole.

@@ -5,7 +5,7 @@ use super::*;
 const SECOND: Nanos = Nanos::from_millis(1_000);
 
 fn dirty(borg: &Borg) -> usize {
-    borg.state.borrow().map.dirty()
+    borg.store.dirty()
 }
 
 async fn write_some(borg: &Borg, pages: std::ops::Range<u64>, version: u64) {
@@ -78,7 +78,7 @@ fn no_page_stays_newer_for_longer_than_it_may_though_clients_never_rest() {
         let options = Options { dirty_max_age: Nanos(60 * SECOND.0), move_rate: slow, ..Options::default() };
         let World { borg, .. } = world(options, 1_000).await;
         write_some(&borg, 0..50, 1).await;
-        let old = || (0..50).filter(|page| borg.state.borrow().map.slot_of(page * 7).is_some()).count();
+        let old = || (0..50).filter(|page| borg.store.slot_of(page * 7).is_some()).count();
         for second in 0..60_u64 {
             // What is written anew is as young as that.
             write(&*borg, Extent::of_pages(1_900 - second, 1), 1).await;
@@ -108,14 +108,11 @@ fn copies_are_compared_when_nobody_asks_and_a_clean_stop_stays_one() {
             Borg::create(home, bopt, Options::default(), false).await.unwrap()
         };
         let borg = open().await;
-        assert_eq!(borg.state.borrow().origin.unproven.left(), 30);
+        assert_eq!(borg.store.unproven(), 30);
         sleep(Nanos(40 * SECOND.0)).await;
-        {
-            let State { origin, map, .. } = &*borg.state.borrow();
-            assert_eq!((origin.unproven.left(), map.mapped(), origin.differed), (0, 29, 1));
-        }
+        assert_eq!((borg.store.unproven(), borg.store.mapped(), borg.origin.borrow().differed), (0, 29, 1));
         let clean = open().await;
-        assert_eq!(clean.state.borrow().map.mapped(), 29);
+        assert_eq!(clean.store.mapped(), 29);
     });
 }
 
@@ -128,7 +125,7 @@ fn after_a_stop_nothing_is_done_until_somebody_asks() {
         let commands = disk.all().commands;
         sleep(Nanos(100 * SECOND.0)).await;
         assert_eq!((disk.all().commands, dirty(&borg)), (commands, 20));
-        assert!(borg.state.borrow().disk.clean);
+        assert!(borg.store.disk().page.clean);
         read(&*borg, Extent::of_pages(1_000, 1)).await;
         sleep(Nanos(100 * SECOND.0)).await;
         assert_eq!(dirty(&borg), 0);
@@ -142,7 +139,7 @@ fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
         write_some(&borg, 0..60, 1).await;
         borg.drain_to_stop(Nanos(60 * SECOND.0)).await.unwrap();
         borg.stop().await.unwrap();
-        assert_eq!((dirty(&borg), borg.state.borrow().disk.require), (0, false));
+        assert_eq!((dirty(&borg), borg.store.disk().page.require), (0, false));
         let at = Extent::of_pages(59 * 7, 1);
         assert_eq!(read(&*disk, at).await, stamped(at, 1).to_vec());
         // In a tenth of a second a disk moves a few; the others stay, and what is written goes on.
@@ -169,11 +166,11 @@ fn what_is_drained_to_stop_goes_home_as_far_as_there_is_time() {
 fn when_nobody_asks_both_homes_come_to_be_of_one_generation() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 1_000).await;
-        let once = |borg: &Borg| (borg.state.borrow().segments.once(), borg.state.borrow().supers.twice);
+        let once = |borg: &Borg| (borg.store.table().segments.once(), borg.store.disk().supers.twice);
         assert_eq!(once(&borg), (0, false), "what is new is in both homes, but for the super page");
         write_some(&borg, 0..60, 1).await;
         borg.flush(Hints::default()).await.unwrap();
-        borg.checkpoint(&Hints::default()).await.unwrap();
+        borg.store.checkpoint(&Hints::default()).await.unwrap();
         assert!(once(&borg).0 > 0);
         sleep(Nanos(40 * SECOND.0)).await;
         assert_eq!(once(&borg), (0, true));

@@ -95,14 +95,14 @@ impl Clients {
 
     /// What is counted of segments is so.
     fn check_the_segments(&self) {
-        let state = self.borg.state.borrow();
-        for segment in 0..self.borg.layout.segments() {
-            let slots = self.borg.layout.slots_of(segment);
-            let held = slots.filter(|slot| state.map.page_at(*slot).is_some()).count();
-            assert_eq!(state.segments.of(segment).valid as usize, held, "segment {segment}");
-            let logged = segment >= self.borg.layout.read_cache;
+        let table = self.borg.store.table();
+        for segment in 0..self.borg.store.layout().segments() {
+            let slots = self.borg.store.layout().slots_of(segment);
+            let held = slots.filter(|slot| table.map.page_at(*slot).is_some()).count();
+            assert_eq!(table.segments.of(segment).valid as usize, held, "segment {segment}");
+            let logged = segment >= self.borg.store.layout().read_cache;
             assert!(
-                !logged || held == 0 || state.segments.of(segment).taken > 0,
+                !logged || held == 0 || table.segments.of(segment).taken > 0,
                 "segment {segment} is free"
             );
         }

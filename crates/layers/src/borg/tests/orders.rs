@@ -38,9 +38,9 @@ async fn version(borg: &Borg, page: u64) -> u64 {
     u64::from_le_bytes(read(borg, Extent::of_pages(page, 1)).await[8..16].try_into().unwrap())
 }
 
-/// What a mover does on its way: it withdraws older claims, and moves no anchor.
+/// What a mover does on its way: it invalidates older entries, and moves no anchor.
 async fn withdraw(borg: &Borg) -> Result<(), IoError> {
-    borg.say(|segment| segment.stale, &Hints::default()).await
+    borg.store.persist_stale(&Hints::default()).await
 }
 
 #[test]
@@ -52,10 +52,10 @@ fn what_the_map_tells_may_be_overwritten_without_an_end_of_the_log() {
         write(&borg, 6, 2).await.unwrap();
         withdraw(&borg).await.unwrap();
         write(&borg, 9, 3).await.unwrap();
-        let slot = borg.state.borrow().map.slot_of(5);
+        let slot = borg.store.slot_of(5);
         let part = Extent::new(5 * 8, 1);
         super::write(&*borg, part, 4).await;
-        assert_eq!(borg.state.borrow().map.slot_of(5), slot, "in place");
+        assert_eq!(borg.store.slot_of(5), slot, "in place");
         borg.flush(Hints::default()).await.unwrap();
         drop(borg);
         let Two { borg, .. } = open(&disk, options()).await;
@@ -72,13 +72,14 @@ fn what_lies_behind_a_failed_run_is_told_before_older_claims_go() {
         version(&borg, 5).await;
         borg.reconfigure(Account(1)).await.unwrap();
         borg.flush(Hints::default()).await.unwrap();
-        assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
-        let anchor = borg.state.borrow().log.anchor();
-        let page = borg.layout.page(borg.layout.slots_of(anchor.segment).start + anchor.offset);
+        assert!(!borg.store.layout().is_logged(borg.store.slot_of(5).unwrap()));
+        let anchor = borg.store.table().log.anchor();
+        let page =
+            borg.store.layout().page(borg.store.layout().slots_of(anchor.segment).start + anchor.offset);
         bopt.fails_at.set(Some(page));
         write(&borg, 7, 2).await.unwrap_err();
         // The next segment knows nothing of the failure.
-        let rest = Extent::of_pages(100, u64::from(borg.layout.segment - anchor.offset) - 3);
+        let rest = Extent::of_pages(100, u64::from(borg.store.layout().segment - anchor.offset) - 3);
         super::write(&*borg, rest, 2).await;
         write(&borg, 5, 3).await.unwrap();
         withdraw(&borg).await.unwrap();
@@ -96,10 +97,10 @@ fn a_claim_that_is_owed_is_made_before_older_ones_go() {
         version(&borg, 5).await;
         borg.flush(Hints::default()).await.unwrap();
         // It is relocated, but the map page that would tell so cannot be written.
-        bopt.fails_at.set(Some(borg.layout.map_page(0, 1)));
+        bopt.fails_at.set(Some(borg.store.layout().map_page(0, 1)));
         borg.reconfigure(Account(1)).await.unwrap_err();
         assert_eq!(bopt.fails_at.get(), None);
-        assert!(!borg.layout.is_logged(borg.state.borrow().map.slot_of(5).unwrap()));
+        assert!(!borg.store.layout().is_logged(borg.store.slot_of(5).unwrap()));
         withdraw(&borg).await.unwrap();
         drop(borg);
         let Two { borg, .. } = open(&disk, options()).await;
@@ -117,7 +118,7 @@ fn a_clean_copy_is_made_of_what_is_durable_at_home() {
         assert_eq!(home.unflushed.get(), 8);
         version(&borg, 9).await;
         borg.reconfigure(Account(1)).await.unwrap();
-        assert!(borg.state.borrow().map.slot_of(9).is_some());
+        assert!(borg.store.slot_of(9).is_some());
         assert_eq!(
             home.unflushed.get(),
             0,
@@ -133,7 +134,7 @@ fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the
             let Two { borg, disk, bopt, .. } = new().await;
             write(&borg, 5, 1).await.unwrap();
             // Its checkpoint writes the first super page, the mark of the clean stop the other one.
-            let mark = borg.state.borrow().disk.generation % 2;
+            let mark = borg.store.disk().page.generation % 2;
             bopt.fails_at.set(Some(mark));
             borg.stop().await.unwrap_err();
             assert_eq!(bopt.fails_at.get(), None);
@@ -145,7 +146,7 @@ fn a_stop_that_could_not_be_marked_is_marked_by_the_next_one_or_forgotten_by_the
             }
             drop(borg);
             let Two { borg, .. } = open(&disk, options()).await;
-            assert_eq!(borg.state.borrow().disk.clean, !changes);
+            assert_eq!(borg.store.disk().page.clean, !changes);
             assert_eq!(version(&borg, 5).await, 1 + u64::from(changes));
         }
     });
@@ -160,12 +161,9 @@ fn a_copy_that_is_not_told_is_not_overwritten_when_others_take_the_room_meanwhil
         version(&borg, 6).await;
         borg.reconfigure(Account(1)).await.unwrap();
         write(&borg, 5, 1).await.unwrap();
-        let slots = {
-            let state = borg.state.borrow();
-            [5, 6].map(|page| state.map.slot_of(page).unwrap())
-        };
-        assert!(!borg.state.borrow().segments.is_confirmed(slots[0]));
-        assert!(!borg.state.borrow().map.is_dirty(slots[1]));
+        let slots = [5, 6].map(|page| borg.store.slot_of(page).unwrap());
+        assert!(!borg.store.is_stable(slots[0]));
+        assert!(!borg.store.table().map.is_dirty(slots[1]));
         // While the first waits until the map says that page 6 is newer, the other one fills the log.
         let (both, rest) = (Extent::of_pages(5, 2), Extent::of_pages(100, 300));
         join(super::write(&*borg, both, 2), super::write(&*borg, rest, 3)).await;
@@ -189,7 +187,7 @@ fn a_dirty_bit_counts_when_it_is_durable_and_not_when_it_is_written() {
         }
         borg.reconfigure(Account(1)).await.unwrap();
         write(&borg, 9, 1).await.unwrap();
-        let slot = borg.state.borrow().map.slot_of(5).unwrap();
+        let slot = borg.store.slot_of(5).unwrap();
         // Page 5 is to be newer, but no map page can say so.
         bopt.fails.set(true);
         write(&borg, 5, 2).await.unwrap_err();
@@ -198,10 +196,10 @@ fn a_dirty_bit_counts_when_it_is_durable_and_not_when_it_is_written() {
         bopt.seen.borrow_mut().clear();
         let (one, other) = join(write(&borg, 6, 3), write(&borg, 5, 3)).await;
         one.and(other).unwrap();
-        let copy = Extent::of_pages(borg.layout.page(slot), 1);
+        let copy = Extent::of_pages(borg.store.layout().page(slot), 1);
         let seen = bopt.seen.borrow();
         let written = seen.iter().position(|(op, at)| *op == Op::Write && *at == copy).unwrap();
-        let maps = Extent::of_pages(2, 2 * u64::from(borg.layout.segments()));
+        let maps = Extent::of_pages(2, 2 * u64::from(borg.store.layout().segments()));
         let map = seen[..written].iter().position(|(op, at)| *op == Op::Write && maps.overlaps(*at)).unwrap();
         assert!(seen[map..written].iter().any(|(op, _)| *op == Op::Flush), "{seen:?}");
     });

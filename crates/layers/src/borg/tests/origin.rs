@@ -73,7 +73,7 @@ impl Volume {
             read(&*borg, page(number)).await;
         }
         borg.reconfigure(Account(1)).await.unwrap();
-        assert_eq!(borg.state.borrow().map.mapped() as u64, COPIES);
+        assert_eq!(borg.store.mapped() as u64, COPIES);
         borg
     }
 }
@@ -109,7 +109,7 @@ fn what_was_written_without_it_after_a_kill_is_neither_hidden_nor_overwritten() 
                 holds(&*borg, 5, 50).await;
                 holds(&*borg, 6, 1).await;
                 assert_eq!(counter(&borg, "copies_not_compared"), COPIES - 2);
-                assert_eq!(borg.state.borrow().map.mapped() as u64, COPIES - 1, "one is dropped");
+                assert_eq!(borg.store.mapped() as u64, COPIES - 1, "one is dropped");
             }
             borg.write_home(Account(1)).await.unwrap();
             borg.detach().await.unwrap();
@@ -342,13 +342,13 @@ fn a_copy_whose_dirty_bit_could_not_be_written_is_not_overwritten_before_it_is()
         holds(&*borg, 3, 1).await;
         borg.reconfigure(Account(1)).await.unwrap();
         write(&*borg, page(9), 1).await;
-        let copy = borg.state.borrow().map.slot_of(page(3).start.page()).unwrap();
+        let copy = borg.store.slot_of(page(3).start.page()).unwrap();
         for _ in 0..2 {
             rig.fails.set(true);
             let how = Hints::default();
             borg.write(page(3), stamped(page(3), 2), how).await.unwrap_err();
             rig.fails.set(false);
-            let there = Extent::of_pages(HOME / 8 + borg.layout.page(copy), 1);
+            let there = Extent::of_pages(HOME / 8 + borg.store.layout().page(copy), 1);
             assert_eq!(read(&*disk, there).await, stamped(page(3), 1).to_vec(), "it says that it is clean");
         }
         write(&*borg, page(3), 2).await;
@@ -382,16 +382,16 @@ fn what_nobody_compared_moves_as_home_has_it() {
         let borg = volume.open(planned).await.unwrap();
         // Another plan: all in the opposite order.
         {
-            let mut state = borg.state.borrow_mut();
+            let mut learned = borg.learned.borrow_mut();
             let access = |number: u64| {
                 Access::new(Nanos(number), seekless_core::Origin::default(), page(number), false)
             };
             for number in (0..COPIES).rev().chain((0..COPIES).rev()) {
-                state.profiler.note(&access(number));
+                learned.note(page(number), &access(number));
             }
         }
         borg.reconfigure(Account(1)).await.unwrap();
-        assert_eq!(borg.state.borrow().map.mapped() as u64, COPIES);
+        assert_eq!(borg.store.mapped() as u64, COPIES);
         for number in 0..COPIES {
             holds(&*borg, number, if number == 5 { 50 } else { 1 }).await;
         }

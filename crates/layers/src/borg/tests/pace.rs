@@ -21,7 +21,7 @@ async fn reconfigure(borg: &Borg) -> Nanos {
 }
 
 fn mapped(borg: &Borg) -> u64 {
-    borg.state.borrow().map.mapped() as u64
+    borg.store.mapped() as u64
 }
 
 #[test]

@@ -35,14 +35,14 @@ fn after_a_clean_stop_it_is_as_it_was() {
     run(1, async {
         let World { borg, disk } = used().await;
         borg.stop().await.unwrap();
-        let before: Vec<_> = borg.state.borrow().map.iter().collect();
+        let before: Vec<_> = borg.store.table().map.iter().collect();
         assert_eq!(
             before.iter().map(|(_, page, dirty)| (*page, *dirty)).collect::<Vec<_>>(),
             [(3, false), (7, true), (5, true)]
         );
         let commands = disk.all().blocks_written;
         let again = reopen(&disk, Options::default()).await.unwrap();
-        assert_eq!(again.state.borrow().map.iter().collect::<Vec<_>>(), before);
+        assert_eq!(again.store.table().map.iter().collect::<Vec<_>>(), before);
         assert_eq!(disk.all().blocks_written, commands, "opening writes nothing");
         for (page, version) in [(3, 1), (5, 2), (7, 2)] {
             holds(&again, page, version).await;
@@ -61,7 +61,7 @@ fn without_a_clean_stop_what_is_dirty_is_known() {
     run(1, async {
         let World { disk, .. } = used().await;
         let again = reopen(&disk, Options::default()).await.unwrap();
-        let found: Vec<_> = again.state.borrow().map.iter().map(|(_, page, dirty)| (page, dirty)).collect();
+        let found: Vec<_> = again.store.table().map.iter().map(|(_, page, dirty)| (page, dirty)).collect();
         assert_eq!(found, [(3, false), (7, true), (5, true)]);
         for (page, version) in [(3, 1), (5, 2), (7, 2)] {
             holds(&again, page, version).await;
@@ -69,7 +69,7 @@ fn without_a_clean_stop_what_is_dirty_is_known() {
         write(&*again, 11, 1).await;
         again.stop().await.unwrap();
         let third = reopen(&disk, Options::default()).await.unwrap();
-        assert_eq!(third.state.borrow().map.dirty(), 3);
+        assert_eq!(third.store.dirty(), 3);
     });
 }
 
@@ -79,11 +79,11 @@ fn a_crash_of_an_older_program_lets_every_copy_pass_for_dirty() {
     run(1, async {
         let World { borg, disk } = used().await;
         let how = Hints::default();
-        borg.write_super(|disk| disk.exact = false, &how).await.unwrap();
-        borg.write_super(|_| (), &how).await.unwrap();
+        borg.store.change_super(|disk| disk.exact = false, &how).await.unwrap();
+        borg.store.change_super(|_| (), &how).await.unwrap();
         drop(borg);
         let dirty = |borg: &Borg| -> Vec<_> {
-            borg.state.borrow().map.iter().map(|(_, page, dirty)| (page, dirty)).collect()
+            borg.store.table().map.iter().map(|(_, page, dirty)| (page, dirty)).collect()
         };
         let again = reopen(&disk, Options::default()).await.unwrap();
         assert_eq!(dirty(&again), [(3, true), (7, true), (5, true)]);
@@ -92,7 +92,7 @@ fn a_crash_of_an_older_program_lets_every_copy_pass_for_dirty() {
         again.flush(how).await.unwrap();
         drop(again);
         let third = reopen(&disk, Options::default()).await.unwrap();
-        assert!(third.state.borrow().disk.exact);
+        assert!(third.store.disk().page.exact);
         assert_eq!(dirty(&third), [(3, true), (7, true), (5, true), (11, true)]);
     });
 }
@@ -105,8 +105,8 @@ fn copies_that_were_never_newer_than_home_are_clean_after_a_crash() {
         borg.reconfigure(Account(1)).await.unwrap();
         drop(borg);
         let again = reopen(&disk, Options::default()).await.unwrap();
-        let state = again.state.borrow();
-        assert_eq!((state.map.mapped(), state.map.dirty(), state.disk.require), (1, 0, false));
+        let store = &again.store;
+        assert_eq!((store.mapped(), store.dirty(), store.disk().page.require), (1, 0, false));
     });
 }
 
@@ -133,14 +133,14 @@ fn a_reconfiguration_soon_after_a_restart_leaves_what_is_placed() {
             for _ in 0..2 {
                 again.reconfigure(Account(1)).await.unwrap();
             }
-            let mapped = again.state.borrow().map.mapped();
+            let mapped = again.store.mapped();
             assert_eq!(mapped, if placement == Placement::Kept { 101 } else { 100 });
             // Once it knows as much, what is not planned goes.
             for page in 0..150 {
                 read(&*again, Extent::of_pages(page * 3 + 1, 1)).await;
             }
             again.reconfigure(Account(1)).await.unwrap();
-            assert!(pages().all(|page| again.state.borrow().map.slot_of(page).is_none()));
+            assert!(pages().all(|page| again.store.slot_of(page).is_none()));
         }
     });
 }
@@ -205,7 +205,7 @@ fn damage_without_a_second_copy_is_named() {
         borg.stop().await.unwrap();
         let at = |page| Extent::of_pages(HOME / 8 + page, 1);
         for home in 0..2 {
-            let page = at(borg.layout.map_page(0, home));
+            let page = at(borg.store.layout().map_page(0, home));
             let bytes = disk.read(page, Buffer::zeroed(4096), Hints::default()).await.unwrap();
             bytes.put(600, &[0x55]);
             disk.write(page, bytes, Hints::default()).await.unwrap();

@@ -82,10 +82,10 @@ fn a_write_that_is_partly_mapped_goes_in_place_and_is_absorbed() {
     run(1, async {
         let World { borg, disk } = mapped(in_place()).await;
         let at = Extent::of_pages(12, 2);
-        let (slot, room) = (borg.state.borrow().map.slot_of(12), borg.state.borrow().log.room());
+        let (slot, room) = (borg.store.slot_of(12), borg.store.room());
         write(&*borg, at, 7).await;
-        assert_eq!(borg.state.borrow().map.slot_of(12), slot, "in place");
-        assert_eq!(borg.state.borrow().log.room(), room - 2, "a page and its run's");
+        assert_eq!(borg.store.slot_of(12), slot, "in place");
+        assert_eq!(borg.store.room(), room - 2, "a page and its run's");
         assert_eq!(
             (versions(&*disk, at).await, versions(&*borg, at).await),
             (vec![HOME_SAYS; 2], vec![7; 2])
@@ -99,8 +99,8 @@ fn a_write_to_a_mapped_page_is_logged_if_the_options_say_so() {
         let options = Options { overwrite: Overwrite::Logged, ..in_place() };
         let World { borg, .. } = mapped(options).await;
         write(&*borg, Extent::of_pages(12, 1), 7).await;
-        let slot = borg.state.borrow().map.slot_of(12).unwrap();
-        assert!(borg.layout.is_logged(slot));
+        let slot = borg.store.slot_of(12).unwrap();
+        assert!(borg.store.layout().is_logged(slot));
         assert_eq!(versions(&*borg, Extent::of_pages(12, 1)).await, [7]);
     });
 }
@@ -147,9 +147,9 @@ fn part_of_a_page_that_was_absorbed_a_moment_ago_is_joined_with_the_rest() {
         let World { borg, .. } = mapped(in_place()).await;
         let page = Extent::of_pages(20, 1);
         write(&*borg, page, 7).await;
-        let slot = borg.state.borrow().map.slot_of(20);
+        let slot = borg.store.slot_of(20);
         write(&*borg, Extent::new(20 * 8 + 2, 1), 8).await;
-        assert_ne!(borg.state.borrow().map.slot_of(20), slot, "its checksum stands in the log");
+        assert_ne!(borg.store.slot_of(20), slot, "its checksum stands in the log");
         assert_eq!(versions_of_sectors(&*borg, page).await, [7, 7, 8, 7, 7, 7, 7, 7]);
     });
 }

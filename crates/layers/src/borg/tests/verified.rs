@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use seekless_core::runtime::rng;
 
 use super::*;
+use crate::borg::verifier::Verified;
 use crate::fault::error;
 
 /// A device that can be made to have bad sectors.
@@ -73,8 +74,8 @@ impl Both {
 
     /// Where a page's copy is.
     fn copy(&self, page: u64) -> Extent {
-        let slot = self.borg.state.borrow().map.slot_of(page).unwrap();
-        Extent::of_pages(self.borg.layout.page(slot), 1)
+        let slot = self.borg.store.slot_of(page).unwrap();
+        Extent::of_pages(self.borg.store.layout().page(slot), 1)
     }
 
     async fn verify(&self, at: Extent) -> Result<Vec<u8>, IoError> {
@@ -85,7 +86,7 @@ impl Both {
     /// Home repaired, copies repaired, not repaired, differing.
     fn verified(&self) -> [u64; 4] {
         let Verified { home_repaired, copies_repaired, unrepaired, differing, .. } =
-            self.borg.state.borrow().verified;
+            self.borg.verifier.found();
         [home_repaired, copies_repaired, unrepaired, differing]
     }
 }
@@ -123,7 +124,7 @@ fn what_has_one_copy_or_two_bad_ones_is_an_error() {
         both.bopt.spoil(Extent { start: both.copy(11).start + 5, sectors: 1 });
         assert_eq!(both.verify(Extent::of_pages(11, 1)).await.unwrap_err().kind(), ErrorKind::Medium);
         assert_eq!(both.verified(), [1, 0, 0, 0]);
-        assert_eq!(both.borg.state.borrow().verified.unreadable, 2);
+        assert_eq!(both.borg.verifier.found().unreadable, 2);
     });
 }
 
@@ -196,14 +197,14 @@ fn a_copy_whose_home_cannot_be_repaired_counts_as_newer() {
         both.home.worn_out.set(true);
         both.home.spoil(page);
         both.verify(page).await.unwrap();
-        let slot = both.borg.state.borrow().map.slot_of(40).unwrap();
-        assert!(both.borg.state.borrow().map.is_dirty(slot));
+        let slot = both.borg.store.slot_of(40).unwrap();
+        assert!(both.borg.store.table().map.is_dirty(slot));
         both.borg.stop().await.unwrap();
         drop(both.borg);
         let [home, bopt] = both.below;
         let again = formatted(home, bopt, Options::default()).await;
-        let slot = again.state.borrow().map.slot_of(40).unwrap();
-        assert!(again.state.borrow().map.is_dirty(slot), "also behind a clean stop");
+        let slot = again.store.slot_of(40).unwrap();
+        assert!(again.store.table().map.is_dirty(slot), "also behind a clean stop");
     });
 }
 
@@ -257,7 +258,12 @@ fn a_write_does_not_wait_for_a_read_that_verifies() {
         let queue = QueueOptions { freeblock: Some(free), ..QueueOptions::default() };
         let disk = Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), queue));
         let borg = formatted(slice(&disk, 0, HOME), slice(&disk, HOME, 400 * 8), in_place()).await;
-        let how = Hints { class: Class::Free, verify: true, ticket: Some(Ticket::new()), ..Hints::default() };
+        let how = Hints {
+            class: Class::Free,
+            verify: true,
+            ticket: Some(seekless_core::Ticket::new()),
+            ..Hints::default()
+        };
         let reads = spawn({
             let (borg, how) = (borg.clone(), how.clone());
             async move { borg.read(PAGES, Buffer::hollow_sectors(PAGES.sectors), how).await.is_ok() }

@@ -1,20 +1,16 @@
 //! Two versions of what lies on disk: an old BOPT stays as it was, bit for bit readable by the program that made it.
 
-use super::super::page::{OLD, PAGE, SEALED, old};
+use super::super::store::format::{Found, OLD, PAGE, SEALED, old};
 use super::*;
-use crate::borg::log::Log;
 
 /// A BOPT that is made by a program that knows version 1 only.
 pub async fn old_one(home: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, options: Options) -> Rc<Borg> {
     let borg = Borg::create(home, bopt, options, false).await.unwrap();
     {
-        let state = &mut *borg.state.borrow_mut();
-        assert_eq!(state.disk.identity, 0, "it is blank");
-        let layout = borg.layout;
-        let free = (layout.read_cache..layout.segments()).collect();
-        (state.disk.version, state.log) = (OLD, Log::new(layout, OLD, free, 0, 0));
+        assert_eq!(borg.store.identity(), None, "it is blank");
+        borg.store.make_old();
     }
-    borg.begin(Session::Mapped, &Hints::default()).await.unwrap();
+    borg.store.begin_mapping(&Hints::default()).await.unwrap();
     borg
 }
 
@@ -42,7 +38,7 @@ fn what_is_of_version_one_stays_so() {
             let supers = pages_of(&disk, 0, 2).await;
             let mut generations = Vec::new();
             for (page, at) in supers.chunks(PAGE).zip(0..) {
-                let Ok(page::Found::Whole(found)) = old::decode_super(at, page) else {
+                let Ok(Found::Whole(found)) = old::decode_super(at, page) else {
                     panic!("round {round}: no super page of version 1 at {at}")
                 };
                 assert_eq!((found.version, found.generation % 2), (OLD, at), "its home follows from it");
@@ -51,8 +47,8 @@ fn what_is_of_version_one_stays_so() {
             assert_eq!(generations[0].abs_diff(generations[1]), 1);
             let (home, bopt) = parts();
             borg = Borg::open(home, bopt, Options::default(), false).await.unwrap();
-            assert_eq!(borg.state.borrow().disk.version, OLD);
-            let (layout, identity) = (borg.layout, borg.state.borrow().disk.identity);
+            assert_eq!(borg.store.disk().page.version, OLD);
+            let (layout, identity) = (borg.store.layout(), borg.store.disk().page.identity);
             for segment in 0..layout.segments() {
                 let homes = [0, 1].map(|home| layout.map_page(segment, home));
                 for at in homes {
@@ -73,10 +69,10 @@ fn what_is_of_version_one_stays_so() {
 fn what_is_new_is_of_version_two() {
     run(1, async {
         let World { borg, disk } = world(Options::default(), 400).await;
-        assert_eq!(borg.state.borrow().disk.version, SEALED);
+        assert_eq!(borg.store.disk().page.version, SEALED);
         let pages = pages_of(&disk, 0, 2).await;
         for (page, at) in pages.chunks(PAGE).zip(0..) {
-            assert_eq!(old::decode_super(at, page), Ok(page::Found::Torn), "the program before refuses it");
+            assert_eq!(old::decode_super(at, page), Ok(Found::Torn), "the program before refuses it");
         }
     });
 }

@@ -62,6 +62,11 @@ impl Segments {
         Segments { layout, each, limbo: BTreeSet::new(), generation: first_number(), once: layout.segments() }
     }
 
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.layout.slots()
+    }
+
     /// One of them.
     pub fn of(&self, segment: u32) -> &Segment {
         &self.each[segment as usize]

@@ -9,7 +9,7 @@
 //! Of a BOPT of version 2, one sector that has rotted is passed by where what counts does not need it, or is made whole
 //! from a second copy or from parity; else it is refused, with its place and what would be lost.
 //!
-//! Opening writes nothing, but what was made whole: see [`super::table`]. Faults: damage that has no second copy is
+//! Opening writes nothing, but what was made whole: see [`super::session`]. Faults: damage that has no second copy is
 //! refused, with its place.
 
 mod maps;
@@ -22,11 +22,11 @@ use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, Lba};
 
-use super::homes::Supers;
+use super::format::Super;
 use super::layout::Layout;
 use super::log::Log;
 use super::map::{BorgMap, Slot};
-use super::page::Super;
+use super::metadata::Supers;
 use super::segments::Segments;
 use super::sums::Sums;
 use crate::durable::Home;

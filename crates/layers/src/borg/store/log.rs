@@ -12,9 +12,9 @@ use std::task::Waker;
 use seekless_core::runtime::edge;
 use seekless_core::{Buffer, IoError};
 
+use super::format::{Anchor, NONE, run};
 use super::layout::Layout;
 use super::map::Slot;
-use super::page::{Anchor, NONE, run};
 use super::segments::{Segment, Segments};
 use crate::bytes::sum_of_page;
 

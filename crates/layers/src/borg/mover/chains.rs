@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::map::Slot;
-use super::mover::Move;
+use super::Move;
+use crate::borg::store::Slot;
 
 /// The moves in batches of at most `most`; `occupant` says which page is in a slot now. In the order of the slots, but
 /// that a chain stays together.

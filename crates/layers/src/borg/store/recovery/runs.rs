@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
 
+use super::super::format::run::RUN;
+use super::super::format::{Head, NONE, OLD, PAGE, RunPage, Super};
 use super::super::layout::Layout;
 use super::super::map::Slot;
-use super::super::page::run::RUN;
-use super::super::page::{Head, NONE, OLD, PAGE, RunPage, Super};
 use super::super::segments::Segments;
 use super::{Aside, Claim, Claims, error};
 use crate::durable::{parity, region};

@@ -3,7 +3,7 @@
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
-use super::super::page::{Found, PAGE, SUPER_2, Super, old, sealed};
+use super::super::format::{Found, PAGE, SUPER_2, Super, old, sealed};
 use super::{Aside, check, error, rotten};
 use crate::durable::{Choice, Home, Pair, region};
 

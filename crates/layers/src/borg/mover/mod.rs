@@ -1,7 +1,7 @@
 //! Moves pages (sections 4.4 and 5.2), home or from slot to slot, in batches and in the background.
 //!
 //! A batch copies first and asks later: no foreground request waits for a copy. Only when the copies are written are
-//! their pages locked; those that were written meanwhile are abandoned, the others are claimed on disk, then mapped.
+//! their pages locked; those that were written meanwhile are abandoned, the others are mapped, on disk too.
 //! A slot that others are to move into is emptied before, home if it is dirty. Who waits for a lock raises what is
 //! done under it to its own class.
 //!
@@ -11,6 +11,9 @@
 //!
 //! Faults: a batch that fails ends the move with its error. What was moved stays moved, what was not stays where it
 //! was, and nothing is mapped to a slot that was not written.
+
+mod chains;
+mod shared;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -23,12 +26,13 @@ use seekless_core::{
     mutant,
 };
 
-use super::map::Slot;
 use super::options::MoveClass;
 use super::pace::{Manner, Pace};
-use super::table::Session;
-use super::{Borg, State, did};
+use super::store::{Entry, Slot};
+use super::{Borg, did};
 use crate::destage;
+pub(super) use shared::Movers;
+use shared::Moving;
 
 /// Pages that move together: 64 MiB, as much as may be in flight in a volume. The more, the closer together on the
 /// disk is what a batch reads. Tests cross many batches.
@@ -59,14 +63,14 @@ pub(super) struct Mover<'a> {
 
 impl Drop for Mover<'_> {
     fn drop(&mut self) {
-        self.borg.state.borrow_mut().freely = None;
+        self.borg.movers.state.borrow_mut().free = None;
         drop(self.deadline.take());
     }
 }
 
-/// Pages that are locked and were not written since they were watched.
+/// Pages that are locked, and whose copies are valid: they were not written since the copies were begun.
 pub(super) struct Locked {
-    pub untouched: Vec<u64>,
+    pub valid: Vec<u64>,
     /// What is done under the locks: whoever waits for them raises it.
     pub how: Hints,
     guards: Vec<Guard>,
@@ -80,13 +84,13 @@ impl<'a> Mover<'a> {
         manner: Manner,
     ) -> Result<Option<Mover<'a>>, IoError> {
         let _awaited = (manner == Manner::AtOnce).then(|| borg.await_movers());
-        let alone = borg.movers.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
+        let alone = borg.movers.one.lock(Extent::new(0, 1), Mode::Exclusive, Class::Background, None).await;
         let how = Hints { class: Class::Background, account, ..Hints::default() };
-        if borg.state.borrow().left {
+        if borg.store.is_detached() {
             return Ok(None);
         }
         if manner != Manner::Idle {
-            borg.begin(Session::Mapped, &how).await?;
+            borg.store.begin_mapping(&how).await?;
         }
         let (copying, pace) = (how.clone(), Pace::new(borg, manner));
         Ok(Some(Mover { borg, how, copying, copied: Cell::default(), deadline: None, pace, _alone: alone }))
@@ -96,7 +100,7 @@ impl<'a> Mover<'a> {
     pub fn in_its_class(mut self) -> Mover<'a> {
         if self.borg.options.reconfigure_class == MoveClass::Free {
             let ticket = Ticket::new();
-            self.borg.state.borrow_mut().freely = Some(ticket.clone());
+            self.borg.movers.state.borrow_mut().free = Some(ticket.clone());
             self.copying = Hints { class: Class::Free, ticket: Some(ticket.clone()), ..self.how.clone() };
             let deadline = runtime::now() + self.borg.options.free_deadline;
             self.deadline = Some(runtime::spawn(async move {
@@ -130,12 +134,12 @@ impl<'a> Mover<'a> {
         if !self.settle_doubts().await? {
             return Ok(0);
         }
-        self.borg.begin(Session::Mapped, &self.how).await?;
+        self.borg.store.begin_mapping(&self.how).await?;
         for batch in pages.chunks(self.pace.batch(BATCH)) {
             if !self.pace.goes_on(batch.len()).await {
                 break;
             }
-            self.watch(batch);
+            self.begin_copies(batch);
             gone += self.evict(batch, &Held::default()).await?;
         }
         Ok(gone)
@@ -148,7 +152,7 @@ impl<'a> Mover<'a> {
             return Ok(0);
         }
         let most = self.pace.batch(BATCH);
-        for batch in super::chains::batches(moves, most, |slot| self.borg.state.borrow().map.page_at(slot)) {
+        for batch in chains::batches(moves, most, |slot| self.borg.store.page_at(slot)) {
             if !self.pace.goes_on(batch.len()).await {
                 break;
             }
@@ -159,20 +163,19 @@ impl<'a> Mover<'a> {
 
     async fn place_batch(&self, batch: &[Move]) -> Result<u64, IoError> {
         let displaced: BTreeSet<u64> = {
-            let state = self.borg.state.borrow();
-            let occupant = |&(page, slot): &Move| state.map.page_at(slot).filter(|&there| there != page);
+            let store = &self.borg.store;
+            let occupant = |&(page, slot): &Move| store.page_at(slot).filter(|&there| there != page);
             let cached = |&(page, _): &Move| {
-                state.map.slot_of(page).filter(|&slot| !self.borg.layout.is_logged(slot)).map(|_| page)
+                store.lookup(page).filter(|entry| !store.layout().is_logged(entry.slot)).map(|_| page)
             };
             batch.iter().filter_map(occupant).chain(batch.iter().filter_map(cached)).collect()
         };
         let moving: FxHashSet<u64> = batch.iter().map(|(page, _)| *page).collect();
-        let watched: Vec<u64> = displaced.iter().chain(&moving).copied().collect();
-        self.watch(&watched);
+        let copied: Vec<u64> = displaced.iter().chain(&moving).copied().collect();
+        self.begin_copies(&copied);
         // Of those that go and come again the copies are kept, if they are of use.
         let kept = |page: &u64| {
-            let state = self.borg.state.borrow();
-            moving.contains(page) && state.map.slot_of(*page).is_some_and(|slot| state.is_of_use(slot))
+            moving.contains(page) && self.borg.store.lookup(*page).is_some_and(|entry| entry.proven)
         };
         let (both, away): (Vec<u64>, Vec<u64>) = displaced.into_iter().partition(kept);
         let held = self.read_copies(&both).await?;
@@ -227,9 +230,11 @@ impl<'a> Mover<'a> {
     async fn read_copies(&self, pages: &[u64]) -> Result<Held, IoError> {
         let borg = self.borg;
         let places: FxHashMap<u64, (u64, Option<(Slot, u32)>)> = {
-            let state = borg.state.borrow();
-            let place =
-                |&page: &u64| Some((borg.layout.page(state.map.slot_of(page)?), (page, state.sum_of(page))));
+            let layout = borg.store.layout();
+            let place = |&page: &u64| {
+                let slot = borg.store.lookup(page)?.slot;
+                Some((layout.page(slot), (page, borg.store.sum_of(page))))
+            };
             pages.iter().filter_map(place).collect()
         };
         let mut read: Vec<_> = self.read(&*borg.bopt, places.keys().copied()).await?.into_iter().collect();
@@ -237,19 +242,16 @@ impl<'a> Mover<'a> {
         read.sort_unstable_by_key(|(place, _)| *place);
         for (place, data) in &read {
             let (page, told) = places[place];
-            borg.unless_rotten(page, told, data)?;
+            borg.store.unless_rotten(page, told, data)?;
         }
         Ok(read.into_iter().map(|(place, data)| (places[&place].0, data)).collect())
     }
 
-    /// Copies what is dirty home, then unmaps all of `pages` that were not written since they were watched.
+    /// Copies what is dirty home, then unmaps all of `pages` that were not written since their copies were begun.
     async fn evict(&self, pages: &[u64], held: &Held) -> Result<u64, IoError> {
         let borg = self.borg;
-        let dirty: Vec<u64> = {
-            let state = borg.state.borrow();
-            let is_dirty = |page: &u64| state.map.slot_of(*page).is_some_and(|slot| state.map.is_dirty(slot));
-            pages.iter().copied().filter(is_dirty).collect()
-        };
+        let is_dirty = |page: &u64| borg.store.lookup(*page).is_some_and(|entry| entry.dirty);
+        let dirty: Vec<u64> = pages.iter().copied().filter(is_dirty).collect();
         if !dirty.is_empty() && !mutant::is("borg: an eviction leaves what is dirty") {
             let unread: Vec<u64> = dirty.iter().copied().filter(|page| !held.contains_key(page)).collect();
             let mut data = self.read_copies(&unread).await?;
@@ -257,90 +259,68 @@ impl<'a> Mover<'a> {
             for &page in data.keys() {
                 did("drained", Extent::of_pages(page, 1), page * PAGE_SECTORS);
             }
-            // What is newer is durable before home is: or an older claim could count again, on a copy that is not as home.
-            borg.flush_bopt(&self.how).await?;
+            // What is newer is durable before home is: or an older entry could count again, on a copy that is not as home.
+            borg.store.flush_bopt(&self.how).await?;
             self.write(&*borg.home, &data).await?;
             self.count_copied(data.len());
             if !mutant::is("borg: an eviction does not flush home") {
-                borg.flush_home(&self.how).await?;
+                borg.store.flush_origin(&self.how).await?;
             }
         }
-        // Older claims on these pages would count again when the newest is gone.
-        borg.say(|segment| segment.stale, &self.raisable()).await?;
+        // Older entries of these pages would count again when the newest is gone.
+        borg.store.persist_stale(&self.raisable()).await?;
         let there: Vec<Move> = {
-            let state = borg.state.borrow();
-            let mut there: Vec<Move> =
-                pages.iter().filter_map(|&page| Some((page, state.map.slot_of(page)?))).collect();
+            let there = pages.iter().filter_map(|&page| Some((page, borg.store.lookup(page)?.slot)));
+            let mut there: Vec<Move> = there.collect();
             there.sort_unstable_by_key(|(_, slot)| *slot);
             there
         };
         let mut gone = 0;
         for group in self.groups(&there) {
-            gone += self.withdraw(group).await?;
+            gone += self.unmap(group).await?;
         }
         Ok(gone)
     }
 
-    /// Unmaps pages whose home is as new, as far as they were not written since they were watched.
-    async fn withdraw(&self, group: &[Move]) -> Result<u64, IoError> {
+    /// Unmaps pages whose home is as new, as far as they were not written since their copies were begun.
+    async fn unmap(&self, group: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
-        // Before the pages are locked: who waits for those is not to wait for whoever has the turn.
-        let _turn = borg.turn(&self.how).await;
-        let locked = self.lock_untouched(group.iter().map(|(page, _)| *page));
-        let leaving: Vec<(u64, Slot, bool, bool)> = {
-            let mut state = borg.state.borrow_mut();
-            let leaving = locked.untouched.iter().filter_map(|&page| {
-                let slot = state.map.slot_of(page)?;
-                let was = (page, slot, state.map.is_dirty(slot), !state.is_of_use(slot));
-                state.map_out(page);
-                did("evicted", Extent::of_pages(page, 1), borg.layout.page(slot) * PAGE_SECTORS);
-                Some(was)
-            });
-            leaving.collect()
-        };
-        let said = if borg.canary.is("early reuse") {
-            let slots: Vec<Slot> = leaving.iter().map(|(_, slot, ..)| *slot).collect();
-            borg.state.borrow_mut().segments.out_of_limbo(&slots);
-            Ok(())
-        } else {
-            borg.say_segments_of(leaving.iter().map(|(_, slot, ..)| *slot), &locked.how).await
-        };
-        borg.state.borrow_mut().moving.clear();
-        if said.is_err() {
-            // Whether they are still claimed nobody knows; they are still right.
-            edge("an eviction is taken back");
-            let mut state = borg.state.borrow_mut();
-            for &(page, slot, dirty, unproven) in &leaving {
-                state.map_in(page, slot, dirty);
-                state.origin.unproven.set(slot, unproven);
-            }
-        } else {
-            let drained = leaving.iter().filter(|(_, _, dirty, _)| *dirty).count() as u64;
+        // Before the pages are locked: who waits for those is not to wait for whoever writes metadata.
+        let mut update = borg.store.update(&self.how).await;
+        let locked = self.lock_valid(group.iter().map(|(page, _)| *page));
+        let (mut gone, mut drained) = (0, 0);
+        for &page in &locked.valid {
+            let Some(entry) = update.unmap(page) else { continue };
+            let place = borg.store.layout().page(entry.slot) * PAGE_SECTORS;
+            did("evicted", Extent::of_pages(page, 1), place);
+            (gone, drained) = (gone + 1, drained + u64::from(entry.dirty));
+        }
+        let done = update.commit(&locked.how).await;
+        borg.movers.unlocked();
+        if done.is_ok() {
             borg.tally(&self.how, |sides| sides.drained += drained);
         }
-        said.map(|()| leaving.len() as u64)
+        done.map(|()| gone)
     }
 
     /// Parts of what is in order of slots, each in few segments: so their map pages are soon written, for which a
     /// request may have to wait.
     fn groups<'b>(&self, moves: &'b [Move]) -> impl Iterator<Item = &'b [Move]> + use<'b> {
-        let layout = self.borg.layout;
+        let layout = self.borg.store.layout();
         let group = move |&(_, slot): &Move| layout.segment_of(slot).0 / SEGMENTS_AT_ONCE;
         moves.chunk_by(move |one, other| group(one) == group(other))
     }
 
-    /// Copies pages to empty slots, from the BOPT or from home, and maps those that were not written since they were
-    /// watched.
+    /// Copies pages to empty slots, from the BOPT or from home, and maps those that were not written meanwhile.
     async fn copy(&self, batch: &[Move], held: &Held) -> Result<u64, IoError> {
         let borg = self.borg;
         let (mut within, mut incoming, mut data) = (Vec::new(), Vec::new(), FxHashMap::default());
         let moves: Vec<Move> = {
-            let state = borg.state.borrow();
-            let is_empty = |slot| state.map.page_at(slot).is_none() && state.segments.is_free(slot);
-            let moves: Vec<Move> = batch.iter().copied().filter(|&(_, slot)| is_empty(slot)).collect();
+            let is_free = |&(_, slot): &Move| borg.store.is_free(slot);
+            let moves: Vec<Move> = batch.iter().copied().filter(is_free).collect();
             for &(page, slot) in &moves {
-                let to = borg.layout.page(slot);
-                match (held.get(&page), state.map.slot_of(page)) {
+                let to = borg.store.layout().page(slot);
+                match (held.get(&page), borg.store.lookup(page)) {
                     (Some(bytes), _) => drop(data.insert(to, bytes.clone())),
                     (None, Some(_)) => within.push((page, to)),
                     (None, None) => incoming.push((page, to)),
@@ -360,60 +340,55 @@ impl<'a> Mover<'a> {
         self.count_copied(data.len());
         if !incoming.is_empty() && !mutant::is("borg: a copy without a flush of its source") {
             // A clean copy must not outlive what was read, which may be in the cache of another component only.
-            borg.flush_home(&self.how).await?;
+            borg.store.flush_origin(&self.how).await?;
         }
-        borg.flush_bopt(&self.how).await?;
+        borg.store.flush_bopt(&self.how).await?;
         let mut came = 0;
         let mut moves = moves;
         moves.sort_unstable_by_key(|(_, slot)| *slot);
         for group in self.groups(&moves) {
-            came += self.commit(group).await?;
+            came += self.map(group).await?;
         }
         Ok(came)
     }
 
-    /// Maps the copies that are still good.
-    async fn commit(&self, moves: &[Move]) -> Result<u64, IoError> {
+    /// Maps the copies that are still valid.
+    async fn map(&self, moves: &[Move]) -> Result<u64, IoError> {
         let borg = self.borg;
-        // Before the pages are locked: who waits for those is not to wait for whoever has the turn.
-        let _turn = borg.turn(&self.how).await;
-        let mut locked = self.lock_untouched(moves.iter().map(|(page, _)| *page));
-        let good: FxHashSet<u64> = locked.untouched.iter().copied().collect();
-        let came: Vec<Move> = moves.iter().copied().filter(|(page, _)| good.contains(page)).collect();
-        {
-            let mut state = borg.state.borrow_mut();
-            for &(page, slot) in &came {
-                let was = state.map.slot_of(page);
-                let dirty = was.is_some_and(|was| state.map.is_dirty(was));
-                let unproven = was.is_some_and(|was| !state.is_of_use(was));
-                state.map_in(page, slot, dirty && !borg.canary.is("dropped by a relocate"));
-                state.origin.unproven.set(slot, unproven);
-                if was.is_some() {
-                    did("relocated", Extent::of_pages(page, 1), borg.layout.page(slot) * PAGE_SECTORS);
-                }
+        // Before the pages are locked: who waits for those is not to wait for whoever writes metadata.
+        let mut update = borg.store.update(&self.how).await;
+        let mut locked = self.lock_valid(moves.iter().map(|(page, _)| *page));
+        let valid: FxHashSet<u64> = locked.valid.iter().copied().collect();
+        let came: Vec<Move> = moves.iter().copied().filter(|(page, _)| valid.contains(page)).collect();
+        for &(page, slot) in &came {
+            let was = borg.store.lookup(page);
+            let dirty = was.is_some_and(|was| was.dirty) && !borg.canary.is("dropped by a relocate");
+            update.map(page, Entry { slot, dirty, proven: was.is_none_or(|was| was.proven) });
+            if was.is_some() {
+                let place = borg.store.layout().page(slot) * PAGE_SECTORS;
+                did("relocated", Extent::of_pages(page, 1), place);
             }
         }
         if mutant::is("borg: locks are dropped before a move is durable") {
             locked.guards.clear();
         }
-        let said = borg.say_segments_of(came.iter().map(|(_, slot)| *slot), &locked.how).await;
-        borg.state.borrow_mut().moving.clear();
-        said.map(|()| came.len() as u64)
+        let done = update.commit(&locked.how).await;
+        borg.movers.unlocked();
+        done.map(|()| came.len() as u64)
     }
 
-    /// From now on, writes to these pages are noticed.
-    pub(super) fn watch(&self, pages: &[u64]) {
-        self.borg.state.borrow_mut().watched = pages.iter().map(|page| (*page, false)).collect();
+    /// Copies of these pages are begun, without their locks: from now on, writes to them are noticed.
+    pub(super) fn begin_copies(&self, pages: &[u64]) {
+        self.borg.movers.state.borrow_mut().optimistic = pages.iter().map(|page| (*page, false)).collect();
     }
 
-    /// Locks watched pages, but for those that a request is at: nobody waits for who waits.
-    pub(super) fn lock_untouched(&self, pages: impl Iterator<Item = u64> + Clone) -> Locked {
+    /// Locks pages whose copies are valid, but for those that a request is at: nobody waits for who waits.
+    pub(super) fn lock_valid(&self, pages: impl Iterator<Item = u64> + Clone) -> Locked {
         let ticket = Ticket::new();
         let lock = |at| self.borg.locks.try_lock(at, Mode::Exclusive, self.how.class, Some(ticket.clone()));
-        let mut state = self.borg.state.borrow_mut();
-        let State { watched, moving, .. } = &mut *state;
-        let free = pages.clone().filter(|page| watched.get(page) == Some(&false));
-        let (mut guards, mut untouched) = (Vec::new(), Vec::new());
+        let Moving { optimistic, locked, .. } = &mut *self.borg.movers.state.borrow_mut();
+        let free = pages.clone().filter(|page| optimistic.get(page) == Some(&false));
+        let (mut guards, mut valid) = (Vec::new(), Vec::new());
         for strand in destage::strands(free) {
             let whole = lock(strand).map(|guard| (strand, guard));
             let parts = if whole.is_none() { strand.pages() } else { 0..0 };
@@ -421,14 +396,14 @@ impl<'a> Mover<'a> {
                 parts.map(|page| Extent::of_pages(page, 1)).filter_map(|page| Some((page, lock(page)?)));
             for (held, guard) in whole.into_iter().chain(parts) {
                 guards.push(guard);
-                moving.push(held);
-                untouched.extend(held.pages());
+                locked.push(held);
+                valid.extend(held.pages());
             }
         }
-        if untouched.len() < pages.count() {
+        if valid.len() < pages.count() {
             edge("a page is used while it is copied: its move is abandoned");
         }
         let how = Hints { ticket: Some(ticket), ..self.how.clone() };
-        Locked { untouched, how, guards }
+        Locked { valid, how, guards }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
 
-use super::super::page::{MapPage, OLD, PAGE, Super, old, sealed};
+use super::super::format::{MapPage, OLD, PAGE, Super, old, sealed};
 use super::super::segments::Segments;
 use super::{Aside, Claim, Claims, error, rotten};
 use crate::durable::{Choice, Home, Pair, region};

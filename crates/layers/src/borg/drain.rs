@@ -1,0 +1,130 @@
+//! Draining: dirty pages go home (section 4.4), when the write buffer is nearly full, or because somebody asks.
+//!
+//! Invariant: of the log's segments those go first whose emptying costs little for what it frees, the older the better.
+//!
+//! Faults: what fails in the background is tried again with the next write.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::edge;
+use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Ticket, runtime};
+
+use super::Borg;
+use super::mover::{BATCH, Mover};
+use super::options::MoveClass;
+use super::pace::Manner;
+
+/// Pages of the log that are read at most when a BOPT is opened after a crash, about: 64 MiB.
+const LONGEST_LOG: u64 = 16_384;
+
+impl Borg {
+    /// Writes all that is dirty home, and drops those copies.
+    pub async fn write_home(&self, account: Account) -> Result<(), IoError> {
+        self.empty(account, |dirty| dirty).await
+    }
+
+    /// Takes the pages out of the BOPT that `wanted` accepts by whether they are dirty, home if they are. While clients
+    /// write, what they dirty meanwhile is tried again; hold them back to be sure of an end.
+    async fn empty(&self, account: Account, wanted: impl Fn(bool) -> bool) -> Result<(), IoError> {
+        const TRIES: usize = 16;
+        let Some(mover) = Mover::start(self, account, Manner::AtOnce).await? else { return Ok(()) };
+        for _ in 0..TRIES {
+            let left = self.store.pages_where(|_, entry| wanted(entry.dirty));
+            if left.is_empty() {
+                self.store.checkpoint(&mover.raisable()).await?;
+                return self.store.flush_origin(&mover.raisable()).await;
+            }
+            mover.outgoing(&left).await?;
+        }
+        let left = self.store.pages_where(|_, entry| wanted(entry.dirty)).len();
+        let why =
+            format!("{left} pages are still written as fast as they are moved: hold the writers back first");
+        Err(IoError::new(ErrorKind::Timeout, "borg", None, why))
+    }
+
+    /// Takes all pages out of the BOPT, and the BOPT's marks with them: from then on the layer only hands on.
+    pub(super) async fn leave(&self, account: Account) -> Result<(), IoError> {
+        self.empty(account, |_| true).await?;
+        if !self.store.is_detached() && !self.store.is_empty() {
+            let why = "pages were written as the last ones left: hold the writers back first";
+            return Err(IoError::new(ErrorKind::Timeout, "borg", None, why));
+        }
+        self.store.erase(&Hints::default()).await
+    }
+
+    /// Pages of the segments that are the best to drain, until so many slots are free: those whose emptying costs
+    /// little for what it frees, the older the better. Only pages that `wanted` accepts, and about `most`.
+    pub(super) fn best_to_drain(&self, goal: u64, most: usize, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
+        let size = u64::from(self.store.layout().segment);
+        let mut segments: Vec<(u64, u32)> = self
+            .store
+            .used_segments()
+            .into_iter()
+            // (1 - u) age / (1 + u), in a thousand parts.
+            .map(|used| (1_000 * (size - used.pages) * used.age / (size + used.pages), used.segment))
+            .collect();
+        segments.sort_unstable_by_key(|&(benefit, number)| (std::cmp::Reverse(benefit), number));
+        let (mut free, mut pages) = (self.store.room(), Vec::new());
+        for (_, number) in segments {
+            if free >= goal || pages.len() >= most {
+                break;
+            }
+            pages.extend(self.store.pages_of(number).into_iter().filter(|page| wanted(*page)));
+            free += size;
+        }
+        pages
+    }
+
+    /// What is due in the background once a write was absorbed: to drain segments of the write buffer, if few are
+    /// free; or a checkpoint, if whoever opens the BOPT would have to read much of the log.
+    pub(super) fn maintain_the_log(&self) {
+        let layout = self.store.layout();
+        let slots = u64::from(layout.write_buffer * layout.segment);
+        let low = (slots as f64 * self.options.drain_below) as u64;
+        let room = self.store.room();
+        if room < low / 2 {
+            // Clients will soon wait for room: nothing that is copied for free is to keep them waiting.
+            self.hurry(Class::Background);
+        }
+        if self.idle.borrow().maintaining || self.store.is_detached() {
+            return;
+        }
+        // For free it takes longer: it begins earlier.
+        let low = if self.options.reconfigure_class == MoveClass::Free { 2 * low } else { low };
+        let drains = room < low;
+        if !drains && self.store.unpersisted_log() < LONGEST_LOG.min(slots / 4) {
+            return;
+        }
+        let Some(borg) = self.me.upgrade() else { return };
+        self.idle.borrow_mut().maintaining = true;
+        let work = async move {
+            // What fails is tried again with the next write.
+            if drains {
+                edge("the write buffer is drained in the background");
+                drop(borg.drain(low.saturating_mul(3) / 2).await);
+            } else {
+                edge("the map tells what the log does, in the background");
+                let how = Hints { class: Class::Background, ticket: Some(Ticket::new()), ..Hints::default() };
+                drop(borg.store.checkpoint(&how).await);
+            }
+            borg.idle.borrow_mut().maintaining = false;
+        };
+        runtime::spawn(work).detach();
+    }
+
+    /// Drains until so many slots of the write buffer are free, or it does not get on.
+    async fn drain(self: &Rc<Self>, goal: u64) -> Result<(), IoError> {
+        let mover = Mover::start(self, Account::default(), Manner::Gentle).await?.map(Mover::in_its_class);
+        let Some(mover) = mover else { return Ok(()) };
+        loop {
+            let before = self.store.room();
+            let pages = self.best_to_drain(goal, BATCH, |_| true);
+            mover.outgoing(&pages).await?;
+            self.store.checkpoint(&mover.raisable()).await?;
+            let now = self.store.room();
+            if now >= goal || now <= before {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Persisting the map: map pages and the place in the log that recovery begins at (sections 3.3 and 5.1).
+//!
+//! One writes at a time. A map page goes over the older of its two copies, so a torn one leaves the newer; it is made
+//! from the map as it is, then what that relies on is made durable, then it is written and made durable itself.
+//!
+//! Faults: a map page that cannot be written is pending, and the map stays as if it had been: the next flush writes it,
+//! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
+
+use futures_util::future::join_all;
+use seekless_core::runtime::edge;
+use seekless_core::{Buffer, Extent, Hints, IoError};
+
+use super::format::{Anchor, Head, MapPage, NONE, Super};
+use super::layout::Layout;
+use super::map::Slot;
+use super::segments::Segment;
+use super::table::Table;
+use super::{Store, did};
+
+/// A map page that is to be written.
+pub(super) struct MapWrite {
+    pub segment: u32,
+    pub generation: u64,
+    home: u64,
+    changes: u64,
+    bits: u64,
+    settled: u64,
+    /// Slots of the log before this one have entries in it.
+    filled: u32,
+    limbo: Vec<Slot>,
+    pub bytes: Vec<u8>,
+}
+
+impl Table {
+    /// The map page of a segment, as things are.
+    pub(super) fn map_write(&mut self, layout: Layout, disk: &Super, segment: u32) -> MapWrite {
+        self.segments.generation += 1;
+        let (generation, known) = (self.segments.generation, self.segments.of(segment));
+        let (home, changes, bits) = (1 - known.home, known.changes, known.bits);
+        let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
+        let entries: Vec<_> = layout.slots_of(segment).map(entry).collect();
+        let filled = entries.iter().rposition(Option::is_some).map_or(0, |last| last as u32 + 1);
+        let settled = self.log.settled;
+        let head = Head { at: layout.map_page(segment, home), generation, identity: disk.identity };
+        let page = MapPage { segment, settled, reaches: self.log.reached, entries };
+        let bytes = page.encode(disk.version, &head);
+        let limbo = self.segments.in_limbo(segment);
+        self.segments.says_homes(segment, 1);
+        MapWrite { segment, generation, home, changes, bits, settled, filled, limbo, bytes }
+    }
+
+    /// A map page is durable.
+    pub(super) fn persisted(&mut self, written: &MapWrite) {
+        let segment = self.segments.get(written.segment);
+        (segment.generation, segment.home, segment.covered) =
+            (written.generation, written.home, written.settled);
+        segment.confirmed = segment.confirmed.max(written.filled);
+        if segment.changes == written.changes {
+            (segment.changes, segment.stale, segment.owed) = (0, false, false);
+        }
+        if segment.bits == written.bits {
+            segment.bits = 0;
+        }
+        self.segments.out_of_limbo(&written.limbo);
+    }
+}
+
+impl Store {
+    /// Writes the map pages of these segments; for who holds the metadata lock. First those with entries that do not
+    /// count on disk yet: what they take the place of may be invalidated by any other.
+    pub(super) async fn persist(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        // What could not be written, or only has new entries.
+        let first =
+            self.table.borrow().segments.which(|segment| {
+                segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
+            });
+        let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
+        let (cached, logged) = rest.partition(|segment| *segment < self.layout.read_cache);
+        self.persist_in_order(&[first, cached, logged], how).await
+    }
+
+    /// Writes the map pages of these segments, some together, and makes them durable before the next. What they invalidate
+    /// has newer entries, which have to be durable first: those of runs, those of the read cache on what came from the
+    /// log. (No other page changes its place without being home in between.) So all are made of the map as it is at one
+    /// moment.
+    async fn persist_in_order(&self, order: &[Vec<u32>], how: &Hints) -> Result<(), IoError> {
+        let writes: Vec<Vec<MapWrite>> = order.iter().map(|segments| self.map_writes(segments)).collect();
+        let mut done = self.flush_bopt(how).await;
+        for pages in writes.iter().filter(|pages| !pages.is_empty()) {
+            if done.is_ok() {
+                done = self.write_maps(pages, how).await;
+            }
+            self.written_maps(pages, done.is_ok());
+        }
+        done
+    }
+
+    /// The map pages of segments, as things are.
+    pub(super) fn map_writes(&self, segments: &[u32]) -> Vec<MapWrite> {
+        let (table, disk) = (&mut *self.table.borrow_mut(), &self.disk.borrow().page);
+        segments.iter().map(|&segment| table.map_write(self.layout, disk, segment)).collect()
+    }
+
+    /// These map pages are durable, or nobody knows.
+    fn written_maps(&self, pages: &[MapWrite], durable: bool) {
+        let table = &mut *self.table.borrow_mut();
+        for page in pages {
+            if durable {
+                table.persisted(page);
+            } else {
+                edge("a map page could not be written: it is owed");
+                let segment = table.segments.get(page.segment);
+                (segment.owed, segment.bits) = (true, segment.bits + 1);
+            }
+        }
+        self.disk.borrow_mut().map_pages += pages.len() as u64;
+    }
+
+    /// Writes map pages, and makes them durable.
+    pub(super) async fn write_maps(&self, pages: &[MapWrite], how: &Hints) -> Result<(), IoError> {
+        let writes = pages.iter().map(|page| {
+            let place = Extent::of_pages(self.layout.map_page(page.segment, page.home), 1);
+            did("map page", place, place.start.0);
+            self.bopt.write(place, Buffer::from_vec(page.bytes.clone()), how.clone())
+        });
+        join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+        self.flush_bopt(how).await
+    }
+
+    /// The super page with the log's beginning is durable.
+    pub(super) fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
+        let table = &mut *self.table.borrow_mut();
+        let Table { log, segments, repair, .. } = table;
+        // A run may have failed meanwhile.
+        repair.anchored(anchor.sequence);
+        if let Some(segment) = opens {
+            edge("the log opens");
+            log.reopen(segments, segment);
+        }
+        let taken = (anchor.segment != NONE).then(|| segments.of(anchor.segment).taken);
+        self.disk.borrow_mut().anchored_at = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
+        // Those behind what failed waited for this.
+        table.settle(self.is_durable_at_once());
+    }
+
+    /// Checkpoint: the map tells all that runs did that are settled, and the log begins behind them; segments that hold
+    /// nothing are free.
+    pub async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
+        let _metadata = self.lock_metadata(how).await;
+        self.checkpoint_locked(|_| false, how).await
+    }
+
+    /// The same for who holds the metadata lock; also the map pages of segments that `also` accepts are written.
+    pub(super) async fn checkpoint_locked(
+        &self,
+        also: impl Fn(&Segment) -> bool,
+        how: &Hints,
+    ) -> Result<(), IoError> {
+        // Whoever waited for the lock may find the session ended: what is on disk is as it was left.
+        if self.is_at_rest() {
+            return Ok(());
+        }
+        loop {
+            // What is settled while this goes on is not in it: it lies behind this place.
+            let (segments, anchor) = {
+                let table = self.table.borrow();
+                let unpersisted = |segment: &Segment| {
+                    segment.changes > 0 || segment.covered < segment.last_run || segment.owed || also(segment)
+                };
+                (table.segments.which(unpersisted), table.log.anchor())
+            };
+            self.persist(&segments, how).await?;
+            self.write_super(|page| page.anchor = anchor, how).await?;
+            self.anchored(anchor, None);
+            self.free_segments(anchor);
+            let (behind, opens) = self.where_to_go_on();
+            if opens.is_none() {
+                return Ok(());
+            }
+            // A log that goes on elsewhere leaves its runs behind: the map has to tell all of them before. It is closed,
+            // so that there are no more.
+            if behind.sequence == anchor.sequence {
+                self.write_super(|page| page.anchor = behind, how).await?;
+                self.anchored(behind, opens);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Segments that hold nothing, as the map on disk says, and lie before the log's beginning, are free.
+    fn free_segments(&self, anchor: Anchor) {
+        let Table { log, segments, .. } = &mut *self.table.borrow_mut();
+        let begin = if anchor.segment == NONE { u64::MAX } else { segments.of(anchor.segment).taken };
+        // A log that will go on in a segment that it has not taken yet has left all others behind.
+        let begin = if begin == 0 { u64::MAX } else { begin };
+        let last = if log.is_quiet() { u64::MAX } else { log.settled };
+        let empty = segments.which(|segment| {
+            segment.taken > 0
+                && segment.taken < begin
+                && segment.valid == 0
+                && segment.changes == 0
+                && segment.last_run <= segment.covered.min(last)
+        });
+        log.give_back(segments, &empty);
+    }
+
+    /// Writes what could not be written before: a flush may be answered then.
+    pub async fn repair(&self, how: &Hints) -> Result<(), IoError> {
+        let nothing = {
+            let table = self.table.borrow();
+            table.segments.which(|segment| segment.owed).is_empty() && table.repair.failed().is_none()
+        };
+        if nothing {
+            return Ok(());
+        }
+        edge("a flush writes what was owed");
+        self.checkpoint(how).await
+    }
+}

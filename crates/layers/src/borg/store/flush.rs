@@ -1,0 +1,60 @@
+//! Flushes of both devices.
+//!
+//! Invariant: once a flush failed, all later ones fail: nobody knows what was lost.
+
+use futures_util::future::join;
+use seekless_core::runtime::edge;
+use seekless_core::{Hints, IoError, mutant};
+
+use super::Store;
+use super::table::Table;
+
+impl Store {
+    /// Makes everything durable that was completed. Absorbed writes were completed with the pages of their runs, so
+    /// the devices' own flushes are all there is to do, but for what failed before.
+    pub async fn flush(&self, how: &Hints) -> Result<(), IoError> {
+        let settled = self.table.borrow().log.settled;
+        let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;
+        origin.and(bopt)?;
+        self.repair(how).await?;
+        let Table { log, segments, .. } = &mut *self.table.borrow_mut();
+        log.now_durable(segments, settled);
+        Ok(())
+    }
+
+    /// Flushes the origin; once that failed, it always will.
+    pub async fn flush_origin(&self, how: &Hints) -> Result<(), IoError> {
+        self.unless_failed()?;
+        let flushed = self.origin.flush(how.clone()).await;
+        self.flushed(flushed)
+    }
+
+    /// Flushes the BOPT; once that failed, it always will.
+    pub async fn flush_bopt(&self, how: &Hints) -> Result<(), IoError> {
+        self.unless_failed()?;
+        let flushed = self.bopt.flush(how.clone()).await;
+        self.flushed(flushed)
+    }
+
+    /// Lets every later flush fail.
+    pub fn fail(&self, error: &IoError) {
+        self.disk.borrow_mut().failed.get_or_insert_with(|| error.clone());
+    }
+
+    fn unless_failed(&self) -> Result<(), IoError> {
+        match &self.disk.borrow().failed {
+            Some(error) => {
+                edge("a flush failed: all later ones fail");
+                Err(error.clone())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn flushed(&self, flushed: Result<(), IoError>) -> Result<(), IoError> {
+        if let (Err(error), false) = (&flushed, mutant::is("borg: a failed flush is forgotten")) {
+            self.fail(error);
+        }
+        flushed
+    }
+}

@@ -1,0 +1,178 @@
+//! The two copies of each page of metadata, super and map pages: how the super page is written, and how both copies come
+//! to be of one generation, so that one of them may rot.
+//!
+//! Invariant: the copy that counts is durable before its other one is written, and its generation is one that no
+//! sector of either has had, or that of the duplicated page.
+//!
+//! Faults: a copy that cannot be written leaves one that counts.
+
+use seekless_core::runtime::edge;
+use seekless_core::{Buffer, Extent, Hints, IoError, mutant};
+
+use super::format::{OLD, Super, sealed};
+use super::session::Session;
+use super::{Disk, Store, did};
+use crate::destage;
+use crate::durable::Home;
+
+/// Map pages that are duplicated together.
+const DUPLICATED_AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
+
+/// Where the super page is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Supers {
+    /// The home that counts.
+    pub home: u64,
+    /// The newest generation that any sector of either is of, or may be.
+    pub newest: u64,
+    /// Both are of the same.
+    pub twice: bool,
+}
+
+impl Disk {
+    /// Where the next super page is written, and in which generation.
+    fn next_super(&mut self) -> (u64, u64) {
+        let generation = if self.page.version == OLD || mutant::is("borg: torn pages stay") {
+            self.page.generation + 1
+        } else {
+            self.supers.newest += 1;
+            self.supers.newest
+        };
+        (1 - self.supers.home, generation)
+    }
+}
+
+impl Store {
+    /// Whether something that counts is in one copy only, and can be duplicated.
+    pub fn has_to_duplicate(&self) -> bool {
+        let disk = self.disk.borrow();
+        let written =
+            disk.page.version != OLD && disk.page.generation > 0 && disk.session != Session::Detached;
+        let page = !disk.supers.twice && disk.supers.newest == disk.page.generation;
+        written && disk.failed.is_none() && (self.table.borrow().segments.once() > 0 || page)
+    }
+
+    /// Writes the super page with a change, over the older one, and makes it durable.
+    pub(super) async fn write_super(
+        &self,
+        change: impl FnOnce(&mut Super),
+        how: &Hints,
+    ) -> Result<(), IoError> {
+        let mut page = self.disk.borrow().page.clone();
+        change(&mut page);
+        let at;
+        (at, page.generation) = {
+            let disk = &mut *self.disk.borrow_mut();
+            disk.supers.twice = false;
+            disk.next_super()
+        };
+        self.write_super_at(&page, at, how).await?;
+        let disk = &mut *self.disk.borrow_mut();
+        (disk.page, disk.supers.home) = (page, at);
+        Ok(())
+    }
+
+    async fn write_super_at(&self, page: &Super, at: u64, how: &Hints) -> Result<(), IoError> {
+        let place = Extent::of_pages(at, 1);
+        did("super page", place, place.start.0);
+        self.bopt.write(place, Buffer::from_vec(page.encode(at)), how.clone()).await?;
+        self.flush_bopt(how).await
+    }
+
+    /// Writes what recovery has made whole, before anything relies on it. What it was made from may not be durable:
+    /// whoever wrote it may have ended before a flush.
+    pub(super) async fn write_mended(&self, mended: Vec<(Extent, Vec<u8>)>) -> Result<(), IoError> {
+        if mended.is_empty() {
+            return Ok(());
+        }
+        let how = Hints::default();
+        self.flush_bopt(&how).await?;
+        for (at, bytes) in mended {
+            did("made whole", at, at.start.0);
+            self.bopt.write(at, Buffer::from_vec(bytes), how.clone()).await?;
+        }
+        self.flush_bopt(&how).await
+    }
+
+    /// Duplicates some of what is in one copy only, with one request to read and one to write; whether there is more.
+    pub async fn duplicate_some(&self, how: &Hints) -> Result<bool, IoError> {
+        let _metadata = self.lock_metadata(how).await;
+        self.duplicate(true, how).await
+    }
+
+    /// Duplicates all that is in one copy only; for who holds the metadata lock.
+    pub(super) async fn duplicate_all(&self, how: &Hints) -> Result<(), IoError> {
+        while self.duplicate(false, how).await? {}
+        Ok(())
+    }
+
+    /// The same of some; whether there is more. With one request to read and one to write, if it is to be a strand.
+    /// It reads what is on disk, so that what is written in one generation is one and the same.
+    pub(super) async fn duplicate(&self, strand: bool, how: &Hints) -> Result<bool, IoError> {
+        if !self.has_to_duplicate() {
+            return Ok(false);
+        }
+        let some = self.in_one_copy(strand);
+        let identity = self.disk.borrow().page.identity;
+        if some.is_empty() {
+            self.duplicate_super(how).await?;
+            return Ok(false);
+        }
+        self.flush_bopt(how).await?;
+        edge("map pages are copied to their other homes");
+        let places = some.iter().map(|&(segment, _, home)| self.layout.map_page(segment, home));
+        let read = destage::read(&*self.bopt, places, |at| self.buffer(at), how).await?;
+        let (mut copies, mut copied) = (destage::Pages::default(), Vec::new());
+        for (segment, generation, home) in some {
+            let (from, to) = (self.layout.map_page(segment, home), self.layout.map_page(segment, 1 - home));
+            let bytes = read[&from].to_vec();
+            if self.timing_only {
+                copies.insert(to, read[&from].clone());
+            } else if sealed::home_of_map(from, identity, &bytes) == Home::Whole(generation) {
+                copies.insert(to, Buffer::from_vec(sealed::for_home(to, generation, identity, &bytes)));
+            } else {
+                // It has rotted meanwhile: the next flush writes it anew.
+                self.table.borrow_mut().segments.get(segment).owed = true;
+                continue;
+            }
+            copied.push(segment);
+        }
+        destage::write(&*self.bopt, &copies, how).await?;
+        self.flush_bopt(how).await?;
+        let table = &mut *self.table.borrow_mut();
+        for segment in &copied {
+            table.segments.says_homes(*segment, 2);
+        }
+        self.disk.borrow_mut().map_pages += copied.len() as u64;
+        Ok(!copied.is_empty())
+    }
+
+    /// Segments whose map page is in one copy, its generation, and where it is; those of one strand only, if asked for.
+    fn in_one_copy(&self, strand: bool) -> Vec<(u32, u64, u64)> {
+        let segments = &self.table.borrow().segments;
+        let once = segments.which(|segment| segment.homes < 2 && !segment.owed);
+        let place = |segment: u32| {
+            let known = segments.of(segment);
+            (segment, known.generation, known.home)
+        };
+        let mut some: Vec<_> = once.into_iter().take(DUPLICATED_AT_ONCE).map(place).collect();
+        let goes_on = |pair: &[(u32, u64, u64)]| pair[0].0 + 1 == pair[1].0 && pair[0].2 == pair[1].2;
+        let end = some.windows(2).position(|pair| strand && !goes_on(pair));
+        some.truncate(end.map_or(some.len(), |last| last + 1));
+        some
+    }
+
+    async fn duplicate_super(&self, how: &Hints) -> Result<(), IoError> {
+        let (page, other) = {
+            let disk = self.disk.borrow();
+            if disk.supers.twice || disk.supers.newest != disk.page.generation {
+                return Ok(());
+            }
+            (disk.page.clone(), 1 - disk.supers.home)
+        };
+        self.flush_bopt(how).await?;
+        self.write_super_at(&page, other, how).await?;
+        self.disk.borrow_mut().supers.twice = true;
+        Ok(())
+    }
+}

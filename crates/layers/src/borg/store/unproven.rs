@@ -1,0 +1,35 @@
+//! Unproven copies: clean ones that nobody compared with their origin since the BOPT was opened.
+//!
+//! Invariant: `left` is the number of bits that are set.
+
+use super::map::Slot;
+
+/// A bit a slot.
+pub struct Unproven {
+    bits: Vec<u64>,
+    left: usize,
+}
+
+impl Unproven {
+    /// None of so many slots.
+    pub fn new(slots: u32) -> Unproven {
+        Unproven { bits: vec![0; slots.div_ceil(64) as usize], left: 0 }
+    }
+
+    /// Whether the copy in a slot is unproven.
+    pub fn has(&self, slot: Slot) -> bool {
+        self.bits[slot as usize / 64] >> (slot % 64) & 1 == 1
+    }
+
+    /// Sets whether it is.
+    pub fn set(&mut self, slot: Slot, unproven: bool) {
+        let was = self.has(slot);
+        self.bits[slot as usize / 64] ^= u64::from(was != unproven) << (slot % 64);
+        self.left = self.left + usize::from(unproven) - usize::from(was);
+    }
+
+    /// Number of unproven copies.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+}
