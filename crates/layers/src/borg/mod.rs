@@ -32,7 +32,6 @@ mod planner;
 mod profiler;
 mod reconfigurator;
 mod segments;
-mod sides;
 mod sums;
 mod table;
 mod upgrade;
@@ -67,13 +66,13 @@ pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
 use segments::Segments;
-use sides::{Counted, Ledger};
-pub use sides::{Sides, Traffic};
 use sums::Sums;
 use table::Session;
 use verifier::Verified;
 
 use crate::canary::Canary;
+use crate::traffic::{Counted, Ledger};
+pub use crate::traffic::{Sides, Traffic};
 
 /// What it can be told to do besides requests.
 pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];
