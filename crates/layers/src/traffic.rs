@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use seekless_core::device::Place;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS,
-    SECTOR_BYTES, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, Nanos, PAGE_SECTORS, SECTOR_BYTES, Zeroes,
+    runtime,
 };
 
 /// Requests one after the other on one side.
@@ -252,10 +252,6 @@ fn place(device: &dyn BlockDevice) -> Option<(Space, u64)> {
 }
 
 impl BlockDevice for Counted {
-    fn geometry(&self) -> Geometry {
-        self.device.geometry()
-    }
-
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         self.note(at, &how, false);
         self.device.read(at, into, how)
@@ -264,14 +260,6 @@ impl BlockDevice for Counted {
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         self.note(at, &how, true);
         self.device.write(at, from, how)
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.device.flush(how)
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.device.discard(at, how)
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
