@@ -107,6 +107,7 @@ fn rust_files_are_short_and_finished() {
         rust_files::start_with_a_purpose,
         rust_files::finished,
         rust_files::no_ignored_tests,
+        rust_files::zeroes_are_writes,
     ]);
 }
 
@@ -132,5 +133,6 @@ fn the_tree_is_complete() {
         tree::drives_name_their_sources,
         tree::layers_have_a_readme,
         tree::data_is_small,
+        tree::nothing_stray_in_the_root,
     ]);
 }

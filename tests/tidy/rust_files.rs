@@ -93,6 +93,28 @@ pub fn no_ignored_tests(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// A block device that carries out writes itself and leaves others to what is below carries out writes of zeroes itself,
+/// too: they would pass it by.
+pub fn zeroes_are_writes(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in rust(files) {
+        let code = code_only(&file.text);
+        let lines: Vec<&str> = code.lines().collect();
+        for (start, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" BlockDevice for ")) {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let end = format!("{indent}}}");
+            let body: Vec<&&str> = lines[start..].iter().take_while(|line| **line != end).collect();
+            let has =
+                |name: &str| body.iter().any(|line| line.trim_start().starts_with(&format!("fn {name}(")));
+            if has("below") && has("write") && !has("write_zeroes") {
+                let found = format!("`{}` with `below` and `write`", line.trim());
+                findings.push(file.finding(start + 1, found, "`write_zeroes` too"));
+            }
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +156,19 @@ mod tests {
     #[test]
     fn an_ignored_test_is_found() {
         assert_eq!(lines_found(no_ignored_tests, "a.rs", "#[test]\n#[ignore = \"slow\"]\nfn a() {}\n"), [2]);
+    }
+
+    #[test]
+    fn a_filter_that_zeroes_pass_by_is_found() {
+        let filter = |more: &str| {
+            format!(
+                "mod a {{\n    impl BlockDevice for A {{\n        fn below(&self) {{}}\n        fn write(&self) {{}}\n{more}    }}\n}}\n"
+            )
+        };
+        assert_eq!(lines_found(zeroes_are_writes, "a.rs", &filter("")), [2]);
+        let whole = filter("        fn write_zeroes(&self) {}\n");
+        assert_eq!(lines_found(zeroes_are_writes, "a.rs", &whole), [0_usize; 0]);
+        let leaf = "impl BlockDevice for A {\n    fn write(&self) {}\n}\n";
+        assert_eq!(lines_found(zeroes_are_writes, "a.rs", leaf), [0_usize; 0]);
     }
 }

@@ -71,6 +71,40 @@ pub fn dependencies_are_decided(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// Files and folders of the root: what a visitor sees first.
+const ROOT: [&str; 22] = [
+    ".ci",
+    ".gitignore",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "Makefile",
+    "PROMISES.md",
+    "README.md",
+    "clippy.toml",
+    "crates",
+    "data",
+    "docs",
+    "drives",
+    "examples",
+    "fuzz",
+    "rustfmt.toml",
+    "scripts",
+    "tests",
+    "third_party",
+];
+
+/// Nothing else lies in the root.
+pub fn nothing_stray_in_the_root(files: &[File]) -> Vec<Finding> {
+    let top = |file: &File| file.path.split('/').next().unwrap_or_default().to_owned();
+    let stray = files.iter().filter(|file| !ROOT.contains(&top(file).as_str()));
+    let expected = "it in a folder, or its name in the list of tests/tidy/tree.rs";
+    stray.map(|file| file.finding(0, "something stray in the root", expected)).collect()
+}
+
 /// Under 4 MB of traces.
 pub fn data_is_small(files: &[File]) -> Vec<Finding> {
     let data: Vec<&File> = files.iter().filter(|file| file.path.starts_with("data/")).collect();
@@ -110,6 +144,14 @@ mod tests {
         let files = [File::of("Cargo.toml", manifest), File::of(DEPENDENCIES, "| `c` | it counts |\n")];
         let found = dependencies_are_decided(&files);
         assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn a_stray_file_in_the_root_is_found() {
+        let files = ["README.md", "crates/a.txt", "NOTES.txt", "drafts/a.md"].map(|path| File::of(path, ""));
+        let found: Vec<String> =
+            nothing_stray_in_the_root(&files).into_iter().map(|finding| finding.path).collect();
+        assert_eq!(found, ["NOTES.txt", "drafts/a.md"]);
     }
 
     #[test]

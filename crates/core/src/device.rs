@@ -137,34 +137,55 @@ impl fmt::Debug for View {
 /// its queue and its drive choose, as real ones do. A flush covers the writes *completed* before it was issued. FUA
 /// covers its own request. Buffers are as long as their extent, and extents are valid: both are
 /// checked once, at the top of the volume ([`check`]).
+///
+/// A filter lists only what it changes: every method that it leaves out is carried out by the device that [`below`]
+/// names, at the same sectors. Whoever overrides `write` overrides `write_zeroes` too, which would pass it by.
+///
+/// [`below`]: BlockDevice::below
 pub trait BlockDevice {
-    /// What the device is like; may change.
-    fn geometry(&self) -> Geometry;
-
-    /// Brings the sectors of `at` into the real pieces of `into`, and gives the buffer back.
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer>;
-
-    /// Takes the bytes of `from` into the sectors of `at`.
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()>;
-
-    /// Makes durable all writes completed before.
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()>;
-
-    /// Says that the sectors are not needed: they read as zeroes or as before, the same until written.
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()>;
-
-    /// The sectors read as zeroes afterwards; a write in every other respect.
-    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        if zeroes.only_if_fast {
-            let error = IoError::new(ErrorKind::Unsupported, "device", Some(at), "no fast zeroes here");
-            return Box::pin(ready(Err(error)));
-        }
-        self.write(at, Buffer::zeroed(at.bytes()), how)
-    }
-
-    /// The device that answers the next seven where this one has no answer of its own: below it, in the same order.
+    /// The device that carries out the methods that this one leaves out. `None` for a component, and for a layer whose
+    /// sectors lie elsewhere below, or on several devices: what these leave out is `Unsupported`, or not known.
     fn below(&self) -> Option<&dyn BlockDevice> {
         None
+    }
+
+    /// What the device is like; may change. Left out by a device with nothing below, it has no sectors, and
+    /// [`check`] refuses every request.
+    fn geometry(&self) -> Geometry {
+        self.below().map_or(Geometry::of_memory(0), BlockDevice::geometry)
+    }
+
+    /// Brings the sectors of `at` into the real pieces of `into`, and gives the buffer back.
+    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
+        self.below().map_or_else(|| left_out("read", at), |below| below.read(at, into, how))
+    }
+
+    /// Takes the bytes of `from` into the sectors of `at`.
+    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
+        self.below().map_or_else(|| left_out("write", at), |below| below.write(at, from, how))
+    }
+
+    /// Makes durable all writes completed before.
+    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
+        self.below().map_or_else(|| left_out("flush", Extent::default()), |below| below.flush(how))
+    }
+
+    /// Says that the sectors are not needed: they read as zeroes or as before, the same until written.
+    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
+        self.below().map_or_else(|| left_out("discard", at), |below| below.discard(at, how))
+    }
+
+    /// The sectors read as zeroes afterwards; a write in every other respect, and one of zeroes where a device with
+    /// nothing below leaves it out.
+    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
+        match self.below() {
+            Some(below) => below.write_zeroes(at, how, zeroes),
+            None if zeroes.only_if_fast => {
+                let why = "no fast zeroes here";
+                io(ready(Err(IoError::new(ErrorKind::Unsupported, "device", Some(at), why))))
+            }
+            None => self.write(at, Buffer::zeroed(at.bytes()), how),
+        }
     }
 
     /// What the sectors hold, in order, covering `at`.
@@ -213,6 +234,12 @@ pub trait BlockDevice {
     fn views(&self) -> Vec<View> {
         Vec::new()
     }
+}
+
+/// The error of a request that a device leaves out, with nothing below to carry it out.
+fn left_out<'a, T: 'a>(request: &str, at: Extent) -> IoFuture<'a, T> {
+    let why = format!("found no {request} of its own and nothing below, expected one of them");
+    io(ready(Err(IoError::new(ErrorKind::Unsupported, "device", Some(at).filter(|at| at.sectors > 0), why))))
 }
 
 /// Numbers a layer keeps about itself: names in the order in which people should see them.

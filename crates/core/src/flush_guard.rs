@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::device::io;
-use crate::{BlockDevice, Buffer, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Zeroes, mutant};
+use crate::{BlockDevice, ErrorKind, Hints, IoError, IoFuture, mutant};
 
-/// See the file's header. All but flushes goes straight to the component.
+/// See the file's header.
 pub struct FlushGuard {
     component: Rc<dyn BlockDevice>,
     failed: RefCell<Option<IoError>>,
@@ -32,18 +32,6 @@ impl FlushGuard {
 }
 
 impl BlockDevice for FlushGuard {
-    fn geometry(&self) -> Geometry {
-        self.component.geometry()
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        self.component.read(at, into, how)
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        self.component.write(at, from, how)
-    }
-
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check()?;
@@ -58,14 +46,6 @@ impl BlockDevice for FlushGuard {
         })
     }
 
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.component.discard(at, how)
-    }
-
-    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        self.component.write_zeroes(at, how, zeroes)
-    }
-
     fn below(&self) -> Option<&dyn BlockDevice> {
         Some(&*self.component)
     }
@@ -78,6 +58,7 @@ mod tests {
 
     use super::*;
     use crate::runtime::Runtime;
+    use crate::{Buffer, Extent, Geometry};
 
     /// A component whose first flush fails, and no other.
     #[derive(Default)]

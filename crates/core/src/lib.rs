@@ -8,6 +8,7 @@ pub mod device;
 pub mod error;
 pub mod flush_guard;
 pub mod gate;
+mod invariant;
 pub mod limit;
 pub mod lock;
 pub mod mutant;

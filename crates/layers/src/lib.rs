@@ -15,6 +15,7 @@ pub mod registry;
 pub mod scrub;
 pub mod split;
 pub mod topmost;
+pub mod traffic;
 #[cfg(test)]
 mod under_test;
 mod units;

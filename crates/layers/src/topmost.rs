@@ -133,7 +133,7 @@ mod tests {
     use std::cell::Cell;
 
     use seekless_core::runtime::{Runtime, sleep, spawn};
-    use seekless_core::{Buffer, Counters, ErrorKind, Extent, Geometry, IoFuture, Nanos, Top, device::io};
+    use seekless_core::{Buffer, Counters, ErrorKind, Extent, IoFuture, Nanos, Top, device::io};
     use seekless_drive::{Disk, QueueOptions, spec};
 
     use super::*;
@@ -156,24 +156,8 @@ mod tests {
     }
 
     impl BlockDevice for Told {
-        fn geometry(&self) -> Geometry {
-            self.over.geometry()
-        }
-
-        fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-            self.over.read(at, into, how)
-        }
-
-        fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-            self.over.write(at, from, how)
-        }
-
-        fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-            self.over.flush(how)
-        }
-
-        fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-            self.over.discard(at, how)
+        fn below(&self) -> Option<&dyn BlockDevice> {
+            Some(&*self.over)
         }
     }
 

@@ -11,11 +11,8 @@ use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Ticket, runtime};
 
 use super::Borg;
 use super::mover::{BATCH, Mover};
-use super::options::MoveClass;
 use super::pace::Manner;
-
-/// Pages of the log that are read at most when a BOPT is opened after a crash, about: 64 MiB.
-const LONGEST_LOG: u64 = 16_384;
+use super::policy::Due;
 
 impl Borg {
     /// Writes all that is dirty home, and drops those copies.
@@ -78,34 +75,27 @@ impl Borg {
     /// What is due in the background once a write was absorbed: to drain segments of the write buffer, if few are
     /// free; or a checkpoint, if whoever opens the BOPT would have to read much of the log.
     pub(super) fn maintain_the_log(&self) {
-        let layout = self.store.layout();
-        let slots = u64::from(layout.write_buffer * layout.segment);
-        let low = (slots as f64 * self.options.drain_below) as u64;
-        let room = self.store.room();
-        if room < low / 2 {
+        if self.is_nearly_full() {
             // Clients will soon wait for room: nothing that is copied for free is to keep them waiting.
             self.hurry(Class::Background);
         }
         if self.idle.borrow().maintaining || self.store.is_detached() {
             return;
         }
-        // For free it takes longer: it begins earlier.
-        let low = if self.options.reconfigure_class == MoveClass::Free { 2 * low } else { low };
-        let drains = room < low;
-        if !drains && self.store.unpersisted_log() < LONGEST_LOG.min(slots / 4) {
-            return;
-        }
-        let Some(borg) = self.me.upgrade() else { return };
+        let Some((due, borg)) = self.due().zip(self.me.upgrade()) else { return };
         self.idle.borrow_mut().maintaining = true;
         let work = async move {
             // What fails is tried again with the next write.
-            if drains {
-                edge("the write buffer is drained in the background");
-                drop(borg.drain(low.saturating_mul(3) / 2).await);
-            } else {
-                edge("the map tells what the log does, in the background");
-                let how = Hints { class: Class::Background, ticket: Some(Ticket::new()), ..Hints::default() };
-                drop(borg.store.checkpoint(&how).await);
+            match due {
+                Due::Drain { goal } => {
+                    edge("the write buffer is drained in the background");
+                    drop(borg.drain(goal).await);
+                }
+                Due::Checkpoint => {
+                    edge("the map tells what the log does, in the background");
+                    let (class, ticket) = (Class::Background, Some(Ticket::new()));
+                    drop(borg.store.checkpoint(&Hints { class, ticket, ..Hints::default() }).await);
+                }
             }
             borg.idle.borrow_mut().maintaining = false;
         };

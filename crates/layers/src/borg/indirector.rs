@@ -240,6 +240,9 @@ impl Borg {
             if logged && (part.sectors == PAGE_SECTORS || joined.contains_key(&page)) {
                 continue;
             }
+            if entry.proven && mutant::is("borg: a clean copy is overwritten first") {
+                continue;
+            }
             if entry.proven { clean.push(entry.slot) } else { unproven.push(page) }
         }
         (unproven, clean)

@@ -23,9 +23,9 @@ mod options;
 mod origin;
 mod pace;
 mod planner;
+mod policy;
 mod profiler;
 mod reconfigurator;
-mod sides;
 mod store;
 mod verifier;
 
@@ -52,13 +52,13 @@ use origin::Origin;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
 pub use reconfigurator::{Reconfigured, Stage};
-use sides::{Counted, Ledger};
-pub use sides::{Sides, Traffic};
 pub use store::{BorgMap, Slot};
 use store::{LastStop, Layout, Setup, Store};
 use verifier::Verifier;
 
 use crate::canary::Canary;
+use crate::traffic::{Counted, Ledger};
+pub use crate::traffic::{Sides, Traffic};
 
 /// What it can be told to do besides requests.
 pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];

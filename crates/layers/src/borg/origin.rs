@@ -162,7 +162,7 @@ impl Borg {
             Ok((homes?, copies?))
         };
         let compared = self.compare_by_halves(pages, read).await?;
-        self.judge(&compared, &how).await
+        self.act_on(&compared, &how).await
     }
 
     /// Where the copies of pages are in the BOPT.
@@ -204,7 +204,7 @@ impl Borg {
     }
 
     /// What was found of pages that nobody changed since, and that are held.
-    async fn judge(&self, compared: &[Compared], how: &Hints) -> Result<(), IoError> {
+    async fn act_on(&self, compared: &[Compared], how: &Hints) -> Result<(), IoError> {
         let still = |page: u64, slot: Slot| {
             self.store.lookup(page).is_some_and(|entry| entry.slot == slot && !entry.proven)
         };
@@ -280,7 +280,7 @@ impl Mover<'_> {
         let valid: FxHashSet<u64> = locked.valid.iter().copied().collect();
         let (compared, used): (Vec<Compared>, Vec<Compared>) =
             compared.into_iter().partition(|(page, _, _)| valid.contains(page));
-        let judged = borg.judge(&compared, &locked.how).await;
+        let judged = borg.act_on(&compared, &locked.how).await;
         borg.movers.unlocked();
         judged.map(|()| used.into_iter().map(|(page, _, _)| page).collect())
     }

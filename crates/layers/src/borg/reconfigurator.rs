@@ -1,4 +1,4 @@
-//! The reconfigurator (section 4.4): moves pages until the BOPT is as planned.
+//! The reconfigurator (section 4.4): plans, has the plan judged, and moves pages until the BOPT is as planned.
 //!
 //! *Outgoing* takes what is not in the plan out of the BOPT, home if it is dirty. *Relocate* moves what is in the BOPT
 //! but elsewhere. *Incoming* copies the rest from home. How pages move: see [`super::mover`].
@@ -6,15 +6,15 @@
 //! What is in the read cache and still planned stays where it is, unless the options say otherwise.
 
 use rustc_hash::FxHashMap;
-use seekless_core::runtime::edge;
 use seekless_core::{Account, IoError, Nanos, PAGE_SECTORS, runtime};
 
+use super::Borg;
 use super::mover::{Move, Mover};
 use super::options::{MoveClass, Placement};
 use super::pace::Manner;
 use super::planner::{Greedy, Plan, Planner as _};
+use super::policy::Verdict;
 use super::store::Slot;
-use super::{Borg, Training};
 
 /// What analysis costs in virtual time, a request. On the safe side, since it is to run on a
 /// low-priority thread: a whole comparison of the shipped `appstart2`, with four reconfigurations,
@@ -60,47 +60,50 @@ impl Borg {
         let mover = Mover::start(self, account, Manner::Gentle).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
-        let (plan, known) = self.make_plan(&mut report).await;
-        // Chosen now, after all that was waited for.
-        let knows_less = known < self.cached_pages();
-        if knows_less {
-            edge("the profile knows less than what is placed: nothing goes that is only not planned");
-        }
-        let targets = self.targets(&plan, knows_less);
-        report.stage("outgoing", mover.outgoing(&self.leaving(&targets, knows_less))).await?;
-        report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
-        report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
-        self.store.checkpoint(&mover.raisable()).await?;
+        let (plan, known) = self.plan(&mut report).await;
+        // Judged now, after all that was waited for.
+        let verdict = self.judge(known);
+        self.carry_out(&mover, &plan, verdict, &mut report).await?;
         let (copied, paid) = mover.copied();
         let free = self.options.reconfigure_class == MoveClass::Free;
         (report.copied_pages, report.promoted_pages) = (copied, if free { paid } else { 0 });
         Ok(report)
     }
 
-    /// Pages in the read cache.
-    fn cached_pages(&self) -> u64 {
-        self.store.pages_where(|_, entry| !self.store.layout().is_logged(entry.slot)).len() as u64
+    /// Moves pages until the BOPT is as planned.
+    async fn carry_out(
+        &self,
+        mover: &Mover<'_>,
+        plan: &Plan,
+        verdict: Verdict,
+        report: &mut Reconfigured,
+    ) -> Result<(), IoError> {
+        let targets = self.targets(plan, verdict);
+        report.stage("outgoing", mover.outgoing(&self.leaving(&targets, verdict))).await?;
+        report.stage("relocate", mover.place(&self.moves(&targets, true))).await?;
+        report.stage("incoming", mover.place(&self.moves(&targets, false))).await?;
+        self.store.checkpoint(&mover.raisable()).await
     }
 
-    /// The pages that are not in the plan: all of the read cache's, unless the profile knows less than what is placed;
+    /// The pages that are not in the plan: all of the read cache's, unless the plan only adds;
     /// and of the write buffer's those of the segments that are the best to drain, until half of it is free. The rest
     /// may stay: it is written again where it is.
-    fn leaving(&self, targets: &FxHashMap<u64, Slot>, knows_less: bool) -> Vec<u64> {
+    fn leaving(&self, targets: &FxHashMap<u64, Slot>, verdict: Verdict) -> Vec<u64> {
         let planned = |page: u64| targets.contains_key(&page);
         let layout = self.store.layout();
         let half = u64::from(layout.write_buffer) * u64::from(layout.segment) / 2;
         let logged = self.best_to_drain(half, usize::MAX, |page| !planned(page));
-        let mut cached = self
-            .store
-            .pages_where(|page, entry| !layout.is_logged(entry.slot) && !knows_less && !planned(page));
+        let mut cached = self.store.pages_where(|page, entry| {
+            !layout.is_logged(entry.slot) && verdict == Verdict::Replace && !planned(page)
+        });
         cached.extend(logged);
         cached
     }
 
     /// The slot that each planned page is to have. What is in the read cache stays where it is, and the
-    /// others fill what is free, in the plan's order; or all have the slots that the plan has for them. If the profile
-    /// knows less than what is placed, they fill what is empty before what they would take from others.
-    fn targets(&self, plan: &Plan, knows_less: bool) -> FxHashMap<u64, Slot> {
+    /// others fill what is free, in the plan's order; or all have the slots that the plan has for them. A plan that
+    /// only adds fills what is empty before what it would take from others.
+    fn targets(&self, plan: &Plan, verdict: Verdict) -> FxHashMap<u64, Slot> {
         let (home, grain) = (self.home.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
         let pages = || {
             let grains =
@@ -117,7 +120,7 @@ impl Borg {
             pages().filter_map(|page| Some((page, stays(page)?))).collect();
         let keeps = |slot: Slot| store.page_at(slot).is_some_and(|page| targets.contains_key(&page));
         let mut free: Vec<Slot> = (0..cached).filter(|&slot| !keeps(slot)).collect();
-        if knows_less {
+        if verdict == Verdict::Add {
             free.sort_by_key(|&slot| store.page_at(slot).is_some());
         }
         let coming: Vec<u64> = pages().filter(|page| !targets.contains_key(page)).collect();
@@ -139,11 +142,10 @@ impl Borg {
 
     /// A plan of all that is in the training window, or the last one with what was seen since; and how many pages it
     /// knows of.
-    async fn make_plan(&self, report: &mut Reconfigured) -> (Plan, u64) {
+    async fn plan(&self, report: &mut Reconfigured) -> (Plan, u64) {
         let (window, mut analyzer, last) = {
             let learned = &mut *self.learned.borrow_mut();
-            let anew = self.options.training == Training::Partial
-                || learned.plans() % self.options.full_plan_every == 0;
+            let anew = self.plans_anew(learned.plans());
             learned.begin_plan(anew)
         };
         let (requests, extends) = (window.requests(), last.is_some());

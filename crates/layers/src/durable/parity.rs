@@ -10,8 +10,10 @@
 //!
 //! On disk, a head begins with a magic, has the number of pages behind it as four bytes at 68, and ends with the
 //! exclusive or of all other sectors of the record. What its own checksum is over ends before that.
+//!
+//! Invariant: a head ends before its parity.
 
-use seekless_core::{Buffer, PAGE_BYTES, SECTOR_BYTES};
+use seekless_core::{Buffer, PAGE_BYTES, SECTOR_BYTES, invariant, mutant};
 
 use crate::bytes::u32_at;
 
@@ -50,6 +52,10 @@ impl Sum {
 
 /// Puts the parity of a record into its head. Pages that have only a length count as zeroes.
 pub fn put<'a>(head: &mut [u8], pages: impl IntoIterator<Item = &'a Buffer>) {
+    if mutant::is("durable: a head reaches into its parity") {
+        head[AT] = 1;
+    }
+    invariant!("a head ends before its parity", head[AT..].iter().all(|byte| *byte == 0));
     let mut sum = Sum::of(&head[..AT]);
     for page in pages.into_iter().filter(|page| !page.is_hollow()) {
         page.look(|bytes| sum.add(bytes));
@@ -125,7 +131,7 @@ mod tests {
         let pages: Vec<Buffer> =
             fill.iter().zip(1..).map(|(&fill, number)| Buffer::from_vec(page(fill, number))).collect();
         let sums: Vec<u32> = pages.iter().map(crate::bytes::sum_of_page).collect();
-        let mut head: Vec<u8> = (0..PAGE).map(|at| at as u8).collect();
+        let mut head: Vec<u8> = (0..PAGE).map(|at| if at < AT { at as u8 } else { 0 }).collect();
         head[..8].copy_from_slice(&MAGIC);
         head[PAGES_AT..PAGES_AT + 4].copy_from_slice(&(pages.len() as u32).to_le_bytes());
         let sum = crate::bytes::sum_but(&head[..AT], SUM);

@@ -4,9 +4,9 @@
 //! what the sector is part of (a magic and the identity of the volume), where it lies, and all of it but the checksum.
 //! So a sector that was written elsewhere, or for another volume, is not whole.
 //!
-//! Invariant: 512 zeroes are no sealed sector, but a blank one.
+//! Invariants: 512 zeroes are no sealed sector, but a blank one; a sealed sector is of a generation.
 
-use seekless_core::{Lba, SECTOR_BYTES};
+use seekless_core::{Lba, SECTOR_BYTES, invariant, mutant};
 
 use crate::bytes::{put, u32_at, u64_at};
 
@@ -46,6 +46,9 @@ impl Part {
 
     /// Seals sectors, the first of which lies at `at`: the last 16 bytes of each are overwritten.
     pub fn seal(self, at: Lba, generation: u64, sectors: &mut [u8]) {
+        let generation =
+            if mutant::is("durable: a sector is sealed in no generation") { LAST } else { generation };
+        invariant!("a sealed sector is of a generation", generation < LAST);
         for (sector, number) in sectors.chunks_exact_mut(BYTES).zip(0..) {
             put(sector, ROOM, &generation.to_le_bytes());
             put(sector, ROOM + 8, &[0; 4]);

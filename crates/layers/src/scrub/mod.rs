@@ -23,7 +23,7 @@ use std::rc::{Rc, Weak};
 use seekless_core::device::{io, unknown_command};
 use seekless_core::runtime::{self, Event};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
+    Account, BlockDevice, Buffer, Class, Counters, Extent, Hints, IoError, IoFuture, Layer, Nanos,
     RangeLocks, Ticket, Zeroes,
 };
 
@@ -118,12 +118,7 @@ fn did(what: &'static str, at: Extent) {
     runtime::event(&Event::Did { layer: "scrub", what, home: at, at: at.start.0 });
 }
 
-/// What is asked of it besides is answered by [`BlockDevice::below`].
 impl BlockDevice for Scrub {
-    fn geometry(&self) -> Geometry {
-        self.below.geometry()
-    }
-
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             // Who verifies holds nobody up.
@@ -139,10 +134,6 @@ impl BlockDevice for Scrub {
             self.written(at);
             Ok(())
         })
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.below.flush(how)
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {

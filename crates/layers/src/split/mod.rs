@@ -12,8 +12,7 @@ use futures_util::future::join_all;
 use seekless_core::device::io;
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, RangeLocks,
-    SECTOR_BYTES, Zeroes,
+    BlockDevice, Buffer, Counters, Extent, Hints, IoError, IoFuture, Layer, RangeLocks, SECTOR_BYTES, Zeroes,
 };
 use serde::Deserialize;
 
@@ -73,12 +72,8 @@ impl Split {
     }
 }
 
-/// What has no bytes goes on as it is. What is asked of it besides is answered by [`BlockDevice::below`].
+/// What has no bytes goes on as it is, and what is not here to what is [`below`](BlockDevice::below).
 impl BlockDevice for Split {
-    fn geometry(&self) -> Geometry {
-        self.below.geometry()
-    }
-
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         io(async move {
             let _held = self.locks.shared(at, &how).await;
@@ -97,10 +92,6 @@ impl BlockDevice for Split {
             let writes = parts.into_iter().map(|(part, piece)| self.below.write(part, piece, how.clone()));
             join_all(writes).await.into_iter().collect()
         })
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.below.flush(how)
     }
 
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {

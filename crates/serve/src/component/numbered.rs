@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use seekless_core::device::Place;
-use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture, Zeroes};
+use seekless_core::{BlockDevice, Extent};
 
-/// See the file's header. All that is asked of it besides goes to the component.
+/// See the file's header.
 pub struct Numbered {
     number: u32,
     component: Rc<dyn BlockDevice>,
@@ -19,30 +19,6 @@ impl Numbered {
 }
 
 impl BlockDevice for Numbered {
-    fn geometry(&self) -> Geometry {
-        self.component.geometry()
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        self.component.read(at, into, how)
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        self.component.write(at, from, how)
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.component.flush(how)
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.component.discard(at, how)
-    }
-
-    fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
-        self.component.write_zeroes(at, how, zeroes)
-    }
-
     fn below(&self) -> Option<&dyn BlockDevice> {
         Some(&*self.component)
     }

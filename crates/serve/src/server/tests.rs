@@ -6,7 +6,7 @@ use std::path::Path;
 
 use seekless_core::device::ExtentState;
 use seekless_core::runtime::{Runtime, offload};
-use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture};
+use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoFuture};
 
 use super::*;
 use crate::component::MemoryComponent;
@@ -21,24 +21,8 @@ use crate::reactor::Kind;
 struct Unasked(MemoryComponent);
 
 impl BlockDevice for Unasked {
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        self.0.read(at, into, how)
-    }
-
-    fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        self.0.write(at, from, how)
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.0.flush(how)
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.0.discard(at, how)
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&self.0)
     }
 
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 use seekless_core::lock::Guard;
-use seekless_core::{Extent, Hints, Nanos, RangeLocks, Ticket};
+use seekless_core::{Extent, Hints, Nanos, RangeLocks, Ticket, invariant};
 
 /// What movers and requests know of each other.
 #[derive(Default)]
@@ -81,6 +81,7 @@ impl Movers {
     /// Somebody waits for movers to end, or does no more.
     pub fn await_end(&self, waits: bool) {
         let awaited = &mut self.state.borrow_mut().awaited;
+        invariant!("no count wraps", waits || *awaited > 0);
         *awaited = if waits { *awaited + 1 } else { *awaited - 1 };
     }
 

@@ -1,14 +1,16 @@
 //! Persisting the map: map pages and the place in the log that recovery begins at (sections 3.3 and 5.1).
 //!
-//! One writes at a time. A map page goes over the older of its two copies, so a torn one leaves the newer; it is made
-//! from the map as it is, then what that relies on is made durable, then it is written and made durable itself.
+//! A map page goes over the older of its two copies, so a torn one leaves the newer; it is made from the map as it is, then what that relies on is made durable, then it is written and made durable itself.
+//!
+//! Invariants: one writes metadata at a time; the copy that counts is not overwritten; generations grow; a segment counts
+//! the pages of its map; a map page covers what is committed, and no more.
 //!
 //! Faults: a map page that cannot be written is pending, and the map stays as if it had been: the next flush writes it,
 //! or fails. A flush of a device that failed lets every later one fail: nobody knows what was lost.
 
 use futures_util::future::join_all;
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Extent, Hints, IoError};
+use seekless_core::{Buffer, Extent, Hints, IoError, invariant, mutant};
 
 use super::format::{Anchor, Head, MapPage, NONE, Super};
 use super::layout::Layout;
@@ -24,44 +26,57 @@ pub(super) struct MapWrite {
     home: u64,
     changes: u64,
     bits: u64,
-    settled: u64,
+    committed: u64,
     /// Slots of the log before this one have entries in it.
     filled: u32,
-    limbo: Vec<Slot>,
+    pending_free: Vec<Slot>,
     pub bytes: Vec<u8>,
 }
 
 impl Table {
     /// The map page of a segment, as things are.
     pub(super) fn map_write(&mut self, layout: Layout, disk: &Super, segment: u32) -> MapWrite {
-        self.segments.generation += 1;
+        self.segments.generation += u64::from(!mutant::is("borg: a generation is used twice"));
         let (generation, known) = (self.segments.generation, self.segments.of(segment));
-        let (home, changes, bits) = (1 - known.home, known.changes, known.bits);
+        let newer = mutant::is("borg: a map page goes over its newer copy");
+        let home = if newer { known.home } else { 1 - known.home };
+        let (changes, bits) = (known.changes, known.bits);
         let entry = |slot| self.map.page_at(slot).map(|page| (page, self.map.is_dirty(slot)));
         let entries: Vec<_> = layout.slots_of(segment).map(entry).collect();
         let filled = entries.iter().rposition(Option::is_some).map_or(0, |last| last as u32 + 1);
-        let settled = self.log.settled;
+        invariant!(
+            "a segment counts the pages of its map",
+            entries.iter().flatten().count() == known.valid as usize
+        );
+        let committed =
+            self.log.committed + u64::from(mutant::is("borg: a map page covers a batch under way"));
         let head = Head { at: layout.map_page(segment, home), generation, identity: disk.identity };
-        let page = MapPage { segment, settled, reaches: self.log.reached, entries };
+        let page = MapPage { segment, committed, reaches: self.log.reached, entries };
         let bytes = page.encode(disk.version, &head);
-        let limbo = self.segments.in_limbo(segment);
-        self.segments.says_homes(segment, 1);
-        MapWrite { segment, generation, home, changes, bits, settled, filled, limbo, bytes }
+        let pending_free = self.segments.pending_free_in(segment);
+        self.segments.set_homes(segment, 1);
+        MapWrite { segment, generation, home, changes, bits, committed, filled, pending_free, bytes }
     }
 
     /// A map page is durable.
     pub(super) fn persisted(&mut self, written: &MapWrite) {
         let segment = self.segments.get(written.segment);
+        invariant!("generations grow", written.generation > segment.generation);
+        invariant!("the copy that counts is not overwritten", written.home != segment.home);
+        invariant!(
+            "a map page covers what is committed, and no more",
+            (segment.covered..=self.log.committed).contains(&written.committed)
+        );
         (segment.generation, segment.home, segment.covered) =
-            (written.generation, written.home, written.settled);
-        segment.confirmed = segment.confirmed.max(written.filled);
+            (written.generation, written.home, written.committed);
+        segment.stable = segment.stable.max(written.filled);
         if segment.changes == written.changes {
-            (segment.changes, segment.stale, segment.owed) = (0, false, false);
+            (segment.changes, segment.stale, segment.pending) = (0, false, false);
         }
         if segment.bits == written.bits {
             segment.bits = 0;
         }
-        self.segments.out_of_limbo(&written.limbo);
+        self.segments.set_free(&written.pending_free);
     }
 }
 
@@ -69,21 +84,21 @@ impl Store {
     /// Writes the map pages of these segments; for who holds the metadata lock. First those with entries that do not
     /// count on disk yet: what they take the place of may be invalidated by any other.
     pub(super) async fn persist(&self, segments: &[u32], how: &Hints) -> Result<(), IoError> {
+        invariant!("one writes metadata at a time", !self.metadata.is_empty());
         if segments.is_empty() {
             return Ok(());
         }
         // What could not be written, or only has new entries.
-        let first =
-            self.table.borrow().segments.which(|segment| {
-                segment.taken == 0 && (segment.owed || (segment.changes > 0 && !segment.stale))
-            });
+        let first = self.table.borrow().segments.which(|segment| {
+            segment.taken == 0 && (segment.pending || (segment.changes > 0 && !segment.stale))
+        });
         let rest = segments.iter().copied().filter(|segment| !first.contains(segment));
         let (cached, logged) = rest.partition(|segment| *segment < self.layout.read_cache);
         self.persist_in_order(&[first, cached, logged], how).await
     }
 
     /// Writes the map pages of these segments, some together, and makes them durable before the next. What they invalidate
-    /// has newer entries, which have to be durable first: those of runs, those of the read cache on what came from the
+    /// has newer entries, which have to be durable first: those of batches, those of the read cache on what came from the
     /// log. (No other page changes its place without being home in between.) So all are made of the map as it is at one
     /// moment.
     async fn persist_in_order(&self, order: &[Vec<u32>], how: &Hints) -> Result<(), IoError> {
@@ -113,7 +128,7 @@ impl Store {
             } else {
                 edge("a map page could not be written: it is owed");
                 let segment = table.segments.get(page.segment);
-                (segment.owed, segment.bits) = (true, segment.bits + 1);
+                (segment.pending, segment.bits) = (true, segment.bits + 1);
             }
         }
         self.disk.borrow_mut().map_pages += pages.len() as u64;
@@ -134,7 +149,7 @@ impl Store {
     pub(super) fn anchored(&self, anchor: Anchor, opens: Option<u32>) {
         let table = &mut *self.table.borrow_mut();
         let Table { log, segments, repair, .. } = table;
-        // A run may have failed meanwhile.
+        // A batch may have failed meanwhile.
         repair.anchored(anchor.sequence);
         if let Some(segment) = opens {
             edge("the log opens");
@@ -143,13 +158,14 @@ impl Store {
         let taken = (anchor.segment != NONE).then(|| segments.of(anchor.segment).taken);
         self.disk.borrow_mut().anchored_at = taken.filter(|taken| *taken > 0).unwrap_or(log.next_to_take());
         // Those behind what failed waited for this.
-        table.settle(self.is_durable_at_once());
+        table.commit(self.is_durable_at_once());
     }
 
-    /// Checkpoint: the map tells all that runs did that are settled, and the log begins behind them; segments that hold
+    /// Checkpoint: the map tells all that batches did that are committed, and the log begins behind them; segments that hold
     /// nothing are free.
     pub async fn checkpoint(&self, how: &Hints) -> Result<(), IoError> {
-        let _metadata = self.lock_metadata(how).await;
+        let metadata = self.lock_metadata(how).await;
+        let _metadata = (!mutant::is("borg: a checkpoint does not lock metadata")).then_some(metadata);
         self.checkpoint_locked(|_| false, how).await
     }
 
@@ -164,11 +180,14 @@ impl Store {
             return Ok(());
         }
         loop {
-            // What is settled while this goes on is not in it: it lies behind this place.
+            // What is committed while this goes on is not in it: it lies behind this place.
             let (segments, anchor) = {
                 let table = self.table.borrow();
                 let unpersisted = |segment: &Segment| {
-                    segment.changes > 0 || segment.covered < segment.last_run || segment.owed || also(segment)
+                    segment.changes > 0
+                        || segment.covered < segment.last_batch
+                        || segment.pending
+                        || also(segment)
                 };
                 (table.segments.which(unpersisted), table.log.anchor())
             };
@@ -180,7 +199,7 @@ impl Store {
             if opens.is_none() {
                 return Ok(());
             }
-            // A log that goes on elsewhere leaves its runs behind: the map has to tell all of them before. It is closed,
+            // A log that goes on elsewhere leaves its batches behind: the map has to tell all of them before. It is closed,
             // so that there are no more.
             if behind.sequence == anchor.sequence {
                 self.write_super(|page| page.anchor = behind, how).await?;
@@ -196,13 +215,13 @@ impl Store {
         let begin = if anchor.segment == NONE { u64::MAX } else { segments.of(anchor.segment).taken };
         // A log that will go on in a segment that it has not taken yet has left all others behind.
         let begin = if begin == 0 { u64::MAX } else { begin };
-        let last = if log.is_quiet() { u64::MAX } else { log.settled };
+        let last = if log.is_quiet() { u64::MAX } else { log.committed };
         let empty = segments.which(|segment| {
             segment.taken > 0
                 && segment.taken < begin
-                && segment.valid == 0
+                && (segment.valid == 0 || mutant::is("borg: a segment is freed that holds pages"))
                 && segment.changes == 0
-                && segment.last_run <= segment.covered.min(last)
+                && segment.last_batch <= segment.covered.min(last)
         });
         log.give_back(segments, &empty);
     }
@@ -211,7 +230,7 @@ impl Store {
     pub async fn repair(&self, how: &Hints) -> Result<(), IoError> {
         let nothing = {
             let table = self.table.borrow();
-            table.segments.which(|segment| segment.owed).is_empty() && table.repair.failed().is_none()
+            table.segments.which(|segment| segment.pending).is_empty() && table.repair.failed().is_none()
         };
         if nothing {
             return Ok(());

@@ -10,15 +10,15 @@ use super::Store;
 use super::table::Table;
 
 impl Store {
-    /// Makes everything durable that was completed. Absorbed writes were completed with the pages of their runs, so
+    /// Makes everything durable that was completed. Absorbed writes were completed with the pages of their batches, so
     /// the devices' own flushes are all there is to do, but for what failed before.
     pub async fn flush(&self, how: &Hints) -> Result<(), IoError> {
-        let settled = self.table.borrow().log.settled;
+        let committed = self.table.borrow().log.committed;
         let (origin, bopt) = join(self.flush_origin(how), self.flush_bopt(how)).await;
         origin.and(bopt)?;
         self.repair(how).await?;
         let Table { log, segments, .. } = &mut *self.table.borrow_mut();
-        log.now_durable(segments, settled);
+        log.now_durable(segments, committed);
         Ok(())
     }
 

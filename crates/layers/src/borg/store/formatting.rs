@@ -66,7 +66,7 @@ impl Store {
         let table = &mut *self.table.borrow_mut();
         let identity = self.disk.borrow().page.identity;
         let again = |page: &MapWrite| {
-            table.segments.says_homes(page.segment, 2);
+            table.segments.set_homes(page.segment, 2);
             table.segments.get(page.segment).home = 0;
             let at = self.layout.map_page(page.segment, 0);
             sealed::for_home(at, page.generation, identity, &page.bytes)

@@ -8,7 +8,7 @@ use super::map::Slot;
 
 /// A segment has a map page, and that has room for so many entries.
 pub const LARGEST_SEGMENT: u64 = 512;
-/// A run's own page, and pages for it.
+/// A batch's own page, and pages for it.
 pub const SMALLEST_SEGMENT: u64 = 4;
 /// As many segments as a small BOPT should have: its segments are smaller for that.
 const FEW_SEGMENTS: u64 = 16;

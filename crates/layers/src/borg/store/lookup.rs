@@ -1,6 +1,6 @@
 //! Lookups: where the copy of a page is, and what is known of it.
 
-use seekless_core::{Buffer, ErrorKind, Extent, IoError};
+use seekless_core::{Buffer, ErrorKind, Extent, IoError, mutant};
 
 use super::map::Slot;
 use super::session::Session;
@@ -80,25 +80,26 @@ impl Store {
         self.table.borrow().log.room()
     }
 
-    /// Whether so many pages can be appended now, however they are cut into runs.
+    /// Whether so many pages can be appended now, however they are cut into batches.
     pub fn has_room(&self, pages: u64) -> bool {
         self.table.borrow().log.has_room(pages)
     }
 
     /// Whether a copy may be overwritten where it is: more than the log's checksums tells of it.
     pub fn is_stable(&self, slot: Slot) -> bool {
-        self.table.borrow().segments.is_confirmed(slot)
+        self.table.borrow().segments.is_stable(slot)
     }
 
     /// Whether a slot of the read cache holds nothing, and no entry on disk names it.
     pub fn is_free(&self, slot: Slot) -> bool {
         let table = self.table.borrow();
-        table.map.page_at(slot).is_none() && table.segments.is_free(slot)
+        let reused = mutant::is("borg: a slot is taken that an entry on disk names");
+        table.map.page_at(slot).is_none() && (reused || table.segments.is_free(slot))
     }
 
     /// Whether a copy that is dirty is so on disk.
     pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
-        self.table.borrow().segments.tells_dirty(slot)
+        self.table.borrow().segments.is_dirty_on_disk(slot)
     }
 
     /// Whether no session was ever begun: it holds nothing.

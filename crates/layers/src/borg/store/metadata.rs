@@ -1,13 +1,13 @@
 //! The two copies of each page of metadata, super and map pages: how the super page is written, and how both copies come
 //! to be of one generation, so that one of them may rot.
 //!
-//! Invariant: the copy that counts is durable before its other one is written, and its generation is one that no
+//! Invariants: generations grow; the copy that counts is not overwritten; it is durable before its other one is written, and its generation is one that no
 //! sector of either has had, or that of the duplicated page.
 //!
 //! Faults: a copy that cannot be written leaves one that counts.
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, Extent, Hints, IoError, mutant};
+use seekless_core::{Buffer, Extent, Hints, IoError, invariant, mutant};
 
 use super::format::{OLD, Super, sealed};
 use super::session::Session;
@@ -66,6 +66,11 @@ impl Store {
             disk.supers.twice = false;
             disk.next_super()
         };
+        {
+            let disk = self.disk.borrow();
+            invariant!("generations grow", page.generation > disk.page.generation);
+            invariant!("the copy that counts is not overwritten", at != disk.supers.home);
+        }
         self.write_super_at(&page, at, how).await?;
         let disk = &mut *self.disk.borrow_mut();
         (disk.page, disk.supers.home) = (page, at);
@@ -132,7 +137,7 @@ impl Store {
                 copies.insert(to, Buffer::from_vec(sealed::for_home(to, generation, identity, &bytes)));
             } else {
                 // It has rotted meanwhile: the next flush writes it anew.
-                self.table.borrow_mut().segments.get(segment).owed = true;
+                self.table.borrow_mut().segments.get(segment).pending = true;
                 continue;
             }
             copied.push(segment);
@@ -141,7 +146,7 @@ impl Store {
         self.flush_bopt(how).await?;
         let table = &mut *self.table.borrow_mut();
         for segment in &copied {
-            table.segments.says_homes(*segment, 2);
+            table.segments.set_homes(*segment, 2);
         }
         self.disk.borrow_mut().map_pages += copied.len() as u64;
         Ok(!copied.is_empty())
@@ -150,7 +155,7 @@ impl Store {
     /// Segments whose map page is in one copy, its generation, and where it is; those of one strand only, if asked for.
     fn in_one_copy(&self, strand: bool) -> Vec<(u32, u64, u64)> {
         let segments = &self.table.borrow().segments;
-        let once = segments.which(|segment| segment.homes < 2 && !segment.owed);
+        let once = segments.which(|segment| segment.homes < 2 && !segment.pending);
         let place = |segment: u32| {
             let known = segments.of(segment);
             (segment, known.generation, known.home)

@@ -1,13 +1,14 @@
 //! What is known of each segment: how many of its slots hold a page, and what its map page on disk tells of that.
 //!
-//! A map page, or the page of a run, *claims* that a slot holds a page. The newest claim on a page counts. So three
-//! rules keep what is on disk true: a slot is used again only when no claim on disk names it; the newest claim on a page
-//! is withdrawn only when all older ones are withdrawn durably; and an older one of a dirty page only when the newer one
+//! A map page, or the page of a batch, has an *entry*: that a slot holds a page. The newest entry on a page counts. So three
+//! rules keep what is on disk true: a slot is used again only when no entry on disk names it; the newest entry on a page
+//! is invalidated only when all older ones are invalidated durably; and an older one of a dirty page only when the newer one
 //! is durable.
 
 use std::collections::BTreeSet;
 
 use seekless_core::runtime::first_number;
+use seekless_core::{invariant, mutant};
 
 use super::layout::Layout;
 use super::map::Slot;
@@ -25,18 +26,18 @@ pub struct Segment {
     pub changes: u64,
     /// How often a copy got newer than home, or as old, that the map page on disk does not tell.
     pub bits: u64,
-    /// It has claims on disk that are not the newest on their pages, or are on pages that are home again.
+    /// It has entries on disk that are not the newest on their pages, or are on pages that are home again.
     pub stale: bool,
     /// Its map page could not be written: the next flush has to.
-    pub owed: bool,
-    /// The last run in it, of a segment of the log.
-    pub last_run: u64,
-    /// Its map page on disk tells what runs up to this one did.
+    pub pending: bool,
+    /// The last batch in it, of a segment of the log.
+    pub last_batch: u64,
+    /// Its map page on disk tells what batches up to this one did.
     pub covered: u64,
     /// In the order in which segments of the log were taken; 0 is free.
     pub taken: u64,
-    /// Slots before this one are claimed durably, so that they may be overwritten in place.
-    pub confirmed: u32,
+    /// Slots before this one are mapped durably, so that they may be overwritten in place.
+    pub stable: u32,
     /// The segment that the log went on in.
     pub next: Option<u32>,
     /// Homes that hold that map page, 1 or 2; 0 if there is none.
@@ -47,8 +48,8 @@ pub struct Segment {
 pub struct Segments {
     layout: Layout,
     each: Vec<Segment>,
-    /// Slots of the read cache that hold nothing, but a claim on disk names them.
-    limbo: BTreeSet<Slot>,
+    /// Slots of the read cache that hold nothing, but an entry on disk names them.
+    pending_free: BTreeSet<Slot>,
     /// Of the map page written last.
     pub generation: u64,
     /// Segments whose map page is in one home only.
@@ -59,7 +60,13 @@ impl Segments {
     /// Empty ones.
     pub fn new(layout: Layout) -> Segments {
         let each = vec![Segment::default(); layout.segments() as usize];
-        Segments { layout, each, limbo: BTreeSet::new(), generation: first_number(), once: layout.segments() }
+        Segments {
+            layout,
+            each,
+            pending_free: BTreeSet::new(),
+            generation: first_number(),
+            once: layout.segments(),
+        }
     }
 
     /// Number of slots.
@@ -87,13 +94,13 @@ impl Segments {
         self.each.iter().map(|segment| segment.generation).fold(0, u64::wrapping_add)
     }
 
-    /// The last run that a map page tells, perhaps because it failed.
+    /// The last batch that a map page tells, perhaps because it failed.
     pub fn covered(&self) -> u64 {
         self.each.iter().map(|segment| segment.covered).max().unwrap_or(0)
     }
 
     /// Says how many homes hold the map page of a segment.
-    pub fn says_homes(&mut self, segment: u32, homes: u32) {
+    pub fn set_homes(&mut self, segment: u32, homes: u32) {
         let was = std::mem::replace(&mut self.get(segment).homes, homes);
         self.once = self.once + u32::from(was == 2) - u32::from(homes == 2);
     }
@@ -106,20 +113,21 @@ impl Segments {
     /// A slot holds a page now.
     pub fn filled(&mut self, slot: Slot) {
         let segment = self.get(self.layout.segment_of(slot).0);
-        segment.valid += 1;
+        segment.valid += if mutant::is("borg: a page is counted twice") { 2 } else { 1 };
         segment.changes += 1;
         // What was taken out, and is taken back.
-        self.limbo.remove(&slot);
+        self.pending_free.remove(&slot);
     }
 
     /// A slot holds no page any more, which its segment's map page does not tell yet.
     pub fn emptied(&mut self, slot: Slot) {
         let segment = self.get(self.layout.segment_of(slot).0);
+        invariant!("no count wraps", segment.valid > 0);
         segment.valid -= 1;
         segment.changes += 1;
         segment.stale = true;
         if !self.layout.is_logged(slot) {
-            self.limbo.insert(slot);
+            self.pending_free.insert(slot);
         }
     }
 
@@ -128,31 +136,31 @@ impl Segments {
         self.get(self.layout.segment_of(slot).0).bits += 1;
     }
 
-    /// Whether a copy that is dirty is so on disk: by its run, or by its segment's map page.
-    pub fn tells_dirty(&self, slot: Slot) -> bool {
+    /// Whether a copy that is dirty is so on disk: by its batch, or by its segment's map page.
+    pub fn is_dirty_on_disk(&self, slot: Slot) -> bool {
         self.layout.is_logged(slot) || self.of(self.layout.segment_of(slot).0).bits == 0
     }
 
     /// Whether what a slot holds may be overwritten where it is.
-    pub fn is_confirmed(&self, slot: Slot) -> bool {
+    pub fn is_stable(&self, slot: Slot) -> bool {
         let (segment, offset) = self.layout.segment_of(slot);
-        !self.layout.is_logged(slot) || offset < self.of(segment).confirmed
+        !self.layout.is_logged(slot) || offset < self.of(segment).stable
     }
 
-    /// Whether no claim on disk names an empty slot of the read cache.
+    /// Whether no entry on disk names an empty slot of the read cache.
     pub fn is_free(&self, slot: Slot) -> bool {
-        !self.limbo.contains(&slot)
+        !self.pending_free.contains(&slot)
     }
 
     /// A segment's slots that hold nothing, but are named on disk.
-    pub fn in_limbo(&self, segment: u32) -> Vec<Slot> {
-        self.limbo.range(self.layout.slots_of(segment)).copied().collect()
+    pub fn pending_free_in(&self, segment: u32) -> Vec<Slot> {
+        self.pending_free.range(self.layout.slots_of(segment)).copied().collect()
     }
 
-    /// No claim on disk names these slots any more.
-    pub fn out_of_limbo(&mut self, slots: &[Slot]) {
+    /// No entry on disk names these slots any more.
+    pub fn set_free(&mut self, slots: &[Slot]) {
         for slot in slots {
-            self.limbo.remove(slot);
+            self.pending_free.remove(slot);
         }
     }
 }

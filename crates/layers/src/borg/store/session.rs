@@ -3,12 +3,14 @@
 //! Nothing on disk changes before the first change of a session: what was read at opening is made durable then, and the
 //! super page says where the log begins.
 //!
+//! Invariant: a session is begun before its first change.
+//!
 //! Faults: a session that cannot be begun is begun again with the next change.
 
 use futures_util::future::join;
 use seekless_core::device::Mark;
 use seekless_core::runtime;
-use seekless_core::{Class, Extent, Hints, IoError, Mode, Ticket, mutant};
+use seekless_core::{Class, Extent, Hints, IoError, Mode, Ticket, invariant, mutant};
 
 use super::Store;
 use super::format::{Anchor, Super};
@@ -51,13 +53,30 @@ impl Store {
 
     /// The first time, it makes what was found at opening the beginning of a session.
     async fn begin(&self, session: Session, how: &Hints) -> Result<(), IoError> {
-        if self.disk.borrow().session >= session {
+        if self.disk.borrow().session >= session
+            || (session == Session::Dirty && mutant::is("borg: a write begins no session"))
+        {
             return Ok(());
         }
         // Whoever waits for the lock raises what is done under it.
         let how = Hints { ticket: Some(Ticket::new()), fua: false, ..how.clone() };
         let _metadata = self.lock_metadata(&how).await;
         self.begin_now(session, &how).await
+    }
+
+    /// To be called as entries change.
+    pub(super) fn unless_untouched(&self) {
+        let session = self.disk.borrow().session;
+        invariant!(
+            "a session is begun before its first change",
+            matches!(session, Session::Mapped | Session::Dirty)
+        );
+    }
+
+    /// To be called as copies get newer than their origin.
+    pub(super) fn unless_clean(&self) {
+        let session = self.disk.borrow().session;
+        invariant!("a session is begun before its first change", session == Session::Dirty);
     }
 
     /// As [`Store::begin_writing`], in the background, for a BOPT that is new: nobody waits for its formatting, and

@@ -1,4 +1,4 @@
-//! Checksums of what the write buffer holds, as far as they are known: from runs that were settled, or found whole at
+//! Checksums of what the write buffer holds, as far as they are known: from batches that were committed, or found whole at
 //! opening, and of pages that were not overwritten in place since.
 //!
 //! Invariant: what is known is that of what was written last. Whoever reads what is newer than home and finds another has

@@ -1,13 +1,14 @@
 //! What is mapped, in memory: the map, and with it what is known of segments, log, checksums and unproven copies.
 //!
-//! Invariant: a segment's count of pages is the map's; a slot that is emptied is unproven no more.
+//! Invariants: a segment counts the pages of its map; a slot is handed out only when no entry names it; a slot that is
+//! emptied is unproven no more.
 
 use std::rc::Rc;
 
 use seekless_core::runtime::edge;
-use seekless_core::{Buffer, mutant};
+use seekless_core::{Buffer, invariant, mutant};
 
-use super::log::{Log, Run};
+use super::log::{Batch, Log};
 use super::map::{BorgMap, Slot};
 use super::segments::Segments;
 use super::sums::Sums;
@@ -23,41 +24,41 @@ pub struct Table {
     pub repair: Repair,
 }
 
-/// Repair of the log behind a run that failed: a super page has to say that the log begins after it.
+/// Repair of the log behind a batch that failed: a super page has to say that the log begins after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// No run has failed.
+    /// No batch has failed.
     None,
-    /// This run has.
+    /// This batch has.
     Pending(u64),
-    /// The super page is being written, perhaps after another run failed.
+    /// The super page is being written, perhaps after another batch failed.
     Running(Option<u64>),
 }
 
 impl Repair {
-    /// The last run that failed and is not repaired.
+    /// The last batch that failed and is not repaired.
     pub fn failed(self) -> Option<u64> {
         match self {
             Repair::None => None,
-            Repair::Pending(run) => Some(run),
-            Repair::Running(run) => run,
+            Repair::Pending(batch) => Some(batch),
+            Repair::Running(batch) => batch,
         }
     }
 
-    /// A run failed.
-    fn fail(&mut self, run: u64) {
+    /// A batch failed.
+    fn fail(&mut self, batch: u64) {
         *self = match self {
-            Repair::Running(_) => Repair::Running(Some(run)),
-            _ => Repair::Pending(run),
+            Repair::Running(_) => Repair::Running(Some(batch)),
+            _ => Repair::Pending(batch),
         };
     }
 
-    /// The log begins at `sequence` for recovery: runs that failed before are repaired.
+    /// The log begins at `sequence` for recovery: batches that failed before are repaired.
     pub fn anchored(&mut self, sequence: u64) {
         let failed = self.failed().filter(|failed| *failed >= sequence);
         *self = match (*self, failed) {
             (Repair::Running(_), failed) => Repair::Running(failed),
-            (_, Some(run)) => Repair::Pending(run),
+            (_, Some(batch)) => Repair::Pending(batch),
             (_, None) => Repair::None,
         };
     }
@@ -100,31 +101,33 @@ impl Table {
         }
     }
 
-    /// A slot of the log for a page that is absorbed now, and the run that it is part of. `None` if the log is full.
-    pub fn take(&mut self, page: u64, data: &Buffer) -> Option<(Slot, Rc<Run>)> {
-        self.log.take(&mut self.segments, page, data)
+    /// A slot of the log for a page that is absorbed now, and the batch that it is part of. `None` if the log is full.
+    pub fn take(&mut self, page: u64, data: &Buffer) -> Option<(Slot, Rc<Batch>)> {
+        let (slot, batch) = self.log.take(&mut self.segments, page, data)?;
+        invariant!("a slot is handed out only when no entry names it", self.map.page_at(slot).is_none());
+        Some((slot, batch))
     }
 
-    /// Settles all runs that are written, in order; behind one that failed, only what failed too.
-    pub fn settle(&mut self, durable_at_once: bool) {
-        while let Some(run) = self.log.written_first(self.repair.failed().is_some()) {
-            if run.failed.borrow().is_some() && !mutant::is("borg: a run that failed is mapped") {
+    /// Commits all batches that are written, in order; behind one that failed, only what failed too.
+    pub fn commit(&mut self, durable_at_once: bool) {
+        while let Some(batch) = self.log.written_first(self.repair.failed().is_some()) {
+            if batch.failed.borrow().is_some() && !mutant::is("borg: a run that failed is mapped") {
                 edge("a run failed");
-                let segment = self.segments.get(run.segment);
-                (segment.owed, segment.stale, segment.changes) = (true, true, segment.changes + 1);
-                self.repair.fail(run.sequence);
+                let segment = self.segments.get(batch.segment);
+                (segment.pending, segment.stale, segment.changes) = (true, true, segment.changes + 1);
+                self.repair.fail(batch.sequence);
             } else {
-                for ((page, slot), (_, sum)) in run.pages().into_iter().zip(run.entries.borrow().iter()) {
+                for ((page, slot), (_, sum)) in batch.pages().into_iter().zip(batch.entries.borrow().iter()) {
                     self.map_in(page, slot, true);
                     self.sums.set(slot, Some(*sum));
                 }
-                self.log.remember(&run);
+                self.log.remember(&batch);
             }
-            run.settle();
+            batch.commit();
         }
         if durable_at_once && self.repair.failed().is_none() {
-            let settled = self.log.settled;
-            self.log.now_durable(&mut self.segments, settled);
+            let committed = self.log.committed;
+            self.log.now_durable(&mut self.segments, committed);
         }
     }
 }

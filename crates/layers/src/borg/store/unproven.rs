@@ -1,6 +1,8 @@
 //! Unproven copies: clean ones that nobody compared with their origin since the BOPT was opened.
 //!
-//! Invariant: `left` is the number of bits that are set.
+//! Invariant: `left` is the number of bits that are set: no count wraps.
+
+use seekless_core::invariant;
 
 use super::map::Slot;
 
@@ -25,6 +27,7 @@ impl Unproven {
     pub fn set(&mut self, slot: Slot, unproven: bool) {
         let was = self.has(slot);
         self.bits[slot as usize / 64] ^= u64::from(was != unproven) << (slot % 64);
+        invariant!("no count wraps", !was || self.left > 0);
         self.left = self.left + usize::from(unproven) - usize::from(was);
     }
 

@@ -1,13 +1,16 @@
 //! Updates: entries that are made and taken away together, and become durable together (section 5.1).
 //!
-//! Invariants: an update holds the metadata lock, so what it changes is on disk before anybody else writes metadata; if it
-//! cannot be made durable, what it unmapped is mapped again, since nobody knows what is on disk, and it is still right.
+//! Invariants: an update holds the metadata lock, so what it changes is on disk before anybody else writes metadata; a slot
+//! is handed out only when no entry names it; a clean copy has no newer record.
+//!
+//! Faults: if it cannot be made durable, what it unmapped is mapped again, since nobody knows what is on disk, and it is
+//! still right.
 
 use std::collections::BTreeSet;
 
 use seekless_core::lock::Guard;
 use seekless_core::runtime::edge;
-use seekless_core::{Hints, IoError, Ticket};
+use seekless_core::{Hints, IoError, Ticket, invariant};
 
 use super::map::Slot;
 use super::{Entry, Store};
@@ -51,7 +54,7 @@ impl Store {
         // Who held the lock before may have written several.
         let missing: Vec<Slot> = {
             let table = self.table.borrow();
-            slots.iter().copied().filter(|slot| !table.segments.tells_dirty(*slot)).collect()
+            slots.iter().copied().filter(|slot| !table.segments.is_dirty_on_disk(*slot)).collect()
         };
         self.persist_slots(&missing, &how).await
     }
@@ -66,7 +69,13 @@ impl Update<'_> {
 
     /// A page's copy is in this slot from now on, and in no other.
     pub fn map(&mut self, page: u64, entry: Entry) {
+        self.store.unless_untouched();
         let table = &mut *self.store.table.borrow_mut();
+        invariant!(
+            "a slot is handed out only when no entry names it",
+            table.segments.is_free(entry.slot) && table.map.page_at(entry.slot).is_none()
+        );
+        invariant!("a clean copy has no newer record", entry.dirty || !table.log.is_appending(page));
         table.map_in(page, entry.slot, entry.dirty);
         table.unproven.set(entry.slot, !entry.proven);
         self.slots.push(entry.slot);
@@ -75,6 +84,7 @@ impl Update<'_> {
     /// A page has no copy from now on; what it had.
     pub fn unmap(&mut self, page: u64) -> Option<Entry> {
         let entry = self.store.lookup(page)?;
+        self.store.unless_untouched();
         self.store.table.borrow_mut().map_out(page);
         self.slots.push(entry.slot);
         self.unmapped.push((page, entry));
@@ -85,7 +95,7 @@ impl Update<'_> {
     pub async fn commit(&mut self, how: &Hints) -> Result<(), IoError> {
         let reused = self.store.canary.is("early reuse") && !self.unmapped.is_empty();
         let done = if reused {
-            self.store.table.borrow_mut().segments.out_of_limbo(&self.slots);
+            self.store.table.borrow_mut().segments.set_free(&self.slots);
             Ok(())
         } else {
             self.store.persist_slots(&self.slots, how).await

@@ -1,6 +1,6 @@
 //! Two versions of what lies on disk: an old BOPT stays as it was, bit for bit readable by the program that made it.
 
-use super::super::store::format::{Found, OLD, PAGE, SEALED, old};
+use super::super::store::format::{OLD, PAGE, PageState, SEALED, old};
 use super::*;
 
 /// A BOPT that is made by a program that knows version 1 only.
@@ -38,7 +38,7 @@ fn what_is_of_version_one_stays_so() {
             let supers = pages_of(&disk, 0, 2).await;
             let mut generations = Vec::new();
             for (page, at) in supers.chunks(PAGE).zip(0..) {
-                let Ok(Found::Whole(found)) = old::decode_super(at, page) else {
+                let Ok(PageState::Whole(found)) = old::decode_super(at, page) else {
                     panic!("round {round}: no super page of version 1 at {at}")
                 };
                 assert_eq!((found.version, found.generation % 2), (OLD, at), "its home follows from it");
@@ -72,7 +72,7 @@ fn what_is_new_is_of_version_two() {
         assert_eq!(borg.store.disk().page.version, SEALED);
         let pages = pages_of(&disk, 0, 2).await;
         for (page, at) in pages.chunks(PAGE).zip(0..) {
-            assert_eq!(old::decode_super(at, page), Ok(Found::Torn), "the program before refuses it");
+            assert_eq!(old::decode_super(at, page), Ok(PageState::Torn), "the program before refuses it");
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use seekless_core::{ErrorKind, Geometry, Nanos, runtime};
+use seekless_core::{ErrorKind, Nanos, runtime};
 
 use super::*;
 use crate::fault::powercut::{self, Keep, PowerCut};
@@ -181,12 +181,8 @@ struct Tight {
 }
 
 impl BlockDevice for Tight {
-    fn geometry(&self) -> Geometry {
-        self.below.geometry()
-    }
-
-    fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        self.below.read(at, into, how)
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.below)
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
@@ -197,12 +193,8 @@ impl BlockDevice for Tight {
         self.below.write(at, from, how)
     }
 
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.below.flush(how)
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.below.discard(at, how)
+    fn write_zeroes(&self, at: Extent, how: Hints, _: Zeroes) -> IoFuture<'_, ()> {
+        self.write(at, Buffer::zeroed(at.bytes()), how)
     }
 }
 

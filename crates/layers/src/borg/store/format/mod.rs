@@ -1,12 +1,12 @@
 //! The pages of metadata, as bytes (Table 2): the super page, the map page of a segment, and the page in front of a
-//! run in the log.
+//! batch in the log.
 //!
 //! Two versions: of the first, each page has one checksum ([`old`]); of the second, each sector of super and map pages is
-//! sealed ([`sealed`]), and the page of a run has parity ([`run`]). What is read is followed only if all of that is
+//! sealed ([`sealed`]), and the page of a batch has parity ([`batch`]). What is read is followed only if all of that is
 //! right, and its numbers make sense.
 
+pub mod batch;
 pub mod old;
-pub mod run;
 pub mod sealed;
 
 use seekless_core::PAGE_BYTES;
@@ -33,7 +33,7 @@ pub const UPGRADING: u32 = 1;
 pub const SUPER_2: [u8; 8] = *b"SKLBORG2";
 /// A home that was torn, and taken away; or given up.
 const VOID: [u8; 8] = *b"SKLBORGV";
-/// No generation or run has this number or a higher one: a million a second would take 100,000 years to get there.
+/// No generation or batch has this number or a higher one: a million a second would take 100,000 years to get there.
 const LAST: u64 = crate::durable::sector::LAST;
 
 /// Which page of metadata it is.
@@ -41,7 +41,7 @@ const LAST: u64 = crate::durable::sector::LAST;
 pub struct Head {
     /// The page of the BOPT that it is.
     pub at: u64,
-    /// Of a super or map page how often one was written before, of a run's page its number.
+    /// Of a super or map page how often one was written before, of a batch's page its number.
     pub generation: u64,
     /// Of the BOPT.
     pub identity: u128,
@@ -82,14 +82,14 @@ pub struct Super {
     pub mark: Option<Mark>,
 }
 
-/// A place in the log where a run begins, or will.
+/// A place in the log where a batch begins, or will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The segment; `NONE` if the log is full.
     pub segment: u32,
     /// How far into it, in pages.
     pub offset: u32,
-    /// The number of the run.
+    /// The number of the batch.
     pub sequence: u64,
 }
 
@@ -98,30 +98,30 @@ pub struct Anchor {
 pub struct MapPage {
     /// The segment.
     pub segment: u32,
-    /// It tells all that runs up to this one have changed.
-    pub settled: u64,
-    /// Runs up to this one were durable in the log when it was written; 0 in version 1.
+    /// It tells all that batches up to this one have changed.
+    pub committed: u64,
+    /// Batches up to this one were durable in the log when it was written; 0 in version 1.
     pub reaches: u64,
     /// What each slot holds: a page, and whether it was newer than home.
     pub entries: Vec<Option<(u64, bool)>>,
 }
 
-/// The page in front of a run.
+/// The page in front of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunPage {
+pub struct BatchPage {
     /// In which it was written.
     pub opening: u64,
-    /// All runs up to this one were durable before.
-    pub confirmed: u64,
+    /// All batches up to this one were durable before.
+    pub stable: u64,
     /// Where the log goes on behind this segment; `NONE` if it does not.
     pub next: u32,
-    /// The pages that the run holds, and their checksums.
+    /// The pages that the batch holds, and their checksums.
     pub entries: Vec<(u64, u32)>,
 }
 
 /// What a home of a page holds.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found<T> {
+pub enum PageState<T> {
     /// A page that is whole.
     Whole(T),
     /// Only zeroes.

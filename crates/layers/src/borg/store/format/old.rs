@@ -7,7 +7,7 @@ use seekless_core::PAGE_SECTORS;
 use seekless_core::device::Mark;
 
 use super::super::layout::{LARGEST_SEGMENT, Layout};
-use super::{Anchor, Found, Head, LAST, MapPage, OLD, PAGE, SAMPLES, SUPER_2, Super, VOID};
+use super::{Anchor, Head, LAST, MapPage, OLD, PAGE, PageState, SAMPLES, SUPER_2, Super, VOID};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 
 const SUPER: [u8; 8] = *b"SKLBORGS";
@@ -73,13 +73,13 @@ pub fn encode_super(page: &Super, at: u64) -> Vec<u8> {
 }
 
 /// What the home at page `at` holds; `Err` with what was found if it is whole and yet cannot be followed.
-pub fn decode_super(at: u64, bytes: &[u8]) -> Result<Found<Super>, String> {
+pub fn decode_super(at: u64, bytes: &[u8]) -> Result<PageState<Super>, String> {
     let Some(head) = opened(SUPER, at, bytes) else {
         return Ok(match bytes.get(..8) {
-            _ if bytes.iter().all(|byte| *byte == 0) => Found::Blank,
-            Some(magic) if magic == SUPER || magic == SUPER_2 => Found::Torn,
-            Some(magic) if magic == VOID => Found::Void,
-            _ => Found::Foreign,
+            _ if bytes.iter().all(|byte| *byte == 0) => PageState::Blank,
+            Some(magic) if magic == SUPER || magic == SUPER_2 => PageState::Torn,
+            Some(magic) if magic == VOID => PageState::Void,
+            _ => PageState::Foreign,
         });
     };
     let word = |index: usize| u32_at(bytes, 48 + 4 * index);
@@ -111,7 +111,7 @@ pub fn decode_super(at: u64, bytes: &[u8]) -> Result<Found<Super>, String> {
         samples: (0..count.min(SAMPLES)).map(sample).collect(),
         mark: (marked(0) == 1).then_some(mark),
     };
-    page.unless_senseless(count).map(Found::Whole)
+    page.unless_senseless(count).map(PageState::Whole)
 }
 
 /// The bytes of a map page.
@@ -120,7 +120,7 @@ pub fn encode_map(page: &MapPage, head: &Head) -> Vec<u8> {
     let valid = page.entries.iter().flatten().count() as u32;
     put(&mut bytes, 48, &page.segment.to_le_bytes());
     put(&mut bytes, 52, &valid.to_le_bytes());
-    put(&mut bytes, 56, &page.settled.to_le_bytes());
+    put(&mut bytes, 56, &page.committed.to_le_bytes());
     put(&mut bytes, 64, &(page.entries.len() as u32).to_le_bytes());
     for (entry, bytes) in page.entries.iter().zip(bytes[MAP_HEAD..].chunks_exact_mut(MAP_ENTRY)) {
         bytes.copy_from_slice(&super::map_entry(*entry));
@@ -129,8 +129,8 @@ pub fn encode_map(page: &MapPage, head: &Head) -> Vec<u8> {
     bytes
 }
 
-/// The generation that a home of a map page claims, whole or not.
-pub fn claims(bytes: &[u8]) -> u64 {
+/// The generation that a home of a map page has, whole or not.
+pub fn generation_of(bytes: &[u8]) -> u64 {
     if bytes[..8] == MAP { u64_at(bytes, 24) } else { 0 }
 }
 
@@ -144,7 +144,7 @@ pub fn decode_map(at: u64, identity: u128, segment: u32, slots: u32, bytes: &[u8
     let entries: Vec<_> =
         bytes[MAP_HEAD..].chunks_exact(MAP_ENTRY).take(slots as usize).map(super::map_entry_of).collect();
     let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 52);
-    counted.then(|| (head.generation, MapPage { segment, settled: u64_at(bytes, 56), reaches: 0, entries }))
+    counted.then(|| (head.generation, MapPage { segment, committed: u64_at(bytes, 56), reaches: 0, entries }))
 }
 
 impl Super {

@@ -113,7 +113,7 @@ pub fn encode_map(page: &MapPage, at: u64, generation: u64, identity: u128) -> V
     put(&mut bytes, 0, &MAP);
     put(&mut bytes, 8, &page.segment.to_le_bytes());
     put(&mut bytes, 12, &valid.to_le_bytes());
-    put(&mut bytes, 16, &page.settled.to_le_bytes());
+    put(&mut bytes, 16, &page.committed.to_le_bytes());
     put(&mut bytes, 24, &page.reaches.to_le_bytes());
     put(&mut bytes, 32, &(page.entries.len() as u32).to_le_bytes());
     for (entry, at) in page.entries.iter().zip(sector::places(MAP_HEAD, MAP_ENTRY)) {
@@ -137,8 +137,8 @@ pub fn decode_map(segment: u32, slots: u32, bytes: &[u8]) -> Option<MapPage> {
     let places = sector::places(MAP_HEAD, MAP_ENTRY).take(slots as usize);
     let entries: Vec<_> = places.map(|at| super::map_entry_of(&bytes[at..at + MAP_ENTRY])).collect();
     let counted = entries.iter().flatten().count() as u32 == u32_at(bytes, 12);
-    let (settled, reaches) = (u64_at(bytes, 16), u64_at(bytes, 24));
-    counted.then_some(MapPage { segment, settled, reaches, entries })
+    let (committed, reaches) = (u64_at(bytes, 16), u64_at(bytes, 24));
+    counted.then_some(MapPage { segment, committed, reaches, entries })
 }
 
 /// The bytes of a page that is whole, for its other home, of the same generation: a super page, or a map page of the BOPT

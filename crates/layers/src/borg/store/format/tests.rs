@@ -27,7 +27,7 @@ fn blank(version: u32) -> Super {
 fn decoded(page: &Super, bytes: &[u8]) -> Result<Option<Super>, String> {
     if page.version == OLD {
         return old::decode_super(1, bytes).map(|found| match found {
-            Found::Whole(page) => Some(page),
+            PageState::Whole(page) => Some(page),
             _ => None,
         });
     }
@@ -82,7 +82,7 @@ proptest! {
         let head = Head { at: 70, generation: 5, identity: 1 << 80 };
         let slots = entries.len() as u32;
         let reaches = if version == OLD { 0 } else { 78 };
-        let page = MapPage { segment: 2, settled: 77, reaches, entries };
+        let page = MapPage { segment: 2, committed: 77, reaches, entries };
         let mut bytes = page.encode(version, &head);
         prop_assert_eq!(map_decoded(version, &head, slots, &bytes), Some((5, page)));
         for other in [Head { at: 70 + elsewhere, ..head }, Head { identity: head.identity + u128::from(elsewhere), ..head }] {
@@ -98,17 +98,17 @@ proptest! {
         pages in 0..400_usize,
         damage in (0..PAGE, 0..8_u32),
     ) {
-        let entries: Vec<_> = (0..pages.min(run::entries(version)) as u64).map(|page| (page, 7)).collect();
+        let entries: Vec<_> = (0..pages.min(batch::entries(version)) as u64).map(|page| (page, 7)).collect();
         let data = vec![Buffer::zeroed(PAGE_BYTES); entries.len()];
-        let page = RunPage { opening: 3, confirmed: 4, next: 5, entries };
+        let page = BatchPage { opening: 3, stable: 4, next: 5, entries };
         let head = Head { at: 70, generation: 5, identity: 1 << 80 };
         let mut bytes = page.encode(version, &head, &data);
-        prop_assert_eq!(RunPage::decode(version, &head, &bytes), Some(page.clone()));
-        prop_assert_eq!(RunPage::decode(OLD + SEALED - version, &head, &bytes), None);
-        prop_assert_eq!(RunPage::decode(version, &Head { generation: 6, ..head }, &bytes), None);
+        prop_assert_eq!(BatchPage::decode(version, &head, &bytes), Some(page.clone()));
+        prop_assert_eq!(BatchPage::decode(OLD + SEALED - version, &head, &bytes), None);
+        prop_assert_eq!(BatchPage::decode(version, &Head { generation: 6, ..head }, &bytes), None);
         bytes[damage.0] ^= 1 << damage.1;
         // Parity is no part of what it tells.
         let untouched = version == SEALED && damage.0 >= crate::durable::parity::AT;
-        prop_assert_eq!(RunPage::decode(version, &head, &bytes), untouched.then_some(page));
+        prop_assert_eq!(BatchPage::decode(version, &head, &bytes), untouched.then_some(page));
     }
 }

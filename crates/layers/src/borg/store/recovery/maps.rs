@@ -7,7 +7,7 @@ use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
 
 use super::super::format::{MapPage, OLD, PAGE, Super, old, sealed};
 use super::super::segments::Segments;
-use super::{Aside, Claim, Claims, error, rotten};
+use super::{Aside, DiskEntries, DiskEntry, error, rotten};
 use crate::durable::{Choice, Home, Pair, region};
 
 /// Map pages of each home that are read together: 16 MiB.
@@ -24,12 +24,12 @@ struct Counts {
     twice: bool,
 }
 
-/// Reads the map pages; returns up to which run one says that the log was durable, and which.
+/// Reads the map pages; returns up to which batch one says that the log was durable, and which.
 pub async fn read(
     bopt: &dyn BlockDevice,
     disk: &Super,
     segments: &mut Segments,
-    claims: &mut Claims,
+    entries: &mut DiskEntries,
     aside: &mut Aside,
 ) -> Result<Option<(u64, u32)>, IoError> {
     let (mut first, mut reaches) = (0, None);
@@ -39,7 +39,7 @@ pub async fn read(
         let homes = [region::read(bopt, part(0)).await?, region::read(bopt, part(1)).await?];
         first = some.end;
         let reached = homes[0].look(|one| {
-            homes[1].look(|other| decode_some([one, other], disk, some, segments, claims, aside))
+            homes[1].look(|other| decode_some([one, other], disk, some, segments, entries, aside))
         })?;
         reaches = reaches.max(reached);
     }
@@ -52,7 +52,7 @@ fn decode_some(
     disk: &Super,
     some: Range<u32>,
     segments: &mut Segments,
-    claims: &mut Claims,
+    entries: &mut DiskEntries,
     aside: &mut Aside,
 ) -> Result<Option<(u64, u32)>, IoError> {
     let layout = disk.layout;
@@ -66,15 +66,15 @@ fn decode_some(
         };
         let Counts { page, generation, home, newest, twice } = counts;
         let entry = segments.get(segment);
-        (entry.generation, entry.home, entry.covered, entry.confirmed) =
-            (generation, home, page.settled, layout.segment);
-        segments.says_homes(segment, 1 + u32::from(twice));
+        (entry.generation, entry.home, entry.covered, entry.stable) =
+            (generation, home, page.committed, layout.segment);
+        segments.set_homes(segment, 1 + u32::from(twice));
         segments.generation = segments.generation.max(newest);
         reaches = reaches.max(Some((page.reaches, segment)));
         for (slot, held) in layout.slots_of(segment).zip(page.entries) {
             if let Some((page, dirty)) = held {
-                let claim = Claim { slot, dirty, age: (segments.of(segment).covered, generation) };
-                claims.claim(segments, layout, page, claim)?;
+                let entry = DiskEntry { slot, dirty, age: (segments.of(segment).covered, generation) };
+                entries.add(segments, layout, page, entry)?;
             }
         }
     }
@@ -89,7 +89,8 @@ fn compared(generation: u64) -> u64 {
 /// Of version 1.
 fn newer_old(disk: &Super, segment: u32, bytes: [&[u8]; 2], aside: &mut Aside) -> Result<Counts, IoError> {
     let layout = disk.layout;
-    let home = |home: usize| (old::claims(bytes[home]), home as u64, layout.map_page(segment, home as u64));
+    let home =
+        |home: usize| (old::generation_of(bytes[home]), home as u64, layout.map_page(segment, home as u64));
     let decode = |&(_, home, at): &(u64, u64, u64)| {
         let (generation, page) =
             old::decode_map(at, disk.identity, segment, layout.segment, bytes[home as usize])?;

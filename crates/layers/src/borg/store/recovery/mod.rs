@@ -1,8 +1,8 @@
 //! Opening a BOPT (section 5.1): what was mapped is mapped again.
 //!
 //! The newer of the two super pages that is whole counts; then the newer whole map page of each segment; then the log
-//! is followed from the super page's anchor, run by run, up to the first that is not whole or not there. Of several
-//! claims on a page the newest counts. What map or log record as dirty is dirty, and nothing else is. Where a crash has left
+//! is followed from the super page's anchor, batch by batch, up to the first that is not whole or not there. Of several
+//! entries on a page the newest counts. What map or log record as dirty is dirty, and nothing else is. Where a crash has left
 //! a BOPT of a program that did not keep to that, every copy passes for dirty, unless `BORG_REQUIRE` says that there was
 //! none.
 //!
@@ -12,8 +12,8 @@
 //! Opening writes nothing, but what was made whole: see [`super::session`]. Faults: damage that has no second copy is
 //! refused, with its place.
 
+mod batches;
 mod maps;
-mod runs;
 mod supers;
 
 use std::collections::BTreeSet;
@@ -69,10 +69,10 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
         let log = Log::new(layout, blank.version, free, 0, 0);
         return Ok(Opened { map, segments, log, disk: blank, aside });
     };
-    let mut claims = Claims { pages, newest: FxHashMap::default() };
+    let mut entries = DiskEntries { pages, newest: FxHashMap::default() };
     let mut segments = Segments::new(layout);
-    let reaches = maps::read(bopt, &disk, &mut segments, &mut claims, &mut aside).await?;
-    let last = runs::follow(bopt, &disk, &mut segments, &mut claims, &mut aside).await?;
+    let reaches = maps::read(bopt, &disk, &mut segments, &mut entries, &mut aside).await?;
+    let last = batches::follow(bopt, &disk, &mut segments, &mut entries, &mut aside).await?;
     if let Some((reached, segment)) = reaches.filter(|(reached, _)| *reached > last) {
         return Err(log_ends_early(layout, segment, last, reached));
     }
@@ -88,7 +88,7 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     let dirty = |was: bool| if disk.clean || disk.exact { was } else { disk.require };
     let mut map = BorgMap::new(pages, layout.slots());
     let mut held: Vec<(Slot, u64, bool)> =
-        claims.newest.iter().map(|(page, claim)| (claim.slot, *page, claim.dirty)).collect();
+        entries.newest.iter().map(|(page, entry)| (entry.slot, *page, entry.dirty)).collect();
     held.sort_unstable();
     if let Some(pair) = held.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         let why = format!("found copies of pages {} and {}, expected one of them", pair[0].1, pair[1].1);
@@ -103,11 +103,13 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
     let logged = layout.read_cache..layout.segments();
     let free: BTreeSet<u32> = logged.clone().filter(|segment| segments.of(*segment).valid == 0).collect();
     let mut used: Vec<u32> = logged.filter(|segment| segments.of(*segment).valid > 0).collect();
-    used.sort_by_key(|segment| (segments.of(*segment).covered.max(segments.of(*segment).last_run), *segment));
+    used.sort_by_key(|segment| {
+        (segments.of(*segment).covered.max(segments.of(*segment).last_batch), *segment)
+    });
     for (segment, taken) in used.iter().zip(1..) {
         segments.get(*segment).taken = taken;
     }
-    // A run that failed has a number too, which map pages may tell: given to another run, that would pass for told.
+    // A batch that failed has a number too, which map pages may tell: given to another batch, that would pass for told.
     let given = segments.covered().max(last);
     let mut log = Log::new(layout, disk.version, free, given, used.len() as u64);
     log.reached = last;
@@ -117,8 +119,8 @@ pub(super) async fn open(bopt: &dyn BlockDevice, pages: u64, blank: Super) -> Re
 /// The log ends although a map page says that it went on.
 fn log_ends_early(layout: Layout, segment: u32, last: u64, reached: u64) -> IoError {
     let why = format!(
-        "found run {last} as the last of the log, expected run {reached} at least, which was durable when the map page of \
-         segment {segment} was written: the log is damaged, and what was written from run {} on would be lost",
+        "found batch {last} as the last of the log, expected batch {reached} at least, which was durable when the map page of \
+         segment {segment} was written: the log is damaged, and what was written from batch {} on would be lost",
         last + 1
     );
     let logged =
@@ -167,41 +169,41 @@ fn check(found: &Super, expected: &Super) -> Result<(), IoError> {
 }
 
 /// Where the copy of a page is.
-struct Claim {
+struct DiskEntry {
     slot: Slot,
     dirty: bool,
-    /// Newer claims have higher ones: the run, or the run up to which a map page tells and its generation.
+    /// Newer entries have higher ones: the batch, or the batch up to which a map page tells and its generation.
     age: (u64, u64),
 }
 
-struct Claims {
+struct DiskEntries {
     /// Of home.
     pages: u64,
-    newest: FxHashMap<u64, Claim>,
+    newest: FxHashMap<u64, DiskEntry>,
 }
 
-impl Claims {
-    /// A slot is said to hold a page. The segment whose claim does not count is changed by that.
-    fn claim(
+impl DiskEntries {
+    /// A slot is said to hold a page. The segment whose entry does not count is changed by that.
+    fn add(
         &mut self,
         segments: &mut Segments,
         layout: Layout,
         page: u64,
-        claim: Claim,
+        entry: DiskEntry,
     ) -> Result<(), IoError> {
         if page >= self.pages {
             let why =
                 format!("found a copy of page {page}, expected one of the {} pages of home", self.pages);
-            return Err(error(ErrorKind::Corrupt, Extent::of_pages(layout.page(claim.slot), 1), why));
+            return Err(error(ErrorKind::Corrupt, Extent::of_pages(layout.page(entry.slot), 1), why));
         }
         let known = self.newest.get(&page).map(|known| (known.age, known.slot));
         let loser = match known {
-            Some((age, _)) if age > claim.age => Some(claim.slot),
+            Some((age, _)) if age > entry.age => Some(entry.slot),
             Some((_, slot)) => Some(slot),
             None => None,
         };
-        if known.is_none_or(|(age, _)| age < claim.age) {
-            self.newest.insert(page, claim);
+        if known.is_none_or(|(age, _)| age < entry.age) {
+            self.newest.insert(page, entry);
         }
         if let Some(slot) = loser {
             let segment = segments.get(layout.segment_of(slot).0);

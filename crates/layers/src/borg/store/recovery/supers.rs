@@ -3,7 +3,7 @@
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError};
 
-use super::super::format::{Found, PAGE, SUPER_2, Super, old, sealed};
+use super::super::format::{PAGE, PageState, SUPER_2, Super, old, sealed};
 use super::{Aside, check, error, rotten};
 use crate::durable::{Choice, Home, Pair, region};
 
@@ -21,7 +21,7 @@ pub async fn read(
     for (page, at) in pages.into_iter().zip(0..) {
         found.push(old::decode_super(at, page).map_err(|found| unknown(at, &found))?);
     }
-    let is_old = found.iter().any(|found| matches!(found, Found::Whole(_)));
+    let is_old = found.iter().any(|found| matches!(found, PageState::Whole(_)));
     let is_sealed = homes.0.iter().any(|home| home.newest().is_some())
         || pages.iter().any(|page| page.starts_with(&SUPER_2));
     let counts = match (is_sealed, is_old) {
@@ -87,7 +87,7 @@ fn newer_sealed(
 fn while_upgrading(
     pages: &[&[u8]; 2],
     homes: &Pair,
-    found: &[Found<Super>],
+    found: &[PageState<Super>],
     aside: &mut Aside,
 ) -> Result<Option<(Super, u64)>, IoError> {
     for (home, at) in homes.0.iter().zip(0..) {
@@ -103,11 +103,11 @@ fn while_upgrading(
 }
 
 /// Of version 1, or of none.
-fn newer_old(found: &[Found<Super>], aside: &mut Aside) -> Result<Option<(Super, u64)>, IoError> {
-    let which = |wanted: Found<Super>| (0..2).filter(move |&at| found[at as usize] == wanted);
-    aside.torn.extend(which(Found::Torn));
+fn newer_old(found: &[PageState<Super>], aside: &mut Aside) -> Result<Option<(Super, u64)>, IoError> {
+    let which = |wanted: PageState<Super>| (0..2).filter(move |&at| found[at as usize] == wanted);
+    aside.torn.extend(which(PageState::Torn));
     let newest = found.iter().zip(0..).filter_map(|(found, at)| match found {
-        Found::Whole(page) => Some((page, at)),
+        PageState::Whole(page) => Some((page, at)),
         _ => None,
     });
     if let Some((newest, at)) = newest.max_by_key(|(page, _)| page.generation) {
@@ -118,11 +118,12 @@ fn newer_old(found: &[Found<Super>], aside: &mut Aside) -> Result<Option<(Super,
     }
     match (&found[0], &found[1]) {
         // The second home is written first: it was never finished. Or what was there was given up.
-        (Found::Blank, Found::Torn) | (Found::Blank | Found::Void, Found::Blank | Found::Void) => {
-            aside.torn.extend(which(Found::Void));
+        (PageState::Blank, PageState::Torn)
+        | (PageState::Blank | PageState::Void, PageState::Blank | PageState::Void) => {
+            aside.torn.extend(which(PageState::Void));
             Ok(None)
         }
-        (Found::Foreign, _) | (_, Found::Foreign) => {
+        (PageState::Foreign, _) | (_, PageState::Foreign) => {
             let why =
                 "found data that is no BOPT, expected zeroes or a BOPT: clear this area if nobody needs it";
             Err(error(ErrorKind::Invalid, Extent::of_pages(0, 2), why.to_owned()))

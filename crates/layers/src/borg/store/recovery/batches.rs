@@ -1,6 +1,6 @@
-//! The runs of the log, from the super page's anchor on: up to the first that is not whole, or not there.
+//! The batches of the log, from the super page's anchor on: up to the first that is not whole, or not there.
 //!
-//! Of version 2, a run of which one sector has rotted is made whole by its parity. Two are taken for a run that was being
+//! Of version 2, a batch of which one sector has rotted is made whole by its parity. Two are taken for a batch that was being
 //! written when the power went, unless a later one says that it was durable: then the log is damaged.
 
 use std::collections::BTreeSet;
@@ -9,22 +9,22 @@ use futures_util::future::join_all;
 use seekless_core::runtime::edge;
 use seekless_core::{BlockDevice, ErrorKind, Extent, IoError, mutant};
 
-use super::super::format::run::RUN;
-use super::super::format::{Head, NONE, OLD, PAGE, RunPage, Super};
+use super::super::format::batch::RUN;
+use super::super::format::{BatchPage, Head, NONE, OLD, PAGE, Super};
 use super::super::layout::Layout;
 use super::super::map::Slot;
 use super::super::segments::Segments;
-use super::{Aside, Claim, Claims, error};
+use super::{Aside, DiskEntries, DiskEntry, error};
 use crate::durable::{parity, region};
 
 /// Segments behind the one that the log ends in of which the first page is looked at.
 const LOOKED_AT: u32 = 16;
 
-/// A run that was found.
-struct FoundRun {
+/// A batch that was found.
+struct FoundBatch {
     sequence: u64,
     at: Slot,
-    page: RunPage,
+    page: BatchPage,
     /// Its own page, if that was made whole.
     head: Option<Vec<u8>>,
     /// Whether its pages have the checksums that it tells: all, or one that was made whole has, which is named and told.
@@ -39,20 +39,20 @@ struct End {
     bytes: Vec<u8>,
 }
 
-/// Finds the runs of a segment from a place on; where the log goes on, and how far into this segment they reach.
-fn find_runs(
+/// Finds the batches of a segment from a place on; where the log goes on, and how far into this segment they reach.
+fn find_batches(
     bytes: &[u8],
     disk: &Super,
     (segment, mut offset): (u32, u32),
-    runs: &mut Vec<FoundRun>,
+    batches: &mut Vec<FoundBatch>,
 ) -> (u32, u32) {
     let (slots, mut next) = (disk.layout.slots_of(segment), NONE);
     while offset + 2 <= disk.layout.segment {
-        let (at, sequence) = (slots.start + offset, disk.anchor.sequence + runs.len() as u64);
+        let (at, sequence) = (slots.start + offset, disk.anchor.sequence + batches.len() as u64);
         let head = Head { at: disk.layout.page(at), generation: sequence, identity: disk.identity };
         let rest = &bytes[offset as usize * PAGE..];
         let decode = |bytes: &[u8]| {
-            RunPage::decode(disk.version, &head, bytes).filter(|page| page.opening == disk.opening)
+            BatchPage::decode(disk.version, &head, bytes).filter(|page| page.opening == disk.opening)
         };
         let told = match disk.version {
             OLD => decode(&rest[..PAGE]).map(|page| (page, None)),
@@ -68,7 +68,7 @@ fn find_runs(
         };
         offset += 1 + page.entries.len() as u32;
         next = page.next;
-        runs.push(FoundRun { sequence, at, page, head, data });
+        batches.push(FoundBatch { sequence, at, page, head, data });
     }
     (next, offset)
 }
@@ -79,56 +79,57 @@ fn are_as_told(record: &[u8], sums: &[u32]) -> Result<Option<(usize, Vec<u8>)>, 
     told.then_some(None).ok_or(())
 }
 
-/// Follows the log from its anchor, and returns the number of the last run that counts.
+/// Follows the log from its anchor, and returns the number of the last batch that counts.
 pub async fn follow(
     bopt: &dyn BlockDevice,
     disk: &Super,
     segments: &mut Segments,
-    claims: &mut Claims,
+    entries: &mut DiskEntries,
     aside: &mut Aside,
 ) -> Result<u64, IoError> {
     let layout = disk.layout;
-    let mut runs: Vec<FoundRun> = Vec::new();
-    let end = find_all(bopt, disk, &mut runs).await?;
+    let mut batches: Vec<FoundBatch> = Vec::new();
+    let end = find_all(bopt, disk, &mut batches).await?;
     let before = disk.anchor.sequence.saturating_sub(1);
-    let confirmed = runs.iter().map(|run| run.page.confirmed).max().unwrap_or(0);
-    // What is confirmed, or told by its segment's map page, may have been overwritten in place since.
-    let known = |run: &FoundRun| {
-        run.sequence <= confirmed || run.sequence <= segments.of(layout.segment_of(run.at).0).covered
+    let stable = batches.iter().map(|batch| batch.page.stable).max().unwrap_or(0);
+    // What is stable, or told by its segment's map page, may have been overwritten in place since.
+    let known = |batch: &FoundBatch| {
+        batch.sequence <= stable || batch.sequence <= segments.of(layout.segment_of(batch.at).0).covered
     };
-    let count = runs.iter().take_while(|run| known(run) || run.data.is_ok()).count();
-    if count < runs.len() {
+    let count = batches.iter().take_while(|batch| known(batch) || batch.data.is_ok()).count();
+    if count < batches.len() {
         edge("the log ends with a run that is not whole");
     } else if let Some(end) = end.filter(|_| disk.version != OLD && !disk.clean) {
-        unless_confirmed(bopt, disk, &end, before + count as u64 + 1).await?;
+        unless_stable(bopt, disk, &end, before + count as u64 + 1).await?;
     }
-    for run in &runs[..count] {
+    for batch in &batches[..count] {
         let page = |slot| Extent::of_pages(layout.page(slot), 1);
-        aside.mended.extend(run.head.iter().map(|head| (page(run.at), head.clone())));
-        if let (Ok(Some((index, bytes))), false) = (&run.data, known(run)) {
-            aside.mended.push((page(run.at + 1 + *index as u32), bytes.clone()));
+        aside.mended.extend(batch.head.iter().map(|head| (page(batch.at), head.clone())));
+        if let (Ok(Some((index, bytes))), false) = (&batch.data, known(batch)) {
+            aside.mended.push((page(batch.at + 1 + *index as u32), bytes.clone()));
         }
     }
     // Also where it may have been overwritten in place: what is there now is what was told.
-    for run in
-        runs[..count].iter().filter(|run| matches!(run.data, Ok(None)) || (run.data.is_ok() && !known(run)))
+    for batch in batches[..count]
+        .iter()
+        .filter(|batch| matches!(batch.data, Ok(None)) || (batch.data.is_ok() && !known(batch)))
     {
-        for (slot, (_, sum)) in (run.at + 1..).zip(&run.page.entries) {
+        for (slot, (_, sum)) in (batch.at + 1..).zip(&batch.page.entries) {
             aside.sums.set(slot, Some(*sum));
         }
     }
-    runs.truncate(count + usize::from(mutant::is("borg: one run more than the log has is replayed")));
-    for run in &runs {
-        replay(layout, run, segments, claims)?;
+    batches.truncate(count + usize::from(mutant::is("borg: one run more than the log has is replayed")));
+    for batch in &batches {
+        replay(layout, batch, segments, entries)?;
     }
-    Ok(runs.last().map_or(before, |run| run.sequence))
+    Ok(batches.last().map_or(before, |batch| batch.sequence))
 }
 
-/// Finds all runs from the anchor on; where the log ends, unless there is no room behind it.
+/// Finds all batches from the anchor on; where the log ends, unless there is no room behind it.
 async fn find_all(
     bopt: &dyn BlockDevice,
     disk: &Super,
-    runs: &mut Vec<FoundRun>,
+    batches: &mut Vec<FoundBatch>,
 ) -> Result<Option<End>, IoError> {
     let layout = disk.layout;
     let (mut segment, mut offset) = (disk.anchor.segment, disk.anchor.offset);
@@ -138,7 +139,7 @@ async fn find_all(
         let whole = Extent::of_pages(layout.page(layout.slots_of(segment).start), u64::from(layout.segment));
         let bytes = region::read(bopt, whole).await?;
         let next;
-        (next, offset) = bytes.look(|bytes| find_runs(bytes, disk, (segment, offset), runs));
+        (next, offset) = bytes.look(|bytes| find_batches(bytes, disk, (segment, offset), batches));
         if offset + 2 <= layout.segment {
             return Ok(Some(End { segment, offset, bytes: bytes.to_vec() }));
         }
@@ -147,18 +148,13 @@ async fn find_all(
     Ok(None)
 }
 
-/// Refuses if a run further on says that the one that is missing where the log ends was durable: in the rest of that
+/// Refuses if a batch further on says that the one that is missing where the log ends was durable: in the rest of that
 /// segment, or at the begin of those behind it.
-async fn unless_confirmed(
-    bopt: &dyn BlockDevice,
-    disk: &Super,
-    end: &End,
-    missing: u64,
-) -> Result<(), IoError> {
+async fn unless_stable(bopt: &dyn BlockDevice, disk: &Super, end: &End, missing: u64) -> Result<(), IoError> {
     let layout = disk.layout;
     let says = |at: u64, bytes: &[u8]| {
-        let (sequence, page) = RunPage::of_any(at, disk.identity, bytes)?;
-        let later = page.opening == disk.opening && sequence > missing && page.confirmed >= missing;
+        let (sequence, page) = BatchPage::of_any(at, disk.identity, bytes)?;
+        let later = page.opening == disk.opening && sequence > missing && page.stable >= missing;
         later.then_some(sequence)
     };
     let first = layout.page(layout.slots_of(end.segment).start);
@@ -175,31 +171,31 @@ async fn unless_confirmed(
     }
     let Some(later) = found else { return Ok(()) };
     let why = format!(
-        "found no whole run here, expected run {missing}, which was durable as run {later} says: the log is damaged, \
-         and what was written from run {missing} on would be lost"
+        "found no whole batch here, expected batch {missing}, which was durable as batch {later} says: the log is damaged, \
+         and what was written from batch {missing} on would be lost"
     );
     Err(error(ErrorKind::Corrupt, Extent::of_pages(first + u64::from(end.offset), 1), why))
 }
 
-/// What a run says is so, as far as no map page has told it since.
+/// What a batch says is so, as far as no map page has told it since.
 fn replay(
     layout: Layout,
-    run: &FoundRun,
+    batch: &FoundBatch,
     segments: &mut Segments,
-    claims: &mut Claims,
+    entries: &mut DiskEntries,
 ) -> Result<(), IoError> {
-    let (number, offset) = layout.segment_of(run.at);
+    let (number, offset) = layout.segment_of(batch.at);
     let segment = segments.get(number);
-    segment.last_run = run.sequence;
+    segment.last_batch = batch.sequence;
     segment.changes += 1;
-    let told = run.sequence <= segment.covered;
-    segment.confirmed = if told { segment.confirmed } else { segment.confirmed.min(offset) };
+    let told = batch.sequence <= segment.covered;
+    segment.stable = if told { segment.stable } else { segment.stable.min(offset) };
     if told {
         return Ok(());
     }
     edge("a run of the log is replayed");
-    for (slot, (page, _)) in (run.at + 1..).zip(&run.page.entries) {
-        claims.claim(segments, layout, *page, Claim { slot, dirty: true, age: (run.sequence, 0) })?;
+    for (slot, (page, _)) in (batch.at + 1..).zip(&batch.page.entries) {
+        entries.add(segments, layout, *page, DiskEntry { slot, dirty: true, age: (batch.sequence, 0) })?;
     }
     Ok(())
 }

@@ -1,12 +1,15 @@
-//! The two sides of the indirector (sections 6 and 7): what clients ask for above it, and what home and BOPT are asked
-//! for below. If requests are less sequential below than above, BORG does harm.
+//! Traffic above a layer and below it (BORG, sections 6 and 7): what clients ask of the layer, and what it asks of its
+//! devices. If requests are less sequential below than above, the layer does harm.
+//!
+//! A layer that is to be measured asks its devices through [`Counted`], and notes what clients ask with
+//! [`Ledger::above`].
 //!
 //! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it says
 //! what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any queue
 //! has them. Distances are of addresses. Background work is counted apart, and has a last request of its own. Discards
 //! and flushes move no data and are not counted.
 //!
-//! Home and BOPT are slices of one component, or on several. Then going from one to the other is a seek that has no
+//! The devices are slices of one component, or on several. Then going from one to the other is a seek that has no
 //! distance. Counting costs a request neither time nor memory; nothing here can fail.
 
 use std::cell::RefCell;
@@ -14,8 +17,8 @@ use std::rc::Rc;
 
 use seekless_core::device::Place;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS,
-    SECTOR_BYTES, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, Nanos, PAGE_SECTORS, SECTOR_BYTES, Zeroes,
+    runtime,
 };
 
 /// Requests one after the other on one side.
@@ -249,10 +252,6 @@ fn place(device: &dyn BlockDevice) -> Option<(Space, u64)> {
 }
 
 impl BlockDevice for Counted {
-    fn geometry(&self) -> Geometry {
-        self.device.geometry()
-    }
-
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         self.note(at, &how, false);
         self.device.read(at, into, how)
@@ -261,14 +260,6 @@ impl BlockDevice for Counted {
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         self.note(at, &how, true);
         self.device.write(at, from, how)
-    }
-
-    fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        self.device.flush(how)
-    }
-
-    fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
-        self.device.discard(at, how)
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {

@@ -1,12 +1,12 @@
-//! The page of a run: which pages are behind it, and their checksums.
+//! The page of a batch: which pages are behind it, and their checksums.
 //!
-//! Of version 1, its header's checksum is over all of it. Of version 2, its last sector is parity over the whole run, and
+//! Of version 1, its header's checksum is over all of it. Of version 2, its last sector is parity over the whole batch, and
 //! the checksum is over what lies before.
 
 use seekless_core::{Buffer, mutant};
 
 use super::old::{opened, sealed};
-use super::{Head, OLD, PAGE, RunPage};
+use super::{BatchPage, Head, OLD, PAGE};
 use crate::bytes::{put, sum_but, u32_at, u64_at, u128_at};
 use crate::durable::parity;
 
@@ -17,12 +17,12 @@ const SUM: usize = 8;
 const HEAD: usize = 96;
 const ENTRY: usize = 12;
 
-/// How a run's page begins, and where what its checksum is over ends.
+/// How a batch's page begins, and where what its checksum is over ends.
 fn shape(version: u32) -> ([u8; 8], usize) {
     if version == OLD { (OLD_RUN, PAGE) } else { (RUN, parity::AT) }
 }
 
-/// How many entries the page of a run has room for.
+/// How many entries the page of a batch has room for.
 pub fn entries(version: u32) -> usize {
     (shape(version).1 - HEAD) / ENTRY
 }
@@ -31,12 +31,12 @@ fn last(count: usize) -> usize {
     HEAD + ENTRY * count.saturating_sub(1)
 }
 
-impl RunPage {
+impl BatchPage {
     /// Its bytes; `data` is what is behind it.
     pub fn encode(&self, version: u32, head: &Head, data: &[Buffer]) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         put(&mut bytes, 48, &self.opening.to_le_bytes());
-        put(&mut bytes, 56, &self.confirmed.to_le_bytes());
+        put(&mut bytes, 56, &self.stable.to_le_bytes());
         put(&mut bytes, 64, &self.next.to_le_bytes());
         put(&mut bytes, parity::PAGES_AT, &(self.entries.len() as u32).to_le_bytes());
         for ((page, sum), bytes) in self.entries.iter().zip(bytes[HEAD..].chunks_exact_mut(ENTRY)) {
@@ -52,8 +52,8 @@ impl RunPage {
         bytes
     }
 
-    /// The page of a run, if it is whole and this one.
-    pub fn decode(version: u32, head: &Head, bytes: &[u8]) -> Option<RunPage> {
+    /// The page of a batch, if it is whole and this one.
+    pub fn decode(version: u32, head: &Head, bytes: &[u8]) -> Option<BatchPage> {
         let (magic, end) = shape(version);
         let count = u32_at(bytes, parity::PAGES_AT) as usize;
         if bytes.len() != PAGE || count > entries(version) {
@@ -68,22 +68,22 @@ impl RunPage {
         } else if opened(magic, head.at, &bytes[..end])? != *head {
             return None;
         }
-        Some(RunPage::told(bytes, count))
+        Some(BatchPage::told(bytes, count))
     }
 
-    /// The page of some run of this BOPT of version 2 at page `at`, and its number.
-    pub fn of_any(at: u64, identity: u128, bytes: &[u8]) -> Option<(u64, RunPage)> {
+    /// The page of some batch of this BOPT of version 2 at page `at`, and its number.
+    pub fn of_any(at: u64, identity: u128, bytes: &[u8]) -> Option<(u64, BatchPage)> {
         let head = opened(RUN, at, &bytes[..parity::AT])?;
         let count = u32_at(bytes, parity::PAGES_AT) as usize;
         let ours = head.identity == identity && count <= entries(super::SEALED);
-        ours.then(|| (head.generation, RunPage::told(bytes, count)))
+        ours.then(|| (head.generation, BatchPage::told(bytes, count)))
     }
 
-    fn told(bytes: &[u8], count: usize) -> RunPage {
+    fn told(bytes: &[u8], count: usize) -> BatchPage {
         let entry = |bytes: &[u8]| (u64_at(bytes, 0), u32_at(bytes, 8));
-        RunPage {
+        BatchPage {
             opening: u64_at(bytes, 48),
-            confirmed: u64_at(bytes, 56),
+            stable: u64_at(bytes, 56),
             next: u32_at(bytes, 64),
             entries: bytes[HEAD..].chunks_exact(ENTRY).take(count).map(entry).collect(),
         }

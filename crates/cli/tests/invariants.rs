@@ -1,0 +1,99 @@
+//! Every invariant that is asserted in the store and in durable structures, and a planted bug that breaks it: explored, each
+//! ends with the invariant's name.
+//!
+//! Needs the feature `mutants`.
+#![cfg(feature = "mutants")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The name of an invariant, a bug that breaks it, a volume, and options of the exploration.
+const BROKEN: &[(&str, &str, &str, &str)] = &[
+    (
+        "a slot is handed out only when no entry names it",
+        "borg: a slot is taken that an entry on disk names",
+        "borg",
+        "--fill --commands 3",
+    ),
+    ("a clean copy has no newer record", "borg: a move takes pages that are in use", "borg", "--commands 6"),
+    (
+        "batches are committed in the order of the log",
+        "borg: batches are committed in any order",
+        "borg-paper",
+        "",
+    ),
+    ("a segment counts the pages of its map", "borg: a page is counted twice", "borg", ""),
+    ("generations grow", "borg: a generation is used twice", "borg", ""),
+    ("no count wraps", "borg: a write of a batch is counted off twice", "borg", ""),
+    (
+        "a map page covers what is committed, and no more",
+        "borg: a map page covers a batch under way",
+        "borg",
+        "",
+    ),
+    (
+        "a copy is dirty on disk before it is overwritten",
+        "borg: a clean copy is overwritten first",
+        "borg-paper",
+        "--fill --commands 6",
+    ),
+    (
+        "only a stable copy is overwritten",
+        "borg: part of an unconfirmed copy is overwritten in place",
+        "borg",
+        "",
+    ),
+    ("a session is begun before its first change", "borg: a write begins no session", "borg", "--fill"),
+    ("one writes metadata at a time", "borg: a checkpoint does not lock metadata", "borg", "--commands 6"),
+    (
+        "a segment is freed when it holds nothing, on disk either",
+        "borg: a segment is freed that holds pages",
+        "borg",
+        "",
+    ),
+    ("the copy that counts is not overwritten", "borg: a map page goes over its newer copy", "borg", ""),
+    ("a sealed sector is of a generation", "durable: a sector is sealed in no generation", "mapper", ""),
+    ("a head ends before its parity", "durable: a head reaches into its parity", "lld", ""),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn every_invariant_is_broken_by_a_planted_bug() {
+    for (invariant, bug, volume, options) in BROKEN {
+        let file = root().join(format!("tests/promises/volumes/{volume}.toml"));
+        let ended = Command::new(env!("CARGO_BIN_EXE_seekless"))
+            .args(["lab", "explore", "--part", "--unreduced", "--states", "20000", "--seed", "1"])
+            .args(options.split_whitespace())
+            .arg(file)
+            .env("SEEKLESS_MUTANT", bug)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && said.contains(invariant), "{bug}: {said}");
+    }
+}
+
+/// The names that follow `invariant!(` in the sources of a folder.
+fn asserted(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            asserted(&path, names);
+        } else {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let calls = text.split("invariant!(").skip(1);
+            names.extend(calls.filter_map(|call| Some(call.split('"').nth(1)?.to_owned())));
+        }
+    }
+}
+
+#[test]
+fn every_asserted_invariant_is_listed() {
+    let mut names = BTreeSet::new();
+    asserted(&root().join("crates/layers/src"), &mut names);
+    assert_eq!(names, BROKEN.iter().map(|broken| broken.0.to_owned()).collect());
+}
