@@ -135,7 +135,7 @@ pub struct Layer {
     pub over: String,
     /// Its other devices, by their keys; several are one behind the other.
     pub devices: BTreeMap<String, Vec<String>>,
-    /// BORG: how often the layout is reconfigured while a workload runs; never if `None`.
+    /// How often its layout is reconfigured, if it is a layer that does; `None`: nothing here says so.
     pub reconfigure: Option<Nanos>,
     /// Its options.
     pub options: toml::Table,
@@ -184,6 +184,14 @@ impl Leaf for Component {
 
     fn line(&self) -> String {
         format!("{}, {}", self.drive.name(), self.queue.policy)
+    }
+}
+
+impl Layer {
+    /// A layer without options over the device of this name.
+    pub fn new(entry: &'static Entry, over: &str) -> Layer {
+        let (over, devices, options) = (over.to_owned(), BTreeMap::new(), toml::Table::new());
+        Layer { entry, over, devices, reconfigure: None, options }
     }
 }
 

@@ -47,8 +47,8 @@ use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
-    Layer, Lba, Limits, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
+    IoFuture, Layer, Lba, Limits, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Ticket, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
@@ -65,10 +65,9 @@ use origin::Origin;
 use page::Super;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
-pub use reconfigurator::{Reconfigured, Stage};
+pub use seekless_core::{Reconfigured, Sides, Stage, Traffic};
 use segments::Segments;
 use sides::{Counted, Ledger};
-pub use sides::{Sides, Traffic};
 use sums::Sums;
 use table::Session;
 use verifier::Verified;
@@ -466,6 +465,26 @@ impl Layer for Borg {
             "verify" => io(self.verify_copies(how)),
             _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
         }
+    }
+
+    fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
+        io(async move { self.reconfigure(account).await.map(Some) })
+    }
+
+    fn hurry(&self, class: Class) {
+        self.hurry(class);
+    }
+
+    fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
+        io(self.write_home(account))
+    }
+
+    fn traffic(&self, account: Account) -> Option<Sides> {
+        Some(self.sides(account))
+    }
+
+    fn cost(&self) -> Cost {
+        Cost { map_bytes: self.map_bytes(), longest_wait: self.longest_wait() }
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {

@@ -9,7 +9,9 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use seekless_core::runtime::edge;
-use seekless_core::{Account, Class, ErrorKind, Hints, IoError, Nanos, PAGE_SECTORS, Ticket, runtime};
+use seekless_core::{
+    Account, Class, ErrorKind, Hints, IoError, Nanos, PAGE_SECTORS, Reconfigured, Stage, Ticket, runtime,
+};
 
 use super::map::Slot;
 use super::mover::{BATCH, Move, Mover};
@@ -27,36 +29,6 @@ const PLAN_NS: u64 = 2_000;
 
 /// Pages of the log that are read at most when a BOPT is opened after a crash, about: 64 MiB.
 const LONGEST_UNTOLD: u64 = 16_384;
-
-/// A stage of a reconfiguration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage {
-    /// The paper's word.
-    pub name: &'static str,
-    /// How long it took, foreground requests in between included.
-    pub took: Nanos,
-    /// Pages it moved or looked at.
-    pub pages: u64,
-}
-
-/// What a reconfiguration did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reconfigured {
-    /// When it started.
-    pub start: Nanos,
-    /// Analyse, plan, outgoing, relocate, incoming.
-    pub stages: Vec<Stage>,
-    /// Of the access graph that was planned.
-    pub vertices: u64,
-    /// Of the access graph that was planned.
-    pub edges: u64,
-    /// In the plan.
-    pub planned_pages: u64,
-    /// Pages that were copied, home or into the BOPT.
-    pub copied_pages: u64,
-    /// Those of them that were to be copied for free, and were not in time.
-    pub promoted_pages: u64,
-}
 
 impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
@@ -317,18 +289,5 @@ impl Borg {
         report.planned_pages = plan.pages() << self.grain;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
         (plan, report.planned_pages.max(seen << self.grain))
-    }
-}
-
-impl Reconfigured {
-    async fn stage(
-        &mut self,
-        name: &'static str,
-        work: impl Future<Output = Result<u64, IoError>>,
-    ) -> Result<(), IoError> {
-        let begin = runtime::now();
-        let pages = work.await?;
-        self.stages.push(Stage { name, took: runtime::now() - begin, pages });
-        Ok(())
     }
 }

@@ -14,47 +14,9 @@ use std::rc::Rc;
 
 use seekless_core::device::Place;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS,
-    SECTOR_BYTES, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Extent, Geometry, Hints, IoFuture, Nanos, PAGE_SECTORS, Sides,
+    Traffic, Zeroes, runtime,
 };
-
-/// Requests one after the other on one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Reads and writes.
-    pub requests: u64,
-    /// 512-byte blocks.
-    pub blocks_read: u64,
-    /// 512-byte blocks.
-    pub blocks_written: u64,
-    /// Requests that did not start where the one before ended.
-    pub seeks: u64,
-    /// Of the seeks, those to another component.
-    pub crossings: u64,
-    /// How far all others went, in 512-byte blocks.
-    pub distance_blocks: u64,
-}
-
-/// Both sides, and what the indirector did between them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sides {
-    /// What clients asked for.
-    pub above: Traffic,
-    /// What home and BOPT were asked for in turn, runs' own pages and map pages included.
-    pub below: Traffic,
-    /// Copies, draining and their map pages.
-    pub background: Traffic,
-    /// Pages asked for, reads and writes.
-    pub pages: u64,
-    /// Of them those from or into the BOPT.
-    pub hits: u64,
-    /// Requests that became several.
-    pub splits: u64,
-    /// Pages that went into the write buffer instead of home.
-    pub absorbed: u64,
-    /// Dirty pages that went home.
-    pub drained: u64,
-}
 
 /// What was counted for each account.
 #[derive(Debug, Default)]
@@ -131,38 +93,6 @@ impl Stream {
                 _ => {}
             }
         }
-    }
-}
-
-impl Traffic {
-    /// Adds what was counted elsewhere.
-    pub fn add(&mut self, other: &Traffic) {
-        self.requests += other.requests;
-        self.blocks_read += other.blocks_read;
-        self.blocks_written += other.blocks_written;
-        self.seeks += other.seeks;
-        self.crossings += other.crossings;
-        self.distance_blocks += other.distance_blocks;
-    }
-
-    /// How far a seek went on average, in bytes, of those that have a distance.
-    pub fn mean_seek_bytes(&self) -> f64 {
-        let seeks = (self.seeks - self.crossings).max(1);
-        self.distance_blocks as f64 / seeks as f64 * SECTOR_BYTES as f64
-    }
-}
-
-impl Sides {
-    /// Adds what was counted elsewhere.
-    pub fn add(&mut self, other: &Sides) {
-        self.above.add(&other.above);
-        self.below.add(&other.below);
-        self.background.add(&other.background);
-        self.pages += other.pages;
-        self.hits += other.hits;
-        self.splits += other.splits;
-        self.absorbed += other.absorbed;
-        self.drained += other.drained;
     }
 }
 
