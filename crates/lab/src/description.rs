@@ -187,14 +187,6 @@ impl Leaf for Component {
     }
 }
 
-impl Layer {
-    /// A layer without options over the device of this name.
-    pub fn new(entry: &'static Entry, over: &str) -> Layer {
-        let (over, devices, options) = (over.to_owned(), BTreeMap::new(), toml::Table::new());
-        Layer { entry, over, devices, reconfigure: None, options }
-    }
-}
-
 impl Description {
     /// The first sectors of a drive, with nothing over them.
     pub fn bare(component: Component, sectors: u64) -> Description {
@@ -209,6 +201,16 @@ impl Description {
 }
 
 impl<C> Description<C> {
+    /// This volume with one more layer, of the layer's own name, between it and its clients.
+    pub fn with_layer(mut self, entry: &'static Entry, options: toml::Table) -> Description<C> {
+        let (name, over) = (entry.name.to_owned(), std::mem::replace(&mut self.top, entry.name.to_owned()));
+        for export in self.exports.iter_mut().filter(|export| export.top == over) {
+            export.top.clone_from(&name);
+        }
+        self.layers.insert(name, Layer { entry, over, devices: BTreeMap::new(), reconfigure: None, options });
+        self
+    }
+
     /// The components below `name`.
     pub fn leaves(&self, name: &str) -> BTreeSet<String> {
         if let Some(layer) = self.layers.get(name) {
