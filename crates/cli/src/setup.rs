@@ -367,7 +367,7 @@ impl Setup {
     fn setup_of(&self, entry: &'static Entry) -> anyhow::Result<LayerSetup> {
         let mut options = toml::Table::new();
         if entry.name == registry::USUAL {
-            options = toml::Table::try_from(&self.usual_options())?;
+            options = toml::Table::try_from(self.usual_options())?;
         }
         for (key, value) in &self.options {
             let key = match key.split_once('.') {
@@ -378,7 +378,9 @@ impl Setup {
             options.insert(key.to_owned(), typed(entry, &options, key, value));
         }
         let wrong = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
-        entry.check(&options).map_err(|refused| wrong(refused.to_string()))?;
+        if !self.options.is_empty() {
+            entry.check(&options).map_err(|refused| wrong(refused.to_string()))?;
+        }
         let partition = Partition { sectors: self.bopt, at_sector: self.bopt_at };
         Ok(LayerSetup { entry, options, partition: Some(partition).filter(|_| !entry.devices.is_empty()) })
     }

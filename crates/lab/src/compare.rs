@@ -111,10 +111,11 @@ fn compare_all(
     let base_played = play(base, cuts)?;
     // Where nothing reconfigures the base, it is shown in the phases of the first that has several.
     let own = base_played.phases.len() > 2;
-    let phases = played.iter().map(|run| &run.phases).find(|phases| !own && phases.len() > 2);
-    let phases = phases.unwrap_or(&base_played.phases);
-    let parts =
-        if std::ptr::eq(phases, &base_played.phases) { base_played.own() } else { base_played.along(phases) };
+    let theirs = played.iter().map(|run| &run.phases).find(|phases| !own && phases.len() > 2);
+    let (phases, parts) = match theirs {
+        Some(phases) => (phases, base_played.along(phases)),
+        None => (&base_played.phases, base_played.own()),
+    };
     let requests = trace.records.len() as u64;
     let of_base = shown(base, &base_played, phases, parts);
     let mut variants = vec![of_base.variant(&of_base.parts, requests)];

@@ -282,12 +282,9 @@ impl Experiment {
         }
         if let Some(layer) = &self.layer {
             if let Err(Refused { key, found, expected }) = layer.entry.check(&layer.options) {
-                let name = layer.entry.name;
-                return setting(
-                    "option",
-                    if key.is_empty() { found } else { format!("{name}.{key} = {found}") },
-                    &expected,
-                );
+                let key = if key.is_empty() { String::new() } else { format!(".{key}") };
+                let place = format!("layer.{}{key}", layer.entry.name);
+                return Err(VolumeError { place, found, expected }.into());
             }
             if layer.entry.devices.len() != usize::from(layer.partition.is_some()) {
                 let expected = "one with a second device at most; a volume file can hold any";

@@ -148,7 +148,7 @@ impl<C> Builder<'_, C> {
             return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
-        let (over, build) = (below.over.clone(), self.layer(layer, below));
+        let (over, build) = (below.over.clone(), build(layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
         self.layers.extend(topmost.layer().map(|layer| (name.to_owned(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
@@ -168,7 +168,7 @@ impl<C> Builder<'_, C> {
         let layer = self.description.layers.get(name);
         let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
         let below = self.below(layer).await?;
-        let built = self.layer(layer, below)(false).await?;
+        let built = build(layer, below)(false).await?;
         self.layers.insert(name.to_owned(), built.layer);
         Ok(built.device)
     }
@@ -191,17 +191,13 @@ impl<C> Builder<'_, C> {
         let create = kept.into_iter().all(|component| (self.new)(&component));
         Ok(Below { over, devices, create, timing_only: self.bytes == Bytes::Hollow })
     }
+}
 
-    /// Builds a layer, as often as it is asked to.
-    fn layer(
-        &self,
-        layer: &description::Layer,
-        below: Below,
-    ) -> impl Fn(bool) -> Building + 'static + use<C> {
-        let (entry, options) = (layer.entry, layer.options.clone());
-        move |create| {
-            let below = Below { create: below.create || create, ..below.clone() };
-            entry.build(below, &options)
-        }
+/// Builds a layer, as often as it is asked to.
+fn build(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
+    let (entry, options) = (layer.entry, layer.options.clone());
+    move |create| {
+        let below = Below { create: below.create || create, ..below.clone() };
+        entry.build(below, &options)
     }
 }

@@ -97,8 +97,9 @@ fn a_layer_of_another_crate_is_compared_on_a_trace() {
     assert_eq!((near.name.as_str(), far.name.as_str()), ("near", "far"));
     assert_eq!(far.response_ms.reads.requests, 800);
     assert_eq!(far.response_ms.writes.requests, 200);
-    assert!((far.response_ms.reads.mean - near.response_ms.reads.mean) > 0.5, "{far:?}");
-    assert!(far.elapsed_s > near.elapsed_s && far.net_reduction_pct.abs() < 20.0);
+    // While its reader's request is on its way, the disk has nothing to do; nothing is answered before it arrives.
+    assert!(near.idle_s < 0.1 && far.idle_s > 0.5, "{} {}", near.idle_s, far.idle_s);
+    assert!(far.response_ms.reads.spread.p50 > 1.0);
     assert_eq!(far.phases.len(), 2);
 }
 

@@ -13,6 +13,9 @@ use crate::workload::answers::Response;
 /// A figure's name, and how it is read from what it is of.
 type Figure<T> = (&'static str, fn(&T) -> String);
 
+/// How a figure of a phase is read.
+type PhaseFigure = fn(&Phase) -> String;
+
 /// A variant's name as a reader knows it.
 pub fn display_name(name: &str) -> String {
     if name == USUAL { name.to_uppercase() } else { name.to_owned() }
@@ -302,7 +305,7 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
 /// Every figure of every phase; `base` is the name of the variant that it is compared with.
 pub fn phases(variant: &Variant, base: &str) -> Table {
     let base_busy = format!("{base} busy, s");
-    let figures: [(&str, fn(&Phase) -> String); 15] = [
+    let figures: [(&str, PhaseFigure); 15] = [
         ("first request", |each| whole(each.first_request)),
         ("requests", |each| whole(each.requests)),
         ("busy, s", |each| number(each.work.head.busy_s)),
