@@ -65,7 +65,7 @@ pub struct Setup {
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
     /// Closed pace: requests outstanding, at most [default: 8]; the workload's outstanding= [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "iodepth", value_name = "N")]
     outstanding: Option<usize>,
     /// Keep adjacent requests apart in the queue
     #[arg(long)]

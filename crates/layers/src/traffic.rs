@@ -1,8 +1,8 @@
 //! Traffic above a layer and below it (BORG, sections 6 and 7): what clients ask of the layer, and what it asks of its
 //! devices. If requests are less sequential below than above, the layer does harm.
 //!
-//! A layer that is to be measured asks its devices through [`Counted`], and notes what clients ask with
-//! [`Ledger::above`].
+//! Any layer can be measured: [`Counted::above`] goes over it, [`Counted::new`] over each device that it is built on.
+//! One that tells more apart, as BORG does, notes what clients ask by itself ([`Ledger::above`]).
 //!
 //! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it says
 //! what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any queue
@@ -97,7 +97,7 @@ enum Space {
     Device(u8),
 }
 
-/// A device below, with its requests counted.
+/// A layer, or a device below it, with its requests counted.
 pub struct Counted {
     device: Rc<dyn BlockDevice>,
     space: Space,
@@ -227,9 +227,18 @@ impl Counted {
         Rc::new(Counted { device, space, from, ledger: ledger.clone() })
     }
 
+    /// `layer`, as clients ask it.
+    pub fn above(layer: Rc<dyn BlockDevice>, ledger: &Rc<RefCell<Ledger>>) -> Rc<Counted> {
+        Rc::new(Counted { device: layer, space: Space::Volume, from: 0, ledger: ledger.clone() })
+    }
+
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         let at = Extent { start: at.start + self.from, ..at };
-        self.ledger.borrow_mut().below(self.space, at, how, write);
+        let mut ledger = self.ledger.borrow_mut();
+        match self.space {
+            Space::Volume => ledger.above(at, how, write),
+            space => ledger.below(space, at, how, write),
+        }
     }
 }
 
@@ -279,6 +288,9 @@ mod tests {
     use seekless_core::runtime::Runtime;
     use seekless_drive::{Disk, QueueOptions, spec};
 
+    use crate::split::{self, Split};
+    use crate::units::Bytes;
+
     fn disk(number: u32) -> Rc<Disk> {
         Rc::new(Disk::new(number, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
     }
@@ -326,6 +338,30 @@ mod tests {
         let sides = Runtime::new(1).run(async { ask(disk(0), disk(1)).await }).unwrap();
         assert_eq!((sides.below.seeks, sides.below.crossings, sides.below.distance_blocks), (2, 2, 0));
         assert_eq!(sides.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_layer_that_knows_nothing_of_it_is_counted_on_both_sides() {
+        let both = async {
+            let ledger = Rc::new(RefCell::new(Ledger::default()));
+            let below = Counted::new(disk(0), 0, &ledger);
+            let layer = Rc::new(Split::new(below, &split::Options { largest: Bytes(4 << 10) }));
+            let top = Counted::above(layer, &ledger);
+            for start in [0, 1_000] {
+                let at = Extent::new(start, 32);
+                top.write(at, Buffer::hollow_sectors(32), of_class(Class::Foreground)).await.unwrap();
+            }
+            let zeroes = Extent::new(1_032, 8);
+            top.write_zeroes(zeroes, of_class(Class::Foreground), Zeroes::default()).await.unwrap();
+            ledger.borrow_mut().all()
+        };
+        let Sides { above, below, .. } = Runtime::new(1).run(both).unwrap();
+        assert_eq!((above.requests, above.blocks_written, above.seeks), (3, 72, 1));
+        assert_eq!(
+            (below.requests, below.blocks_written, below.seeks),
+            (9, 72, 1),
+            "in parts, one after the other"
+        );
     }
 
     /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks between).
