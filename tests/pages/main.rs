@@ -36,11 +36,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/cli has a grandparent").to_owned()
 }
 
+/// Whether a file's name ends so.
+fn is_a(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == extension)
+}
+
 /// The Markdown files of a folder, in the order of their names.
 fn pages_in(folder: &str) -> Vec<String> {
     let listed = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = listed.map(|name| format!("{folder}/{}", name.to_str().unwrap())).collect();
-    names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"));
+    names.retain(|name| is_a(name, "md"));
     names.sort();
     names
 }
@@ -91,7 +96,7 @@ fn volume_files_of_the_book_have_names_and_lie_in_examples() {
         for block in &page.blocks {
             let Block::File { line, name, text } = block else { continue };
             let place = format!("{}:{line}", page.name);
-            if !name.as_ref().is_none_or(|name| name.ends_with(".toml")) {
+            if !name.as_ref().is_none_or(|name| is_a(name, "toml")) {
                 continue;
             }
             if let Err(error) = toml::from_str::<toml::Table>(text) {

@@ -43,7 +43,7 @@ pub fn marked<'a>(marks: &'a [Mark], name: &str) -> Option<&'a str> {
 /// A fenced block's file name.
 fn file_name(text: &str) -> Option<String> {
     let name = text.lines().next()?.strip_prefix("# ")?;
-    let is_one = name.ends_with(".toml") && !name.contains([' ', '/']);
+    let is_one = name.strip_suffix(".toml").is_some_and(|stem| !stem.contains([' ', '/']));
     is_one.then(|| name.to_owned())
 }
 
@@ -84,7 +84,7 @@ fn blocks(text: &str) -> Vec<Block> {
             }
         } else if let Some(language) = first.strip_prefix("```") {
             let inside = std::iter::from_fn(|| lines.next().filter(|(text, _)| !text.starts_with("```")));
-            let text: String = inside.map(|(text, _)| format!("{text}\n")).collect();
+            let text: String = inside.flat_map(|(text, _)| [text, "\n"]).collect();
             match language {
                 "toml" => found.push(Block::File { line, name: file_name(&text), text }),
                 "" if marked(&marks, "file").is_some() => {

@@ -27,7 +27,10 @@ pub struct Outcome {
 }
 
 /// What commands printed, each once.
-pub struct Printer(Mutex<BTreeMap<String, Arc<Mutex<Option<Arc<Printed>>>>>>);
+pub struct Printer(Mutex<BTreeMap<String, Arc<Once>>>);
+
+/// What one command printed, once it has.
+type Once = Mutex<Option<Arc<Printed>>>;
 
 /// A figure of a page: as it stands there, its decimals, and the key before it.
 #[derive(Debug, PartialEq)]
@@ -92,7 +95,7 @@ impl Figure {
     fn is(&self, printed: f64) -> bool {
         let (ours, printed) =
             if self.signed { (self.value, printed) } else { (self.value.abs(), printed.abs()) };
-        (ours - printed).abs() <= 0.5 * 10_f64.powi(-(self.decimals as i32)) + 1e-9
+        (ours - printed).abs() <= 0.5 * 10_f64.powi(-(i32::try_from(self.decimals).unwrap_or(0))) + 1e-9
     }
 
     /// Whether it was printed.
@@ -138,6 +141,21 @@ fn compared(headers: &[String], command: &str) -> Vec<String> {
     if ours.is_empty() { headers.iter().filter(free).cloned().collect() } else { ours }
 }
 
+/// Compares the figures of a text.
+fn compare(place: &str, command: &str, text: &str, key: Option<&str>, printed: &str, outcome: &mut Outcome) {
+    for figure in figures(text, key) {
+        outcome.compared += 1;
+        if !figure.in_all(printed) {
+            let of = figure.key.as_ref().map_or(String::new(), |key| format!(" as `{key}`"));
+            let decimals = figure.decimals;
+            let value = figure.value;
+            outcome.wrong.push(format!(
+                "{place}: found {value:.decimals$}{of} in \"{text}\", expected a number that `{command}` prints"
+            ));
+        }
+    }
+}
+
 impl Printer {
     /// That has printed nothing.
     pub fn new() -> Printer {
@@ -179,29 +197,6 @@ impl Printer {
         Some(printed)
     }
 
-    /// Compares the figures of a text.
-    fn compare(
-        &self,
-        place: &str,
-        command: &str,
-        text: &str,
-        key: Option<&str>,
-        printed: &str,
-        outcome: &mut Outcome,
-    ) {
-        for figure in figures(text, key) {
-            outcome.compared += 1;
-            if !figure.in_all(printed) {
-                let of = figure.key.as_ref().map_or(String::new(), |key| format!(" as `{key}`"));
-                let decimals = figure.decimals;
-                let value = figure.value;
-                outcome.wrong.push(format!(
-                    "{place}: found {value:.decimals$}{of} in \"{text}\", expected a number that `{command}` prints"
-                ));
-            }
-        }
-    }
-
     fn table(
         &self,
         place: (&str, usize),
@@ -226,7 +221,7 @@ impl Printer {
             above.clone_from(&row);
             let Some(printed) = self.wanted(&place, &command, slow, outcome) else { continue };
             for (header, cell) in headers.iter().zip(&row).filter(|(header, _)| compared.contains(header)) {
-                self.compare(&place, &command, cell, key_of(header), &printed.out, outcome);
+                compare(&place, &command, cell, key_of(header), &printed.out, outcome);
             }
         }
     }
@@ -247,7 +242,7 @@ impl Printer {
             let place = format!("{}:{line}", page.name);
             let Some(printed) = self.wanted(&place, command, slow, &mut outcome) else { continue };
             if let Block::Marked { .. } = block {
-                self.compare(&place, command, text.trim_end(), None, &printed.out, &mut outcome);
+                compare(&place, command, text.trim_end(), None, &printed.out, &mut outcome);
             } else {
                 outcome.compared += numbers(text).len();
                 if let Some(part) = missing(text, &printed.all, &[]) {

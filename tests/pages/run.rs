@@ -94,7 +94,8 @@ impl Folder {
         let mut all = String::new();
         let mut good = false;
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(60)) {
-            all.push_str(&format!("{line}\n"));
+            all.push_str(&line);
+            all.push('\n');
             good = line.starts_with("try: ");
             if good {
                 break;
@@ -241,7 +242,7 @@ pub fn page(page: &Page) -> Outcome {
     for block in &page.blocks {
         match block {
             Block::File { name: Some(name), text, .. } => {
-                std::fs::write(folder.path().join(name), text).unwrap()
+                std::fs::write(folder.path().join(name), text).unwrap();
             }
             Block::Commands { line, text, marks } => {
                 let place = format!("{}:{line}", page.name);
