@@ -199,14 +199,3 @@ fn told(text: &str) {
         assert!(error.contains("expected"), "{error}\n{text}");
     }
 }
-
-#[test]
-fn the_volumes_of_the_page_about_a_first_layer_can_be_built() {
-    let page = include_str!("../../../docs/book/first-layer.md");
-    let volumes: Vec<&str> =
-        page.split("```toml").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(volumes.len(), 2);
-    for volume in volumes {
-        parse("first-layer.md", volume).unwrap().check().unwrap();
-    }
-}
