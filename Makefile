@@ -10,7 +10,7 @@ BUGS := --features seekless/mutants,seekless-lab/mutants,seekless-layers/mutants
 TESTED := $(CARGO_TARGET_DIR)/debug/seekless
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check tested tested-demo format lint tidy agree explore canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
+.PHONY: help build demo test check tested tested-demo format lint tidy agree explore figures canaries mutants promises fuzz bench soak toolchain toolchain-check checkout
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name what; do \
@@ -58,6 +58,9 @@ explore: tested ## hundreds of thousands of crash states of the layers that keep
 	scripts/explore "$(TESTED)" "$(CARGO_TARGET_DIR)/explore"
 	"$(CARGO_TARGET_DIR)/debug/promises" --check
 
+figures: toolchain ## run every command whose figures stand in README, book, decisions and docs/papers.md, and compare; takes an hour
+	SEEKLESS_FIGURES=all cargo test --workspace --locked $(BUGS) --test pages figures -- --nocapture
+
 canaries: toolchain ## is each known bug found that a build with canaries has?
 	cargo test --workspace --locked $(BUGS) --test canaries -- --nocapture
 
@@ -96,6 +99,7 @@ soak: toolchain-check build agree ## the property tests, 20,000 cases each; fuzz
 	PROPTEST_CASES=20000 cargo test --workspace --locked $(BUGS)
 	SEEKLESS_KILLS=50 SEEKLESS_STEPS=5000 cargo test --workspace --locked $(BUGS) --test clients file_systems
 	SEEKLESS_STATES=3000 SEEKLESS_XFS=1000 cargo test --workspace --locked $(BUGS) --test file_systems -- --nocapture
+	SEEKLESS_LONG=all cargo test --workspace --locked $(BUGS) --test pages printed -- --nocapture
 	scripts/fuzz 600
 	@if command -v cargo-deny >/dev/null; then cargo deny check advisories; else echo "soak: no cargo-deny here, advisories are not looked up"; fi
 	scripts/explore "$(CARGO_TARGET_DIR)/release/seekless" "$(CARGO_TARGET_DIR)/soak" $(or $(FOR),8h)

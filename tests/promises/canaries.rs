@@ -58,10 +58,21 @@ fn find(layer: &str, bug: &str) {
     let mut explored = tries.map(|(name, work, fill, states)| {
         let plain = Some(states / 1_000);
         let options = Options { plain, states, fill, ..Options::default() };
-        common::explore(&volume(name), work, 4, COMMANDS, 20, options)
+        let explore = || common::explore(&volume(name), work, 4, COMMANDS, 20, options);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(explore))
     });
-    let Some(explored) = explored.find(|explored| explored.finding.is_some()) else {
-        panic!("{layer}, {canary}: not found in {BUDGET} states of any volume and workload");
+    let found = explored.find(|explored| match explored {
+        Ok(explored) => explored.finding.is_some(),
+        Err(_) => true,
+    });
+    let explored = match found {
+        Some(Ok(explored)) => explored,
+        Some(Err(panic)) => {
+            let why = panic.downcast_ref::<&str>().copied().unwrap_or_default();
+            assert!(why.contains("an invariant broken"), "{layer}, {canary}: {why}");
+            return println!("{layer}, {canary}: {why}");
+        }
+        None => panic!("{layer}, {canary}: not found in {BUDGET} states of any volume and workload"),
     };
     let (tally, finding) = (&explored.tally, explored.finding.unwrap());
     let (states, runs) = (tally.states, tally.runs);

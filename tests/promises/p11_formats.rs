@@ -84,8 +84,12 @@ fn what_an_earlier_version_left_opens_and_holds_what_it_held() {
                             devices.insert("bopt".to_owned(), disk(1, bytes).await);
                         }
                         let create = false;
-                        let below =
-                            Below { over: disk(0, image("disk").expect(&name)).await, devices, create };
+                        let below = Below {
+                            over: disk(0, image("disk").expect(&name)).await,
+                            devices,
+                            create,
+                            timing_only: false,
+                        };
                         let before = format(layer, &below).await;
                         for round in 1..=3_u8 {
                             let Built { device, layer: built } = opened(layer, options, &below).await;
@@ -129,7 +133,7 @@ fn what_an_earlier_version_left_is_upgraded_and_holds_what_it_held() {
                         devices.insert("bopt".to_owned(), disk(1, bytes).await);
                     }
                     let over = disk(0, image("disk").expect(&name)).await;
-                    let below = Below { over: over.clone(), devices, create: false };
+                    let below = Below { over: over.clone(), devices, create: false, timing_only: false };
                     let before = format(layer, &below).await;
                     let options: toml::Table = toml::from_str(text).unwrap();
                     for _ in 0..2 {

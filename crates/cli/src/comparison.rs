@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use seekless_lab::outcome::{Comparison, Reconfiguration, Settings, Side, Sides, Variant};
+use seekless_lab::workload::answers::Response;
 
 use crate::table::Table;
 use crate::text::{count, counted, factor, number, percent, seconds, size};
@@ -51,17 +52,27 @@ const SIDE_FIGURES: [Figure<Side>; 6] = [
 
 /// A whole comparison.
 pub fn text(comparison: &Comparison) -> String {
-    let mut out = settings(&comparison.settings);
-    out.extend(["\n", &figures(&comparison.variants)]);
-    out.extend(["\nDisk busy time saved (below zero is a loss)\n", &reductions(comparison)]);
-    let _ = writeln!(
-        out,
-        "  {} of all requests came while a reconfiguration ran.",
-        percent(comparison.reconfiguring_requests_pct)
-    );
-    for variant in comparison.variants.iter().skip(1) {
+    let mut out = settings(comparison);
+    let variants = &comparison.variants;
+    out.extend(["\n", &figures(variants), &responses(variants)]);
+    let (Some(base), others) = (variants.first(), variants.get(1..).unwrap_or_default()) else {
+        return out + &notes(&comparison.notes);
+    };
+    if !others.is_empty() {
+        out.extend(["\nDisk busy time saved (below zero is a loss)\n", &reductions(others)]);
+    }
+    for variant in others {
+        let of = if others.len() > 1 { format!("{}: ", variant.name) } else { String::new() };
+        let during = percent(variant.reconfiguring_requests_pct);
+        if others.len() == 1 || !variant.reconfigurations.is_empty() {
+            let _ = writeln!(out, "  {of}{during} of all requests came while a reconfiguration ran.");
+        }
+    }
+    for variant in others {
         out.push_str(&sides(variant));
-        out.push_str(&course(variant, true));
+        if others.len() == 1 || !variant.reconfigurations.is_empty() {
+            out.push_str(&course(variant, Some(&base.name)));
+        }
     }
     out.push_str(&notes(&comparison.notes));
     out
@@ -69,12 +80,15 @@ pub fn text(comparison: &Comparison) -> String {
 
 /// One variant; `setup` says what it is.
 pub fn variant_text(setup: &str, variant: &Variant) -> String {
-    let figures = figures(std::slice::from_ref(variant)) + &sides(variant);
-    let course = if variant.reconfigurations.is_empty() { String::new() } else { course(variant, false) };
-    format!("{setup}\n\n{figures}{course}\n  event log: hash {}\n", variant.event_hash)
+    let one = std::slice::from_ref(variant);
+    let figures = figures(one) + &responses(one) + &sides(variant) + &counters(variant);
+    let course = if variant.reconfigurations.is_empty() { String::new() } else { course(variant, None) };
+    let notes = notes(&variant.notes);
+    format!("{setup}\n\n{figures}{course}{notes}\n  event log: hash {}\n", variant.event_hash)
 }
 
-fn settings(settings: &Settings) -> String {
+fn settings(comparison: &Comparison) -> String {
+    let settings = &comparison.settings;
     let merge = if settings.merge { "adjacent requests merged" } else { "no merging" };
     let pace = match settings.pace.as_str() {
         "open" => format!("open, at {} times the recorded speed", factor(settings.speed)),
@@ -86,27 +100,35 @@ fn settings(settings: &Settings) -> String {
     };
     let mut table = Table::new(&["", ""]);
     table.row(["trace", &settings.trace.join(" ")]);
-    table.row(["drive", &format!("{}, {}, {merge}", settings.drive, settings.scheduler)]);
+    let on_one_drive = settings.volumes.is_empty();
+    if on_one_drive {
+        table.row(["drive", &format!("{}, {}, {merge}", settings.drive, settings.scheduler)]);
+    }
     table.row(["pace", &pace]);
-    table.row([
-        "BOPT",
-        &format!(
-            "{} from sector {}, behind {} for clients; {} of it for writes",
-            size(settings.bopt_bytes),
-            count(settings.bopt_at_sector),
-            size(settings.over_bytes),
-            share(settings.write_buffer * 100.0)
-        ),
-    ]);
-    table.row([
-        "reconfigured",
-        &format!(
-            "{}, with {} of the head's time at least; {clock}",
-            counted(settings.reconfigure, "time"),
-            share(settings.background_share_pct)
-        ),
-    ]);
+    if settings.bopt_bytes > 0 {
+        table.row(["BOPT", &bopt(settings)]);
+    }
+    let times = counted(settings.reconfigure, "time");
+    let reconfigured = comparison.variants.iter().any(|variant| !variant.reconfigurations.is_empty());
+    if settings.bopt_bytes > 0 || reconfigured {
+        let share = format!(", with {} of the head's time at least", share(settings.background_share_pct));
+        let share = if on_one_drive { share } else { String::new() };
+        table.row(["reconfigured", &format!("{times}{share}; {clock}")]);
+    }
+    if !on_one_drive {
+        comparison.variants.iter().for_each(|variant| table.row([&variant.name, &variant.volume]));
+    }
     table.text()
+}
+
+fn bopt(settings: &Settings) -> String {
+    format!(
+        "{} from sector {}, behind {} for clients; {} of it for writes",
+        size(settings.bopt_bytes),
+        count(settings.bopt_at_sector),
+        size(settings.over_bytes),
+        share(settings.write_buffer * 100.0)
+    )
 }
 
 /// A percentage that somebody chose: `40 %`, `12.5 %`. Rounded where binary fractions are not exact.
@@ -124,13 +146,51 @@ fn figures(variants: &[Variant]) -> String {
         let values = variants.iter().map(value);
         table.row(std::iter::once(name.to_owned()).chain(values).chain([meaning.to_owned()]));
     }
+    if variants.iter().any(|one| one.failed > 0) {
+        let values = variants.iter().map(|one| count(one.failed));
+        let meaning = "requests, which are in no response time".to_owned();
+        table.row(std::iter::once("failed".to_owned()).chain(values).chain([meaning]));
+    }
     table.text()
+}
+
+/// How long requests took, by operation.
+fn responses(variants: &[Variant]) -> String {
+    let columns = ["", "", ">requests", ">mean", ">50 % within", ">90 %", ">99 %", ">99.9 %", ">longest"];
+    let mut table = Table::new(&columns);
+    let ms = |value: f64| number(value, 3);
+    for variant in variants {
+        let mut name = variant.name.clone();
+        let responses = &variant.response_ms;
+        for (op, of) in [("reads", &responses.reads), ("writes", &responses.writes)] {
+            if of.requests == 0 {
+                continue;
+            }
+            let Response { requests, mean, spread, longest } = of;
+            let times = [*mean, spread.p50, spread.p90, spread.p99, spread.p999, *longest].map(ms);
+            let row = [std::mem::take(&mut name), op.to_owned(), count(*requests)];
+            table.row(row.into_iter().chain(times));
+        }
+    }
+    format!("\nResponse times in ms, from issue to answer\n{}", table.text())
+}
+
+/// What the layers of a variant counted.
+fn counters(variant: &Variant) -> String {
+    let mut table = Table::new(&["", ">"]);
+    for (layer, counters) in &variant.layers {
+        for (counter, number) in counters {
+            table.row([format!("{layer}: {counter}"), count(*number)]);
+        }
+    }
+    if variant.layers.is_empty() { String::new() } else { format!("\n{}", table.text()) }
 }
 
 /// What a layer was asked, and what it asked of the devices below; empty where nothing was counted.
 fn sides(variant: &Variant) -> String {
     let Some(sides) = &variant.sides else { return String::new() };
-    let Sides { above, below, background, .. } = sides;
+    let Sides { above, below, background, layer, .. } = sides;
+    let of = if *layer == variant.name { layer.clone() } else { format!("{}, layer {layer}", variant.name) };
     let mut table = Table::new(&["", ">above", ">below", ">background", ""]);
     for (name, value, meaning) in SIDE_FIGURES {
         table.row([name.to_owned(), value(above), value(below), value(background), meaning.to_owned()]);
@@ -147,44 +207,49 @@ fn sides(variant: &Variant) -> String {
         pages.row([name, &count(value), meaning]);
     }
     format!(
-        "\n{}: above it as clients ask, below it as home and BOPT are asked for them, and in the background\n{}\n{}",
-        variant.name,
+        "\n{of}: above it as clients ask, below it as home and BOPT are asked for them, and in the background\n{}\n{}",
         table.text(),
         pages.text()
     )
 }
 
-fn reductions(comparison: &Comparison) -> String {
-    let mut table = Table::new(&["", ">", ""]);
-    let rows = [
+fn reductions(others: &[Variant]) -> String {
+    let columns: Vec<&'static str> =
+        std::iter::once("").chain(others.iter().map(|_| ">")).chain([""]).collect();
+    let mut table = Table::new(&columns);
+    if others.len() > 1 {
+        table.row(std::iter::once(String::new()).chain(others.iter().map(|one| one.name.clone())));
+    }
+    let rows: [Figure<Variant>; 3] = [
         (
             "between reconfigurations",
-            comparison.reduction_pct,
+            |one| percent(one.reduction_pct),
             "in the phases without one, from the first one on: the BORG paper's figure",
         ),
         (
             "net",
-            comparison.net_reduction_pct,
+            |one| percent(one.net_reduction_pct),
             "from the first one's start to the end, all copies and the final write-back counted",
         ),
         (
             "foreground",
-            comparison.foreground_reduction_pct,
+            |one| percent(one.foreground_reduction_pct),
             "the same stretch, but only the head's time for clients' own requests",
         ),
     ];
     for (name, value, meaning) in rows {
-        table.row([name, &percent(value), meaning]);
+        let values = others.iter().map(value);
+        table.row(std::iter::once(name.to_owned()).chain(values).chain([meaning.to_owned()]));
     }
     table.text()
 }
 
-/// Phases and reconfigurations; against vanilla only where there is one.
-fn course(variant: &Variant, compared: bool) -> String {
+/// Phases and reconfigurations, beside the base of this name if there is one.
+fn course(variant: &Variant, base: Option<&str>) -> String {
     let mut columns = vec!["phase", ">requests", ">busy", ">from BOPT", ">seeks", ">mean seek"];
-    if compared {
-        columns.extend([">vanilla busy", ">saved"]);
-    }
+    let base_busy = base.map(|base| format!(">{base} busy"));
+    columns.extend(base_busy.iter().map(String::as_str));
+    columns.extend(base.map(|_| ">saved"));
     let mut phases = Table::new(&columns);
     for phase in &variant.phases {
         let mut row = vec![
@@ -195,7 +260,7 @@ fn course(variant: &Variant, compared: bool) -> String {
             count(phase.work.seeks),
             number(phase.work.mean_seek_cylinders, 0) + " cyl",
         ];
-        if compared {
+        if base.is_some() {
             let saved =
                 if phase.vanilla_busy_s > 0.0 { percent(phase.reduction_pct) } else { "-".to_owned() };
             row.extend([seconds(phase.vanilla_busy_s), saved]);
@@ -234,6 +299,7 @@ fn reconfigurations(all: &[Reconfiguration]) -> String {
     table.text()
 }
 
+/// What to know before believing the figures.
 fn notes(notes: &[String]) -> String {
     if notes.is_empty() {
         return String::new();

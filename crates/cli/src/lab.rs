@@ -10,7 +10,10 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use seekless_core::Nanos;
 use seekless_lab::outcome::Comparison;
-use seekless_lab::{EventSink, compare, event_lines, run_trace, run_workload, volume_file, workload};
+use seekless_lab::{
+    Candidate, Description, EventSink, compare_experiments, compare_volumes, event_lines, run_trace,
+    run_volume, run_workload, volume_file, workload,
+};
 use seekless_trace::{Stats, StatsOptions, Trace};
 
 use crate::Usage;
@@ -21,7 +24,7 @@ use crate::judge;
 use crate::output;
 use crate::progress::Progress;
 use crate::scan;
-use crate::setup::{Setup, line};
+use crate::setup::{Setup, line, pace_line};
 use crate::trace::{characterised, load};
 use crate::volume::inputs;
 use crate::workload::{Span, list, positive_time, text};
@@ -29,14 +32,19 @@ use crate::workload::{Span, list, positive_time, text};
 /// What can be tried.
 #[derive(Subcommand)]
 pub enum Command {
-    /// The same requests without a layer and with it, phase by phase
+    /// Plays the same requests on several volumes, or without a layer and with it, phase by phase
     #[command(after_help = "\
 Examples:
   seekless lab compare --trace data/mail
   seekless lab compare --trace data/mail --over 100GiB --bopt 256MiB --json | jq .net_reduction_pct
-  seekless lab compare --trace data/mail --reconfigure 8 --report mail.report.html")]
+  seekless lab compare --trace data/mail --reconfigure 8 --report mail.report.html
+  seekless lab compare --trace data/mail --layer none,cache,borg --option cache.size=64MiB
+  seekless lab compare plain.toml stack.toml --trace data/mail
+
+Volume files may hold any layers, one over another; the first file is the base, the others are compared with it. \
+What can be written in them: docs/book/workloads.md; the figures: docs/book/comparison.md.")]
     Compare(Box<Compare>),
-    /// One variant alone: a trace or a workload, with a layer or without
+    /// Runs one variant alone: a trace or a workload, on any volume
     #[command(after_help = "\
 Examples:
   seekless lab run --trace data/mail --layer none
@@ -45,6 +53,7 @@ Examples:
   seekless lab run --workload random --layer none --requests 20000 --size 4KiB --reads 67
   seekless lab run --workload oltp:mpl=20 --layer none --for 10m
   seekless lab run VOLUME.toml --workload 'mix:3*oltp+1*seq:streams=2' --for 10m --json
+  seekless lab run VOLUME.toml --trace data/mail
 
 A volume file and what can be written in it: docs/book/workloads.md.")]
     Run(Box<Run>),
@@ -68,6 +77,9 @@ A volume file and what can be written in it: docs/book/workloads.md.")]
 /// What is compared.
 #[derive(Args)]
 pub struct Compare {
+    /// Volumes, described in files, instead of --drive, --layer and so on; the first is the base
+    #[arg(value_name = "VOLUME.toml", conflicts_with_all = SAID_BY_A_FILE)]
+    volumes: Vec<PathBuf>,
     /// The files of one recording, or its name
     #[arg(long, value_name = "FILES", num_args = 1.., required = true)]
     trace: Vec<PathBuf>,
@@ -99,8 +111,8 @@ pub struct Load {
 /// What a workload has no use for: it says itself how it arrives.
 const OF_A_TRACE: [&str; 4] = ["trace", "speed", "reconfigure", "reconfigure_clock"];
 
-/// The options that a volume file says instead, or that are for traces.
-const SAID_BY_A_FILE: [&str; 16] = [
+/// The options that a volume file says instead.
+const SAID_BY_A_FILE: [&str; 22] = [
     "drive",
     "layer",
     "bopt",
@@ -116,14 +128,20 @@ const SAID_BY_A_FILE: [&str; 16] = [
     "background_share",
     "depth",
     "write_cache",
-    "pace",
+    "freeblock",
+    "freeblock_policy",
+    "guard",
+    "decision_us",
+    "idle_delay_limit",
+    "model_error",
+    "reconfigure_class",
 ];
 
 /// How it is run.
 #[derive(Args)]
 pub struct Run {
-    /// A workload's volume, described in a file, instead of --drive, --layer and so on
-    #[arg(value_name = "VOLUME.toml", conflicts_with = "trace", conflicts_with_all = SAID_BY_A_FILE)]
+    /// The volume, described in a file, instead of --drive, --layer and so on
+    #[arg(value_name = "VOLUME.toml", conflicts_with_all = SAID_BY_A_FILE)]
     volume: Option<PathBuf>,
     #[command(flatten)]
     load: Load,
@@ -165,13 +183,21 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 }
 
 fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
-    arguments.setup.needs_layer()?;
     // Before the trace is read: what is wrong with the arguments is told at once.
-    arguments.setup.experiment()?;
+    let candidates = candidates(&arguments.volumes)?;
+    if candidates.is_empty() {
+        arguments.setup.experiments()?;
+    }
+    let play = arguments.setup.play()?;
     arguments.report.as_deref().map_or(Ok(()), output::expect_folder)?;
-    let trace = load(&arguments.trace)?;
+    let trace = recording(&arguments.trace)?;
     output::warn(&trace.warnings);
-    let compared = compared(&trace, &arguments.setup)?;
+    let compared = if candidates.is_empty() {
+        compared(&trace, &arguments.setup)?
+    } else {
+        let bar = Progress::measured();
+        compare_volumes(&trace, &candidates, &play, &|now| bar.at(now.what, now.done, now.of))?
+    };
     if arguments.json {
         output::json(&compared)?;
     } else {
@@ -187,9 +213,33 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
 
 /// Compares, with a bar.
 pub fn compared(trace: &Trace, setup: &Setup) -> anyhow::Result<Comparison> {
-    let experiment = setup.experiment_for(trace)?;
+    let experiments = setup.experiments_for(trace)?;
     let bar = Progress::measured();
-    Ok(compare(trace, &experiment, &|now| bar.at(now.what, now.done, now.of))?)
+    Ok(compare_experiments(trace, &experiments, &|now| bar.at(now.what, now.done, now.of))?)
+}
+
+/// The volumes of these files, each with its name: that of the file, or all of its path where two have the same.
+fn candidates(files: &[PathBuf]) -> anyhow::Result<Vec<Candidate>> {
+    let stem = |file: &Path| file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let mut candidates = Vec::new();
+    for file in files {
+        let same = files.iter().filter(|other| stem(other) == stem(file)).count();
+        let name = stem(file).filter(|_| same == 1).unwrap_or_else(|| file.display().to_string());
+        candidates.push(Candidate { name, volume: volume_file::read(file)? });
+    }
+    Ok(candidates)
+}
+
+/// The trace, unless a volume file is where a trace should be.
+fn recording(files: &[PathBuf]) -> anyhow::Result<Trace> {
+    let volume = files.iter().find(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    if let Some(volume) = volume {
+        let found = volume.display();
+        return Err(
+            Usage(format!("--trace: found {found}, expected a recording: volume files come first")).into()
+        );
+    }
+    load(files)
 }
 
 /// Writes the page.
@@ -210,17 +260,30 @@ fn run_one(arguments: &Run) -> anyhow::Result<()> {
 
 fn run_recording(arguments: &Run) -> anyhow::Result<String> {
     // Before the trace is read: what is wrong with the arguments is told at once.
-    arguments.setup.experiment()?;
-    let trace = load(&arguments.load.trace)?;
-    let experiment = arguments.setup.experiment_for(&trace)?;
+    let candidate = match &arguments.volume {
+        Some(file) => candidates(std::slice::from_ref(file))?.pop(),
+        None => None,
+    };
+    if candidate.is_none() {
+        arguments.setup.experiment()?;
+    }
+    let play = arguments.setup.play()?;
+    let trace = recording(&arguments.load.trace)?;
     let events = arguments.events()?;
     let sink = events.as_ref().map(|events| events.sink(arguments.page));
     output::warn(&trace.warnings);
     let bar = Progress::measured();
-    let variant = run_trace(&trace, &experiment, sink, &|now| bar.at(now.what, now.done, now.of))?;
+    let progress = |now: seekless_lab::Progress| bar.at(now.what, now.done, now.of);
+    let (setup, variant) = if let Some(candidate) = candidate {
+        let setup = format!("{}; {}", candidate.volume.line(), pace_line(play.pace));
+        (setup, run_volume(&trace, &candidate, &play, sink, &progress)?)
+    } else {
+        let experiment = arguments.setup.experiment_for(&trace)?;
+        (line(&experiment), run_trace(&trace, &experiment, sink, &progress)?)
+    };
     drop(bar);
     events.map_or(Ok(()), EventFile::end)?;
-    told(arguments.json, &variant, || comparison::variant_text(&line(&experiment), &variant))
+    told(arguments.json, &variant, || comparison::variant_text(&setup, &variant))
 }
 
 fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
@@ -231,16 +294,14 @@ fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
     let spec = workload::defaulted(spec, &flags)?;
     let load = workload::parse(&spec)?;
     let mut volume = match &arguments.volume {
-        Some(file) => volume_file::read(file)?,
+        Some(file) => {
+            arguments.setup.expect_closed()?;
+            volume_file::read(file)?
+        }
         None => arguments.setup.volume()?,
     };
     if let Some(every) = arguments.reconfigure_every {
-        let Some(layer) = volume.layers.get_mut(&volume.top) else {
-            let wrong =
-                "--reconfigure-every: found no layer that could be reconfigured, expected --layer borg";
-            return Err(Usage(wrong.into()).into());
-        };
-        layer.reconfigure = Some(every);
+        reconfigure_every(&mut volume, every)?;
     }
     let events = arguments.events()?;
     let sink = events.as_ref().map(|events| events.sink(arguments.page));
@@ -251,6 +312,15 @@ fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
     drop(progress);
     events.map_or(Ok(()), EventFile::end)?;
     told(arguments.json, &outcome, || text(&volume.line(), &spec, &outcome))
+}
+
+fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<()> {
+    let Some(layer) = volume.layers.get_mut(&volume.top).filter(|layer| layer.entry.reconfigures()) else {
+        let wrong = "--reconfigure-every: found no layer that could be reconfigured, expected --layer borg";
+        return Err(Usage(wrong.into()).into());
+    };
+    layer.reconfigure = Some(every);
+    Ok(())
 }
 
 impl Run {

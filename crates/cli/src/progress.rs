@@ -42,12 +42,12 @@ impl Progress {
     }
 
     /// `done` of `of` are done of `what`.
-    pub fn at(&self, what: &'static str, done: u64, of: u64) {
+    pub fn at(&self, what: &str, done: u64, of: u64) {
         // The message last: it draws, and without a length all of nothing would be done.
         self.0.set_length(of);
         self.0.set_position(done);
         if self.0.message() != what {
-            self.0.set_message(what);
+            self.0.set_message(what.to_owned());
         }
     }
 }

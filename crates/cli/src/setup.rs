@@ -5,7 +5,8 @@ use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::workload::keys::duration;
-use seekless_lab::{Clock, Description, Experiment, LabError, LayerSetup, Pace};
+use seekless_lab::{Clock, Description, Experiment, LabError, LayerSetup, Pace, Partition, Play};
+use seekless_layers::registry::Entry;
 use seekless_layers::{borg, registry};
 use seekless_trace::Trace;
 
@@ -20,15 +21,22 @@ pub const OUTSTANDING: usize = 8;
 const AUTO: &str = "auto";
 const USUAL: &str = "wd2500aaks";
 
+/// A layer's name that stands for none.
+const NONE: &str = "none";
+
+/// A column of a comparison: its name, and its layer if it has one.
+type Column = (String, Option<&'static Entry>);
+
 /// The options, with their defaults.
 #[derive(Args)]
 pub struct Setup {
     /// A drive of `seekless drive list`, or a file that ends in .toml; auto: wd2500aaks, or the smallest disk that fits
     #[arg(long, value_name = "NAME", default_value = AUTO)]
     drive: String,
-    /// What to put over the drive: borg; with `lab run` also none
-    #[arg(long, value_name = "NAME", default_value = "borg")]
-    layer: String,
+    /// What to put over the drive: any layer that needs one device, borg, or none; `lab compare` takes several with
+    /// commas between them, of which the first is the base, and compares one alone with the bare drive
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = registry::USUAL)]
+    layer: Vec<String>,
     /// The size of BORG's optimised partition (BOPT)
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = whole_sectors)]
     bopt: u64,
@@ -42,7 +50,7 @@ pub struct Setup {
     /// or all with what is older than that counting half each time
     #[arg(long, value_name = "WINDOW", default_value = "cumulative")]
     training: TrainingName,
-    /// How often the layout is reconfigured, after equal numbers of requests
+    /// How often the layout is reconfigured, after equal numbers of requests, unless a volume file says how often
     #[arg(long, value_name = "TIMES", default_value_t = 4)]
     reconfigure: u32,
     /// What clients see, from the start of the drive [default: what the trace reaches, in whole GiB]
@@ -65,7 +73,7 @@ pub struct Setup {
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
     /// Closed pace: requests outstanding, at most [default: 8]; the workload's outstanding= [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "iodepth", value_name = "N")]
     outstanding: Option<usize>,
     /// Keep adjacent requests apart in the queue
     #[arg(long)]
@@ -80,7 +88,8 @@ pub struct Setup {
     /// The background's guaranteed share of the head's time, 1 to 99 per cent
     #[arg(long, value_name = "PCT", default_value_t = 20)]
     background_share: u8,
-    /// Any other option of the layer, as on its page: overwrite=in-place, segment=512KiB; may be given several times
+    /// Any other option of the layer, as on its page: overwrite=in-place, segment=512KiB; with several layers
+    /// cache.size=64MiB; may be given several times
     #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option)]
     options: Vec<(String, String)>,
     /// While the layout is reconfigured, the trace goes on (run) or waits (stop)
@@ -185,40 +194,80 @@ fn speed(text: &str) -> Result<f64, String> {
 impl Setup {
     /// The experiment, as far as it can be known without a trace.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
-        self.on(if self.drive == AUTO { USUAL } else { &self.drive })
+        self.on(self.first_drive(), self.only_layer()?)
     }
 
     /// The experiment on a trace, whose drive it fits if none is named and there is such a one.
     pub fn experiment_for(&self, trace: &Trace) -> anyhow::Result<Experiment> {
-        let (usual, end) = (self.experiment()?, trace.end_sector());
+        let layer = self.only_layer()?;
+        let mut found = self.fitting(&[(String::new(), layer)], trace)?;
+        Ok(found.swap_remove(0).1)
+    }
+
+    /// The experiments of a comparison, as far as they can be known without a trace; the base is the first.
+    pub fn experiments(&self) -> anyhow::Result<Vec<(String, Experiment)>> {
+        self.of_each(&self.columns()?, self.first_drive())
+    }
+
+    /// The experiments of a comparison, on a drive that the trace fits if none is named and there is such a one.
+    pub fn experiments_for(&self, trace: &Trace) -> anyhow::Result<Vec<(String, Experiment)>> {
+        self.fitting(&self.columns()?, trace)
+    }
+
+    /// How a trace is played.
+    pub fn play(&self) -> anyhow::Result<Play> {
+        let clock = if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop };
+        let play = Play { pace: self.pace()?, reconfigure: self.reconfigure, clock, seed: self.seed };
+        play.check()?;
+        Ok(play)
+    }
+
+    /// The drive that is tried first.
+    fn first_drive(&self) -> &str {
+        if self.drive == AUTO { USUAL } else { &self.drive }
+    }
+
+    fn of_each(&self, columns: &[Column], drive: &str) -> anyhow::Result<Vec<(String, Experiment)>> {
+        columns.iter().map(|(name, layer)| Ok((name.clone(), self.on(drive, *layer)?))).collect()
+    }
+
+    fn fitting(&self, columns: &[Column], trace: &Trace) -> anyhow::Result<Vec<(String, Experiment)>> {
+        let (usual, end) = (self.of_each(columns, self.first_drive())?, trace.end_sector());
         // What was asked for beside the drive is refused where it does not fit, and not met with a larger drive.
-        let unfit = matches!(usual.places("", end), Err(LabError::Unfit { .. }));
-        if self.drive != AUTO || !unfit {
+        let unfit = |one: &Experiment| matches!(one.places("", end), Err(LabError::Unfit { .. }));
+        if self.drive != AUTO || !usual.iter().any(|(_, one)| unfit(one)) {
             return Ok(usual);
         }
-        let disks = usual.fitting(end).into_iter().filter(|(_, drive)| drive.disk().is_some());
-        match disks.min_by_key(|(name, drive)| (drive.sectors(), *name)) {
-            Some((name, _)) => self.on(name),
+        let mut disks: Vec<(&str, Model)> = usual[0].1.fitting(end);
+        disks.retain(|(_, drive)| drive.disk().is_some());
+        for (_, other) in &usual[1..] {
+            let fit = other.fitting(end);
+            disks.retain(|(name, _)| fit.iter().any(|(other, _)| other == name));
+        }
+        match disks.iter().min_by_key(|(name, drive)| (drive.sectors(), *name)) {
+            Some((name, _)) => self.of_each(columns, name),
             None => Ok(usual),
         }
     }
 
-    /// The same on a drive.
-    fn on(&self, drive: &str) -> anyhow::Result<Experiment> {
-        let pace = match (self.pace, self.speed, self.outstanding) {
+    fn pace(&self) -> anyhow::Result<Pace> {
+        match (self.pace, self.speed, self.outstanding) {
             (PaceName::Closed, None, _) => {
-                Pace::Closed { outstanding: self.outstanding.unwrap_or(OUTSTANDING) }
+                Ok(Pace::Closed { outstanding: self.outstanding.unwrap_or(OUTSTANDING) })
             }
-            (PaceName::Open, speed, None) => Pace::Open { speed: speed.unwrap_or(1.0) },
+            (PaceName::Open, speed, None) => Ok(Pace::Open { speed: speed.unwrap_or(1.0) }),
             (PaceName::Closed, Some(_), _) => {
-                return Err(Usage("--speed: found with --pace closed, expected --pace open".into()).into());
+                Err(Usage("--speed: found with --pace closed, expected --pace open".into()).into())
             }
             (PaceName::Open, _, Some(_)) => {
-                return Err(
-                    Usage("--outstanding: found with --pace open, expected --pace closed".into()).into()
-                );
+                Err(Usage("--outstanding: found with --pace open, expected --pace closed".into()).into())
             }
-        };
+        }
+    }
+
+    /// The experiment on a drive, with a layer.
+    fn on(&self, drive: &str, layer: Option<&'static Entry>) -> anyhow::Result<Experiment> {
+        let play = self.play()?;
         let mut drive = Model::find(drive)?;
         let most = drive.queue().depth;
         if let Some(depth) = self.depth.filter(|depth| !(1..=most).contains(depth)) {
@@ -231,7 +280,7 @@ impl Setup {
         let experiment = Experiment {
             drive,
             over_sectors: self.over,
-            layer: self.layer()?,
+            layer: layer.map(|entry| self.setup_of(entry)).transpose()?,
             queue: QueueOptions {
                 policy: self.scheduler,
                 merge: !self.no_merge,
@@ -240,10 +289,10 @@ impl Setup {
                 depth: self.depth,
                 freeblock: self.freeblock(),
             },
-            pace,
-            reconfigure: self.reconfigure,
-            clock: if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop },
-            seed: self.seed,
+            pace: play.pace,
+            reconfigure: play.reconfigure,
+            clock: play.clock,
+            seed: play.seed,
         };
         experiment.check(None)?;
         Ok(experiment)
@@ -255,22 +304,90 @@ impl Setup {
         wanted.then(|| self.filling.options())
     }
 
-    fn layer(&self) -> anyhow::Result<Option<LayerSetup>> {
-        if self.layer == "none" {
-            if let Some((key, _)) = self.options.first() {
-                return Err(Usage(format!("--option: found {key}, expected none without a layer")).into());
+    /// The layers that are named, each with its name; `None` for none.
+    fn layers(&self) -> anyhow::Result<Vec<Column>> {
+        let mut columns: Vec<Column> = Vec::new();
+        for name in self.layer.iter().map(|name| name.trim()) {
+            let found = registry::find(name).filter(|entry| entry.devices.len() <= 1);
+            if name != NONE && found.is_none() {
+                let fit = registry::LAYERS.iter().filter(|entry| entry.devices.len() <= 1);
+                let known: Vec<&str> = fit.map(|entry| entry.name).collect();
+                let known = known.join(", ");
+                let wrong = format!(
+                    "--layer: found '{name}', expected {known} or none; a volume file can stack them"
+                );
+                return Err(Usage(wrong).into());
             }
-            return Ok(None);
+            if columns.iter().any(|(other, _)| other == name) {
+                return Err(Usage(format!("--layer: found {name} twice, expected each once")).into());
+            }
+            columns.push((name.to_owned(), found));
         }
-        // The other layers have no options here: a volume file has.
-        if registry::find(&self.layer).is_none_or(|entry| entry.name != "borg") {
-            let wrong = format!(
-                "--layer: found '{}', expected borg or none; a volume file can hold any layer",
-                self.layer
-            );
-            return Err(Usage(wrong).into());
+        for (key, _) in &self.options {
+            let place = key.split_once('.').map(|(layer, _)| layer);
+            let layered = columns.iter().filter(|(_, layer)| layer.is_some());
+            let meant = layered.filter(|(name, _)| place.is_none_or(|place| place == name)).count();
+            let expected = match (place, meant) {
+                (_, 1) => continue,
+                (Some(_), _) => "an option of a layer of --layer",
+                (None, 0) => "none without a layer",
+                (None, _) => "the layer before it, as in cache.size, where --layer names several",
+            };
+            return Err(Usage(format!("--option: found {key}, expected {expected}")).into());
         }
-        let options = borg::Options {
+        Ok(columns)
+    }
+
+    /// The only layer.
+    fn only_layer(&self) -> anyhow::Result<Option<&'static Entry>> {
+        match self.layers()?.as_slice() {
+            [(_, layer)] => Ok(*layer),
+            several => {
+                let found: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
+                let found = found.join(",");
+                Err(Usage(format!("--layer: found {found}, expected one; lab compare takes several")).into())
+            }
+        }
+    }
+
+    /// The columns of a comparison: one layer is compared with the bare drive.
+    fn columns(&self) -> anyhow::Result<Vec<Column>> {
+        let mut columns = self.layers()?;
+        if let [(_, layer)] = columns.as_slice() {
+            if layer.is_none() {
+                let wrong = "--layer: found none, expected a layer to compare the bare drive with";
+                return Err(Usage(wrong.into()).into());
+            }
+            columns.insert(0, ("vanilla".to_owned(), None));
+        }
+        Ok(columns)
+    }
+
+    /// A layer with its options, and with a part of the drive if it needs a second device.
+    fn setup_of(&self, entry: &'static Entry) -> anyhow::Result<LayerSetup> {
+        let mut options = toml::Table::new();
+        if entry.name == registry::USUAL {
+            options = toml::Table::try_from(self.usual_options())?;
+        }
+        for (key, value) in &self.options {
+            let key = match key.split_once('.') {
+                Some((layer, key)) if layer == entry.name => key,
+                Some(_) => continue,
+                None => key,
+            };
+            options.insert(key.to_owned(), typed(entry, &options, key, value));
+        }
+        let wrong = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
+        if !self.options.is_empty() {
+            entry.check(&options).map_err(|refused| wrong(refused.to_string()))?;
+        }
+        let partition = Partition { sectors: self.bopt, at_sector: self.bopt_at };
+        Ok(LayerSetup { entry, options, partition: Some(partition).filter(|_| !entry.devices.is_empty()) })
+    }
+
+    /// The options that have flags of their own.
+    fn usual_options(&self) -> borg::Options {
+        borg::Options {
             write_buffer: self.write_buffer,
             threshold: self.threshold,
             training: self.training.into(),
@@ -279,41 +396,14 @@ impl Setup {
                 ClassName::Free => borg::MoveClass::Free,
             },
             ..borg::Options::default()
-        };
-        let options = self.with_others(options)?;
-        Ok(Some(LayerSetup {
-            name: self.layer.clone(),
-            options,
-            bopt_sectors: self.bopt,
-            bopt_at_sector: self.bopt_at,
-        }))
+        }
     }
 
-    /// What has no flag of its own.
-    fn with_others(&self, options: borg::Options) -> anyhow::Result<borg::Options> {
-        if self.options.is_empty() {
-            return Ok(options);
-        }
-        let mut table = toml::Table::try_from(&options)?;
-        for (key, value) in &self.options {
-            // A size may be a plain number, and is a text all the same.
-            let is_text = table.get(key).is_some_and(toml::Value::is_str);
-            table.insert(key.clone(), if is_text { value.as_str().into() } else { number_or_text(value) });
-        }
-        let wrong = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
-        let options: borg::Options = toml::Value::Table(table)
-            .try_into()
-            .map_err(|error: toml::de::Error| wrong(error.to_string()))?;
-        options.check().map_err(|refused| wrong(refused.to_string()))?;
-        Ok(options)
-    }
-
-    /// For a comparison there must be something to compare.
-    pub fn needs_layer(&self) -> anyhow::Result<()> {
-        if self.layer == "none" {
-            return Err(
-                Usage("--layer: found none, expected a layer to compare the bare drive with".into()).into()
-            );
+    /// Refuses what only a trace has: a workload says itself how it arrives.
+    pub fn expect_closed(&self) -> anyhow::Result<()> {
+        if self.pace != PaceName::Closed {
+            let wrong = "--pace: found open with a workload, expected closed: a workload says itself how it arrives (rate=)";
+            return Err(Usage(wrong.into()).into());
         }
         Ok(())
     }
@@ -325,10 +415,7 @@ impl Setup {
 
     /// The volume for a workload, which no trace says the size of: all of the drive.
     pub fn volume(&self) -> anyhow::Result<Description> {
-        if self.pace != PaceName::Closed {
-            let wrong = "--pace: found open with a workload, expected closed: a workload says itself how it arrives (rate=)";
-            return Err(Usage(wrong.into()).into());
-        }
+        self.expect_closed()?;
         Ok(self.experiment()?.whole_volume()?)
     }
 
@@ -340,17 +427,41 @@ impl Setup {
 
 /// The experiment in a line.
 pub fn line(experiment: &Experiment) -> String {
-    let layer = match &experiment.layer {
-        Some(layer) => {
+    let layer = experiment.layer.as_ref().map_or_else(
+        || "no layer".to_owned(),
+        |layer| {
+            let name = layer.entry.name;
+            let bopt =
+                layer.partition.map(|part| format!(" with a BOPT of {}", size(part.sectors * SECTOR_BYTES)));
             let times = counted(u64::from(experiment.reconfigure), "time");
-            let bopt = size(layer.bopt_sectors * SECTOR_BYTES);
-            format!("{} with a BOPT of {bopt}, reconfigured {times}", layer.name)
-        }
-        None => "no layer".to_owned(),
-    };
-    let pace = match experiment.pace {
+            let times = layer.entry.reconfigures().then(|| format!(", reconfigured {times}"));
+            format!("{name}{}{}", bopt.unwrap_or_default(), times.unwrap_or_default())
+        },
+    );
+    let (drive, policy) = (experiment.drive.name(), experiment.queue.policy);
+    format!("{drive}, {policy}, {layer}; {}", pace_line(experiment.pace))
+}
+
+/// A pace in a few words.
+pub fn pace_line(pace: Pace) -> String {
+    match pace {
         Pace::Closed { outstanding } => format!("{} outstanding", counted(outstanding as u64, "request")),
         Pace::Open { speed } => format!("open pace at {} times the recorded speed", factor(speed)),
-    };
-    format!("{}, {}, {layer}; {pace}", experiment.drive.name(), experiment.queue.policy)
+    }
+}
+
+/// An option's value as the layer wants it: a text where that is what the option is, or else what it looks like.
+fn typed(entry: &Entry, options: &toml::Table, key: &str, value: &str) -> toml::Value {
+    let text = || toml::Value::from(value);
+    if let Some(default) = options.get(key) {
+        // A size may be a plain number, and is a text all the same.
+        return if default.is_str() { text() } else { looks_like(value) };
+    }
+    let takes = |value: toml::Value| entry.check(&toml::Table::from_iter([(key.to_owned(), value)])).is_ok();
+    let look = looks_like(value);
+    if !takes(look.clone()) && takes(text()) { text() } else { look }
+}
+
+fn looks_like(value: &str) -> toml::Value {
+    value.parse().map_or_else(|_| number_or_text(value), toml::Value::Boolean)
 }

@@ -26,7 +26,7 @@ pub enum Command {
     #[command(after_help = status::HELP)]
     Status(status::Arguments),
     /// Has a layer of a volume that is served do something: scrub, reconfigure itself
-    #[command(after_help = tell::HELP)]
+    #[command(after_help = tell::HELP, visible_alias = "ctl")]
     Tell(tell::Arguments),
     /// Gives what the layers of a volume file keep the newest format
     #[command(after_help = upgrade::HELP)]

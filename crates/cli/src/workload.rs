@@ -100,6 +100,9 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
     if outcome.failed > 0 {
         table.row(["failed besides".to_owned(), count(outcome.failed)]);
     }
+    if outcome.reconfigurations_failed > 0 {
+        table.row(["reconfigurations failed".to_owned(), count(outcome.reconfigurations_failed)]);
+    }
     table.row(["elapsed".to_owned(), seconds(outcome.elapsed_s)]);
     table.row(["requests a second".to_owned(), number(outcome.requests_per_s, 1)]);
     table.row(["mean response".to_owned(), ms(outcome.mean_response_ms)]);
@@ -133,10 +136,13 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
             table.row([format!("{layer}: {counter}"), count(*number)]);
         }
     }
+    let failure =
+        outcome.first_failure.as_ref().map(|error| format!("\n  the first request that failed: {error}\n"));
     format!(
-        "{setup}\n{workload}: {}\n\n{}\n  event log: hash {}\n",
+        "{setup}\n{workload}: {}\n\n{}{}\n  event log: hash {}\n",
         asked(outcome),
         table.text(),
+        failure.unwrap_or_default(),
         outcome.event_hash
     )
 }

@@ -95,7 +95,7 @@ fn what_does_not_fit_is_told_with_what_would() {
     let bad = file("bad.volume.toml", VOLUME.replace("over", "above").as_bytes());
     refused(&["lab", "run", &bad, "--workload", "oltp"], 1, &["bad.volume.toml: layer.borg.over", "nothing"]);
     let good = file("good.volume.toml", VOLUME.as_bytes());
-    for said in [["--bopt", "1GiB"], ["--depth", "2"], ["--write-cache", "on"], ["--pace", "open"]] {
+    for said in [["--bopt", "1GiB"], ["--depth", "2"], ["--write-cache", "on"], ["--guard", "1ms"]] {
         let both = [&["lab", "run", &good, "--workload", "oltp"], &said[..]].concat();
         refused(&both, 2, &["cannot be used with", said[0]]);
     }
@@ -104,7 +104,12 @@ fn what_does_not_fit_is_told_with_what_would() {
         1,
         &["/nonexistent.toml", "No such file"],
     );
-    refused(&["lab", "run", &good, "--trace", SMALL], 2, &["cannot be used with"]);
+    refused(
+        &["lab", "run", &good, "--workload", "oltp", "--pace", "open"],
+        2,
+        &["--pace", "expected closed"],
+    );
+    refused(&["lab", "run", &good, "--trace", SMALL, "--drive", "wd2500aaks"], 2, &["cannot be used with"]);
     for of_a_trace in [["--speed", "2"], ["--reconfigure", "3"], ["--reconfigure-clock", "stop"]] {
         let both = [&["lab", "run", "--workload", "oltp"], &of_a_trace[..]].concat();
         refused(&both, 2, &["cannot be used with", of_a_trace[0]]);

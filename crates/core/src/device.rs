@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
-use crate::request::Hints;
+use crate::measure::{Cost, Reconfigured, Sides};
+use crate::request::{Account, Class, Hints};
 use crate::units::{Extent, Lba, Nanos};
 
 /// An I/O under way; may borrow the device.
@@ -270,6 +271,31 @@ pub trait Layer: BlockDevice {
     /// page. `how` says how urgent it is and who pays. `Unsupported` if it has no such command.
     fn command(&self, name: &str, _how: Hints) -> IoFuture<'_, ()> {
         Box::pin(ready(Err(unknown_command("layer", name, &[]))))
+    }
+
+    /// Adapts its layout to what it has seen, at the expense of `account`; `None` if there is nothing to adapt. A layer
+    /// that does names the command `reconfigure` in its registry entry.
+    fn reconfigure(&self, _account: Account) -> IoFuture<'_, Option<Reconfigured>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    /// Raises background work that others wait for to this class.
+    fn hurry(&self, _class: Class) {}
+
+    /// Writes to the devices below what only the layer holds in memory or in a device of its own, at the expense of
+    /// `account`. The layer stays in place.
+    fn write_back(&self, _account: Account) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Traffic above and below it for one account; `None` if it does not count.
+    fn traffic(&self, _account: Account) -> Option<Sides> {
+        None
+    }
+
+    /// What it costs besides the time of the devices below.
+    fn cost(&self) -> Cost {
+        Cost::default()
     }
 
     /// Writes home what is not home: afterwards the layer can be left out. A layer that owns the order of what is

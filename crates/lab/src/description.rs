@@ -135,7 +135,7 @@ pub struct Layer {
     pub over: String,
     /// Its other devices, by their keys; several are one behind the other.
     pub devices: BTreeMap<String, Vec<String>>,
-    /// BORG: how often the layout is reconfigured while a workload runs; never if `None`.
+    /// How often its layout is reconfigured, if it is a layer that does; `None`: nothing here says so.
     pub reconfigure: Option<Nanos>,
     /// Its options.
     pub options: toml::Table,
@@ -201,6 +201,16 @@ impl Description {
 }
 
 impl<C> Description<C> {
+    /// This volume with one more layer, of the layer's own name, between it and its clients.
+    pub fn with_layer(mut self, entry: &'static Entry, options: toml::Table) -> Description<C> {
+        let (name, over) = (entry.name.to_owned(), std::mem::replace(&mut self.top, entry.name.to_owned()));
+        for export in self.exports.iter_mut().filter(|export| export.top == over) {
+            export.top.clone_from(&name);
+        }
+        self.layers.insert(name, Layer { entry, over, devices: BTreeMap::new(), reconfigure: None, options });
+        self
+    }
+
     /// The components below `name`.
     pub fn leaves(&self, name: &str) -> BTreeSet<String> {
         if let Some(layer) = self.layers.get(name) {

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
 use seekless_drive::{Model, QueueOptions, SpecError, spec};
-use seekless_layers::borg::MoveClass;
-use seekless_layers::registry;
+use seekless_layers::Refused;
+use seekless_layers::registry::Entry;
 use seekless_trace::{Trace, TraceError};
 
 use crate::description::{Component, Description, Layer, VolumeError, Window};
+use crate::play::{Clock, Pace, Play};
 use crate::workload::keys::WorkloadError;
 
 /// An experiment.
@@ -33,52 +34,24 @@ pub struct Experiment {
     pub seed: u64,
 }
 
-/// A layer and where it keeps its copies.
+/// A layer and where it keeps what it keeps.
 #[derive(Clone, Debug)]
 pub struct LayerSetup {
-    /// Its name in the registry.
-    pub name: String,
+    /// Which.
+    pub entry: &'static Entry,
     /// Its options.
-    pub options: seekless_layers::borg::Options,
-    /// The size of the BOPT.
-    pub bopt_sectors: u64,
+    pub options: toml::Table,
+    /// The part of the drive that its second device is, if it has one.
+    pub partition: Option<Partition>,
+}
+
+/// A part of the drive beside what clients see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its size.
+    pub sectors: u64,
     /// Its first sector on the drive; by default right behind what clients see.
-    pub bopt_at_sector: Option<u64>,
-}
-
-/// How a trace is played.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// In the recorded order; a process's next read waits for its previous one.
-    Closed {
-        /// Requests outstanding at most, in all.
-        outstanding: usize,
-    },
-    /// At the recorded times.
-    Open {
-        /// How much faster than recorded.
-        speed: f64,
-    },
-}
-
-/// What the trace does while a reconfiguration runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Goes on.
-    Run,
-    /// Waits, as in some of the paper's figures.
-    Stop,
-}
-
-/// How far long work has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Which part of the work.
-    pub what: &'static str,
-    /// Requests done.
-    pub done: u64,
-    /// Of so many.
-    pub of: u64,
+    pub at_sector: Option<u64>,
 }
 
 /// Why an experiment cannot be carried out.
@@ -127,8 +100,10 @@ pub enum LabError {
 /// Where things lie on the drive, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// What clients see, from sector 0.
+    /// What clients see.
     pub over_sectors: u64,
+    /// What lies below that, from sector 0: more if the layer needs room of its own there.
+    pub home_sectors: u64,
     /// The BOPT's first sector.
     pub bopt_at: u64,
     /// Its size; 0 without a layer.
@@ -137,11 +112,25 @@ pub struct Places {
 
 impl Experiment {
     /// In which class reconfigurations copy.
-    pub fn reconfigure_class(&self) -> &'static str {
-        match self.layer.as_ref().map(|layer| layer.options.reconfigure_class) {
-            Some(MoveClass::Free) => "free",
-            _ => "background",
-        }
+    pub fn reconfigure_class(&self) -> &str {
+        let class = self.layer.as_ref().and_then(|layer| layer.options.get("reconfigure_class"));
+        class.and_then(toml::Value::as_str).unwrap_or("background")
+    }
+
+    /// The name of its layer; `vanilla` without one.
+    pub fn name(&self) -> &'static str {
+        self.layer.as_ref().map_or("vanilla", |layer| layer.entry.name)
+    }
+
+    /// How its trace is played.
+    pub fn play(&self) -> Play {
+        let Experiment { pace, reconfigure, clock, seed, .. } = *self;
+        Play { pace, reconfigure, clock, seed }
+    }
+
+    /// The part of the drive that its layer's second device is.
+    pub fn partition(&self) -> Option<Partition> {
+        self.layer.as_ref()?.partition
     }
 
     /// The same without its layer.
@@ -201,48 +190,67 @@ impl Experiment {
             let expected = format!("1 to {drive} sectors, the size of {}", self.drive.name());
             return Err(setting("over", over_sectors, expected));
         }
-        let Some(layer) = &self.layer else {
-            return Ok(Places { over_sectors, bopt_at: over_sectors, bopt_sectors: 0 });
+        let home_sectors = self.home_sectors(trace, over_sectors)?;
+        let Some(partition) = self.partition() else {
+            return Ok(Places { over_sectors, home_sectors, bopt_at: home_sectors, bopt_sectors: 0 });
         };
-        let bopt_at = layer.bopt_at_sector.unwrap_or(over_sectors.next_multiple_of(PAGE_SECTORS));
+        let bopt_at = partition.at_sector.unwrap_or(home_sectors.next_multiple_of(PAGE_SECTORS));
         if bopt_at >= drive {
             let expected = format!("less than {drive} sectors, the size of {}", self.drive.name());
             return Err(setting("bopt-at", bopt_at, expected));
         }
         let room = drive - bopt_at;
-        if layer.bopt_sectors > room || layer.bopt_sectors == 0 {
+        if partition.sectors > room || partition.sectors == 0 {
             let expected = format!(
                 "1 to {room} sectors, the room from sector {bopt_at} to the end of {}",
                 self.drive.name()
             );
-            return Err(setting("bopt", layer.bopt_sectors, expected));
+            return Err(setting("bopt", partition.sectors, expected));
         }
-        if bopt_at < over_sectors {
-            let expected = format!("at least sector {over_sectors}, behind what clients see");
+        if bopt_at < home_sectors {
+            let expected = format!("at least sector {home_sectors}, behind what clients see");
             return Err(setting("bopt-at", bopt_at, expected));
         }
-        Ok(Places { over_sectors, bopt_at, bopt_sectors: layer.bopt_sectors })
+        Ok(Places { over_sectors, home_sectors, bopt_at, bopt_sectors: partition.sectors })
+    }
+
+    /// Sectors below the layer that show at least `over` above it.
+    fn home_sectors(&self, trace: &str, over: u64) -> Result<u64, LabError> {
+        let Some(layer) = self.layer.as_ref().filter(|layer| layer.entry.sectors.is_some()) else {
+            return Ok(over);
+        };
+        let shown = |home| layer.entry.sectors(&layer.options, home).unwrap_or(0);
+        let (mut less, mut enough) = (over, self.drive.sectors());
+        if shown(enough) < over {
+            let bytes = |sectors: u64| Size(sectors.saturating_mul(512));
+            let most = bytes(shown(enough));
+            let (name, drive) = (layer.entry.name, self.drive.name());
+            let found = format!("{} that clients are to see", bytes(over));
+            let expected = format!("at most {most}, which layer {name} shows of {drive}");
+            return Err(LabError::Unfit { trace: trace.to_owned(), found, expected });
+        }
+        while less + PAGE_SECTORS < enough {
+            let middle = (less + (enough - less) / 2).next_multiple_of(PAGE_SECTORS);
+            if shown(middle) >= over { enough = middle } else { less = middle }
+        }
+        Ok(enough)
     }
 
     /// The volume that this is about: a drive, and over its first sectors the layer, if any.
     pub fn volume(&self, places: &Places) -> Description {
         let component = Component { drive: self.drive.clone(), queue: self.queue };
-        let mut volume = Description::bare(component, places.over_sectors);
+        let mut volume = Description::bare(component, places.home_sectors);
         if let Some(layer) = &self.layer {
-            let window = Extent::new(places.bopt_at, places.bopt_sectors);
-            volume.slices.insert("bopt".to_owned(), Window { of: "disk".to_owned(), extent: window });
-            volume.layers.insert(
-                layer.name.clone(),
-                Layer {
-                    entry: &registry::LAYERS[0],
-                    over: "home".to_owned(),
-                    devices: BTreeMap::from([("bopt".to_owned(), vec!["bopt".to_owned()])]),
-                    reconfigure: None,
-                    // Plain numbers, which TOML has.
-                    options: toml::Table::try_from(&layer.options).unwrap_or_default(),
-                },
-            );
-            volume.top.clone_from(&layer.name);
+            let mut devices = BTreeMap::new();
+            if let (Some(key), Some(_)) = (layer.entry.devices.first(), layer.partition) {
+                let window = Extent::new(places.bopt_at, places.bopt_sectors);
+                volume.slices.insert((*key).to_owned(), Window { of: "disk".to_owned(), extent: window });
+                devices.insert((*key).to_owned(), vec![(*key).to_owned()]);
+            }
+            let (entry, options, over) = (layer.entry, layer.options.clone(), "home".to_owned());
+            let name = layer.entry.name.to_owned();
+            volume.layers.insert(name.clone(), Layer { entry, over, devices, reconfigure: None, options });
+            volume.top = name;
         }
         volume
     }
@@ -251,10 +259,13 @@ impl Experiment {
     pub fn whole_volume(&self) -> Result<Description, LabError> {
         self.check(None)?;
         let over = self.over_sectors.unwrap_or_else(|| {
-            let bopt = self.layer.as_ref().map_or(0, |layer| layer.bopt_sectors);
-            let end = self.layer.as_ref().and_then(|layer| layer.bopt_at_sector);
-            let end = end.unwrap_or(self.drive.sectors().saturating_sub(bopt));
-            end.min(self.drive.sectors()) / PAGE_SECTORS * PAGE_SECTORS
+            let partition = self.partition();
+            let end = partition.and_then(|partition| partition.at_sector);
+            let size = partition.map_or(0, |partition| partition.sectors);
+            let end = end.unwrap_or(self.drive.sectors().saturating_sub(size));
+            let home = end.min(self.drive.sectors()) / PAGE_SECTORS * PAGE_SECTORS;
+            let layer = self.layer.as_ref();
+            layer.map_or(home, |layer| layer.entry.sectors(&layer.options, home).unwrap_or(home))
         });
         let whole = Experiment { over_sectors: Some(over), ..self.clone() };
         Ok(whole.volume(&whole.places("", 0)?))
@@ -265,24 +276,19 @@ impl Experiment {
         let setting = |setting, found: String, expected: &str| {
             Err(LabError::Setting { setting, found, expected: expected.to_owned() })
         };
-        match self.pace {
-            Pace::Closed { outstanding: 0 } => return setting("outstanding", "0".to_owned(), "at least 1"),
-            Pace::Open { speed } if !(0.001..=1e6).contains(&speed) => {
-                return setting("speed", speed.to_string(), "0.001 to 1000000");
-            }
-            _ => {}
-        }
+        self.play().check()?;
         if !(1..=99).contains(&self.queue.background_share_pct) {
             return setting("background-share", self.queue.background_share_pct.to_string(), "1 to 99");
         }
-        if self.reconfigure > 10_000 {
-            return setting("reconfigure", self.reconfigure.to_string(), "at most 10000");
-        }
         if let Some(layer) = &self.layer {
-            if seekless_layers::registry::find(&layer.name).is_none() {
-                let known: Vec<&str> =
-                    seekless_layers::registry::LAYERS.iter().map(|layer| layer.name).collect();
-                return setting("layer", layer.name.clone(), &known.join(" or "));
+            if let Err(Refused { key, found, expected }) = layer.entry.check(&layer.options) {
+                let key = if key.is_empty() { String::new() } else { format!(".{key}") };
+                let place = format!("layer.{}{key}", layer.entry.name);
+                return Err(VolumeError { place, found, expected }.into());
+            }
+            if layer.entry.devices.len() != usize::from(layer.partition.is_some()) {
+                let expected = "one with a second device at most; a volume file can hold any";
+                return setting("layer", layer.entry.name.to_owned(), expected);
             }
         }
         if let Some(trace) = trace.filter(|trace| trace.reads() == 0) {
@@ -312,10 +318,9 @@ mod tests {
             drive: Model::find("wd2500aaks").unwrap(),
             over_sectors: None,
             layer: Some(LayerSetup {
-                name: "borg".to_owned(),
-                options: seekless_layers::borg::Options::default(),
-                bopt_sectors: 1 << 21,
-                bopt_at_sector: None,
+                entry: seekless_layers::registry::find(seekless_layers::registry::USUAL).unwrap(),
+                options: toml::Table::new(),
+                partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
             }),
             queue: QueueOptions::default(),
             pace: Pace::Closed { outstanding: 8 },
@@ -328,7 +333,9 @@ mod tests {
     #[test]
     fn the_bopt_lies_behind_what_clients_see() {
         let places = experiment().places("t", 3_000_000).unwrap();
-        assert_eq!(places, Places { over_sectors: 2 << 21, bopt_at: 2 << 21, bopt_sectors: 1 << 21 });
+        let expected =
+            Places { over_sectors: 2 << 21, home_sectors: 2 << 21, bopt_at: 2 << 21, bopt_sectors: 1 << 21 };
+        assert_eq!(places, expected);
     }
 
     #[test]
@@ -349,7 +356,8 @@ mod tests {
         assert!(small.contains("over: found") && small.contains("at least 3000000"), "{small}");
         let bopt = told(&|e| e.over_sectors = Some(488_000_000), 3_000_000);
         assert!(bopt.contains("bopt: found 1 GiB") && bopt.contains("1 to 397168"), "{bopt}");
-        let within = told(&|e| e.layer.as_mut().unwrap().bopt_at_sector = Some(8), 3_000_000);
+        let within =
+            told(&|e| e.layer.as_mut().unwrap().partition.as_mut().unwrap().at_sector = Some(8), 3_000_000);
         assert!(within.contains("bopt-at") && within.contains("behind"), "{within}");
     }
 }

@@ -1,26 +1,28 @@
 //! Runs a workload on a volume, in virtual time, and tells what it saw and what the drives did.
 //!
+//! Requests that fail are counted, and the run goes on.
+//!
 //! Invariant: the figures are those of the run up to the last answer; what a layer still has to write home
 //! is not in them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use seekless_core::runtime::{self, Runtime};
+use seekless_core::runtime::{self, Runtime, Task};
 use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
-use seekless_layers::borg::Sides;
 use serde::Serialize;
 
-use crate::compare::EventSink;
 use crate::description::Description;
+use crate::events::EventSink;
 use crate::experiment::LabError;
 use crate::instant::Instant;
 use crate::outcome::HeadTime;
 use crate::volume::Volume;
 use crate::workload::Load;
-use crate::workload::answers::ResponseMs;
-use crate::workload::client::{Limit, Seen, carry_out, carry_out_past_failures};
+use crate::workload::answers::{ResponseMs, Responses};
+use crate::workload::client::{Limit, Seen, carry_out};
 
 /// If nobody says how long, so many requests of a workload that does not end by itself.
 pub const REQUESTS: u64 = 10_000;
@@ -42,8 +44,10 @@ pub struct LoadOutcome {
     pub writes: u64,
     /// Flushes among them.
     pub flushes: u64,
-    /// Requests that failed, which are in no other figure: only where a layer makes them fail.
+    /// Requests that failed, which are in no other figure.
     pub failed: u64,
+    /// Why the first of them failed; `None` if none did.
+    pub first_failure: Option<String>,
     /// Bytes read.
     pub bytes_read: u64,
     /// Bytes written.
@@ -58,6 +62,8 @@ pub struct LoadOutcome {
     pub mean_read_response_ms: f64,
     /// How the response times are spread.
     pub response_ms: ResponseMs,
+    /// The same by operation.
+    pub responses_ms: Responses,
     /// The longest, in milliseconds.
     pub max_response_ms: f64,
     /// Head time a request, in milliseconds (the fields are named for seconds elsewhere).
@@ -72,8 +78,10 @@ pub struct LoadOutcome {
     pub seeks: u64,
     /// Pages asked for that were served from the BOPT, in per cent; 0 without BORG.
     pub served_from_bopt_pct: f64,
-    /// How often the layout was reconfigured.
+    /// How often a layout was reconfigured.
     pub reconfigurations: u64,
+    /// Reconfigurations that failed, which are not among those.
+    pub reconfigurations_failed: u64,
     /// What each layer of a volume counted, by its name.
     pub layers: BTreeMap<String, BTreeMap<String, u64>>,
     /// The hash of the run's event log, in hexadecimal.
@@ -125,40 +133,27 @@ pub fn run_workload(
     if let Some(sink) = events {
         runtime.watch_events(sink);
     }
-    let fails = volume.layers.values().any(|layer| layer.entry.makes_fail());
-    let every = volume.layers.get(&volume.top).and_then(|layer| layer.reconfigure);
+    let every: Vec<(&String, Nanos)> =
+        volume.layers.iter().filter_map(|(name, layer)| Some((name, layer.reconfigure?))).collect();
     let result: Result<_, LabError> = runtime.run(async {
         let volume = Volume::new(volume).await?;
-        let reconfigured = Rc::new(std::cell::Cell::new(0));
-        let mover = volume.borg.clone().zip(every).map(|(borg, every)| {
-            let reconfigured = reconfigured.clone();
-            runtime::spawn(async move {
-                loop {
-                    runtime::sleep(every).await;
-                    // What fails here fails a client's request too, which is where it is told.
-                    if borg.reconfigure(Account::default()).await.is_err() {
-                        return;
-                    }
-                    reconfigured.set(reconfigured.get() + 1);
-                }
-            })
-        });
+        let done: Rc<Cell<(u64, u64)>> = Rc::default();
+        let adapted = every.iter().filter_map(|(name, every)| Some((volume.layers.get(*name)?, *every)));
+        let movers: Vec<_> = adapted.map(|(layer, every)| reconfigure(layer, every, &done)).collect();
         let (top, limit) = (volume.top.clone(), limit(load, run));
-        let seen = if fails {
-            carry_out_past_failures(load, top, limit, run.keep).await?
-        } else {
-            carry_out(load, top, limit, run.keep).await?
-        };
-        drop(mover);
-        let sides = volume.borg.as_ref().map_or_else(Sides::default, |borg| borg.sides(Account::default()));
-        Ok((seen, volume.all(), sides, reconfigured.get(), volume.joules(), volume.arms(), counted(&volume)))
+        let seen = carry_out(load, top, limit, run.keep).await;
+        drop(movers);
+        let sides = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
+        let sides = sides.unwrap_or_default();
+        Ok((seen, volume.all(), sides, done.get(), volume.joules(), volume.arms(), counted(&volume)))
     })?;
-    let (seen, work, sides, reconfigurations, energy_j, arms, layers) = result?;
+    let (seen, work, sides, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) = result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
         served_from_bopt_pct: 100.0 * sides.hits as f64 / (sides.pages as f64).max(1.0),
         reconfigurations,
+        reconfigurations_failed,
         layers,
         energy_j,
         idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
@@ -185,7 +180,7 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     load.fits(sectors)?;
     let runtime = Runtime::new(run.seed);
     let device: Rc<dyn BlockDevice> = Rc::new(Instant { sectors });
-    let seen = runtime.run(carry_out(load, device, limit(load, run), true))??;
+    let seen = runtime.run(carry_out(load, device, limit(load, run), true))?.whole()?;
     let mut recorded = Recorded { names: seen.names.clone(), ..Recorded::default() };
     let latency = seekless_core::Latency::UNKNOWN;
     recorded.records = seen.records.iter().map(|record| Record { latency, ..*record }).collect();
@@ -194,8 +189,21 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
+/// Reconfigures a layer from time to time; counts how often it did and how often it failed.
+fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>) -> Task<()> {
+    let (layer, done) = (layer.clone(), done.clone());
+    runtime::spawn(async move {
+        loop {
+            runtime::sleep(every).await;
+            let result = layer.reconfigure(Account::default()).await;
+            let (ended, failed) = done.get();
+            done.set(if result.is_ok() { (ended + 1, failed) } else { (ended, failed + 1) });
+        }
+    })
+}
+
 /// What the layers counted.
-fn counted(volume: &Volume) -> BTreeMap<String, BTreeMap<String, u64>> {
+pub(crate) fn counted(volume: &Volume) -> BTreeMap<String, BTreeMap<String, u64>> {
     let counters =
         |layer: &Rc<dyn Layer>| layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count));
     volume.layers.iter().map(|(name, layer)| (name.clone(), counters(layer).collect())).collect()
@@ -221,10 +229,12 @@ fn told(seen: &Seen, work: &Work) -> LoadOutcome {
         bytes_written: answers.bytes_written,
         elapsed_s: seen.end.seconds(),
         requests_per_s: requests as f64 / seen.end.seconds().max(1e-9),
-        mean_response_ms: per_request(answers.sum),
-        mean_read_response_ms: answers.sum_of_reads.seconds() * 1e3 / answers.reads.max(1) as f64,
-        response_ms: answers.response_ms(),
-        max_response_ms: answers.longest.seconds() * 1e3,
+        first_failure: seen.failure.as_ref().map(ToString::to_string),
+        mean_response_ms: answers.all.mean_ms(),
+        mean_read_response_ms: answers.of_reads.mean_ms(),
+        response_ms: answers.all.spread_ms(),
+        responses_ms: answers.responses(),
+        max_response_ms: answers.all.longest.seconds() * 1e3,
         head_ms_per_request: HeadTimeMs {
             seek: per_request(work.seek),
             rotation: per_request(work.rotation),

@@ -21,8 +21,9 @@ use seekless_drive::{Policy, QueueOptions, Spec, Work};
 use seekless_layers::registry;
 
 use crate::description::{Component, Description, Layer};
-use crate::experiment::{LabError, Pace};
-use crate::phases::Repeat;
+use crate::experiment::LabError;
+use crate::phases::OneAccount;
+use crate::play::Pace;
 use crate::replay::replay;
 use crate::volume::Volume;
 use crate::workload;
@@ -178,7 +179,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
             Foreground::Trace(records, pace) => play(records, *pace, &volume, miner).await?,
             Foreground::Load(text) => {
                 let load = workload::parse(text)?;
-                carry_out_beside(&load, volume.top.clone(), limit, false, miner).await?.end
+                carry_out_beside(&load, volume.top.clone(), limit, false, miner).await.whole()?.end
             }
         };
         let mut told = told.take();
@@ -255,13 +256,13 @@ async fn play(
     volume: &Volume,
     beside: impl Future<Output = ()>,
 ) -> Result<Nanos, IoError> {
-    let (mut one_account, mut silent) = (Repeat::new(&[]), |_| ());
+    let (mut one_account, mut silent) = (OneAccount, |_| ());
     let mut replay = pin!(replay(records, volume.top.clone(), pace, &mut one_account, &mut silent));
     let mut beside = pin!(beside);
     let mut over = false;
     poll_fn(|context| {
         over = over || beside.as_mut().poll(context).is_ready();
-        replay.as_mut().poll(context).map(|load| load.map(|load| load.end))
+        replay.as_mut().poll(context).map(|seen| seen.failure.map_or(Ok(seen.load.end), Err))
     })
     .await
 }

@@ -1,8 +1,12 @@
 //! What a comparison found, as it is printed, drawn and written as JSON. Plain data: every number
 //! that a report shows is a field here.
 
+use std::collections::BTreeMap;
+
 use seekless_drive::Work;
 use serde::Serialize;
+
+use crate::workload::answers::Responses;
 
 /// Where the head's time went, in seconds. `busy_s` is the sum of the four parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -66,9 +70,9 @@ pub struct Phase {
     /// What the drive did for them, and meanwhile.
     #[serde(flatten)]
     pub work: DriveWork,
-    /// What vanilla's drive was busy with exactly these requests, in seconds.
+    /// What the base's drives were busy with exactly these requests, in seconds.
     pub vanilla_busy_s: f64,
-    /// 1 - busy / vanilla's busy, in per cent.
+    /// 1 - busy / the base's busy, in per cent.
     pub reduction_pct: f64,
     /// Pages asked for that were served from the BOPT, in per cent.
     pub served_from_bopt_pct: f64,
@@ -76,7 +80,7 @@ pub struct Phase {
     pub sides: Option<Sides>,
 }
 
-/// What clients asked of BORG, and what it asked of home and BOPT for them. A seek is a request that does not start where
+/// What a layer was asked, and what it asked of the devices below it for that. A seek is a request that does not start where
 /// the last one of its side ended, whatever a queue and a drive made of it later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sides {
@@ -96,6 +100,8 @@ pub struct Sides {
     pub absorbed_pages: u64,
     /// Dirty pages that went home.
     pub drained_pages: u64,
+    /// The layer that counted this: the topmost one that does.
+    pub layer: String,
 }
 
 /// One side's requests.
@@ -122,6 +128,8 @@ pub struct Side {
 pub struct Reconfiguration {
     /// `R1`, ...
     pub name: String,
+    /// The layer that was reconfigured.
+    pub layer: String,
     /// When it started, in the run's virtual time.
     pub start_s: f64,
     /// Virtual time of each stage in seconds, in order: analyse, plan, outgoing, relocate, incoming.
@@ -152,8 +160,10 @@ pub struct Stage {
 /// One variant of the system, over the whole trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Variant {
-    /// `vanilla`, or the layer's name.
+    /// `vanilla`, the layer's name, or that of the volume file.
     pub name: String,
+    /// The volume in a line: its drives, and its layers from the top down.
+    pub volume: String,
     /// The whole run, the final write-back included.
     #[serde(flatten)]
     pub work: DriveWork,
@@ -161,7 +171,7 @@ pub struct Variant {
     pub served_from_bopt_pct: f64,
     /// Above and below the layer; `null` without one.
     pub sides: Option<Sides>,
-    /// Disk busy time saved against vanilla in the N phases after the first reconfiguration (the paper's figure).
+    /// Disk busy time saved against the base in the N phases after the first reconfiguration (the paper's figure).
     pub reduction_pct: f64,
     /// The same from the first reconfiguration's start to the end, every copy and the final write-back included.
     pub net_reduction_pct: f64,
@@ -177,25 +187,36 @@ pub struct Variant {
     pub elapsed_s: f64,
     /// Of it, what the drive was not busy, in seconds.
     pub idle_s: f64,
+    /// Response times of requests that did not fail, from issue to answer, in milliseconds.
+    pub response_ms: Responses,
+    /// Requests that failed.
+    pub failed: u64,
     /// Memory of the indirection map in bytes; 0 without one.
     pub map_bytes: u64,
     /// The longest that a request waited for its pages while a layer moved some, in milliseconds.
     pub longest_mover_wait_ms: f64,
+    /// What each layer counted, by its name.
+    pub layers: BTreeMap<String, BTreeMap<String, u64>>,
     /// In order of the trace.
     pub phases: Vec<Phase>,
     /// In order of time.
     pub reconfigurations: Vec<Reconfiguration>,
     /// (largest distance in cylinders, how many seeks went that far or less but farther than the bin before).
     pub seek_histogram: Vec<(u64, u64)>,
+    /// What a reader should know before believing these figures.
+    pub notes: Vec<String>,
     /// The hash of the run's event log, in hexadecimal.
     pub event_hash: String,
 }
 
-/// How the trace was played.
+/// How the trace was played. Of the drive and its queue, where volumes come from files: those of the base's first drive;
+/// [`Variant::volume`] says what each is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Settings {
     /// The trace's files.
     pub trace: Vec<String>,
+    /// The volume files; empty if all variants are on one drive, with the settings below.
+    pub volumes: Vec<String>,
     /// The drive's name.
     pub drive: String,
     /// `closed` or `open`.
@@ -239,15 +260,15 @@ pub struct Settings {
 pub struct Comparison {
     /// How the trace was played.
     pub settings: Settings,
-    /// Vanilla first.
+    /// The base first.
     pub variants: Vec<Variant>,
-    /// The first layer's.
+    /// That of the second variant; of the first where there is one only.
     pub reduction_pct: f64,
-    /// The first layer's.
+    /// The same.
     pub net_reduction_pct: f64,
-    /// The first layer's.
+    /// The same.
     pub foreground_reduction_pct: f64,
-    /// The first layer's.
+    /// The same.
     pub reconfiguring_requests_pct: f64,
     /// What a reader should know before believing the figures.
     pub notes: Vec<String>,

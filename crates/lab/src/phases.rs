@@ -1,18 +1,19 @@
 //! Phases: ranges of a trace's requests, as in the BORG paper's figures: N1, R1, N2, ...
 //!
-//! A reconfiguration starts after equal numbers of requests; a start that falls into a running one
-//! waits. Each phase is an account that the drive charges, so that its time is known to the
-//! nanosecond, whatever overlaps.
+//! A reconfiguration starts after equal numbers of requests, or when so much time has passed; a start that falls into a
+//! running one waits. Phases are made of stretches, and each stretch is an account that the drives charge, so that its
+//! time is known to the nanosecond, whatever overlaps. A run that others are compared with has a stretch for each phase
+//! of theirs, too. What a reconfiguration copies is charged to the stretch that it starts in.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use seekless_core::runtime::{self, Task};
-use seekless_core::{Account, Class, IoError};
-use seekless_layers::Borg;
-use seekless_layers::borg::Reconfigured;
+use seekless_core::{Account, Class, IoError, Layer, Nanos, Reconfigured};
 
-use crate::experiment::Clock;
+use crate::play::Clock;
+
+/// Reconfigurations of a run at most.
+pub const MOST: u64 = 10_000;
 
 /// A phase, and the first request in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,115 +24,195 @@ pub struct Phase {
     pub first_request: u64,
 }
 
-/// Decides which phase a request belongs to.
+/// Requests that one account pays for; its number is its place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The place of its phase.
+    pub phase: usize,
+    /// Counted from zero.
+    pub first_request: u64,
+}
+
+/// Decides which account a request belongs to.
 pub trait Director {
     /// Called before request `index` is issued; may hold it.
-    fn before(&mut self, index: u64) -> impl Future<Output = Result<Account, IoError>>;
+    fn before(&mut self, index: u64) -> impl Future<Output = Account>;
 }
 
-/// The phases as another run went through them.
-pub struct Repeat {
-    phases: Vec<Phase>,
-    now: usize,
-}
+/// One account pays for all requests.
+pub struct OneAccount;
 
-impl Repeat {
-    /// Exactly these phases.
-    pub fn new(phases: &[Phase]) -> Repeat {
-        Repeat { phases: phases.to_vec(), now: 0 }
+impl Director for OneAccount {
+    async fn before(&mut self, _index: u64) -> Account {
+        Account::default()
     }
 }
 
-impl Director for Repeat {
-    async fn before(&mut self, index: u64) -> Result<Account, IoError> {
-        while self.phases.get(self.now + 1).is_some_and(|next| next.first_request <= index) {
-            self.now += 1;
-        }
-        Ok(Account(self.now as u16))
-    }
+/// When reconfigurations start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So often, after equal numbers of requests.
+    Times(u32),
+    /// When the first request comes after so much time, from the start of the one before.
+    Every(Nanos),
 }
 
-/// Reconfigures a layer, and notes the phases that come of it.
+/// A reconfiguration of one layer.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Its number, from 1; layers that are reconfigured together have the same.
+    pub number: u64,
+    /// The layer.
+    pub layer: String,
+    /// What it did.
+    pub report: Reconfigured,
+}
+
+type Reports = Vec<(String, Result<Option<Reconfigured>, IoError>)>;
+
+/// Reconfigures layers, and notes the phases that come of it.
 pub struct Reconfigure {
-    borg: Rc<Borg>,
+    /// From the top down; if there are none, nothing is reconfigured.
+    layers: Vec<(String, Rc<dyn Layer>)>,
     requests: u64,
-    times: u64,
-    started: u64,
+    when: When,
     clock: Clock,
+    started: u64,
+    last_start: Nanos,
     phases: Vec<Phase>,
-    running: Option<Task<Result<Reconfigured, IoError>>>,
-    done: Rc<RefCell<Vec<Reconfigured>>>,
+    stretches: Vec<Stretch>,
+    /// Where stretches begin besides, in ascending order.
+    cuts: Vec<u64>,
+    running: Option<Task<Reports>>,
+    done: Vec<Done>,
+    failed: Vec<String>,
 }
 
 impl Reconfigure {
-    /// `times` reconfigurations over `requests` requests.
-    pub fn new(borg: Rc<Borg>, requests: u64, times: u32, clock: Clock) -> Reconfigure {
+    /// Over `requests` requests. Stretches begin at `cuts`, too, which ascend.
+    pub fn new(
+        layers: Vec<(String, Rc<dyn Layer>)>,
+        requests: u64,
+        when: When,
+        clock: Clock,
+        cuts: Vec<u64>,
+    ) -> Reconfigure {
         Reconfigure {
-            borg,
+            layers,
             requests,
-            times: u64::from(times),
-            started: 0,
+            when,
             clock,
+            started: 0,
+            last_start: runtime::now(),
             phases: vec![Phase { name: "N1".to_owned(), first_request: 0 }],
+            stretches: vec![Stretch { phase: 0, first_request: 0 }],
+            cuts: cuts.into_iter().rev().collect(),
             running: None,
-            done: Rc::default(),
+            done: Vec::new(),
+            failed: Vec::new(),
         }
-    }
-
-    /// The phases so far.
-    pub fn phases(&self) -> &[Phase] {
-        &self.phases
     }
 
     /// How many starts never came, because the one before ran to the end.
     pub fn missed(&self) -> u64 {
-        self.times - self.started
-    }
-
-    /// Waits for the one that runs, and returns what each did. There are no waits of a foreground any more: what it
-    /// would copy for free goes on in the background.
-    pub async fn finish(&mut self) -> Result<Vec<Reconfigured>, IoError> {
-        if let Some(running) = self.running.take() {
-            self.borg.hurry(Class::Background);
-            let report = running.await?;
-            self.done.borrow_mut().push(report);
+        match self.when {
+            When::Times(times) if !self.layers.is_empty() => u64::from(times) - self.started,
+            _ => 0,
         }
-        Ok(self.done.take())
     }
 
-    fn enter(&mut self, kind: char, number: u64, index: u64) -> Account {
-        self.phases.push(Phase { name: format!("{kind}{number}"), first_request: index });
+    /// Waits for the one that runs. There are no waits of a foreground any more: what it would copy for free goes on in
+    /// the background. Ends with one more phase of that name after all requests, and returns its account.
+    pub async fn finish(&mut self, last: &str) -> Account {
+        if let Some(running) = self.running.take() {
+            self.layers.iter().for_each(|(_, layer)| layer.hurry(Class::Background));
+            let reports = running.await;
+            self.note(reports);
+        }
+        self.enter(last.to_owned(), self.requests)
+    }
+
+    /// The phases and their stretches, the reconfigurations, and the errors of those that failed.
+    pub fn told(self) -> (Vec<Phase>, Vec<Stretch>, Vec<Done>, Vec<String>) {
+        (self.phases, self.stretches, self.done, self.failed)
+    }
+
+    fn note(&mut self, reports: Reports) {
+        for (layer, report) in reports {
+            match report {
+                Ok(Some(report)) => self.done.push(Done { number: self.started, layer, report }),
+                Ok(None) => {}
+                Err(error) => self.failed.push(format!("R{} of {layer}: {error}", self.started)),
+            }
+        }
+    }
+
+    fn enter(&mut self, name: String, index: u64) -> Account {
+        self.phases.push(Phase { name, first_request: index });
+        self.begin(index)
+    }
+
+    fn begin(&mut self, index: u64) -> Account {
+        self.stretches.push(Stretch { phase: self.phases.len() - 1, first_request: index });
         self.account()
     }
 
     fn account(&self) -> Account {
-        Account((self.phases.len() - 1) as u16)
+        Account((self.stretches.len() - 1) as u16)
     }
 
-    fn start_at(&self, which: u64) -> u64 {
-        self.requests * which / (self.times + 1)
+    fn is_due(&self, index: u64) -> bool {
+        if self.layers.is_empty() || self.started == MOST {
+            return false;
+        }
+        match self.when {
+            When::Times(times) => {
+                let (times, next) = (u64::from(times), self.started + 1);
+                self.started < times && index >= self.requests * next / (times + 1)
+            }
+            When::Every(time) => runtime::now().since(self.last_start) >= time,
+        }
+    }
+
+    /// Begins a stretch where another run's phase begins.
+    fn cut(&mut self, index: u64) {
+        let mut cut = false;
+        while self.cuts.last().is_some_and(|next| *next <= index) {
+            cut |= self.cuts.pop().is_some();
+        }
+        if cut && self.stretches.last().is_some_and(|last| last.first_request < index) {
+            self.begin(index);
+        }
     }
 }
 
 impl Director for Reconfigure {
-    async fn before(&mut self, index: u64) -> Result<Account, IoError> {
+    async fn before(&mut self, index: u64) -> Account {
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            let report = running.await?;
-            self.done.borrow_mut().push(report);
-            self.enter('N', self.started + 1, index);
+            let reports = running.await;
+            self.note(reports);
+            self.enter(format!("N{}", self.started + 1), index);
         }
-        if self.running.is_none() && self.started < self.times && index >= self.start_at(self.started + 1) {
-            self.started += 1;
-            let account = self.enter('R', self.started, index);
-            let borg = self.borg.clone();
-            let task = runtime::spawn(async move { borg.reconfigure(account).await });
+        if self.running.is_none() && self.is_due(index) {
+            (self.started, self.last_start) = (self.started + 1, runtime::now());
+            let account = self.enter(format!("R{}", self.started), index);
+            let layers = self.layers.clone();
+            let task = runtime::spawn(async move {
+                let mut reports = Vec::new();
+                for (name, layer) in layers {
+                    let report = layer.reconfigure(account).await;
+                    reports.push((name, report));
+                }
+                reports
+            });
             if self.clock == Clock::Stop {
-                let report = task.await?;
-                self.done.borrow_mut().push(report);
-                return Ok(self.enter('N', self.started + 1, index));
+                let reports = task.await;
+                self.note(reports);
+                return self.enter(format!("N{}", self.started + 1), index);
             }
             self.running = Some(task);
         }
-        Ok(self.account())
+        self.cut(index);
+        self.account()
     }
 }

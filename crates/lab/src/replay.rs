@@ -2,7 +2,7 @@
 //!
 //! Closed pace: requests are issued in the recorded order; a process's next read waits for its
 //! previous read, and at most N are outstanding in all. Open pace: at the recorded times, whatever
-//! the device does.
+//! the device does. A request that fails is counted, and the replay goes on.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -16,8 +16,9 @@ use seekless_core::{
     runtime,
 };
 
-use crate::experiment::{Pace, Progress};
 use crate::phases::Director;
+use crate::play::Pace;
+use crate::workload::answers::Answers;
 
 /// What a replay saw of its own load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +43,20 @@ struct UnderWay {
     count: usize,
     /// Reads under way, by process.
     reading: FxHashMap<ProcessId, u32>,
-    failed: Option<IoError>,
+    answers: Answers,
+    failure: Option<IoError>,
     waker: Option<Waker>,
+}
+
+/// What came of a replay.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// Its load.
+    pub load: Load,
+    /// Requests and their response times, from issue to answer.
+    pub answers: Answers,
+    /// Why the first request failed, if one did.
+    pub failure: Option<IoError>,
 }
 
 /// Plays `records` on `device`; `director` says who pays, and may hold a request.
@@ -52,8 +65,8 @@ pub async fn replay(
     device: Rc<dyn BlockDevice>,
     pace: Pace,
     director: &mut impl Director,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Load, IoError> {
+    progress: &mut dyn FnMut(u64),
+) -> Replayed {
     let under_way: Rc<RefCell<UnderWay>> = Rc::default();
     let (mut begin, mut load, total) = (runtime::now(), Load::default(), records.len() as u64);
     for (index, record) in (0..total).zip(records) {
@@ -69,25 +82,22 @@ pub async fn replay(
             Pace::Closed { outstanding } => turn(&under_way, record, outstanding).await,
         }
         let asked = runtime::now();
-        let account = director.before(index).await?;
+        let account = director.before(index).await;
         // While the director held the trace, its clock stood still.
         begin += runtime::now() - asked;
-        if let Some(error) = under_way.borrow_mut().failed.take() {
-            return Err(error);
-        }
         issue(&under_way, &device, *record, account);
         if (index + 1) * 4 % total < 4 {
             let quarter = ((index + 1) * 4 / total).clamp(1, 4) as usize - 1;
             load.at_quarters[quarter] = under_way.borrow().count as u64;
         }
         if index % 4096 == 0 {
-            progress(Progress { what: "requests", done: index, of: total });
+            progress(index);
         }
     }
     until(&under_way, |under_way| under_way.count == 0).await;
     load.end = runtime::now();
-    let failed = under_way.borrow_mut().failed.take();
-    failed.map_or(Ok(load), Err)
+    let now = under_way.take();
+    Replayed { load, answers: now.answers, failure: now.failure }
 }
 
 /// Waits until a closed replay may issue a request.
@@ -102,7 +112,7 @@ async fn turn(under_way: &Rc<RefCell<UnderWay>>, record: &Record, outstanding: u
 async fn until(under_way: &Rc<RefCell<UnderWay>>, holds: impl Fn(&UnderWay) -> bool) {
     poll_fn(|context| {
         let mut under_way = under_way.borrow_mut();
-        if holds(&under_way) || under_way.failed.is_some() {
+        if holds(&under_way) {
             return Poll::Ready(());
         }
         under_way.waker = Some(context.waker().clone());
@@ -119,6 +129,7 @@ fn issue(under_way: &Rc<RefCell<UnderWay>>, device: &Rc<dyn BlockDevice>, record
     }
     drop(now);
     let (under_way, device) = (under_way.clone(), device.clone());
+    let begin = runtime::now();
     runtime::spawn(async move {
         let result = carry_out(&*device, &record, account).await;
         let mut now = under_way.borrow_mut();
@@ -131,8 +142,12 @@ fn issue(under_way: &Rc<RefCell<UnderWay>>, device: &Rc<dyn BlockDevice>, record
                 }
             }
         }
-        if let Err(error) = result {
-            now.failed.get_or_insert(error);
+        match result {
+            Ok(()) => now.answers.add(record.op, record.extent, runtime::now() - begin),
+            Err(error) => {
+                now.answers.failed += 1;
+                now.failure.get_or_insert(error);
+            }
         }
         if let Some(waker) = now.waker.take() {
             waker.wake();

@@ -1,15 +1,14 @@
 //! The tree under test: simulated drives, slices on them, layers over those, and the top.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::limit::Top;
 use seekless_core::{Account, BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice};
 use seekless_drive::{Simulated, Work, simulated};
-use seekless_layers::registry::{self, Below, Building, Built};
-use seekless_layers::{Borg, Joined, Topmost};
+use seekless_layers::registry::{Below, Building};
+use seekless_layers::{Joined, Topmost};
 
 use crate::description::{self, Description};
 
@@ -21,8 +20,8 @@ pub struct Volume {
     pub drives: BTreeMap<String, Rc<dyn Simulated>>,
     /// The layers over them, by name.
     pub layers: BTreeMap<String, Rc<dyn Layer>>,
-    /// The topmost layer that is BORG, if there is one.
-    pub borg: Option<Rc<Borg>>,
+    /// Names of the layers, from the top down.
+    downwards: Vec<String>,
 }
 
 impl Volume {
@@ -37,8 +36,19 @@ impl Volume {
         });
         let drives: BTreeMap<_, _> = drives.collect();
         let components = drives.iter().map(|(name, drive)| (name.clone(), drive.clone().device())).collect();
-        let Tree { top, borg, layers, .. } = over(description, components, Bytes::Hollow).await?;
-        Ok(Volume { top, drives, layers, borg })
+        let Tree { top, layers, .. } = over(description, components, Bytes::Hollow).await?;
+        let mut downwards = Vec::new();
+        for name in description.downwards(&description.top) {
+            if !downwards.contains(&name) {
+                downwards.push(name);
+            }
+        }
+        Ok(Volume { top, drives, layers, downwards })
+    }
+
+    /// Its layers with their names, from the top down.
+    pub fn downwards(&self) -> impl Iterator<Item = (&str, &Rc<dyn Layer>)> {
+        self.downwards.iter().filter_map(|name| Some((name.as_str(), self.layers.get(name)?)))
     }
 
     /// What all drives did, for one account.
@@ -87,8 +97,6 @@ pub struct Tree {
     pub topmost: Option<Rc<Topmost>>,
     /// The layers as they were built, by name.
     pub layers: BTreeMap<String, Rc<dyn Layer>>,
-    /// The topmost layer that is BORG, as it was built, if bytes are hollow.
-    pub borg: Option<Rc<Borg>>,
 }
 
 /// The tree that a checked description describes, over these components. What layers keep there may be there not yet.
@@ -116,11 +124,9 @@ pub async fn under<C>(
         .into_iter()
         .map(|(name, component)| (name, if layered { guarded(component) } else { component }))
         .collect();
-    let mut builder =
-        Builder { description, components, bytes, new, layers: BTreeMap::new(), borg: Rc::default() };
+    let mut builder = Builder { description, components, bytes, new, layers: BTreeMap::new() };
     let (top, topmost) = builder.top(name).await?;
-    let borg = builder.borg.borrow().clone();
-    Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers, borg })
+    Ok(Tree { name: name.to_owned(), top: Rc::new(top), topmost, layers: builder.layers })
 }
 
 struct Builder<'a, C> {
@@ -129,8 +135,6 @@ struct Builder<'a, C> {
     bytes: Bytes,
     new: &'a dyn Fn(&str) -> bool,
     layers: BTreeMap<String, Rc<dyn Layer>>,
-    /// The BORG built last, with hollow bytes.
-    borg: Rc<RefCell<Option<Rc<Borg>>>>,
 }
 
 fn refused(name: &str, why: impl Into<Cow<'static, str>>) -> IoError {
@@ -144,7 +148,7 @@ impl<C> Builder<'_, C> {
             return Ok((Top::new(self.device(name).await?), None));
         };
         let below = self.below(layer).await?;
-        let (over, build) = (below.over.clone(), self.layer(name, layer, below));
+        let (over, build) = (below.over.clone(), build(layer, below));
         let topmost = Rc::new(Topmost::new(layer.entry, over, build).await?);
         self.layers.extend(topmost.layer().map(|layer| (name.to_owned(), layer)));
         Ok((Top::over(topmost.switch()), Some(topmost)))
@@ -164,7 +168,7 @@ impl<C> Builder<'_, C> {
         let layer = self.description.layers.get(name);
         let layer = layer.ok_or_else(|| refused(name, "there is no such device"))?;
         let below = self.below(layer).await?;
-        let built = self.layer(name, layer, below)(false).await?;
+        let built = build(layer, below)(false).await?;
         self.layers.insert(name.to_owned(), built.layer);
         Ok(built.device)
     }
@@ -185,37 +189,15 @@ impl<C> Builder<'_, C> {
         }
         let kept = layer.devices.values().flatten().flat_map(|device| self.description.leaves(device));
         let create = kept.into_iter().all(|component| (self.new)(&component));
-        Ok(Below { over, devices, create })
-    }
-
-    /// Builds a layer, as often as it is asked to.
-    fn layer(
-        &self,
-        name: &str,
-        layer: &description::Layer,
-        below: Below,
-    ) -> impl Fn(bool) -> Building + 'static + use<C> {
-        let (name, entry, options) = (name.to_owned(), layer.entry, layer.options.clone());
-        let hollow = self.bytes == Bytes::Hollow && entry.name == "borg";
-        let keep = self.borg.clone();
-        move |create| {
-            let below = Below { create: below.create || create, ..below.clone() };
-            if !hollow {
-                return entry.build(below, &options);
-            }
-            let (name, options, keep) = (name.clone(), options.clone(), keep.clone());
-            Box::pin(async move {
-                let borg = hollow_borg(&name, &below, &options).await?;
-                keep.replace(Some(borg.clone()));
-                Ok(Built::new(borg))
-            })
-        }
+        Ok(Below { over, devices, create, timing_only: self.bytes == Bytes::Hollow })
     }
 }
 
-/// Of BORG more is asked than of any layer: what it served, and to do without bytes.
-async fn hollow_borg(name: &str, below: &Below, options: &toml::Table) -> Result<Rc<Borg>, IoError> {
-    let options = toml::Value::Table(options.clone()).try_into();
-    let options = options.map_err(|error: toml::de::Error| refused(name, error.to_string()))?;
-    registry::borg(below, options, true).await
+/// Builds a layer, as often as it is asked to.
+fn build(layer: &description::Layer, below: Below) -> impl Fn(bool) -> Building + 'static + use<> {
+    let (entry, options) = (layer.entry, layer.options.clone());
+    move |create| {
+        let below = Below { create: below.create || create, ..below.clone() };
+        entry.build(below, &options)
+    }
 }

@@ -322,8 +322,7 @@ fn layer(file: &str, name: &str, mut keys: toml::Table) -> Result<Layer, VolumeE
     let devices = entry.devices.iter().map(|key| Ok(((*key).to_owned(), pieces(key)?)));
     let devices = devices.collect::<Result<BTreeMap<_, _>, VolumeError>>()?;
     let every = |value: &toml::Value| duration(value.as_str()?.strip_prefix("every ")?).ok();
-    let reconfigures = entry.name == "borg";
-    let reconfigure = if reconfigures { keys.remove("reconfigure") } else { None };
+    let reconfigure = if entry.reconfigures() { keys.remove("reconfigure") } else { None };
     let reconfigure = reconfigure.map(|value| {
         let time = every(&value).filter(|time| *time > Nanos::ZERO);
         time.ok_or_else(|| wrong(".reconfigure", value.to_string(), "\"every 42h\" or the like".to_owned()))

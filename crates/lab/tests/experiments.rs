@@ -12,9 +12,11 @@ use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_lab::outcome::{Comparison, Variant};
 use seekless_lab::{
-    Clock, EventSink, Experiment, LayerSetup, Pace, Run, compare, run_trace, run_workload, workload,
+    Clock, EventSink, Experiment, LayerSetup, Pace, Partition, Run, compare, run_trace, run_workload,
+    workload,
 };
 use seekless_layers::borg::{MoveClass, Options};
+use seekless_layers::registry;
 use seekless_trace::{ReadOptions, Trace};
 
 fn experiment() -> Experiment {
@@ -22,10 +24,9 @@ fn experiment() -> Experiment {
         drive: Model::find("wd2500aaks").unwrap(),
         over_sectors: None,
         layer: Some(LayerSetup {
-            name: "borg".to_owned(),
-            options: seekless_layers::borg::Options::default(),
-            bopt_sectors: 1 << 21,
-            bopt_at_sector: None,
+            entry: registry::find(registry::USUAL).unwrap(),
+            options: toml::Table::new(),
+            partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
         }),
         queue: QueueOptions::default(),
         pace: Pace::Closed { outstanding: 8 },
@@ -248,8 +249,8 @@ fn reconfigurations_copy_for_free_or_end_in_the_background() {
     let run = |class, deadline| {
         let mut experiment = experiment();
         let layer = experiment.layer.as_mut().unwrap();
-        layer.options.reconfigure_class = class;
-        layer.options.free_deadline = deadline;
+        let options = Options { reconfigure_class: class, free_deadline: deadline, ..Options::default() };
+        layer.options = toml::Table::try_from(&options).unwrap();
         experiment.queue.freeblock = (class == MoveClass::Free).then(FreeOptions::default);
         compared(&trace, &experiment)
     };

@@ -4,7 +4,8 @@ use seekless_core::PAGE_SECTORS;
 use seekless_drive::{Model, QueueOptions};
 use seekless_lab::volume_file::parse;
 use seekless_lab::workload::client::Limit;
-use seekless_lab::{Clock, Experiment, LayerSetup, Pace, Run, run_workload, workload};
+use seekless_lab::{Clock, Experiment, LayerSetup, Pace, Partition, Run, run_workload, workload};
+use seekless_layers::registry;
 
 const GOOD: &str = r#"
 [component.disk]
@@ -49,10 +50,9 @@ top = "mapper"
 #[test]
 fn a_file_and_the_flags_build_the_same_volume() {
     let layer = LayerSetup {
-        name: "borg".to_owned(),
-        options: seekless_layers::borg::Options::default(),
-        bopt_sectors: 1 << 21,
-        bopt_at_sector: None,
+        entry: registry::find(registry::USUAL).unwrap(),
+        options: toml::Table::new(),
+        partition: Some(Partition { sectors: 1 << 21, at_sector: None }),
     };
     let flags = Experiment {
         drive: Model::find("wd2500aaks").unwrap(),
@@ -197,16 +197,5 @@ fn told(text: &str) {
     if let Err(error) = parse("v.toml", text) {
         let error = error.to_string();
         assert!(error.contains("expected"), "{error}\n{text}");
-    }
-}
-
-#[test]
-fn the_volumes_of_the_page_about_a_first_layer_can_be_built() {
-    let page = include_str!("../../../docs/book/first-layer.md");
-    let volumes: Vec<&str> =
-        page.split("```toml").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(volumes.len(), 2);
-    for volume in volumes {
-        parse("first-layer.md", volume).unwrap().check().unwrap();
     }
 }

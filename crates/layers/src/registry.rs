@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use seekless_core::{BlockDevice, ErrorKind, IoError, Layer, PAGE_SECTORS};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::borg::{self, Borg};
@@ -43,16 +44,36 @@ pub struct Entry {
     pub canaries: &'static [&'static str],
     /// Whether it keeps metadata, in which a rotten sector is told from a torn one (see `durable/README.md`).
     pub sealed: bool,
-    check: fn(toml::Table) -> Result<(), Refused>,
-    /// What clients see, where that is not as much as is below.
-    sectors: Option<Sectors>,
-    build: Build,
+    /// Whether devices of its own may have newer pages of what it lies over, also while it is stopped: what is below is
+    /// not served without them. Such a layer has an identity (see [`Layer::identity`]).
+    pub holds_newer: bool,
+    /// Checks its options.
+    pub check: Check,
+    /// Sectors that clients see, where that is not as much as is below.
+    pub sectors: Option<Sectors>,
+    /// Builds it.
+    pub build: Build,
+    /// Makes what it keeps on devices of its own; `None` if it does so itself when it is built.
+    pub create: Option<Create>,
+    /// Gives what it keeps the newest format; `None` if it keeps nothing.
+    pub upgrade: Option<Upgrade>,
 }
 
 /// A layer that is being built: it may have to read what is below.
 pub type Building = Pin<Box<dyn Future<Output = Result<Built, IoError>>>>;
-type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
-type Build = fn(Below, toml::Table) -> Building;
+/// Checks options.
+pub type Check = fn(toml::Table) -> Result<(), Refused>;
+/// Sectors that clients see, by the options and the sectors below.
+pub type Sectors = fn(toml::Table, u64) -> Result<u64, Refused>;
+/// Builds a layer with options.
+pub type Build = fn(Below, toml::Table) -> Building;
+/// Makes anew what a layer with these options keeps, and returns its identity, if it has one. What is there is replaced only if the
+/// last argument says so, and an error otherwise.
+pub type Create = fn(Below, toml::Table, bool) -> Work<Option<u128>>;
+/// Upgrades what a layer with these options keeps. No data moves: what would need that is an error.
+pub type Upgrade = fn(Below, toml::Table) -> Work<()>;
+/// Work on a layer that is not in use.
+pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, IoError>>>>;
 
 /// A layer that was built. (One handle would do, but that this Rust makes no device of a `dyn Layer`.)
 #[derive(Clone)]
@@ -79,6 +100,8 @@ pub struct Below {
     pub devices: BTreeMap<String, Rc<dyn BlockDevice>>,
     /// Whether what it keeps there may be there not yet: it is created then.
     pub create: bool,
+    /// Whether data has a length only, in runs that measure time: the layer need not copy bytes.
+    pub timing_only: bool,
 }
 
 impl fmt::Debug for Entry {
@@ -94,9 +117,31 @@ impl PartialEq for Entry {
 }
 
 impl Entry {
-    /// Whether requests fail because of it.
-    pub fn makes_fail(&self) -> bool {
-        ["error", "powercut"].contains(&self.name)
+    /// A layer that keeps the order of what is below it, has no options, and keeps nothing. What else it is goes over
+    /// that: `Entry { commands: ..., ..Entry::new(...) }`.
+    pub const fn new(name: &'static str, does: &'static str, build: Build) -> Entry {
+        Entry {
+            name,
+            does,
+            transparent: true,
+            readme: "",
+            devices: &[],
+            commands: &[],
+            edges: &[],
+            canaries: &[],
+            sealed: false,
+            holds_newer: false,
+            check: |table| read(table, |_: &NoOptions| Ok(())).map(drop),
+            sectors: None,
+            build,
+            create: None,
+            upgrade: None,
+        }
+    }
+
+    /// Whether it adapts its layout: see [`Layer::reconfigure`].
+    pub fn reconfigures(&self) -> bool {
+        self.commands.contains(&"reconfigure")
     }
 
     /// What is wrong with these options, if anything.
@@ -115,8 +160,13 @@ impl Entry {
     }
 }
 
-/// Options as a layer wants them.
-fn read<T: DeserializeOwned>(
+/// The options of a layer that has none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoOptions {}
+
+/// Options as a layer wants them, checked.
+pub fn read<T: DeserializeOwned>(
     options: toml::Table,
     check: fn(&T) -> Result<(), Refused>,
 ) -> Result<T, Refused> {
@@ -147,9 +197,6 @@ fn built<T: Layer + 'static>(layer: impl FnOnce() -> Result<T, IoError>) -> Buil
 /// All layers, by name.
 pub const LAYERS: [Entry; 10] = [
     Entry {
-        name: "borg",
-        does: "copies the blocks that are used together next to each other, and absorbs writes there",
-        transparent: true,
         readme: include_str!("borg/README.md"),
         devices: &["bopt"],
         commands: borg::COMMANDS,
@@ -157,77 +204,67 @@ pub const LAYERS: [Entry; 10] = [
         canaries: borg::CANARIES,
         sealed: true,
         check: |table| read(table, borg::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
+        holds_newer: true,
+        create: Some(|below, table, replace| {
             Box::pin(async move {
                 let options = options("borg", table, borg::Options::check)?;
-                Ok(Built::new(borg(&below, options, false).await?))
+                Borg::create_anew(below.over.clone(), bopt(&below)?, options, replace).await
             })
-        },
+        }),
+        upgrade: Some(|below, table| {
+            Box::pin(async move {
+                let options = options("borg", table, borg::Options::check)?;
+                Borg::upgrade(below.over.clone(), bopt(&below)?, options).await
+            })
+        }),
+        ..Entry::new(
+            "borg",
+            "copies the blocks that are used together next to each other, and absorbs writes there",
+            |below, table| {
+                Box::pin(async move {
+                    Ok(Built::new(borg(&below, options("borg", table, borg::Options::check)?).await?))
+                })
+            },
+        )
     },
     Entry {
-        name: "cache",
-        does: "keeps pages in memory, answers writes there, and reads and writes ahead where that costs nothing",
-        transparent: true,
         readme: include_str!("cache/README.md"),
-        devices: &[],
-        commands: &[],
         edges: cache::EDGES,
         canaries: cache::CANARIES,
-        sealed: false,
         check: |table| read(table, cache::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
-            let options = options("cache", table, cache::Options::check);
-            let built = options.map(|options| Built::new(Cache::new(below.over, options)));
-            Box::pin(ready(built))
-        },
+        ..Entry::new(
+            "cache",
+            "keeps pages in memory, answers writes there, and reads and writes ahead where that costs nothing",
+            |below, table| {
+                let options = options("cache", table, cache::Options::check);
+                let built = options.map(|options| Built::new(Cache::new(below.over, options)));
+                Box::pin(ready(built))
+            },
+        )
     },
     Entry {
-        name: "delay",
-        does: "makes requests take longer",
-        transparent: true,
         readme: include_str!("fault/delay/README.md"),
-        devices: &[],
-        commands: &[],
-        edges: &[],
-        canaries: &[],
-        sealed: false,
         check: |table| read(table, delay::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
+        ..Entry::new("delay", "makes requests take longer", |below, table| {
             built(|| {
                 let options = options("delay", table, delay::Options::check)?;
                 Ok(Faulty::new(below.over, Delay::new(options)))
             })
-        },
+        })
     },
     Entry {
-        name: "error",
-        does: "makes requests fail",
-        transparent: true,
         readme: include_str!("fault/error/README.md"),
-        devices: &[],
-        commands: &[],
-        edges: &[],
-        canaries: &[],
-        sealed: false,
         check: |table| read(table, error::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
+        ..Entry::new("error", "makes requests fail", |below, table| {
             built(|| {
                 let options = options("error", table, error::Options::check)?;
                 Ok(Faulty::new(below.over, Error::new(&options)))
             })
-        },
+        })
     },
     Entry {
-        name: "lld",
-        does: "writes blocks in segments, one after the other, and cleans those of which little is live",
         transparent: false,
         readme: include_str!("lld/README.md"),
-        devices: &[],
-        commands: &[],
         edges: lld::EDGES,
         canaries: lld::CANARIES,
         sealed: true,
@@ -236,113 +273,108 @@ pub const LAYERS: [Entry; 10] = [
             let options = read(table, lld::Options::check)?;
             Ok(u64::from(options.layout(over)?.blocks) * PAGE_SECTORS)
         }),
-        build: |below, table| {
-            Box::pin(async move {
-                let options = options("lld", table, lld::Options::check)?;
-                Ok(Built::new(Lld::open(below.over, options).await?))
-            })
-        },
+        upgrade: Some(|below, table| {
+            Box::pin(
+                async move { Lld::upgrade(below.over, options("lld", table, lld::Options::check)?).await },
+            )
+        }),
+        ..Entry::new(
+            "lld",
+            "writes blocks in segments, one after the other, and cleans those of which little is live",
+            |below, table| {
+                Box::pin(async move {
+                    let options = options("lld", table, lld::Options::check)?;
+                    Ok(Built::new(Lld::open(below.over, options).await?))
+                })
+            },
+        )
     },
     Entry {
-        name: "lose",
-        does: "loses, tears or misdirects writes, or never answers",
-        transparent: true,
         readme: include_str!("fault/lose/README.md"),
-        devices: &[],
-        commands: &[],
-        edges: &[],
-        canaries: &[],
-        sealed: false,
         check: |table| read(table, lose::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
+        ..Entry::new("lose", "loses, tears or misdirects writes, or never answers", |below, table| {
             built(|| {
                 let options = options("lose", table, lose::Options::check)?;
                 Ok(Faulty::new(below.over, Lose::new(&options)))
             })
-        },
+        })
     },
     Entry {
-        name: "mapper",
-        does: "puts pages into any slot, and keeps a map on disk",
         transparent: false,
         readme: include_str!("mapper/README.md"),
-        devices: &[],
-        commands: &[],
         edges: mapper::EDGES,
         canaries: mapper::CANARIES,
         sealed: true,
         check: |table| read(table, mapper::Options::check).map(drop),
         sectors: Some(|table, over| Ok(read(table, mapper::Options::check)?.pages(over)? * PAGE_SECTORS)),
-        build: |below, table| {
+        upgrade: Some(|below, table| {
+            Box::pin(async move {
+                let options = options("mapper", table, mapper::Options::check)?;
+                let why = "found a mapper of the first format, expected one of the newest: its data would have to move, \
+                           so copy it to a new volume";
+                let refused = || IoError::new(ErrorKind::Unsupported, "mapper", None, why);
+                Mapper::open(below.over, &options).await?.is_sealed().then_some(()).ok_or_else(refused)
+            })
+        }),
+        ..Entry::new("mapper", "puts pages into any slot, and keeps a map on disk", |below, table| {
             Box::pin(async move {
                 let options = options("mapper", table, mapper::Options::check)?;
                 Ok(Built::new(Mapper::open(below.over, &options).await?))
             })
-        },
+        })
     },
     Entry {
-        name: "powercut",
-        does: "keeps writes in a volatile cache, and loses power at the n-th request",
-        transparent: true,
         readme: include_str!("fault/powercut/README.md"),
-        devices: &[],
-        commands: &[],
-        edges: &[],
-        canaries: &[],
-        sealed: false,
         check: |table| read(table, powercut::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
-            built(|| Ok(PowerCut::new(below.over, options("powercut", table, powercut::Options::check)?)))
-        },
+        ..Entry::new(
+            "powercut",
+            "keeps writes in a volatile cache, and loses power at the n-th request",
+            |below, table| {
+                built(|| Ok(PowerCut::new(below.over, options("powercut", table, powercut::Options::check)?)))
+            },
+        )
     },
     Entry {
-        name: "scrub",
-        does: "reads everything from time to time, and finds what cannot be",
-        transparent: true,
         readme: include_str!("scrub/README.md"),
-        devices: &[],
         commands: scrub::COMMANDS,
         edges: scrub::EDGES,
-        canaries: &[],
-        sealed: false,
         check: |table| read(table, scrub::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
-            let options = options("scrub", table, scrub::Options::check);
-            Box::pin(ready(options.map(|options| Built::new(Scrub::new(below.over, options)))))
-        },
+        ..Entry::new(
+            "scrub",
+            "reads everything from time to time, and finds what cannot be",
+            |below, table| {
+                let options = options("scrub", table, scrub::Options::check);
+                Box::pin(ready(options.map(|options| Built::new(Scrub::new(below.over, options)))))
+            },
+        )
     },
     Entry {
-        name: "split",
-        does: "hands large requests on in parts",
-        transparent: true,
         readme: include_str!("split/README.md"),
-        devices: &[],
-        commands: &[],
         edges: split::EDGES,
-        canaries: &[],
-        sealed: false,
         check: |table| read(table, split::Options::check).map(drop),
-        sectors: None,
-        build: |below, table| {
+        ..Entry::new("split", "hands large requests on in parts", |below, table| {
             built(|| Ok(Split::new(below.over, &options("split", table, split::Options::check)?)))
-        },
+        })
     },
 ];
 
-/// BORG on what is below, with all its own functions.
-pub async fn borg(below: &Below, options: borg::Options, timing_only: bool) -> Result<Rc<Borg>, IoError> {
-    let lacks = || IoError::new(ErrorKind::Invalid, "borg", None, "bopt: found nothing, expected a device");
-    let bopt = below.devices.get("bopt").ok_or_else(lacks)?;
-    let (home, bopt) = (below.over.clone(), bopt.clone());
+/// BORG on what is below.
+async fn borg(below: &Below, options: borg::Options) -> Result<Rc<Borg>, IoError> {
+    let (home, bopt) = (below.over.clone(), bopt(below)?);
     if below.create {
-        Borg::create(home, bopt, options, timing_only).await
+        Borg::create(home, bopt, options, below.timing_only).await
     } else {
-        Borg::open(home, bopt, options, timing_only).await
+        Borg::open(home, bopt, options, below.timing_only).await
     }
 }
+
+fn bopt(below: &Below) -> Result<Rc<dyn BlockDevice>, IoError> {
+    let lacks = || IoError::new(ErrorKind::Invalid, "borg", None, "bopt: found nothing, expected a device");
+    below.devices.get("bopt").cloned().ok_or_else(lacks)
+}
+
+/// The layer that the lab compares if none is named.
+pub const USUAL: &str = "borg";
 
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -427,7 +459,8 @@ mod tests {
                     };
                     let devices = (1..).zip(entry.devices);
                     let devices = devices.map(|(number, key)| ((*key).to_owned(), part(number << 22)));
-                    let below = Below { over: part(0), devices: devices.collect(), create: true };
+                    let below =
+                        Below { over: part(0), devices: devices.collect(), create: true, timing_only: false };
                     let built = entry.build(below, &example(entry.readme)).await.unwrap();
                     for command in entry.commands {
                         built.layer.command(command, Hints::default()).await.expect(command);

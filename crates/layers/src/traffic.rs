@@ -1,8 +1,8 @@
 //! Traffic above a layer and below it (BORG, sections 6 and 7): what clients ask of the layer, and what it asks of its
 //! devices. If requests are less sequential below than above, the layer does harm.
 //!
-//! A layer that is to be measured asks its devices through [`Counted`], and notes what clients ask with
-//! [`Ledger::above`].
+//! Any layer can be measured: [`Counted::above`] goes over it, [`Counted::new`] over each device that it is built on.
+//! One that tells more apart, as BORG does, notes what clients ask by itself ([`Ledger::above`]).
 //!
 //! A request that does not start where the last one of its side ended is a seek, as if there were only one head: it says
 //! what the layout is worth, not what the drive made of it. Those of one instant count in ascending order, as any queue
@@ -17,47 +17,9 @@ use std::rc::Rc;
 
 use seekless_core::device::Place;
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, Nanos, PAGE_SECTORS, SECTOR_BYTES, Zeroes,
-    runtime,
+    Account, BlockDevice, Buffer, Class, Extent, Hints, IoFuture, Nanos, PAGE_SECTORS, Sides, Traffic,
+    Zeroes, runtime,
 };
-
-/// Requests one after the other on one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Reads and writes.
-    pub requests: u64,
-    /// 512-byte blocks.
-    pub blocks_read: u64,
-    /// 512-byte blocks.
-    pub blocks_written: u64,
-    /// Requests that did not start where the one before ended.
-    pub seeks: u64,
-    /// Of the seeks, those to another component.
-    pub crossings: u64,
-    /// How far all others went, in 512-byte blocks.
-    pub distance_blocks: u64,
-}
-
-/// Both sides, and what the indirector did between them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sides {
-    /// What clients asked for.
-    pub above: Traffic,
-    /// What home and BOPT were asked for in turn, runs' own pages and map pages included.
-    pub below: Traffic,
-    /// Copies, draining and their map pages.
-    pub background: Traffic,
-    /// Pages asked for, reads and writes.
-    pub pages: u64,
-    /// Of them those from or into the BOPT.
-    pub hits: u64,
-    /// Requests that became several.
-    pub splits: u64,
-    /// Pages that went into the write buffer instead of home.
-    pub absorbed: u64,
-    /// Dirty pages that went home.
-    pub drained: u64,
-}
 
 /// What was counted for each account.
 #[derive(Debug, Default)]
@@ -97,7 +59,7 @@ enum Space {
     Device(u8),
 }
 
-/// A device below, with its requests counted.
+/// A layer, or a device below it, with its requests counted.
 pub struct Counted {
     device: Rc<dyn BlockDevice>,
     space: Space,
@@ -134,38 +96,6 @@ impl Stream {
                 _ => {}
             }
         }
-    }
-}
-
-impl Traffic {
-    /// Adds what was counted elsewhere.
-    pub fn add(&mut self, other: &Traffic) {
-        self.requests += other.requests;
-        self.blocks_read += other.blocks_read;
-        self.blocks_written += other.blocks_written;
-        self.seeks += other.seeks;
-        self.crossings += other.crossings;
-        self.distance_blocks += other.distance_blocks;
-    }
-
-    /// How far a seek went on average, in bytes, of those that have a distance.
-    pub fn mean_seek_bytes(&self) -> f64 {
-        let seeks = (self.seeks - self.crossings).max(1);
-        self.distance_blocks as f64 / seeks as f64 * SECTOR_BYTES as f64
-    }
-}
-
-impl Sides {
-    /// Adds what was counted elsewhere.
-    pub fn add(&mut self, other: &Sides) {
-        self.above.add(&other.above);
-        self.below.add(&other.below);
-        self.background.add(&other.background);
-        self.pages += other.pages;
-        self.hits += other.hits;
-        self.splits += other.splits;
-        self.absorbed += other.absorbed;
-        self.drained += other.drained;
     }
 }
 
@@ -227,9 +157,18 @@ impl Counted {
         Rc::new(Counted { device, space, from, ledger: ledger.clone() })
     }
 
+    /// `layer`, as clients ask it.
+    pub fn above(layer: Rc<dyn BlockDevice>, ledger: &Rc<RefCell<Ledger>>) -> Rc<Counted> {
+        Rc::new(Counted { device: layer, space: Space::Volume, from: 0, ledger: ledger.clone() })
+    }
+
     fn note(&self, at: Extent, how: &Hints, write: bool) {
         let at = Extent { start: at.start + self.from, ..at };
-        self.ledger.borrow_mut().below(self.space, at, how, write);
+        let mut ledger = self.ledger.borrow_mut();
+        match self.space {
+            Space::Volume => ledger.above(at, how, write),
+            space => ledger.below(space, at, how, write),
+        }
     }
 }
 
@@ -279,6 +218,9 @@ mod tests {
     use seekless_core::runtime::Runtime;
     use seekless_drive::{Disk, QueueOptions, spec};
 
+    use crate::split::{self, Split};
+    use crate::units::Bytes;
+
     fn disk(number: u32) -> Rc<Disk> {
         Rc::new(Disk::new(number, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
     }
@@ -326,6 +268,30 @@ mod tests {
         let sides = Runtime::new(1).run(async { ask(disk(0), disk(1)).await }).unwrap();
         assert_eq!((sides.below.seeks, sides.below.crossings, sides.below.distance_blocks), (2, 2, 0));
         assert_eq!(sides.below.mean_seek_bytes().to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_layer_that_knows_nothing_of_it_is_counted_on_both_sides() {
+        let both = async {
+            let ledger = Rc::new(RefCell::new(Ledger::default()));
+            let below = Counted::new(disk(0), 0, &ledger);
+            let layer = Rc::new(Split::new(below, &split::Options { largest: Bytes(4 << 10) }));
+            let top = Counted::above(layer, &ledger);
+            for start in [0, 1_000] {
+                let at = Extent::new(start, 32);
+                top.write(at, Buffer::hollow_sectors(32), of_class(Class::Foreground)).await.unwrap();
+            }
+            let zeroes = Extent::new(1_032, 8);
+            top.write_zeroes(zeroes, of_class(Class::Foreground), Zeroes::default()).await.unwrap();
+            ledger.borrow_mut().all()
+        };
+        let Sides { above, below, .. } = Runtime::new(1).run(both).unwrap();
+        assert_eq!((above.requests, above.blocks_written, above.seeks), (3, 72, 1));
+        assert_eq!(
+            (below.requests, below.blocks_written, below.seeks),
+            (9, 72, 1),
+            "in parts, one after the other"
+        );
     }
 
     /// Requests for a page at these sectors and times, from these accounts: counted as (requests, seeks, blocks between).

@@ -23,7 +23,7 @@ async fn layer(name: &str, options: &str) -> (Rc<dyn BlockDevice>, Built) {
     let entry = registry::find(name).unwrap();
     let devices = entry.devices.iter().map(|key| ((*key).to_owned(), part(1 << 22, 1 << 22))).collect();
     let over = part(0, 1 << 22);
-    let below = Below { over: over.clone(), devices, create: true };
+    let below = Below { over: over.clone(), devices, create: true, timing_only: false };
     (over, entry.build(below, &toml::from_str(options).unwrap()).await.unwrap())
 }
 

@@ -12,7 +12,8 @@ use seekless_core::{BlockDevice, SECTOR_BYTES, Size};
 use seekless_lab::description::Description;
 use seekless_lab::volume::{Bytes, under};
 use seekless_lab::volume_file;
-use seekless_layers::{Borg, Joined};
+use seekless_layers::Joined;
+use seekless_layers::registry::{Below, Entry};
 use seekless_serve::reactor::Reactor;
 
 use super::component::Live;
@@ -61,7 +62,7 @@ async fn create(
 ) -> anyhow::Result<()> {
     let pairs = pairs::of(&arguments.volume, description);
     let components = components(reactor, description)?;
-    let names = below(description, |kind| kind == "borg");
+    let names = below(description, |entry| entry.create.is_some());
     if names.is_empty() {
         bail!(
             "{}: found no layer borg below an export, expected one: others make what they keep",
@@ -71,6 +72,7 @@ async fn create(
     for name in &names {
         let place = || format!("{}: layer.{name}", description.file);
         let layer = &description.layers[name];
+        let Some(create) = layer.entry.create else { continue };
         let kept = layer.devices.values().flatten().flat_map(|device| description.leaves(device));
         if kept.into_iter().all(|leaf| description.components.get(&leaf).is_some_and(Live::is_new)) {
             output::complain(&format!("layer.{name}: its BOPT is in memory, and made when it is served"));
@@ -79,23 +81,21 @@ async fn create(
         if !arguments.replace {
             pairs.may_create(&description.file, name)?;
         }
-        let home = device(description, &layer.over, &components).await.with_context(place)?;
-        let bopt = bopt(description, layer, &components).await.with_context(place)?;
-        let options = toml::Value::Table(layer.options.clone()).try_into().with_context(place)?;
-        let bytes = bopt.geometry().sectors * SECTOR_BYTES;
-        let identity = Borg::create_anew(home, bopt, options, arguments.replace).await.with_context(place)?;
+        let below = devices(description, layer, &components).await.with_context(place)?;
+        let sectors: u64 = below.devices.values().map(|device| device.geometry().sectors).sum();
+        let identity = create(below, layer.options.clone(), arguments.replace).await.with_context(place)?;
         pairs.set(name, identity, false, Ground::Live);
-        output::complain(&format!("layer.{name}: an empty BOPT of {}", Size(bytes)));
+        output::complain(&format!("layer.{name}: an empty BOPT of {}", Size(sectors * SECTOR_BYTES)));
     }
     Ok(())
 }
 
 /// The layers of some kinds below exports: from the bottom up, each once.
-pub fn below(description: &Description<Live>, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn below(description: &Description<Live>, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for export in &description.exports {
         for name in description.downwards(&export.top).into_iter().rev() {
-            if wanted(description.layers[&name].entry.name) && !names.contains(&name) {
+            if wanted(description.layers[&name].entry) && !names.contains(&name) {
                 names.push(name);
             }
         }
@@ -103,17 +103,23 @@ pub fn below(description: &Description<Live>, wanted: impl Fn(&str) -> bool) -> 
     names
 }
 
-/// The BOPT of a layer.
-pub async fn bopt(
+/// What a layer lies on.
+pub async fn devices(
     description: &Description<Live>,
     layer: &seekless_lab::description::Layer,
     components: &BTreeMap<String, Rc<dyn BlockDevice>>,
-) -> anyhow::Result<Rc<dyn BlockDevice>> {
-    let mut pieces = Vec::new();
-    for piece in layer.devices.values().flatten() {
-        pieces.push(device(description, piece, components).await?);
+) -> anyhow::Result<Below> {
+    let over = device(description, &layer.over, components).await?;
+    let mut devices = BTreeMap::new();
+    for (key, names) in &layer.devices {
+        let mut pieces = Vec::new();
+        for piece in names {
+            pieces.push(device(description, piece, components).await?);
+        }
+        let whole = Joined::new(pieces).with_context(|| format!("{key}: found no device, expected one"))?;
+        devices.insert(key.clone(), Rc::new(whole) as Rc<dyn BlockDevice>);
     }
-    Ok(Rc::new(Joined::new(pieces).context("found no BOPT, expected one")?))
+    Ok(Below { over, devices, create: false, timing_only: false })
 }
 
 /// The device of this name.

@@ -1,7 +1,7 @@
 //! Which BOPT belongs to a file or device, and whether it has newer pages of it, as this host remembers it: it is not
 //! served without that, nor with another one.
 //!
-//! A record is written before a BORG layer is served, and says from then on that there may be newer pages, until a stop
+//! A record is written before a layer that may hold newer pages, as BORG does, is served, and says from then on that there may be newer pages, until a stop
 //! leaves nothing in the BOPT alone. So it says that after a crash, and after a stop that keeps pages. Records lie in
 //! `$STATE_DIRECTORY`, as systemd gives it, or else in the user's state folder. Fault model: whoever moves a disk to
 //! another host, or loses the folder, is not warned; a record that cannot be written is told, and the volume is served.
@@ -112,7 +112,7 @@ fn records(folder: &Path, path: &Path) -> Vec<Record> {
 /// The pairs of a volume file, with records to be.
 pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
     let Some(folder) = folder() else { return Pairs { each: Vec::new() } };
-    let layers = description.layers.iter().filter(|(_, layer)| layer.entry.name == "borg");
+    let layers = description.layers.iter().filter(|(_, layer)| layer.entry.holds_newer);
     let each = layers.filter_map(|(name, layer)| {
         let (component, at) = part(description, &layer.over)?;
         let path = path(description, &component)?;
@@ -135,9 +135,9 @@ pub fn look(volume: &Path, description: &Description<Live>, ground: Ground) -> a
         let Some((component, at)) = part(description, &export.top) else { continue };
         let Some(path) = path(description, &component) else { continue };
         let over = description.downwards(&export.top);
-        let borg = over.iter().any(|name| description.layers[name].entry.name == "borg");
+        let held = over.iter().any(|name| description.layers[name].entry.holds_newer);
         let newer =
-            |record: &Record| record.newer && !borg && Extent::new(record.start, record.sectors).overlaps(at);
+            |record: &Record| record.newer && !held && Extent::new(record.start, record.sectors).overlaps(at);
         if let Some(record) = records(&folder, &path).into_iter().find(newer) {
             let of = record.volume.display();
             bail!(

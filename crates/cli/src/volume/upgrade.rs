@@ -7,11 +7,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use seekless_lab::description::Description;
 use seekless_lab::volume_file;
-use seekless_layers::{Borg, Lld, Mapper};
 use seekless_serve::reactor::Reactor;
 
 use super::component::Live;
-use super::create::{below, device};
+use super::create::{below, devices};
 use super::serve::{components, runtime};
 use crate::output;
 
@@ -42,7 +41,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 async fn upgrade(reactor: &Rc<Reactor>, description: &Description<Live>) -> anyhow::Result<()> {
     let components = components(reactor, description)?;
-    let names = below(description, |kind| ["borg", "lld", "mapper"].contains(&kind));
+    let names = below(description, |entry| entry.upgrade.is_some());
     if names.is_empty() {
         bail!(
             "{}: found no layer that keeps something, expected borg or lld below an export",
@@ -52,26 +51,9 @@ async fn upgrade(reactor: &Rc<Reactor>, description: &Description<Live>) -> anyh
     for name in &names {
         let place = || format!("{}: layer.{name}", description.file);
         let layer = &description.layers[name];
-        let over = device(description, &layer.over, &components).await.with_context(place)?;
-        let options = toml::Value::Table(layer.options.clone());
-        match layer.entry.name {
-            "borg" => {
-                let bopt = super::create::bopt(description, layer, &components).await.with_context(place)?;
-                let options = options.try_into().with_context(place)?;
-                Borg::upgrade(over, bopt, options).await.with_context(place)?;
-            }
-            "lld" => Lld::upgrade(over, options.try_into().with_context(place)?).await.with_context(place)?,
-            _ => {
-                let mapper = Mapper::open(over, &options.try_into().with_context(place)?).await;
-                if !mapper.with_context(place)?.is_sealed() {
-                    bail!(
-                        "{}: found a mapper of the first format, expected one of the newest, or borg or lld: its data \
-                         would have to move, so copy it to a new volume",
-                        place()
-                    );
-                }
-            }
-        }
+        let Some(upgrade) = layer.entry.upgrade else { continue };
+        let below = devices(description, layer, &components).await.with_context(place)?;
+        upgrade(below, layer.options.clone()).await.with_context(place)?;
         output::complain(&format!("layer.{name}: of the newest format"));
     }
     Ok(())

@@ -11,7 +11,7 @@ use super::swarm::read_back;
 use super::{Explorer, Finding, Options, Script, Tally};
 use crate::LabError;
 use crate::description::Description;
-use crate::experiment::Progress;
+use crate::play::Progress;
 use crate::workload::Load;
 
 /// So much denser are commands in the run whose requests to components fail: it is short, and there is one.

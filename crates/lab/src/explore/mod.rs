@@ -56,7 +56,7 @@ use self::spent::Part;
 pub use self::tally::Tally;
 use crate::check::Registers;
 use crate::description::Description;
-use crate::experiment::Progress;
+use crate::play::Progress;
 
 /// How much is looked at.
 #[derive(Clone, Debug)]

@@ -55,7 +55,7 @@ pub fn of_workload(load: &Load, sectors: u64, seed: u64, requests: u64) -> Resul
     load.fits(sectors)?;
     let device: Rc<dyn BlockDevice> = Rc::new(Instant { sectors });
     let limit = Limit { requests: Some(requests), time: None };
-    let seen = Runtime::new(seed).run(client::carry_out(load, device, limit, true))??;
+    let seen = Runtime::new(seed).run(client::carry_out(load, device, limit, true))?.whole()?;
     let requests = seen.records.iter().map(|record| Request {
         op: record.op,
         at: if record.op == Op::Flush { Extent::default() } else { record.extent },

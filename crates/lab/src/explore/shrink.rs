@@ -12,7 +12,7 @@ use super::script::{Request, Step};
 use super::settings::Setting;
 use super::{Explorer, Finding, Options, Script};
 use crate::description::Description;
-use crate::experiment::Progress;
+use crate::play::Progress;
 
 /// States that one attempt looks at, at most, after one crash and after several.
 const ATTEMPT: [u64; 2] = [3_000, 40_000];

@@ -122,7 +122,7 @@ async fn on(load: &workload::Load, part: Rc<Slice>, options: lld::Options) -> Re
     let rounds = marks.clone();
     // Polled after each mark. What is deleted in the end does not count.
     let over = poll_fn(|_| if rounds.borrow().len() == 3 { Poll::Ready(()) } else { Poll::Pending });
-    carry_out_marked(load, lld, Limit::default(), false, over, mark).await?;
+    carry_out_marked(load, lld, Limit::default(), false, over, mark).await.whole()?;
     let mut marks = marks.take();
     let (Some((end, counters)), Some((begin, before))) = (marks.pop(), marks.pop()) else {
         return Err(IoError::new(ErrorKind::Invalid, "postmark", None, "it ended before its transactions"));

@@ -122,8 +122,8 @@ fn is_reconfiguration(name: &str) -> bool {
     name.strip_prefix('R').is_some_and(|rest| rest.chars().all(|each| each.is_ascii_digit()))
 }
 
-/// The drive's busy time in each phase, without the layer and with it.
-pub fn busy_by_phase(variant: &Variant) -> Option<Plot> {
+/// The drive's busy time in each phase, and that of the base of this name.
+pub fn busy_by_phase(variant: &Variant, base: &str) -> Option<Plot> {
     if variant.phases.is_empty() {
         return None;
     }
@@ -141,7 +141,7 @@ pub fn busy_by_phase(variant: &Variant) -> Option<Plot> {
         value_label: "busy, s",
         form: Form::Bars,
         series: vec![
-            Series { name: "vanilla".to_owned(), values: vanilla },
+            Series { name: base.to_owned(), values: vanilla },
             Series { name: display_name(&variant.name), values: layer },
         ],
         shaded: phases.iter().map(|phase| is_reconfiguration(&phase.name)).collect(),

@@ -25,7 +25,7 @@ use seekless_trace::Stats;
 pub use drive::drive;
 pub use validation::validation;
 
-use crate::outcome::Comparison;
+use crate::outcome::{Comparison, Variant};
 use figure::Figure;
 use heat::Heat;
 use page::Page;
@@ -34,7 +34,11 @@ use plot::Plot;
 /// The page for `comparison`, whose workload `stats` characterises; `command` is what made it.
 pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     let mut page = Page::default();
+    let base = comparison.variants.first().map_or("", |base| base.name.as_str());
     page.html(&sections::headline(comparison));
+    if let Some(savings) = sections::savings(comparison) {
+        page.table(&savings);
+    }
     page.command(command);
     page.section("Settings");
     page.table(&sections::settings(comparison));
@@ -44,15 +48,19 @@ pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     the_drive(&mut page, comparison);
     for variant in &comparison.variants {
         if let Some(sides) = &variant.sides {
-            page.section(&format!("Both sides of {}", sections::display_name(&variant.name)));
+            let layer = sections::display_name(&sides.layer);
+            let of = if sides.layer == variant.name { layer } else { format!("{layer} in {}", variant.name) };
+            page.section(&format!("Both sides of {of}"));
             page.html(sections::BOTH_SIDES);
-            page.tables(&sections::sides(variant, sides));
+            page.tables(&sections::sides(sides));
         }
     }
+    page.section("Response times");
+    page.table(&sections::responses(comparison));
     page.section("All figures");
     page.table(&sections::variants(comparison));
     for variant in comparison.variants.iter().filter(|variant| !variant.phases.is_empty()) {
-        page.table(&sections::phases(variant));
+        page.table(&sections::phases(variant, base));
     }
     page.finish("seekless: a comparison", None)
 }
@@ -76,11 +84,27 @@ fn workload(page: &mut Page, stats: &Stats) {
     page.charts(figures.into_iter().flatten());
 }
 
+/// The variants that reconfigure something or, where none does, the first beside the base; each with its name where
+/// there are several.
+fn by_phase(comparison: &Comparison) -> Vec<(String, &Variant)> {
+    let others = comparison.variants.get(1..).unwrap_or_default();
+    let mut shown: Vec<&Variant> =
+        comparison.variants.iter().filter(|variant| !variant.reconfigurations.is_empty()).collect();
+    if shown.is_empty() {
+        shown.extend(others.iter().find(|variant| !variant.phases.is_empty()));
+    }
+    let several = shown.len() > 1;
+    let name = |variant: &Variant| if several { variant.name.clone() } else { String::new() };
+    shown.into_iter().map(|variant| (name(variant), variant)).collect()
+}
+
 fn the_drive(page: &mut Page, comparison: &Comparison) {
-    let layer =
-        comparison.variants.iter().find(|variant| !variant.phases.is_empty() && variant.name != "vanilla");
+    let Some(base) = comparison.variants.first() else { return };
+    let layers = by_phase(comparison);
+    let busy = layers.iter().map(|(name, layer)| (name.clone(), charts::busy_by_phase(layer, &base.name)));
+    let (busy, layer) = (busy.collect(), layers.first().map(|(_, layer)| *layer));
     let figures = [
-        alone(layer.and_then(charts::busy_by_phase)),
+        Figure::of_plots(busy),
         alone(charts::seek_distances(comparison)),
         Some(Figure::of_stack(&charts::head_time(comparison))),
         layer.and_then(charts::head_time_by_phase).map(|stack| Figure::of_stack(&stack)),

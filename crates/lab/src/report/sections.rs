@@ -2,18 +2,23 @@
 
 use std::fmt::Write;
 
+use seekless_layers::registry::USUAL;
 use seekless_trace::Stats;
 
 use super::table::Table;
 use super::text::{bytes, escape, number, percent, seconds, whole};
-use crate::outcome::{Comparison, Phase, Side, Sides, Variant};
+use crate::outcome::{Comparison, Phase, Settings, Side, Sides, Variant};
+use crate::workload::answers::Response;
 
 /// A figure's name, and how it is read from what it is of.
 type Figure<T> = (&'static str, fn(&T) -> String);
 
+/// How a figure of a phase is read.
+type PhaseFigure = fn(&Phase) -> String;
+
 /// A variant's name as a reader knows it.
 pub fn display_name(name: &str) -> String {
-    if name == "borg" { "BORG".to_owned() } else { name.to_owned() }
+    if name == USUAL { name.to_uppercase() } else { name.to_owned() }
 }
 
 /// The first sentence: what the paper counts, and what it comes to with all of the layer's own work.
@@ -29,47 +34,85 @@ fn verdict(layer: &str, reduction_pct: f64, net_pct: f64) -> String {
     }
 }
 
-/// The headline: three figures, what each means, and what to know before believing them.
+/// The title: what was found, in a sentence.
+fn title(comparison: &Comparison) -> String {
+    match comparison.variants.as_slice() {
+        [] => "Nothing was compared".to_owned(),
+        [one] => {
+            format!("{} keeps its disks busy for {}", display_name(&one.name), seconds(one.work.head.busy_s))
+        }
+        [_, one] => verdict(&display_name(&one.name), one.reduction_pct, one.net_reduction_pct),
+        [base, others @ ..] => {
+            let names: Vec<String> = others.iter().map(|one| display_name(&one.name)).collect();
+            format!("{} beside {}", names.join(", "), display_name(&base.name))
+        }
+    }
+}
+
+/// A kind of saving: its name, its value, and what it means.
+type Saving = (&'static str, fn(&Variant) -> f64, &'static str);
+
+const SAVINGS: [Saving; 3] = [
+    (
+        "between reconfigurations",
+        |each| each.reduction_pct,
+        "Disk busy time saved against the base with the same requests, in the phases without a \
+         reconfiguration, from the first one on. This is the BORG paper\u{2019}s figure.",
+    ),
+    (
+        "net",
+        |each| each.net_reduction_pct,
+        "The same from the start of the first reconfiguration to the end, with every copy and the final \
+         write-back counted as a cost. This is what an owner of the disk gets.",
+    ),
+    (
+        "foreground",
+        |each| each.foreground_reduction_pct,
+        "The same stretch, but only the head\u{2019}s time for the clients\u{2019} own requests: what they \
+         feel while background work stays out of their way.",
+    ),
+];
+
+/// What each variant saves, where there are several.
+pub fn savings(comparison: &Comparison) -> Option<Table> {
+    let (base, others) = comparison.variants.split_first().filter(|(_, others)| others.len() > 1)?;
+    let title = format!("Disk busy time saved against {}; below zero is a loss", display_name(&base.name));
+    let mut table = Table::new(&title, &["variant"]);
+    table.head.extend(SAVINGS.map(|(name, ..)| name.to_owned()));
+    for one in others {
+        let values = SAVINGS.map(|(_, value, _)| percent(value(one)));
+        table.row(std::iter::once(display_name(&one.name)).chain(values));
+    }
+    Some(table)
+}
+
+/// The headline: what was found, what the figures mean, and what to know before believing them.
 pub fn headline(comparison: &Comparison) -> String {
-    let layer =
-        comparison.variants.get(1).map_or_else(|| "The layer".to_owned(), |each| display_name(&each.name));
-    let verdict = verdict(&layer, comparison.reduction_pct, comparison.net_reduction_pct);
     let mut out = String::from("<header><p class=\"brand\">seekless: a comparison in virtual time</p>");
-    let _ = write!(out, "<h1>{}</h1>", escape(&verdict));
-    let tiles = [
-        (
-            "between reconfigurations",
-            comparison.reduction_pct,
-            "Disk busy time saved against the bare drive with the same requests, in the phases without a \
-             reconfiguration, from the first one on. This is the BORG paper\u{2019}s figure.",
-        ),
-        (
-            "net",
-            comparison.net_reduction_pct,
-            "The same from the start of the first reconfiguration to the end, with every copy and the final \
-             write-back counted as a cost. This is what an owner of the disk gets.",
-        ),
-        (
-            "foreground",
-            comparison.foreground_reduction_pct,
-            "The same stretch, but only the head\u{2019}s time for the clients\u{2019} own requests: what they \
-             feel while background work stays out of their way.",
-        ),
-    ];
-    out.push_str("<dl class=\"tiles\">");
-    for (name, value, meaning) in tiles {
+    let _ = write!(out, "<h1>{}</h1>", escape(&title(comparison)));
+    if let [_, one] = comparison.variants.as_slice() {
+        out.push_str("<dl class=\"tiles\">");
+        for (name, value, meaning) in SAVINGS {
+            let _ = write!(
+                out,
+                "<div><dt>{name}</dt><dd class=\"figure\">{}</dd><dd>{}</dd></div>",
+                escape(&percent(value(one))),
+                escape(meaning)
+            );
+        }
         let _ = write!(
             out,
-            "<div><dt>{name}</dt><dd class=\"figure\">{}</dd><dd>{}</dd></div>",
-            escape(&percent(value)),
-            escape(meaning)
+            "</dl><p>Per cent of disk busy time saved; below zero is a loss. {} of all requests arrived while a reconfiguration ran.</p>",
+            escape(&percent(one.reconfiguring_requests_pct))
         );
     }
-    let _ = write!(
-        out,
-        "</dl><p>Per cent of disk busy time saved; below zero is a loss. {} of all requests arrived while a reconfiguration ran.</p>",
-        escape(&percent(comparison.reconfiguring_requests_pct))
-    );
+    if comparison.variants.len() > 2 {
+        out.push_str("<dl>");
+        for (name, _, meaning) in SAVINGS {
+            let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(meaning));
+        }
+        out.push_str("</dl>");
+    }
     if !comparison.notes.is_empty() {
         out.push_str("<aside aria-label=\"Notes\"><h2>Before you believe it</h2><ul>");
         for note in &comparison.notes {
@@ -87,25 +130,19 @@ pub fn settings(comparison: &Comparison) -> Table {
     let mut table = Table::new("Settings", &["setting", "value"]);
     table.wordy = true;
     table.pair("trace", settings.trace.join("\n"));
-    table.pair("drive", &settings.drive);
+    for (file, variant) in settings.volumes.iter().zip(&comparison.variants) {
+        table.pair(&format!("{}, from {file}", variant.name), &variant.volume);
+    }
     let pace = match settings.pace.as_str() {
         "closed" => format!("closed: at most {} requests outstanding", whole(settings.outstanding)),
         "open" => format!("open: at the recorded times, {} times as fast", number(settings.speed)),
         other => other.to_owned(),
     };
     table.pair("pace", pace);
-    table.pair("scheduler", &settings.scheduler);
-    if let Some(depth) = settings.depth {
-        table.pair("commands in the drive", depth.to_string());
+    if settings.volumes.is_empty() {
+        of_the_drive(settings, &mut table);
     }
-    table.pair("write cache", if settings.write_cache { "on" } else { "off" });
-    table.pair("adjacent requests merged", if settings.merge { "yes" } else { "no" });
-    table.pair("what clients see", bytes(settings.over_bytes));
-    let at = whole(settings.bopt_at_sector);
-    table.pair("BOPT", format!("{}, from sector {at}", bytes(settings.bopt_bytes)));
-    table.pair("of it for writes", percent(settings.write_buffer * 100.0));
     table.pair("reconfigurations", whole(settings.reconfigure));
-    table.pair("background\u{2019}s guaranteed share", percent(settings.background_share_pct));
     let clock = match settings.reconfigure_clock.as_str() {
         "run" => "the trace goes on",
         "stop" => "the trace is held",
@@ -113,6 +150,24 @@ pub fn settings(comparison: &Comparison) -> Table {
     };
     table.pair("while a reconfiguration runs", clock);
     table
+}
+
+/// The settings of the drive that all variants are on.
+fn of_the_drive(settings: &Settings, table: &mut Table) {
+    table.pair("drive", &settings.drive);
+    table.pair("scheduler", &settings.scheduler);
+    if let Some(depth) = settings.depth {
+        table.pair("commands in the drive", depth.to_string());
+    }
+    table.pair("write cache", if settings.write_cache { "on" } else { "off" });
+    table.pair("adjacent requests merged", if settings.merge { "yes" } else { "no" });
+    table.pair("what clients see", bytes(settings.over_bytes));
+    if settings.bopt_bytes > 0 {
+        let at = whole(settings.bopt_at_sector);
+        table.pair("BOPT", format!("{}, from sector {at}", bytes(settings.bopt_bytes)));
+        table.pair("of it for writes", percent(settings.write_buffer * 100.0));
+    }
+    table.pair("background\u{2019}s guaranteed share", percent(settings.background_share_pct));
 }
 
 /// What the workload is like.
@@ -159,7 +214,7 @@ pub fn processes(stats: &Stats) -> Table {
 
 /// Every figure of every variant, side by side.
 pub fn variants(comparison: &Comparison) -> Table {
-    let figures: [Figure<Variant>; 24] = [
+    let figures: [Figure<Variant>; 25] = [
         ("busy", |each| seconds(each.work.head.busy_s)),
         ("seeking", |each| seconds(each.work.head.seek_s)),
         ("waiting for the sector", |each| seconds(each.work.head.rotation_s)),
@@ -181,6 +236,7 @@ pub fn variants(comparison: &Comparison) -> Table {
         ("mean queue at the drive", |each| number(each.mean_queue)),
         ("requests per media access", |each| number(each.merge_ratio)),
         ("elapsed", |each| seconds(each.elapsed_s)),
+        ("requests that failed", |each| whole(each.failed)),
         ("memory of the map", |each| bytes(each.map_bytes)),
         ("longest wait for pages on the move", |each| format!("{} ms", number(each.longest_mover_wait_ms))),
         ("hash of the event log", |each| each.event_hash.clone()),
@@ -193,12 +249,29 @@ pub fn variants(comparison: &Comparison) -> Table {
     table
 }
 
+/// How long requests took, by variant and operation.
+pub fn responses(comparison: &Comparison) -> Table {
+    let head =
+        ["variant", "operation", "requests", "mean, ms", "50 %", "90 %", "99 %", "99.9 %", "longest, ms"];
+    let mut table = Table::new("Response times, from issue to answer", &head);
+    for variant in &comparison.variants {
+        let responses = &variant.response_ms;
+        for (op, of) in [("reads", &responses.reads), ("writes", &responses.writes)] {
+            let Response { requests, mean, spread, longest } = of;
+            let times = [*mean, spread.p50, spread.p90, spread.p99, spread.p999, *longest].map(number);
+            let row = [display_name(&variant.name), op.to_owned(), whole(*requests)];
+            table.row(row.into_iter().chain(times));
+        }
+    }
+    table
+}
+
 /// What the figures of both sides are of.
 pub const BOTH_SIDES: &str = "<p>Above: as clients ask. Below: as home and BOPT are asked for them. Background: copies \
      and draining. A seek is a request that does not start where the last one of its side ended.</p>";
 
 /// What a layer was asked above it, and what it asked of the devices below.
-pub fn sides(variant: &Variant, sides: &Sides) -> [Table; 2] {
+pub fn sides(sides: &Sides) -> [Table; 2] {
     let figures: [Figure<Side>; 7] = [
         ("requests", |each| whole(each.requests)),
         ("read", |each| bytes(each.blocks_read * 512)),
@@ -208,7 +281,7 @@ pub fn sides(variant: &Variant, sides: &Sides) -> [Table; 2] {
         ("mean seek of the others", |each| bytes(each.mean_seek_bytes as u64)),
         ("seeks per block read", |each| percent(each.nonsequential_pct)),
     ];
-    let layer = display_name(&variant.name);
+    let layer = display_name(&sides.layer);
     let head = ["figure", "above", "below", "background"];
     let mut table = Table::new(
         &format!(
@@ -229,13 +302,14 @@ pub fn sides(variant: &Variant, sides: &Sides) -> [Table; 2] {
     [table, pages]
 }
 
-/// Every figure of every phase.
-pub fn phases(variant: &Variant) -> Table {
-    let figures: [Figure<Phase>; 15] = [
+/// Every figure of every phase; `base` is the name of the variant that it is compared with.
+pub fn phases(variant: &Variant, base: &str) -> Table {
+    let base_busy = format!("{base} busy, s");
+    let figures: [(&str, PhaseFigure); 15] = [
         ("first request", |each| whole(each.first_request)),
         ("requests", |each| whole(each.requests)),
         ("busy, s", |each| number(each.work.head.busy_s)),
-        ("vanilla busy, s", |each| number(each.vanilla_busy_s)),
+        (&base_busy, |each| number(each.vanilla_busy_s)),
         ("saved", |each| percent(each.reduction_pct)),
         ("from the BOPT", |each| percent(each.served_from_bopt_pct)),
         ("foreground, s", |each| number(each.work.foreground_s)),

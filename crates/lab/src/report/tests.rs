@@ -155,6 +155,7 @@ fn sides() -> Sides {
         splits: 569,
         absorbed_pages: 35_983,
         drained_pages: 36_013,
+        layer: "borg".to_owned(),
     }
 }
 
@@ -213,6 +214,7 @@ fn comparison() -> Comparison {
         reconfigurations: (1..=4).map(reconfiguration).collect(),
         seek_histogram: histogram(37),
         event_hash: "01ab5500ffee9c21".to_owned(),
+        ..Variant::default()
     };
     Comparison {
         settings: Settings {
@@ -235,6 +237,7 @@ fn comparison() -> Comparison {
             reconfigure_clock: "run".to_owned(),
             reconfigure_class: "background".to_owned(),
             freeblock: None,
+            volumes: Vec::new(),
         },
         reduction_pct: borg.reduction_pct,
         net_reduction_pct: borg.net_reduction_pct,
@@ -504,7 +507,7 @@ fn no_figures_give_a_page_all_the_same() {
     let mut odd = comparison();
     odd.variants[1].work.head.seek_s = f64::NAN;
     odd.variants[1].phases.truncate(1);
-    odd.reduction_pct = -12.0;
+    odd.variants[1].reduction_pct = -12.0;
     let page = html(&stats(), &odd, "");
     balanced(&page).expect("balanced");
     assert!(page.contains("BORG costs 12.0\u{a0}% more disk time"));
@@ -514,7 +517,7 @@ fn no_figures_give_a_page_all_the_same() {
 #[test]
 fn a_loss_is_called_a_loss() {
     let mut losing = comparison();
-    losing.net_reduction_pct = -3.21;
+    losing.variants[1].net_reduction_pct = -3.21;
     let page = html(&stats(), &losing, "");
     assert!(page.contains("\u{2212}3.2\u{a0}%"));
     assert!(page.contains(

@@ -8,7 +8,7 @@ use seekless_core::{Extent, Nanos, Op};
 use serde::Serialize;
 
 /// Requests that were answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Answers {
     /// Reads.
     pub reads: u64,
@@ -24,13 +24,49 @@ pub struct Answers {
     pub bytes_written: u64,
     /// Requests that failed, which are in no other figure.
     pub failed: u64,
-    /// Response times added up.
+    /// Response times of all.
+    pub all: Times,
+    /// Response times of reads.
+    pub of_reads: Times,
+    /// Response times of writes, of zeroes too.
+    pub of_writes: Times,
+}
+
+/// Response times of some requests.
+#[derive(Debug)]
+pub struct Times {
+    /// How many requests.
+    pub requests: u64,
+    /// Added up.
     pub sum: Nanos,
-    /// Those of reads added up.
-    pub sum_of_reads: Nanos,
-    /// The longest response time.
+    /// The longest.
     pub longest: Nanos,
-    times: Histogram<u64>,
+    spread: Histogram<u64>,
+}
+
+/// Response times of some requests, in milliseconds; zero if there were none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Response {
+    /// How many requests.
+    pub requests: u64,
+    /// On average.
+    pub mean: f64,
+    /// How they are spread.
+    #[serde(flatten)]
+    pub spread: ResponseMs,
+    /// The longest.
+    pub longest: f64,
+}
+
+/// Response times by operation, in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Responses {
+    /// All requests, flushes and discards included.
+    pub all: Response,
+    /// Reads.
+    pub reads: Response,
+    /// Writes.
+    pub writes: Response,
 }
 
 /// Response times that so many of the requests did not exceed, in milliseconds, to three digits.
@@ -46,21 +82,38 @@ pub struct ResponseMs {
     pub p999: f64,
 }
 
-impl Default for Answers {
-    fn default() -> Answers {
-        Answers {
-            reads: 0,
-            writes: 0,
-            flushes: 0,
-            discards: 0,
-            failed: 0,
-            bytes_read: 0,
-            bytes_written: 0,
-            sum: Nanos::ZERO,
-            sum_of_reads: Nanos::ZERO,
-            longest: Nanos::ZERO,
-            times: Histogram::new(3).expect("three digits are within 0 to 5"),
-        }
+impl Default for Times {
+    fn default() -> Times {
+        let spread = Histogram::new(3).expect("three digits are within 0 to 5");
+        Times { requests: 0, sum: Nanos::ZERO, longest: Nanos::ZERO, spread }
+    }
+}
+
+impl Times {
+    /// One more.
+    pub fn add(&mut self, took: Nanos) {
+        self.requests += 1;
+        self.sum += took;
+        self.longest = self.longest.max(took);
+        // It grows as it needs to, so nothing is refused.
+        let _ = self.spread.record(took.0);
+    }
+
+    /// On average, in milliseconds.
+    pub fn mean_ms(&self) -> f64 {
+        self.sum.seconds() * 1e3 / self.requests.max(1) as f64
+    }
+
+    /// How they are spread.
+    pub fn spread_ms(&self) -> ResponseMs {
+        let ms = |part: f64| self.spread.value_at_quantile(part).min(self.longest.0) as f64 / 1e6;
+        ResponseMs { p50: ms(0.5), p90: ms(0.9), p99: ms(0.99), p999: ms(0.999) }
+    }
+
+    /// All of it.
+    pub fn response(&self) -> Response {
+        let (mean, longest) = (self.mean_ms(), self.longest.seconds() * 1e3);
+        Response { requests: self.requests, mean, spread: self.spread_ms(), longest }
     }
 }
 
@@ -70,18 +123,16 @@ impl Answers {
         match op {
             Op::Read => {
                 (self.reads, self.bytes_read) = (self.reads + 1, self.bytes_read + at.bytes());
-                self.sum_of_reads += took;
+                self.of_reads.add(took);
             }
             Op::Write | Op::WriteZeroes => {
                 (self.writes, self.bytes_written) = (self.writes + 1, self.bytes_written + at.bytes());
+                self.of_writes.add(took);
             }
             Op::Flush => self.flushes += 1,
             Op::Discard => self.discards += 1,
         }
-        self.sum += took;
-        self.longest = self.longest.max(took);
-        // It grows as it needs to, so nothing is refused.
-        let _ = self.times.record(took.0);
+        self.all.add(took);
     }
 
     /// All of them.
@@ -89,9 +140,12 @@ impl Answers {
         self.reads + self.writes + self.flushes + self.discards
     }
 
-    /// How the response times are spread.
-    pub fn response_ms(&self) -> ResponseMs {
-        let ms = |part: f64| self.times.value_at_quantile(part).min(self.longest.0) as f64 / 1e6;
-        ResponseMs { p50: ms(0.5), p90: ms(0.9), p99: ms(0.99), p999: ms(0.999) }
+    /// Response times by operation.
+    pub fn responses(&self) -> Responses {
+        Responses {
+            all: self.all.response(),
+            reads: self.of_reads.response(),
+            writes: self.of_writes.response(),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What a workload asks its requests through: one window on one device, in one run.
 //!
-//! A run ends when its limit is reached, when the workload itself ends, or when a request fails, unless
-//! failures are only to be counted; what was asked for by then is still answered. So a workload is a loop without an exit: a client that may
+//! A run ends when its limit is reached or when the workload itself ends; what was asked for by then is still answered.
+//! Requests that fail are counted, and the run goes on. So a workload is a loop without an exit: a client that may
 //! ask no more waits, and is dropped when the last answer is there.
 //!
 //! Invariants: records are in the order of their arrival; a limit of n requests is n requests, unless
@@ -47,6 +47,15 @@ pub struct Seen {
     pub names: Names,
     /// When the last answer came.
     pub end: Nanos,
+    /// Why the first request failed, if one did.
+    pub failure: Option<IoError>,
+}
+
+impl Seen {
+    /// This, if no request failed; the first failure otherwise.
+    pub fn whole(self) -> Result<Seen, IoError> {
+        self.failure.clone().map_or(Ok(self), Err)
+    }
 }
 
 /// Called when a part of a load begins, with its name.
@@ -64,9 +73,6 @@ struct Session {
     issued: Cell<u64>,
     in_flight: Cell<u64>,
     processes: Cell<u32>,
-    failed: RefCell<Option<IoError>>,
-    /// Requests may fail: they are counted.
-    past_failures: bool,
     seen: RefCell<Seen>,
     /// Whoever carries the run out.
     main: RefCell<Option<Waker>>,
@@ -100,23 +106,8 @@ pub struct Client {
 }
 
 /// Runs a load on a device. With `keep`, every request is recorded.
-pub async fn carry_out(
-    load: &Load,
-    device: Rc<dyn BlockDevice>,
-    limit: Limit,
-    keep: bool,
-) -> Result<Seen, IoError> {
+pub async fn carry_out(load: &Load, device: Rc<dyn BlockDevice>, limit: Limit, keep: bool) -> Seen {
     carry_out_beside(load, device, limit, keep, pending()).await
-}
-
-/// The same on a device that is made to fail: requests that do are counted, and the run goes on.
-pub async fn carry_out_past_failures(
-    load: &Load,
-    device: Rc<dyn BlockDevice>,
-    limit: Limit,
-    keep: bool,
-) -> Result<Seen, IoError> {
-    carried_out(load, device, limit, keep, true, pending(), Box::new(|_| ())).await
 }
 
 /// The same beside something else: when that ends, the run's limit is reached.
@@ -126,7 +117,7 @@ pub async fn carry_out_beside(
     limit: Limit,
     keep: bool,
     beside: impl Future<Output = ()>,
-) -> Result<Seen, IoError> {
+) -> Seen {
     carry_out_marked(load, device, limit, keep, beside, Box::new(|_| ())).await
 }
 
@@ -138,19 +129,7 @@ pub async fn carry_out_marked(
     keep: bool,
     beside: impl Future<Output = ()>,
     mark: Mark,
-) -> Result<Seen, IoError> {
-    carried_out(load, device, limit, keep, false, beside, mark).await
-}
-
-async fn carried_out(
-    load: &Load,
-    device: Rc<dyn BlockDevice>,
-    limit: Limit,
-    keep: bool,
-    past_failures: bool,
-    beside: impl Future<Output = ()>,
-    mark: Mark,
-) -> Result<Seen, IoError> {
+) -> Seen {
     let begin = runtime::now();
     let window = Extent::new(0, device.geometry().sectors);
     let session = Rc::new(Session {
@@ -163,8 +142,6 @@ async fn carried_out(
         issued: Cell::new(0),
         in_flight: Cell::new(0),
         processes: Cell::new(0),
-        failed: RefCell::default(),
-        past_failures,
         seen: RefCell::default(),
         main: RefCell::default(),
         waiting: RefCell::default(),
@@ -190,15 +167,11 @@ async fn carried_out(
             ended = work.as_mut().poll(context).is_ready();
         }
         let answered = session.in_flight.get() == 0;
-        let over = session.failed.borrow().is_some() || (answered && (ended || session.spent()));
-        if over { Poll::Ready(()) } else { Poll::Pending }
+        if answered && (ended || session.spent()) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     drop((work, client));
-    if let Some(error) = session.failed.take() {
-        return Err(error);
-    }
-    Ok(Seen { end: runtime::now() - begin, ..session.seen.take() })
+    Seen { end: runtime::now() - begin, ..session.seen.take() }
 }
 
 impl Session {
@@ -380,17 +353,15 @@ impl Client {
             };
             match done {
                 Ok(()) => session.answered(op, at, runtime::now() - begin, index),
-                Err(_) if session.past_failures => {
+                Err(error) => {
                     if runtime::now() == begin {
                         runtime::sleep(FAILURE).await;
                     }
-                    session.seen.borrow_mut().answers.failed += 1;
+                    let mut seen = session.seen.borrow_mut();
+                    seen.answers.failed += 1;
+                    seen.failure.get_or_insert(error);
+                    drop(seen);
                     session.ended();
-                }
-                Err(error) => {
-                    session.failed.borrow_mut().get_or_insert(error);
-                    session.wake();
-                    pending::<()>().await;
                 }
             }
         }

@@ -37,8 +37,8 @@ use seekless_core::device::{Place, io, unknown_command};
 use seekless_core::lock::Guard;
 use seekless_core::runtime::{Event, edge};
 use seekless_core::{
-    Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
-    Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
+    Account, BlockDevice, Buffer, Class, Cost, Counters, ErrorKind, Extent, Geometry, Hints, IoError,
+    IoFuture, Layer, Lba, Mode, Nanos, PAGE_BYTES, PAGE_SECTORS, RangeLocks, Zeroes, runtime,
 };
 
 pub use analyzer::{Analyzer, Edge, Graph, Vertex};
@@ -51,14 +51,13 @@ pub use options::{
 use origin::Origin;
 pub use planner::{Greedy, Plan, Planner};
 pub use profiler::{Access, Profiler};
-pub use reconfigurator::{Reconfigured, Stage};
+pub use seekless_core::{Reconfigured, Sides, Stage, Traffic};
 pub use store::{BorgMap, Slot};
 use store::{LastStop, Layout, Setup, Store};
 use verifier::Verifier;
 
 use crate::canary::Canary;
 use crate::traffic::{Counted, Ledger};
-pub use crate::traffic::{Sides, Traffic};
 
 /// What it can be told to do besides requests.
 pub const COMMANDS: &[&str] = &["reconfigure", "drain", "verify"];
@@ -339,6 +338,26 @@ impl Layer for Borg {
             "verify" => io(self.verify_copies(how)),
             _ => io(ready(Err(unknown_command("borg", name, COMMANDS)))),
         }
+    }
+
+    fn reconfigure(&self, account: Account) -> IoFuture<'_, Option<Reconfigured>> {
+        io(async move { self.reconfigure(account).await.map(Some) })
+    }
+
+    fn hurry(&self, class: Class) {
+        self.hurry(class);
+    }
+
+    fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
+        io(self.write_home(account))
+    }
+
+    fn traffic(&self, account: Account) -> Option<Sides> {
+        Some(self.sides(account))
+    }
+
+    fn cost(&self) -> Cost {
+        Cost { map_bytes: self.map_bytes(), longest_wait: self.longest_wait() }
     }
 
     fn detach(&self) -> IoFuture<'_, ()> {

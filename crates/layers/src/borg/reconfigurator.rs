@@ -6,7 +6,7 @@
 //! What is in the read cache and still planned stays where it is, unless the options say otherwise.
 
 use rustc_hash::FxHashMap;
-use seekless_core::{Account, IoError, Nanos, PAGE_SECTORS, runtime};
+use seekless_core::{Account, IoError, Nanos, PAGE_SECTORS, Reconfigured, Stage, runtime};
 
 use super::Borg;
 use super::mover::{Move, Mover};
@@ -22,36 +22,6 @@ use super::store::Slot;
 const ANALYZE_NS: u64 = 2_000;
 /// What planning costs in virtual time, a vertex or edge.
 const PLAN_NS: u64 = 2_000;
-
-/// A stage of a reconfiguration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage {
-    /// The paper's word.
-    pub name: &'static str,
-    /// How long it took, foreground requests in between included.
-    pub took: Nanos,
-    /// Pages it moved or looked at.
-    pub pages: u64,
-}
-
-/// What a reconfiguration did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reconfigured {
-    /// When it started.
-    pub start: Nanos,
-    /// Analyse, plan, outgoing, relocate, incoming.
-    pub stages: Vec<Stage>,
-    /// Of the access graph that was planned.
-    pub vertices: u64,
-    /// Of the access graph that was planned.
-    pub edges: u64,
-    /// In the plan.
-    pub planned_pages: u64,
-    /// Pages that were copied, home or into the BOPT.
-    pub copied_pages: u64,
-    /// Those of them that were to be copied for free, and were not in time.
-    pub promoted_pages: u64,
-}
 
 impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
@@ -180,18 +150,5 @@ impl Borg {
         report.planned_pages = plan.pages() << self.grain;
         report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
         (plan, report.planned_pages.max(seen << self.grain))
-    }
-}
-
-impl Reconfigured {
-    async fn stage(
-        &mut self,
-        name: &'static str,
-        work: impl Future<Output = Result<u64, IoError>>,
-    ) -> Result<(), IoError> {
-        let begin = runtime::now();
-        let pages = work.await?;
-        self.stages.push(Stage { name, took: runtime::now() - begin, pages });
-        Ok(())
     }
 }

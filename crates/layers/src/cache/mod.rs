@@ -25,8 +25,8 @@ use std::task::{Poll, Waker};
 
 use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::{
-    BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoFuture, Layer, Nanos, PAGE_SECTORS,
-    RangeLocks, Ticket, Zeroes, mutant,
+    Account, BlockDevice, Buffer, Class, Counters, Extent, Geometry, Hints, IoFuture, Layer, Nanos,
+    PAGE_SECTORS, RangeLocks, Ticket, Zeroes, mutant,
 };
 
 use crate::canary::Canary;
@@ -186,6 +186,11 @@ impl Layer for Cache {
 
     fn detach(&self) -> IoFuture<'_, ()> {
         io(self.leave())
+    }
+
+    /// Dirty pages.
+    fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
+        self.flush(Hints { account, ..Hints::default() })
     }
 }
 

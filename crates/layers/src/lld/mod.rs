@@ -32,8 +32,8 @@ use std::task::Waker;
 
 use seekless_core::device::{Content, ExtentState, Place, io};
 use seekless_core::{
-    BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos, PAGE_SECTORS,
-    RangeLocks, Zeroes,
+    Account, BlockDevice, Buffer, Counters, Extent, Geometry, Hints, IoError, IoFuture, Layer, Nanos,
+    PAGE_SECTORS, RangeLocks, Zeroes,
 };
 
 use crate::canary::Canary;
@@ -238,6 +238,11 @@ impl Layer for Lld {
             self.state.borrow_mut().resting -= 1;
             stopped
         })
+    }
+
+    /// The segment that clients fill.
+    fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
+        self.flush(Hints { account, ..Hints::default() })
     }
 }
 

@@ -24,8 +24,8 @@ use futures_util::future::join_all;
 use seekless_core::device::{Place, io};
 use seekless_core::runtime::edge;
 use seekless_core::{
-    BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture, Layer, Lba,
-    Limits, PAGE_BYTES, PAGE_SECTORS, RangeLocks, mutant,
+    Account, BlockDevice, Buffer, Class, Counters, ErrorKind, Extent, Geometry, Hints, IoError, IoFuture,
+    Layer, Lba, Limits, PAGE_BYTES, PAGE_SECTORS, RangeLocks, mutant,
 };
 
 use crate::canary::Canary;
@@ -352,6 +352,11 @@ impl Layer for Mapper {
             self.flush(Hints::default()).await?;
             self.copy(&Hints::default()).await
         })
+    }
+
+    /// The map.
+    fn write_back(&self, account: Account) -> IoFuture<'_, ()> {
+        self.flush(Hints { account, ..Hints::default() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lookups: where the copy of a page is, and what is known of it.
 
-use seekless_core::{Buffer, ErrorKind, Extent, IoError, mutant};
+use seekless_core::{Buffer, ErrorKind, Extent, IoError};
 
 use super::map::Slot;
 use super::session::Session;
@@ -93,8 +93,7 @@ impl Store {
     /// Whether a slot of the read cache holds nothing, and no entry on disk names it.
     pub fn is_free(&self, slot: Slot) -> bool {
         let table = self.table.borrow();
-        let reused = mutant::is("borg: a slot is taken that an entry on disk names");
-        table.map.page_at(slot).is_none() && (reused || table.segments.is_free(slot))
+        table.map.page_at(slot).is_none() && table.segments.is_free(slot)
     }
 
     /// Whether a copy that is dirty is so on disk.

@@ -32,7 +32,11 @@ pub struct Supers {
 impl Disk {
     /// Where the next super page is written, and in which generation.
     fn next_super(&mut self) -> (u64, u64) {
-        let generation = if self.page.version == OLD || mutant::is("borg: torn pages stay") {
+        if self.page.version == OLD {
+            // Of version 1, no sector tells its generation.
+            self.supers.newest = self.supers.newest.max(self.page.generation);
+        }
+        let generation = if mutant::is("borg: torn pages stay") {
             self.page.generation + 1
         } else {
             self.supers.newest += 1;

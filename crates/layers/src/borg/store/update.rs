@@ -75,7 +75,11 @@ impl Update<'_> {
             "a slot is handed out only when no entry names it",
             table.segments.is_free(entry.slot) && table.map.page_at(entry.slot).is_none()
         );
-        invariant!("a clean copy has no newer record", entry.dirty || !table.log.is_appending(page));
+        let replaces = table.map.slot_of(page).is_some_and(|was| table.map.is_dirty(was));
+        invariant!(
+            "a clean copy has no newer record",
+            entry.dirty || !(replaces || table.log.is_appending(page))
+        );
         table.map_in(page, entry.slot, entry.dirty);
         table.unproven.set(entry.slot, !entry.proven);
         self.slots.push(entry.slot);

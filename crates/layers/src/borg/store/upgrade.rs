@@ -38,7 +38,9 @@ impl Store {
             let pages = self.map_writes(some);
             self.write_maps(&pages, how).await?;
             let table = &mut *self.table.borrow_mut();
-            pages.iter().for_each(|page| table.persisted(page));
+            for page in &pages {
+                table.persisted(page);
+            }
         }
         let generations = self.table.borrow().segments.generations();
         self.write_super(|page| (page.features, page.generations) = (UPGRADING, generations), how).await

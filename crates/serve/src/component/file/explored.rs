@@ -119,7 +119,7 @@ fn run(seed: u64) -> (Log, Met) {
     let steps: Rc<[Step]> = requests.into_iter().map(durable).collect();
     let ordered = Ordered { over: component, locks: RangeLocks::new() };
     let top = Rc::new(Top::new(Rc::new(ordered)));
-    let tree = Tree { name: "disk".to_owned(), top, topmost: None, layers: BTreeMap::new(), borg: None };
+    let tree = Tree { name: "disk".to_owned(), top, topmost: None, layers: BTreeMap::new() };
     let all = script::carry_out(steps, 1, drawn.clients, &tree, log.clone());
     Runtime::new(seed).run_live(all, &*reactor).unwrap();
     drop(tree);

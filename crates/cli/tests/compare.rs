@@ -1,0 +1,114 @@
+//! Comparisons of any volumes as a user meets them: names of layers, volume files, one volume alone, what is refused.
+
+mod common;
+
+use common::{SMALL, file, folder, json, quietly, seekless};
+
+const STACK: &str = "\
+[component.disk]
+drive = \"wd2500aaks\"
+[slice.home]
+of = \"disk\"
+size = \"20GiB\"
+[slice.bopt]
+of = \"disk\"
+at = \"20GiB\"
+size = \"256MiB\"
+[layer.borg]
+over = \"home\"
+bopt = \"bopt\"
+[layer.cache]
+over = \"borg\"
+size = \"1MiB\"
+[[export]]
+top = \"cache\"
+";
+
+const PLAIN: &str = "[component.disk]\ndrive = \"wd2500aaks\"\n[[export]]\ntop = \"disk\"\n";
+
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let ran = seekless(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
+    for word in words {
+        assert!(ran.stderr.contains(word), "{arguments:?}: {word:?} is not in: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn layers_are_compared_by_their_names() {
+    let list =
+        ["lab", "compare", "--trace", SMALL, "--layer", "none,cache,borg", "--option", "cache.size=1MiB"];
+    let compared = json(&list);
+    let names: Vec<&str> =
+        compared["variants"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["none", "cache", "borg"]);
+    // What a variant does is as when it is compared alone.
+    let alone = json(&["lab", "compare", "--trace", SMALL]);
+    for key in ["event_hash", "reduction_pct", "net_reduction_pct", "response_ms"] {
+        assert_eq!(compared["variants"][2][key], alone["variants"][1][key], "{key}");
+    }
+    assert_eq!(compared["variants"][0]["event_hash"], alone["variants"][0]["event_hash"]);
+    let cache = &compared["variants"][1];
+    assert_eq!(cache["layers"]["cache"]["pages_held"].as_u64().map(|held| held <= 256), Some(true));
+    for op in ["all", "reads", "writes"] {
+        for key in ["requests", "mean", "p50", "p90", "p99", "p999", "longest"] {
+            assert!(cache["response_ms"][op][key].as_f64().is_some_and(|value| value >= 0.0), "{op}.{key}");
+        }
+    }
+    let text = quietly(&list);
+    assert!(text.contains("99.9 %") && text.contains("none") && text.contains("cache"), "{text}");
+    for (options, words) in [
+        (&["--layer", "none,cash"][..], &["'cash'", "cache", "volume file"][..]),
+        (&["--layer", "cache,cache"], &["cache twice"]),
+        (&["--layer", "cache,borg", "--option", "size=1MiB"], &["found size", "cache.size"]),
+        (&["--layer", "cache", "--option", "lld.size=1MiB"], &["found lld.size", "--layer"]),
+        (&["--layer", "cache", "--option", "sise=1MiB"], &["sise"]),
+    ] {
+        refused(&[&["lab", "compare", "--trace", SMALL], options].concat(), 2, words);
+    }
+    refused(&["lab", "run", "--trace", SMALL, "--layer", "cache,borg"], 2, &["cache,borg", "lab compare"]);
+}
+
+#[test]
+fn volume_files_are_compared_and_run() {
+    let (plain, stack) = (file("plain.toml", PLAIN.as_bytes()), file("stack.toml", STACK.as_bytes()));
+    let report = folder().join("volumes.html");
+    let report = report.to_str().unwrap();
+    let compared = json(&["lab", "compare", &plain, &stack, "--trace", SMALL, "--reconfigure", "2"]);
+    assert_eq!(compared["settings"]["volumes"].as_array().unwrap().len(), 2);
+    assert_eq!(compared["variants"][1]["name"], "stack");
+    assert!(compared["variants"][1]["volume"].as_str().unwrap().contains("cache over borg"));
+    assert_eq!(compared["variants"][1]["sides"]["layer"], "borg");
+    let one = ["lab", "run", &stack, "--trace", SMALL, "--reconfigure", "2"];
+    assert_eq!(json(&one)["event_hash"], compared["variants"][1]["event_hash"]);
+    let text = quietly(&one);
+    assert!(text.contains("cache over borg") && text.contains("cache: hits"), "{text}");
+    let ran = seekless(&["lab", "compare", &plain, &stack, &plain, "--trace", SMALL, "--report", report]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let html = std::fs::read_to_string(report).unwrap();
+    assert!(html.contains("Response times") && html.contains("stack"), "{report}");
+    let small = file(
+        "small.toml",
+        PLAIN.replace("top = \"disk\"", "top = \"s\"\n[slice.s]\nof = \"disk\"\nsize = \"2GiB\"").as_bytes(),
+    );
+    refused(
+        &["lab", "compare", &plain, &small, "--trace", SMALL],
+        1,
+        &["small.toml", "2 GiB", "give it a larger"],
+    );
+    refused(&["lab", "compare", "--trace", SMALL, &plain], 2, &["plain.toml", "volume files come first"]);
+    refused(&["lab", "compare", &plain, "--trace", SMALL, "--drive", "wd2500aaks"], 2, &["--drive"]);
+    refused(&["lab", "run", &plain, "--workload", "oltp", "--pace", "open"], 2, &["--pace"]);
+}
+
+#[test]
+fn a_workload_goes_on_past_failures_and_counts_them() {
+    let volume = PLAIN.replace("top = \"disk\"", "top = \"error\"");
+    let volume = format!("{volume}[layer.error]\nover = \"disk\"\nrate_pct = 20\n");
+    let volume = file("failing.toml", volume.as_bytes());
+    let run = ["lab", "run", &volume, "--workload", "random", "--requests", "300"];
+    let told = json(&run);
+    let failed = told["failed"].as_u64().unwrap();
+    assert!((20..120).contains(&failed) && told["requests"].as_u64().unwrap() + failed == 300, "{told}");
+    assert!(told["first_failure"].is_string() && quietly(&run).contains("the first request that failed"));
+}

@@ -1,0 +1,30 @@
+//! The events of a run, one a line.
+
+use seekless_core::Nanos;
+use seekless_core::runtime::Event;
+
+/// Called with every event of a run, and when it was.
+pub type EventSink = Box<dyn FnMut(Nanos, &Event)>;
+
+/// The listener of a run as one line an event; `page` keeps only what touches that page of the volume.
+pub fn event_lines(page: Option<u64>, mut line: impl FnMut(String) + 'static) -> EventSink {
+    Box::new(move |at, event| {
+        let touches = |extent: seekless_core::Extent| page.is_none_or(|page| extent.pages().contains(&page));
+        let text = match event {
+            Event::Did { layer, what, home, at } if touches(*home) => {
+                format!("{layer} {what}: {home}, at sector {at} of its device")
+            }
+            _ if page.is_some() => return,
+            Event::Did { .. } => return,
+            Event::Timer { sequence } => format!("timer {sequence}"),
+            Event::Request { device, id, op, extent, class } => {
+                format!("device {device} request {id}: {op} {extent}, {class:?}")
+            }
+            Event::Complete { device, id, ok } => {
+                format!("device {device} request {id}: {}", if *ok { "done" } else { "failed" })
+            }
+            Event::Offloaded { cost } => format!("offloaded work is back after {cost}"),
+        };
+        line(format!("{:.9} {text}", at.seconds()));
+    })
+}

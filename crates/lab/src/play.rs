@@ -1,0 +1,270 @@
+//! A trace played on a volume: phase by phase, what each cost. Every run of a trace comes through here, whatever the
+//! layers of its volume are.
+//!
+//! Invariants: the phases of a run cover its requests, and `final` is the write-back of what only layers hold after the
+//! last one. Requests and reconfigurations that fail are counted, and the run goes on.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use seekless_core::runtime::{Runtime, Stalled};
+use seekless_core::{Account, Cost, Layer, Nanos, Sides};
+use seekless_drive::Work;
+use seekless_trace::Trace;
+
+use crate::description::Description;
+use crate::events::EventSink;
+use crate::experiment::LabError;
+use crate::load::counted;
+use crate::phases::{Done, MOST, Phase, Reconfigure, Stretch, When};
+use crate::replay::{Replayed, replay};
+use crate::volume::Volume;
+
+/// The phase of the final write-back.
+pub const FINAL: &str = "final";
+
+/// A volume to be measured.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Its name in a comparison.
+    pub name: String,
+    /// What it is made of.
+    pub volume: Description,
+}
+
+/// How a trace is played.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Play {
+    /// When requests are issued.
+    pub pace: Pace,
+    /// How often layouts are reconfigured, after equal numbers of requests; a volume that says how often itself goes by
+    /// that.
+    pub reconfigure: u32,
+    /// Whether the trace goes on meanwhile.
+    pub clock: Clock,
+    /// All random streams follow from it.
+    pub seed: u64,
+}
+
+impl Default for Play {
+    /// As `seekless lab compare` does unless it is told otherwise.
+    fn default() -> Play {
+        Play { pace: Pace::Closed { outstanding: 8 }, reconfigure: 4, clock: Clock::Run, seed: 1 }
+    }
+}
+
+/// How requests of a trace are issued.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// In the recorded order; a process's next read waits for its previous one.
+    Closed {
+        /// Requests outstanding at most, in all.
+        outstanding: usize,
+    },
+    /// At the recorded times.
+    Open {
+        /// How much faster than recorded.
+        speed: f64,
+    },
+}
+
+/// What the trace does while a reconfiguration runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Goes on.
+    Run,
+    /// Waits, as in some of the paper's figures.
+    Stop,
+}
+
+/// How far long work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// Which part of the work.
+    pub what: &'a str,
+    /// Requests done.
+    pub done: u64,
+    /// Of so many.
+    pub of: u64,
+}
+
+/// A run as it was.
+pub struct Played {
+    /// In order of the requests.
+    pub phases: Vec<Phase>,
+    stretches: Vec<Stretch>,
+    /// Of each stretch.
+    work: Vec<Work>,
+    /// The topmost layer that counts its traffic, and that of each stretch.
+    sides: Option<(String, Vec<Sides>)>,
+    /// Reconfigurations, in order of time.
+    pub reconfigured: Vec<Done>,
+    /// Reconfigurations that never started.
+    pub missed: u64,
+    /// Errors of reconfigurations and of the final write-back.
+    pub errors: Vec<String>,
+    /// What the clients saw.
+    pub replayed: Replayed,
+    /// Arms of all drives, at least one.
+    pub arms: usize,
+    /// What all layers cost together; the longest wait is that of one.
+    pub cost: Cost,
+    /// What each layer counted.
+    pub layers: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Of all events.
+    pub event_hash: u64,
+}
+
+/// Work and traffic of a range of requests.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// What the drives did.
+    pub work: Work,
+    /// What went through the topmost layer that counts that.
+    pub sides: Option<Sides>,
+}
+
+impl Play {
+    /// Checks what no type can hold.
+    pub fn check(&self) -> Result<(), LabError> {
+        let setting = |setting, found: String, expected: &str| {
+            Err(LabError::Setting { setting, found, expected: expected.to_owned() })
+        };
+        match self.pace {
+            Pace::Closed { outstanding: 0 } => setting("outstanding", "0".to_owned(), "at least 1"),
+            Pace::Open { speed } if !(0.001..=1e6).contains(&speed) => {
+                setting("speed", speed.to_string(), "0.001 to 1000000")
+            }
+            _ if u64::from(self.reconfigure) > MOST => {
+                setting("reconfigure", self.reconfigure.to_string(), "at most 10000")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Plays the trace on a volume that it fits. Stretches begin at `cuts` besides, which ascend; `progress` is called with
+/// the number of a request now and then.
+pub fn play(
+    trace: &Trace,
+    volume: &Description,
+    play: &Play,
+    cuts: Vec<u64>,
+    events: Option<EventSink>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Played, LabError> {
+    // Accounts have 16 bits.
+    let accounts = cuts.len() as u64 + 2 * MOST + 2;
+    if accounts > u64::from(u16::MAX) {
+        let found = format!("{} phases in all volumes", cuts.len());
+        let expected = "fewer: fewer volumes at once, or fewer reconfigurations".to_owned();
+        return Err(LabError::Setting { setting: "reconfigure", found, expected });
+    }
+    let runtime = Runtime::new(play.seed);
+    if let Some(sink) = events {
+        runtime.watch_events(sink);
+    }
+    let played = RefCell::new(None);
+    let result: Result<(), LabError> = runtime.run(async {
+        let tree = Volume::new(volume).await?;
+        let adapts = |name: &str| volume.layers.get(name).is_some_and(|layer| layer.entry.reconfigures());
+        let layers = tree.downwards().filter(|(name, _)| adapts(name));
+        let layers: Vec<(String, Rc<dyn Layer>)> =
+            layers.map(|(name, layer)| (name.to_owned(), layer.clone())).collect();
+        let every = layers.iter().find_map(|(name, _)| volume.layers.get(name)?.reconfigure);
+        let when = every.map_or(When::Times(play.reconfigure), When::Every);
+        let requests = trace.records.len() as u64;
+        let mut director = Reconfigure::new(layers, requests, when, play.clock, cuts);
+        let replayed = replay(&trace.records, tree.top.clone(), play.pace, &mut director, progress).await;
+        let account = director.finish(FINAL).await;
+        let mut errors = Vec::new();
+        for (name, layer) in tree.downwards() {
+            if let Err(error) = layer.write_back(account).await {
+                errors.push(format!("final write-back of {name}: {error}"));
+            }
+        }
+        played.replace(Some(Played::of(&tree, director, replayed, errors)));
+        Ok(())
+    })?;
+    result?;
+    let event_hash = runtime.event_hash();
+    let played = played.into_inner().map(|played| Played { event_hash, ..played });
+    played.ok_or(LabError::Stalled(Stalled { at: runtime.now() }))
+}
+
+impl Played {
+    fn of(tree: &Volume, director: Reconfigure, replayed: Replayed, write_back: Vec<String>) -> Played {
+        let missed = director.missed();
+        let (phases, stretches, reconfigured, mut errors) = director.told();
+        errors.extend(write_back);
+        let accounts = || (0..stretches.len()).map(|index| Account(index as u16));
+        let counts = tree.downwards().find(|(_, layer)| layer.traffic(Account::default()).is_some());
+        let sides = counts.map(|(name, layer)| {
+            let each = accounts().map(|account| layer.traffic(account).unwrap_or_default());
+            (name.to_owned(), each.collect())
+        });
+        let mut cost = Cost::default();
+        for (_, layer) in tree.downwards() {
+            let one = layer.cost();
+            cost.map_bytes += one.map_bytes;
+            cost.longest_wait = cost.longest_wait.max(one.longest_wait);
+        }
+        Played {
+            work: accounts().map(|account| tree.account(account)).collect(),
+            sides,
+            arms: tree.arms().max(1),
+            cost,
+            layers: counted(tree),
+            event_hash: 0,
+            phases,
+            stretches,
+            reconfigured,
+            missed,
+            errors,
+            replayed,
+        }
+    }
+
+    /// The layer that counted its traffic, if one did.
+    pub fn counting_layer(&self) -> Option<&str> {
+        self.sides.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// The whole run.
+    pub fn whole(&self) -> Part {
+        self.gather(1, |_| 0).swap_remove(0)
+    }
+
+    /// Each of its own phases.
+    pub fn own(&self) -> Vec<Part> {
+        self.gather(self.phases.len(), |stretch| stretch.phase)
+    }
+
+    /// The ranges of requests that are the phases of another run, the first of which begins with the first request.
+    pub fn along(&self, phases: &[Phase]) -> Vec<Part> {
+        self.gather(phases.len(), |stretch| {
+            phases.partition_point(|phase| phase.first_request <= stretch.first_request) - 1
+        })
+    }
+
+    /// Adds stretches up in `count` parts.
+    fn gather(&self, count: usize, place: impl Fn(&Stretch) -> usize) -> Vec<Part> {
+        let none = Part { work: Work::default(), sides: self.sides.as_ref().map(|_| Sides::default()) };
+        let mut parts = vec![none; count];
+        for (index, stretch) in self.stretches.iter().enumerate() {
+            let part = &mut parts[place(stretch)];
+            part.work.add(&self.work[index]);
+            if let (Some(sum), Some((_, each))) = (&mut part.sides, &self.sides) {
+                sum.add(&each[index]);
+            }
+        }
+        parts
+    }
+
+    /// How long its arms had something to do up to the last answer.
+    pub fn occupied_until_the_end(&self) -> Nanos {
+        let parts = self.phases.iter().zip(self.own());
+        parts.filter(|(phase, _)| phase.name != FINAL).map(|(_, part)| part.work.occupied).sum()
+    }
+}

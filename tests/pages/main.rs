@@ -1,0 +1,151 @@
+//! README, book, decisions and the table of papers are as the program is: printed commands run, in order, in an empty
+//! folder with the files that the page shows; volume files lie in `examples/`; figures are what their commands print.
+//!
+//! What a page says to this test stands in comments, before a block of commands (indented, or behind `$` in a fenced
+//! block), a fenced block of output, or a table:
+//!
+//! | comment | what follows |
+//! |---|---|
+//! | `not run: WHY` | commands that need root, a disk or minutes; listed as skipped |
+//! | `instead: COMMAND` | runs in place of commands that are not run |
+//! | `long: WHY` | commands that run only with `SEEKLESS_LONG` set, as by `make soak` |
+//! | `fails` | commands of which the last one fails, as the page says |
+//! | `with canaries` | commands that need a build with known bugs; skipped without |
+//! | `synopsis` | lines of which each names a subcommand, whose `--help` is looked at |
+//! | `file: NAME` | a fenced block that is written to a file |
+//! | `the server is stopped` | ends what `seekless volume serve` started; nothing follows |
+//! | `printed above` | output of the commands before it; `printed above, but for: A, B`: but for lines with these words |
+//! | `printed by: COMMAND` | output, or a table or paragraph with its figures ([`printed`]) |
+//! | `slow: A, B` | besides: figures that only `make figures` looks at, where the command has one of these words, or `slow` |
+
+// Programs from outside: they take their time, and threads.
+#![allow(clippy::disallowed_methods)]
+
+mod page;
+mod printed;
+mod run;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use page::{Block, Page};
+
+/// The root of the checkout.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/cli has a grandparent").to_owned()
+}
+
+/// Whether a file's name ends so.
+fn is_a(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == extension)
+}
+
+/// The Markdown files of a folder, in the order of their names.
+fn pages_in(folder: &str) -> Vec<String> {
+    let listed = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = listed.map(|name| format!("{folder}/{}", name.to_str().unwrap())).collect();
+    names.retain(|name| is_a(name, "md"));
+    names.sort();
+    names
+}
+
+/// Pages whose commands people type.
+fn book() -> Vec<Page> {
+    let names = [vec!["README.md".to_owned()], pages_in("docs/book")].concat();
+    names.iter().map(|name| Page::read(&root(), name)).collect()
+}
+
+/// Does the work for each page on as many threads as there are processors; what went wrong, in the order of the pages.
+fn on_all<T: Send>(pages: &[Page], work: impl Fn(&Page) -> T + Sync) -> Vec<T> {
+    let next = Mutex::new(pages.iter().enumerate());
+    let done = Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let Some((number, page)) = ({ next.lock().unwrap().next() }) else { return };
+                    let result = work(page);
+                    done.lock().unwrap().insert(number, result);
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap().into_values().collect()
+}
+
+#[test]
+fn printed_commands_run_in_order_in_an_empty_folder() {
+    let (mut wrong, mut ran) = (Vec::new(), 0);
+    for outcome in on_all(&book(), run::page) {
+        outcome.skipped.iter().for_each(|line| eprintln!("skipped: {line}"));
+        wrong.extend(outcome.wrong);
+        ran += outcome.ran;
+    }
+    eprintln!("{ran} commands ran");
+    assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(ran > 60, "only {ran} commands found");
+}
+
+#[test]
+fn volume_files_of_the_book_have_names_and_lie_in_examples() {
+    let mut shown = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for page in book() {
+        for block in &page.blocks {
+            let Block::File { line, name, text } = block else { continue };
+            let place = format!("{}:{line}", page.name);
+            if !name.as_ref().is_none_or(|name| is_a(name, "toml")) {
+                continue;
+            }
+            if let Err(error) = toml::from_str::<toml::Table>(text) {
+                wrong.push(format!("{place}: found no TOML, expected it: {error}"));
+            }
+            match name {
+                Some(name) => drop(shown.insert(name.clone(), (place, text.clone()))),
+                None if text.contains("[[export]]") && text.contains("[component.") => {
+                    wrong.push(format!(
+                        "{place}: found a volume without a name, expected a first line `# NAME.toml`"
+                    ));
+                }
+                None => {}
+            }
+        }
+    }
+    let folder = root().join("examples");
+    let mut lying = BTreeMap::new();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        lying.insert(
+            path.file_name().unwrap().to_str().unwrap().to_owned(),
+            std::fs::read_to_string(path).unwrap(),
+        );
+    }
+    for (name, (place, text)) in &shown {
+        if lying.get(name) != Some(text) {
+            wrong.push(format!("{place}: found {name}, expected the text of examples/{name}"));
+        }
+    }
+    for name in lying.keys().filter(|name| !shown.contains_key(*name) && *name != "README.md") {
+        wrong.push(format!("examples/{name}: found no page that shows it, expected one"));
+    }
+    assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn figures_are_those_that_their_commands_print() {
+    let names = [vec!["docs/papers.md".to_owned()], pages_in("docs/decisions")].concat();
+    let mut pages: Vec<Page> = names.iter().map(|name| Page::read(&root(), name)).collect();
+    pages.extend(book());
+    let printer = printed::Printer::new();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for outcome in on_all(&pages, |page| printer.page(page)) {
+        outcome.skipped.iter().for_each(|line| eprintln!("skipped: {line}"));
+        wrong.extend(outcome.wrong);
+        compared += outcome.compared;
+    }
+    eprintln!("{compared} figures compared");
+    assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 50, "only {compared} figures found");
+}
