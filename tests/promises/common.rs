@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use seekless_lab::explore::Options;
 use seekless_lab::explore::campaign::{Campaign, Explored};
-use seekless_lab::explore::settings::Ranges;
-use seekless_lab::{Description, volume_file, workload};
+use seekless_lab::workload;
+use seekless_volume::settings::Ranges;
+use seekless_volume::{Description, file};
 
 /// A folder of these tests.
 pub fn folder(name: &str) -> PathBuf {
@@ -35,7 +36,7 @@ pub const VOLUMES: [&str; 11] = [
 /// # Panics
 /// When it is none.
 pub fn volume(name: &str) -> Description {
-    volume_file::read(&folder("volumes").join(format!("{name}.toml"))).expect(name)
+    file::read(&folder("volumes").join(format!("{name}.toml"))).expect(name)
 }
 
 /// Explores it under a workload; the tests run unoptimised, so it is a short look.

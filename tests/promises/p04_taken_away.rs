@@ -13,16 +13,16 @@ use seekless_core::runtime::{self, Runtime};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, Nanos, switch};
 use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::{self, Found};
-use seekless_lab::description::Description;
 use seekless_lab::explore::Options;
 use seekless_lab::explore::campaign::Campaign;
-use seekless_lab::volume::{self, Bytes, Tree};
 use seekless_lab::workload;
 use seekless_layers::Topmost;
 use seekless_layers::cache::{self, Cache};
 use seekless_layers::fault::powercut::{self, PowerCut};
 use seekless_layers::fault::{Faulty, delay, error, lose};
 use seekless_promises as common;
+use seekless_volume::description::Description;
+use seekless_volume::tree::{self, Bytes, Tree};
 
 fn disk() -> Rc<dyn BlockDevice> {
     Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()))
@@ -144,7 +144,7 @@ async fn borg() -> (Tree, Rc<dyn BlockDevice>) {
 async fn borg_with(volume: &Description) -> (Tree, Rc<dyn BlockDevice>) {
     let disk = disk();
     let components = BTreeMap::from([("disk".to_owned(), disk.clone())]);
-    (volume::over(volume, components, Bytes::Real).await.unwrap(), disk)
+    (tree::over(volume, components, Bytes::Real).await.unwrap(), disk)
 }
 
 /// Does as it is told, or cannot as long as clients write that fast.

@@ -15,10 +15,11 @@ use seekless_drive::{Disk, QueueOptions, spec};
 use seekless_lab::check::history;
 use seekless_lab::explore::Options;
 use seekless_lab::explore::case::Case;
-use seekless_lab::volume::{self, Bytes};
 use seekless_lab::workload::client::Limit;
-use seekless_lab::{Description, Run, run_workload, volume_file, workload};
+use seekless_lab::{Run, run_workload, workload};
 use seekless_promises as common;
+use seekless_volume::tree::{self, Bytes};
+use seekless_volume::{Description, file};
 
 /// Damaged copies of each file.
 const COPIES: u64 = 300;
@@ -76,7 +77,7 @@ fn texts(folder: &Path, extension: &str) -> Vec<(String, String)> {
 fn damaged_files_are_refused_with_reasons() {
     let mut counts = [0; 4];
     for (name, text) in texts(&common::folder("volumes"), "toml") {
-        counts[0] += refused(&name, &text, |text| volume_file::parse(&name, text).map(drop));
+        counts[0] += refused(&name, &text, |text| file::parse(&name, text).map(drop));
     }
     for (name, text) in texts(&common::folder("../../drives"), "toml") {
         counts[1] += refused(&name, &text, |text| spec::parse(&name, text).map(drop));
@@ -124,7 +125,7 @@ fn damaged_histories_and_traces_are_refused_with_reasons() {
 fn changed(line: &str, to: &str) -> Result<Description, String> {
     let text = std::fs::read_to_string(common::folder("volumes").join("borg.toml")).unwrap();
     assert!(text.contains(line), "{text}");
-    volume_file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())
+    file::parse("borg.toml", &text.replace(line, to)).map_err(|error| error.to_string())
 }
 
 /// Opens that.
@@ -134,7 +135,7 @@ fn opened(line: &str, to: &str) -> Result<(), String> {
     let opened = Runtime::new(1).run(async {
         let disk: Rc<dyn BlockDevice> =
             Rc::new(Disk::new(0, &spec::find("wd2500aaks").unwrap(), QueueOptions::default()));
-        volume::over(&volume, BTreeMap::from([("disk".to_owned(), disk)]), Bytes::Real).await.map(drop)
+        tree::over(&volume, BTreeMap::from([("disk".to_owned(), disk)]), Bytes::Real).await.map(drop)
     });
     opened.unwrap().map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! Any text as a volume file: it is a volume, or an error that says what was expected where; nothing panics.
 
-use seekless_lab::volume_file::parse;
+use seekless_volume::file::parse;
 
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };

@@ -13,8 +13,9 @@ use seekless_lab::explore::case::Case;
 use seekless_lab::explore::replay::{Line, replay};
 use seekless_lab::explore::spent::{Part, Spent};
 use seekless_lab::explore::{Finding, Options};
+use seekless_lab::workload;
 use seekless_lab::workload::Load;
-use seekless_lab::{Description, volume_file, workload};
+use seekless_volume::{Description, file};
 use serde::Serialize;
 
 use crate::output;
@@ -155,7 +156,7 @@ struct Told {
 
 /// Explores.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let description = volume_file::read(&arguments.volume)?;
+    let description = file::read(&arguments.volume)?;
     if let Some(script) = &arguments.script {
         return replay_script(&description, script, arguments);
     }

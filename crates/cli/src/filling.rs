@@ -3,7 +3,7 @@
 use clap::Args;
 use seekless_core::Nanos;
 use seekless_drive::freeblock::{FreeOptions, FreePolicy};
-use seekless_lab::workload::keys::duration;
+use seekless_volume::duration;
 
 /// How the head's waits are filled.
 #[derive(Args)]

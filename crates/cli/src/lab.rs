@@ -11,10 +11,11 @@ use clap::{Args, Subcommand};
 use seekless_core::Nanos;
 use seekless_lab::outcome::Comparison;
 use seekless_lab::{
-    Candidate, Description, EventSink, compare_experiments, compare_volumes, event_lines, run_trace,
-    run_volume, run_workload, volume_file, workload,
+    Candidate, EventSink, compare_experiments, compare_volumes, event_lines, run_trace, run_volume,
+    run_workload, workload,
 };
 use seekless_trace::{Stats, StatsOptions, Trace};
+use seekless_volume::{Description, file};
 
 use crate::Usage;
 use crate::comparison;
@@ -225,7 +226,7 @@ fn candidates(files: &[PathBuf]) -> anyhow::Result<Vec<Candidate>> {
     for file in files {
         let same = files.iter().filter(|other| stem(other) == stem(file)).count();
         let name = stem(file).filter(|_| same == 1).unwrap_or_else(|| file.display().to_string());
-        candidates.push(Candidate { name, volume: volume_file::read(file)? });
+        candidates.push(Candidate { name, volume: file::read(file)? });
     }
     Ok(candidates)
 }
@@ -296,7 +297,7 @@ fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
     let mut volume = match &arguments.volume {
         Some(file) => {
             arguments.setup.expect_closed()?;
-            volume_file::read(file)?
+            file::read(file)?
         }
         None => arguments.setup.volume()?,
     };

@@ -4,11 +4,12 @@ use clap::{Args, ValueEnum};
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
 use seekless_drive::freeblock::FreeOptions;
 use seekless_drive::{Model, Policy, QueueOptions};
-use seekless_lab::workload::keys::duration;
-use seekless_lab::{Clock, Description, Experiment, LabError, LayerSetup, Pace, Partition, Play};
+use seekless_lab::{Clock, Experiment, LabError, LayerSetup, Pace, Partition, Play};
 use seekless_layers::registry::Entry;
 use seekless_layers::{borg, registry};
 use seekless_trace::Trace;
+use seekless_volume::Description;
+use seekless_volume::duration;
 
 use crate::Usage;
 use crate::filling::Filling;

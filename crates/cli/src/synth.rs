@@ -5,10 +5,10 @@
 
 use clap::Args;
 use seekless_drive::{Model, QueueOptions};
-use seekless_lab::description::{Component, Description};
 use seekless_lab::{LoadOutcome, arrivals, run_workload, workload};
 use seekless_trace::Volumes;
 use seekless_trace::write::Tables;
+use seekless_volume::description::{Component, Description};
 use serde::Serialize;
 
 use crate::convert::{Told, Writing, provenance};

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use clap::Args;
 use seekless_core::Nanos;
 use seekless_lab::workload::client::Limit;
-use seekless_lab::workload::keys::duration;
 use seekless_lab::workload::{Opt, WINDOW, WORKLOADS};
 use seekless_lab::{LoadOutcome, Run};
+use seekless_volume::duration;
 use serde::Serialize;
 
 use crate::output;

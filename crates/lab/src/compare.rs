@@ -4,13 +4,13 @@ use seekless_core::units::thousands;
 use seekless_core::{SECTOR_BYTES, Size};
 use seekless_trace::Trace;
 
-use crate::description::Description;
 use crate::events::EventSink;
 use crate::experiment::{Experiment, LabError, sources};
 use crate::outcome::{Comparison, Settings, Variant};
 use crate::phases::Phase;
 use crate::play::{Candidate, Clock, Pace, Play, Played, Progress, play};
 use crate::variant::Shown;
+use seekless_volume::description::Description;
 
 /// Plays the trace on each volume; the first is the base that the others are compared with. Volumes are of files whose
 /// names they have.

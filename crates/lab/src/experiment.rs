@@ -8,9 +8,9 @@ use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
 use seekless_trace::{Trace, TraceError};
 
-use crate::description::{Component, Description, Layer, VolumeError, Window};
 use crate::play::{Clock, Pace, Play};
 use crate::workload::keys::WorkloadError;
+use seekless_volume::description::{Component, Description, Layer, VolumeError, Window};
 
 /// An experiment.
 #[derive(Clone, Debug)]

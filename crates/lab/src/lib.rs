@@ -2,7 +2,6 @@
 
 pub mod check;
 pub mod compare;
-pub mod description;
 pub mod events;
 pub mod experiment;
 pub mod explore;
@@ -10,21 +9,16 @@ pub mod figure;
 mod instant;
 pub mod load;
 pub mod mining;
-mod nearest;
 pub mod outcome;
 mod phases;
 pub mod play;
 mod replay;
 pub mod report;
 mod variant;
-pub mod volume;
-pub mod volume_file;
 pub mod workload;
 
 pub use compare::{compare, compare_experiments, compare_volumes, run_trace, run_volume};
-pub use description::Description;
 pub use events::{EventSink, event_lines};
 pub use experiment::{Experiment, LabError, LayerSetup, Partition, Places};
 pub use load::{LoadOutcome, Recorded, Run, arrivals, run_workload};
 pub use play::{Candidate, Clock, Pace, Play, Progress};
-pub use volume::Volume;

@@ -14,15 +14,15 @@ use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
 use serde::Serialize;
 
-use crate::description::Description;
 use crate::events::EventSink;
 use crate::experiment::LabError;
 use crate::instant::Instant;
 use crate::outcome::HeadTime;
-use crate::volume::Volume;
 use crate::workload::Load;
 use crate::workload::answers::{ResponseMs, Responses};
 use crate::workload::client::{Limit, Seen, carry_out};
+use seekless_volume::Volume;
+use seekless_volume::description::Description;
 
 /// If nobody says how long, so many requests of a workload that does not end by itself.
 pub const REQUESTS: u64 = 10_000;

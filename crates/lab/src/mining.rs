@@ -20,14 +20,14 @@ use seekless_drive::spec::BusSpec;
 use seekless_drive::{Policy, QueueOptions, Spec, Work};
 use seekless_layers::registry;
 
-use crate::description::{Component, Description, Layer};
 use crate::experiment::LabError;
 use crate::phases::OneAccount;
 use crate::play::Pace;
 use crate::replay::replay;
-use crate::volume::Volume;
 use crate::workload;
 use crate::workload::client::{Limit, carry_out_beside};
+use seekless_volume::Volume;
+use seekless_volume::description::{Component, Description, Layer};
 
 /// Who asks for what is served at once.
 #[derive(Clone, Debug)]

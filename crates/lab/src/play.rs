@@ -13,13 +13,13 @@ use seekless_core::{Account, Cost, Layer, Nanos, Sides};
 use seekless_drive::Work;
 use seekless_trace::Trace;
 
-use crate::description::Description;
 use crate::events::EventSink;
 use crate::experiment::LabError;
 use crate::load::counted;
 use crate::phases::{Done, MOST, Phase, Reconfigure, Stretch, When};
 use crate::replay::{Replayed, replay};
-use crate::volume::Volume;
+use seekless_volume::Volume;
+use seekless_volume::description::Description;
 
 /// The phase of the final write-back.
 pub const FINAL: &str = "final";

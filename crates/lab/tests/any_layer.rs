@@ -9,9 +9,10 @@ use seekless_core::{
     Record, Zeroes, runtime,
 };
 use seekless_lab::outcome::Variant;
-use seekless_lab::{Candidate, Description, Play, compare_volumes, run_volume, volume_file};
+use seekless_lab::{Candidate, Play, compare_volumes, run_volume};
 use seekless_layers::registry::{Built, Entry};
 use seekless_trace::Trace;
+use seekless_volume::{Description, file};
 
 /// A device that is far away: each request takes a millisecond to get there.
 struct Far(Rc<dyn BlockDevice>);
@@ -78,7 +79,7 @@ fn trace() -> Trace {
 
 fn volume(layers: &str, top: &str) -> Description {
     let text = format!("[component.disk]\ndrive = \"wd2500aaks\"\n{layers}\n[[export]]\ntop = \"{top}\"\n");
-    volume_file::parse("v.toml", &text).unwrap()
+    file::parse("v.toml", &text).unwrap()
 }
 
 fn candidate(name: &str, layers: &str, top: &str) -> Candidate {

@@ -8,8 +8,8 @@ use seekless_lab::explore::conditions::{Conditions, Faults, Pace};
 use seekless_lab::explore::power::{Crash, Survivor};
 use seekless_lab::explore::replay::{Line, replay};
 use seekless_lab::explore::script::{Request, Step, with_commands};
-use seekless_lab::explore::settings::Setting;
-use seekless_lab::{Description, volume_file};
+use seekless_volume::settings::Setting;
+use seekless_volume::{Description, file};
 
 /// Requests of every kind, to what a volume may have, and commands.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -150,7 +150,7 @@ fn cache(failing: bool) -> Description {
          [layer.powercut]\nover = 'failing'\nnth = 1000000\n\
          [[export]]\ntop = 'powercut'\n"
     );
-    volume_file::parse("cache.toml", &text).unwrap()
+    file::parse("cache.toml", &text).unwrap()
 }
 
 fn replayed(failing: bool, fault: &str) -> (Option<String>, Vec<String>) {

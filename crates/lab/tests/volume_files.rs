@@ -2,10 +2,10 @@
 
 use seekless_core::PAGE_SECTORS;
 use seekless_drive::{Model, QueueOptions};
-use seekless_lab::volume_file::parse;
 use seekless_lab::workload::client::Limit;
 use seekless_lab::{Clock, Experiment, LayerSetup, Pace, Partition, Run, run_workload, workload};
 use seekless_layers::registry;
+use seekless_volume::file::parse;
 
 const GOOD: &str = r#"
 [component.disk]

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use seekless_core::{Nanos, Op, Record};
 use seekless_drive::{Model, QueueOptions};
-use seekless_lab::description::{Component, Description};
 use seekless_lab::workload::client::Limit;
 use seekless_lab::workload::{WORKLOADS, parse};
 use seekless_lab::{LoadOutcome, Recorded, Run, arrivals, run_workload};
 use seekless_trace::Volumes;
 use seekless_trace::write::{Output, Provenance, Tables, Target, Writer};
+use seekless_volume::description::{Component, Description};
 
 /// Each workload once, small enough for a test.
 const EACH: [&str; 10] = [

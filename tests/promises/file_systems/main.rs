@@ -18,8 +18,8 @@ use std::path::Path;
 use seekless_lab::explore::conditions::{Conditions, Faults};
 use seekless_lab::explore::restart::Opener;
 use seekless_lab::explore::stream::{self, Stream};
-use seekless_lab::{Description, volume_file};
 use seekless_promises as common;
+use seekless_volume::{Description, file};
 
 use disk::{Kind, Unfit};
 use marks::Files;
@@ -39,7 +39,7 @@ fn volumes(mebibytes: u64) -> Vec<(&'static str, Description)> {
             "[component.disk]\ndrive = \"wd2500aaks\"\n[slice.small]\nof = \"disk\"\nsize = \"{size}B\"\n\
              {layer}\n[[export]]\ntop = \"{top}\"\n"
         );
-        (name, volume_file::parse(name, &text).unwrap_or_else(|error| panic!("{name}: {error}")))
+        (name, file::parse(name, &text).unwrap_or_else(|error| panic!("{name}: {error}")))
     };
     let mapper = format!("[layer.mapper]\nover = \"small\"\nsize = \"{mebibytes}MiB\"");
     let lld = format!("[layer.lld]\nover = \"small\"\nsize = \"{mebibytes}MiB\"\nsegment = \"128KiB\"");

@@ -8,9 +8,6 @@ use std::rc::Rc;
 use anyhow::Context;
 use seekless_core::{BlockDevice, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::simulated;
-use seekless_lab::description::{Component, Leaf, VolumeError};
-use seekless_lab::volume_file::{self, ComponentKeys};
-use seekless_lab::workload::keys::duration;
 use seekless_layers::Refused;
 use seekless_serve::component::{
     Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, Reconnect,
@@ -18,6 +15,9 @@ use seekless_serve::component::{
 };
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::Trust;
+use seekless_volume::description::{Component, Leaf, VolumeError};
+use seekless_volume::duration;
+use seekless_volume::file::{self, ComponentKeys};
 use serde::{Deserialize, Serialize};
 
 /// The keys of a component.
@@ -249,7 +249,7 @@ impl Live {
         store: impl FnOnce(&str, &str, Keys) -> Result<Store, VolumeError>,
     ) -> Result<Live, VolumeError> {
         let drive = drive_keys(file, name, &mut keys)?;
-        let emulated = drive.map(|keys| volume_file::simulated(file, name, &keys, "emulate")).transpose()?;
+        let emulated = drive.map(|keys| file::simulated(file, name, &keys, "emulate")).transpose()?;
         let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
         let live = Live { store: store(file, name, keys)?, emulated, timeout };
         match &live.emulated {

@@ -9,12 +9,12 @@ use std::rc::Rc;
 use anyhow::{Context, bail};
 use clap::Args;
 use seekless_core::{BlockDevice, SECTOR_BYTES, Size};
-use seekless_lab::description::Description;
-use seekless_lab::volume::{Bytes, under};
-use seekless_lab::volume_file;
 use seekless_layers::Joined;
 use seekless_layers::registry::{Below, Entry};
 use seekless_serve::reactor::Reactor;
+use seekless_volume::description::Description;
+use seekless_volume::file;
+use seekless_volume::tree::{Bytes, under};
 
 use super::component::Live;
 use super::ground::Ground;
@@ -45,7 +45,7 @@ pub struct Arguments {
 
 /// Creates what is not there.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
+    let description: Description<Live> = file::read_of(&arguments.volume)?;
     let (reactor, _) = Reactor::start(None).context("io")?;
     let reactor = Rc::new(reactor);
     // Each BOPT gets an identity of its own.
@@ -106,7 +106,7 @@ pub fn below(description: &Description<Live>, wanted: impl Fn(&Entry) -> bool) -
 /// What a layer lies on.
 pub async fn devices(
     description: &Description<Live>,
-    layer: &seekless_lab::description::Layer,
+    layer: &seekless_volume::description::Layer,
     components: &BTreeMap<String, Rc<dyn BlockDevice>>,
 ) -> anyhow::Result<Below> {
     let over = device(description, &layer.over, components).await?;

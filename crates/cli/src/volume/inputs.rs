@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use seekless_lab::description::{Description, Leaf, VolumeError};
-use seekless_lab::volume_file;
 use seekless_layers::Refused;
 use seekless_serve::reactor::inputs::{Recorder, Replayed, Replayer};
 use seekless_serve::reactor::{Kind, Reactor};
+use seekless_volume::description::{Description, Leaf, VolumeError};
+use seekless_volume::file;
 use serde::{Deserialize, Serialize};
 
 use super::component::{Facts, Live};
@@ -117,7 +117,7 @@ fn described(run: &Run) -> anyhow::Result<Description<Live>> {
         component.insert(FOUND.to_owned(), toml::Value::try_from(facts)?);
     }
     let Description { file, components, slices, layers, top, exports, control, tls, clients, explore } =
-        volume_file::parse_of::<Again>(&run.volume.display().to_string(), &toml::to_string(&keys)?)?;
+        file::parse_of::<Again>(&run.volume.display().to_string(), &toml::to_string(&keys)?)?;
     let components = components.into_iter().map(|(name, again)| (name, again.0)).collect();
     Ok(Description { file, components, slices, layers, top, exports, control, tls, clients, explore })
 }

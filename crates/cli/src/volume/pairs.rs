@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use anyhow::bail;
 use seekless_core::{Extent, Layer};
-use seekless_lab::description::{Description, Leaf};
+use seekless_volume::description::{Description, Leaf};
 use serde::{Deserialize, Serialize};
 
 use super::component::{Facts, Live};

@@ -11,12 +11,12 @@ use clap::{Args, ValueEnum};
 use futures_util::future::{Either, select};
 use seekless_core::runtime::{Runtime, sleep, spawn};
 use seekless_core::{BlockDevice, Class, Hints, Layer, Lba, Nanos, PAGE_BYTES, SECTOR_BYTES, Size};
-use seekless_lab::description::{self, Description, Tls};
-use seekless_lab::volume::{Bytes, Tree, under};
-use seekless_lab::volume_file;
 use seekless_serve::component::Numbered;
 use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
 use seekless_serve::server::{Address, AddressError, Bytewise, CLIENTS, Export, Home, Keys, Server, control};
+use seekless_volume::description::{self, Description, Tls};
+use seekless_volume::file;
+use seekless_volume::tree::{Bytes, Tree, under};
 
 use super::component::{Live, beside};
 use super::ground::Ground;
@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Io::Uring => Kind::Uring,
         Io::Threads => Kind::Threads,
     });
-    let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
+    let description: Description<Live> = file::read_of(&arguments.volume)?;
     let places = places(&description, arguments.allow_plain_tcp)?;
     let keys = keys(&description)?;
     let (mut reactor, refused) = Reactor::start(wish).context("io")?;

@@ -11,11 +11,11 @@ use anyhow::Context;
 use clap::Args;
 use seekless_core::device::unknown_command;
 use seekless_core::{Class, Hints, Layer, SECTOR_BYTES, Size, runtime};
-use seekless_lab::description::Description;
-use seekless_lab::volume::Tree;
 use seekless_layers::registry::Entry;
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::{Answering, Server};
+use seekless_volume::description::Description;
+use seekless_volume::tree::Tree;
 use serde::{Deserialize, Serialize};
 
 use super::component::Live;

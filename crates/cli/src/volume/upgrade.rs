@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use seekless_lab::description::Description;
-use seekless_lab::volume_file;
 use seekless_serve::reactor::Reactor;
+use seekless_volume::description::Description;
+use seekless_volume::file;
 
 use super::component::Live;
 use super::create::{below, devices};
@@ -33,7 +33,7 @@ pub struct Arguments {
 
 /// Upgrades what can be.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let description: Description<Live> = volume_file::read_of(&arguments.volume)?;
+    let description: Description<Live> = file::read_of(&arguments.volume)?;
     let (reactor, _) = Reactor::start(None).context("io")?;
     let reactor = Rc::new(reactor);
     runtime(&reactor).run_live(upgrade(&reactor, &description), &*reactor)?

@@ -10,9 +10,9 @@ use super::shrink::Shrinker;
 use super::swarm::read_back;
 use super::{Explorer, Finding, Options, Script, Tally};
 use crate::LabError;
-use crate::description::Description;
 use crate::play::Progress;
 use crate::workload::Load;
+use seekless_volume::description::Description;
 
 /// So much denser are commands in the run whose requests to components fail: it is short, and there is one.
 const DENSER: u64 = 5;

@@ -14,7 +14,7 @@ use seekless_layers::topmost;
 use super::conditions::{Conditions, Faults, Pace};
 use super::power::{Crash, Survivor};
 use super::script::{Request, Step};
-use super::settings::Setting;
+use seekless_volume::settings::Setting;
 
 /// The first line.
 const HEAD: &str = "seekless crash 1";

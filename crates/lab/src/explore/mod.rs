@@ -24,7 +24,6 @@ pub mod restart;
 pub mod rot;
 pub mod run;
 pub mod script;
-pub mod settings;
 mod settling;
 pub mod shrink;
 pub mod spent;
@@ -50,13 +49,13 @@ use self::power::{Crash, Power, Survivor};
 use self::restart::{Judge, Opener, Wrong};
 use self::run::Plan;
 use self::script::Step;
-use self::settings::Setting;
 use self::settling::Settling;
 use self::spent::Part;
 pub use self::tally::Tally;
 use crate::check::Registers;
-use crate::description::Description;
 use crate::play::Progress;
+use seekless_volume::description::Description;
+use seekless_volume::settings::{self, Setting};
 
 /// How much is looked at.
 #[derive(Clone, Debug)]

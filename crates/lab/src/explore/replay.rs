@@ -15,7 +15,7 @@ use super::script::{self, Request, Step};
 use super::settling::Settling;
 use super::{Explorer, Finding, Options, Script, faults};
 use crate::check::{Registers, history};
-use crate::description::Description;
+use seekless_volume::description::Description;
 
 /// Sectors that are read at once when all are read.
 const AT_ONCE: u64 = 2_048;

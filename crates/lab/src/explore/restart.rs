@@ -19,8 +19,8 @@ use super::image::Image;
 use super::log::Log;
 use super::spent::{Part, Spent};
 use crate::check::{self, Registers, Violation};
-use crate::description::Description;
-use crate::volume::{self, Bytes};
+use seekless_volume::description::Description;
+use seekless_volume::tree::{self, Bytes};
 
 /// Restarts between two that are read whole.
 const CONTROL: u64 = 1_000;
@@ -286,7 +286,7 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
         .collect();
     let devices: Vec<Rc<dyn BlockDevice>> =
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
-    let tree = volume::over(&opener.description, opener.named(&devices), Bytes::Real).await;
+    let tree = tree::over(&opener.description, opener.named(&devices), Bytes::Real).await;
     let tree = tree.map_err(|error| match error.kind() {
         ErrorKind::Corrupt => Wrong::Refused(format!("the volume does not open: {error}")),
         _ => Wrong::Closed(error.to_string()),

@@ -12,7 +12,7 @@ use super::image::Image;
 use super::log::{Event, Log, Shared, Write};
 use super::restart::{Edges, Opener};
 use super::script::{self, Step};
-use crate::volume::{self, Bytes};
+use seekless_volume::tree::{self, Bytes};
 
 /// What is run.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Plan {
                 }
             })
             .collect();
-        let closed = match volume::over(&opener.description, opener.named(&devices), Bytes::Real).await {
+        let closed = match tree::over(&opener.description, opener.named(&devices), Bytes::Real).await {
             Ok(tree) => {
                 script::carry_out(
                     self.steps.clone(),

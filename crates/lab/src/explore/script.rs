@@ -16,9 +16,9 @@ use super::log::{Command, Event, Shared};
 use crate::LabError;
 use crate::check::{self, history};
 use crate::instant::Instant;
-use crate::volume::Tree;
 use crate::workload::Load;
 use crate::workload::client::{self, Limit};
+use seekless_volume::tree::Tree;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use super::case::{Case, Segment};
 use super::conditions::Conditions;
 use super::replay::replay;
 use super::script::{Request, Step};
-use super::settings::Setting;
 use super::{Explorer, Finding, Options, Script};
-use crate::description::Description;
 use crate::play::Progress;
+use seekless_volume::description::Description;
+use seekless_volume::settings::Setting;
 
 /// States that one attempt looks at, at most, after one crash and after several.
 const ATTEMPT: [u64; 2] = [3_000, 40_000];

@@ -10,9 +10,9 @@ use super::Script;
 use super::campaign::Campaign;
 use super::conditions::Conditions;
 use super::script::{self, Request, Step};
-use super::settings::{self, Setting};
 use crate::LabError;
 use crate::workload;
+use seekless_volume::settings::{self, Setting};
 
 /// Runs one after the other that have the same volume.
 const RUNS_A_VOLUME: u64 = 16;

@@ -11,11 +11,11 @@ use seekless_drive::disk::Drive;
 use seekless_drive::disk::mechanics::Head;
 use seekless_drive::{Policy, QueueOptions, Spec};
 
-use crate::description::{Component, Description};
 use crate::experiment::LabError;
 use crate::load::{Run, run_workload};
 use crate::workload;
 use crate::workload::client::Limit;
+use seekless_volume::description::{Component, Description};
 
 /// A bar. The four parts are 100 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

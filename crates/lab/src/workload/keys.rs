@@ -9,6 +9,8 @@ use std::ops::RangeInclusive;
 
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
 
+use seekless_volume::duration;
+
 use super::Entry;
 
 /// What a workload cannot be made from.
@@ -160,11 +162,6 @@ impl Keys {
 }
 
 const DAY: Nanos = Nanos(86_400_000_000_000);
-
-/// A time with its unit.
-pub fn duration(text: &str) -> Result<Nanos, String> {
-    text.parse::<Nanos>().map_err(|error| error.to_string())
-}
 
 fn share(text: &str) -> Option<Share> {
     if let Some((part, rest)) = text.split_once(':') {

@@ -12,7 +12,9 @@ use seekless_core::Nanos;
 use seekless_core::runtime::{self, Task};
 
 use super::client::{Client, Gate, together};
-use super::keys::{WorkloadError, duration};
+use seekless_volume::duration;
+
+use super::keys::WorkloadError;
 use super::spec::Member;
 use super::{Entry, Load, Running, Workload};
 

@@ -17,7 +17,7 @@ use crate::explore::image::{Image, mixed};
 use crate::explore::log::{Log, Shared};
 use crate::explore::power::{Power, Survivor};
 use crate::explore::restart::{self, Opener, Wrong};
-use crate::volume::{self, Bytes, Tree};
+use seekless_volume::tree::{self, Bytes, Tree};
 
 /// One request in so many is followed by a command to the topmost layer, if it has commands of its own.
 const COMMANDS: u64 = 40;
@@ -66,7 +66,7 @@ pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Resul
                 Component::recorded(number, *sectors, image, conditions, log.clone()) as Rc<dyn BlockDevice>
             })
             .collect();
-        let tree = volume::over(&opener.description, opener.named(&devices), Bytes::Real).await;
+        let tree = tree::over(&opener.description, opener.named(&devices), Bytes::Real).await;
         let tree = tree.map_err(|error| error.to_string())?;
         let has = tree.top.geometry().sectors;
         if has < stream.sectors {

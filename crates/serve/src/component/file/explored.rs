@@ -14,7 +14,8 @@ use seekless_lab::explore::image::Image;
 use seekless_lab::explore::log::{Event, Log, Shared};
 use seekless_lab::explore::power::Power;
 use seekless_lab::explore::script::{self, Step};
-use seekless_lab::{volume::Tree, workload};
+use seekless_lab::workload;
+use seekless_volume::tree::Tree;
 
 use super::shim::{Disk, Met};
 use super::*;

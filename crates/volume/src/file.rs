@@ -15,9 +15,9 @@ use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
 use crate::description::{Component, Description, Export, Layer, Leaf, Tls, VolumeError, Window};
-use crate::explore::settings::{Ranges, check_ranges};
+use crate::duration;
 use crate::nearest::nearest;
-use crate::workload::keys::duration;
+use crate::settings::{Ranges, check_ranges};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,82 +1,15 @@
-//! The tree under test: simulated drives, slices on them, layers over those, and the top.
+//! The tree of a volume: slices on components, layers over those, and the top.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use seekless_core::limit::Top;
-use seekless_core::{Account, BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice};
-use seekless_drive::{Simulated, Work, simulated};
+use seekless_core::{BlockDevice, ErrorKind, FlushGuard, IoError, Layer, Slice};
 use seekless_layers::registry::{Below, Building};
 use seekless_layers::{Joined, Topmost};
 
 use crate::description::{self, Description};
-
-/// A simulated volume. Build it inside of a runtime.
-pub struct Volume {
-    /// What clients use.
-    pub top: Rc<dyn BlockDevice>,
-    /// The drives below, by the names of their components.
-    pub drives: BTreeMap<String, Rc<dyn Simulated>>,
-    /// The layers over them, by name.
-    pub layers: BTreeMap<String, Rc<dyn Layer>>,
-    /// Names of the layers, from the top down.
-    downwards: Vec<String>,
-}
-
-impl Volume {
-    /// The tree that a description describes, in the world that the caller runs in.
-    pub async fn new(description: &Description) -> Result<Volume, IoError> {
-        // Also keeps a tree that is made of itself from being built for ever.
-        description
-            .check()
-            .map_err(|error| IoError::new(ErrorKind::Invalid, "volume", None, error.to_string()))?;
-        let drives = description.components.iter().zip(0..).map(|((name, component), number)| {
-            (name.clone(), simulated(number, &component.drive, component.queue))
-        });
-        let drives: BTreeMap<_, _> = drives.collect();
-        let components = drives.iter().map(|(name, drive)| (name.clone(), drive.clone().device())).collect();
-        let Tree { top, layers, .. } = over(description, components, Bytes::Hollow).await?;
-        let mut downwards = Vec::new();
-        for name in description.downwards(&description.top) {
-            if !downwards.contains(&name) {
-                downwards.push(name);
-            }
-        }
-        Ok(Volume { top, drives, layers, downwards })
-    }
-
-    /// Its layers with their names, from the top down.
-    pub fn downwards(&self) -> impl Iterator<Item = (&str, &Rc<dyn Layer>)> {
-        self.downwards.iter().filter_map(|name| Some((name.as_str(), self.layers.get(name)?)))
-    }
-
-    /// What all drives did, for one account.
-    pub fn account(&self, account: Account) -> Work {
-        self.sum(|drive| drive.account(account))
-    }
-
-    /// What all drives did.
-    pub fn all(&self) -> Work {
-        self.sum(|drive| drive.all())
-    }
-
-    /// The arms of all drives; of a drive that has none, one.
-    pub fn arms(&self) -> usize {
-        self.drives.values().map(|drive| drive.arms()).sum()
-    }
-
-    /// What all drives drew so far, in joules; `None` if one's description does not say.
-    pub fn joules(&self) -> Option<f64> {
-        self.drives.values().map(|drive| drive.joules()).sum()
-    }
-
-    fn sum(&self, of: impl Fn(&dyn Simulated) -> Work) -> Work {
-        let mut sum = Work::default();
-        self.drives.values().for_each(|drive| sum.add(&of(&**drive)));
-        sum
-    }
-}
 
 /// Whether what layers copy has bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

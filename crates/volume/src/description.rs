@@ -16,8 +16,8 @@ use seekless_layers::registry::Entry;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::explore::settings::Ranges;
-use crate::volume_file::{ComponentKeys, simulated};
+use crate::file::{ComponentKeys, simulated};
+use crate::settings::Ranges;
 
 /// What the components of a description are: simulated drives here, devices and files where a volume is served.
 pub trait Leaf: Sized {

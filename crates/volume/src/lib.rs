@@ -1,0 +1,22 @@
+//! Volumes: what a volume file describes, and the tree of devices that is built of it, for the laboratory and the server
+//! alike.
+
+pub mod description;
+pub mod file;
+mod nearest;
+pub mod settings;
+pub mod simulated;
+pub mod tree;
+
+pub use description::{Description, VolumeError};
+pub use simulated::Volume;
+
+use seekless_core::Nanos;
+
+/// A time with its unit.
+///
+/// # Errors
+/// What was found, and what was expected.
+pub fn duration(text: &str) -> Result<Nanos, String> {
+    text.parse::<Nanos>().map_err(|error| error.to_string())
+}
