@@ -289,6 +289,10 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (format!("[component.disk]\n{export}"), ["component.disk", "neither file nor ram nor nbd"]),
         (
+            format!("[component.disk]\ndrive = \"wd2500aaks\"\n{export}"),
+            ["component.disk.drive", "emulate = \"wd2500aaks\""],
+        ),
+        (
             format!("[component.disk]\nnbd = \"nbd+unix:///x?socket=/none\"\n{export}"),
             ["component.disk.nbd", "No such file"],
         ),

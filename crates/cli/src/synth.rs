@@ -8,7 +8,8 @@ use seekless_drive::{Model, QueueOptions};
 use seekless_lab::{LoadOutcome, arrivals, run_workload, workload};
 use seekless_trace::Volumes;
 use seekless_trace::write::Tables;
-use seekless_volume::description::{Component, Description};
+use seekless_volume::Component;
+use seekless_volume::description::Description;
 use serde::Serialize;
 
 use crate::convert::{Told, Writing, provenance};
@@ -100,7 +101,7 @@ fn synthesise(arguments: &Arguments, load: &workload::Load) -> anyhow::Result<()
 
 /// The first sectors of a drive, with nothing over them.
 fn volume(drive: &str, over: Option<u64>) -> anyhow::Result<Description> {
-    let component = Component { drive: Model::find(drive)?, queue: QueueOptions::default() };
+    let component = Component::new(Model::find(drive)?, QueueOptions::default());
     let sectors = over.unwrap_or(component.drive.sectors());
     Ok(Description::bare(component, sectors))
 }

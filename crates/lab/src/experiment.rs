@@ -10,7 +10,8 @@ use seekless_trace::{Trace, TraceError};
 
 use crate::play::{Clock, Pace, Play};
 use crate::workload::keys::WorkloadError;
-use seekless_volume::description::{Component, Description, Layer, VolumeError, Window};
+use seekless_volume::Component;
+use seekless_volume::description::{Description, Layer, VolumeError, Window};
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -238,7 +239,7 @@ impl Experiment {
 
     /// The volume that this is about: a drive, and over its first sectors the layer, if any.
     pub fn volume(&self, places: &Places) -> Description {
-        let component = Component { drive: self.drive.clone(), queue: self.queue };
+        let component = Component::new(self.drive.clone(), self.queue);
         let mut volume = Description::bare(component, places.home_sectors);
         if let Some(layer) = &self.layer {
             let mut devices = BTreeMap::new();

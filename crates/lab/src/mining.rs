@@ -26,8 +26,9 @@ use crate::play::Pace;
 use crate::replay::replay;
 use crate::workload;
 use crate::workload::client::{Limit, carry_out_beside};
+use seekless_volume::Component;
 use seekless_volume::Volume;
-use seekless_volume::description::{Component, Description, Layer};
+use seekless_volume::description::{Description, Layer};
 
 /// Who asks for what is served at once.
 #[derive(Clone, Debug)]
@@ -142,7 +143,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         ..QueueOptions::default()
     };
     let mut volume =
-        Description::bare(Component { drive: mining.drive.clone().into(), queue }, mining.drive.sectors);
+        Description::bare(Component::new(mining.drive.clone().into(), queue), mining.drive.sectors);
     if let Some(options) = mining.scrub.clone().filter(|_| requests.is_none()) {
         scrub_over_all(&mut volume, options);
     }

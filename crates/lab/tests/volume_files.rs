@@ -192,6 +192,45 @@ proptest::proptest! {
     }
 }
 
+/// What a server would serve is measured by its size, as slow as the drive that it emulates.
+#[test]
+fn data_with_emulate_is_as_large_as_it_is_and_as_slow_as_the_drive() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(8 << 20).unwrap();
+    let path = file.path().display();
+    let of = |keys: &str| parse("v.toml", &format!("[component.disk]\n{keys}\n[[export]]\ntop = \"disk\"\n"));
+    for keys in [
+        format!("file = \"{path}\"\nemulate = \"wd2500aaks\""),
+        "ram = \"8MiB\"\nemulate = \"wd2500aaks\"\ndepth = 4".to_owned(),
+    ] {
+        let volume = of(&keys).unwrap();
+        assert_eq!(volume.check().unwrap(), (8 << 20) / 512, "{keys}");
+        let load = workload::parse("random:size=4KiB").unwrap();
+        let run = Run { limit: Limit { requests: Some(100), ..Limit::default() }, seed: 1, keep: true };
+        let (outcome, recorded) = run_workload(&load, &volume, &run, None).unwrap();
+        assert!(outcome.head.busy_s > 0.1, "an arm moves: {}", outcome.head.busy_s);
+        assert!(recorded.records.iter().all(|record| record.extent.end().0 <= (8 << 20) / 512));
+    }
+    for (keys, words) in [
+        ("ram = \"8MiB\"".to_owned(), ["data without a drive", "emulate = "]),
+        ("drive = \"wd2500aaks\"\nram = \"8MiB\"".to_owned(), ["component.disk.drive", "one of them"]),
+        ("drive = \"wd2500aaks\"\nemulate = \"wd2500aaks\"".to_owned(), ["drive and emulate", "one of them"]),
+        (
+            "nbd = \"nbd://there\"\nemulate = \"wd2500aaks\"".to_owned(),
+            ["another server's export", "file or ram"],
+        ),
+        ("ram = \"1TiB\"\nemulate = \"wd2500aaks\"".to_owned(), ["1 TiB of data", "as large"]),
+        (
+            "file = \"no such file\"\nemulate = \"wd2500aaks\"".to_owned(),
+            ["no such file", "a file or block device"],
+        ),
+        ("scheduler = \"sptf\"".to_owned(), ["no drive", "file or ram with emulate"]),
+    ] {
+        let error = of(&keys).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{keys}: {error}");
+    }
+}
+
 /// An error says what was found and what was expected.
 fn told(text: &str) {
     if let Err(error) = parse("v.toml", text) {

@@ -11,7 +11,8 @@ use seekless_lab::workload::{WORKLOADS, parse};
 use seekless_lab::{LoadOutcome, Recorded, Run, arrivals, run_workload};
 use seekless_trace::Volumes;
 use seekless_trace::write::{Output, Provenance, Tables, Target, Writer};
-use seekless_volume::description::{Component, Description};
+use seekless_volume::Component;
+use seekless_volume::description::Description;
 
 /// Each workload once, small enough for a test.
 const EACH: [&str; 10] = [
@@ -28,7 +29,7 @@ const EACH: [&str; 10] = [
 ];
 
 fn volume(gib: u64) -> Description {
-    let component = Component { drive: Model::find("wd2500aaks").unwrap(), queue: QueueOptions::default() };
+    let component = Component::new(Model::find("wd2500aaks").unwrap(), QueueOptions::default());
     Description::bare(component, gib << 21)
 }
 
@@ -36,7 +37,7 @@ fn volume(gib: u64) -> Description {
 fn on(drive: &str, text: &str) -> LoadOutcome {
     let drive = Model::find(drive).unwrap();
     let sectors = drive.sectors();
-    let volume = Description::bare(Component { drive, queue: QueueOptions::default() }, sectors);
+    let volume = Description::bare(Component::new(drive, QueueOptions::default()), sectors);
     let run = Run { limit: Limit { requests: Some(2_000), time: None }, seed: 1, keep: false };
     run_workload(&parse(text).unwrap(), &volume, &run, None).unwrap().0
 }

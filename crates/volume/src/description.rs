@@ -10,13 +10,12 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use seekless_core::{Class, Extent, Lba, Nanos, Size};
-use seekless_drive::{Model, QueueOptions};
 use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::file::{ComponentKeys, simulated};
+use crate::component::Component;
 use crate::settings::Ranges;
 
 /// What the components of a description are: simulated drives here, devices and files where a volume is served.
@@ -108,15 +107,6 @@ pub struct Export {
     pub class: Class,
 }
 
-/// A simulated drive with its queue.
-#[derive(Clone, Debug)]
-pub struct Component {
-    /// The drive.
-    pub drive: Model,
-    /// Its queue.
-    pub queue: QueueOptions,
-}
-
 /// A window on a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -158,33 +148,6 @@ struct Claim {
     component: String,
     extent: Extent,
     by: String,
-}
-
-impl Leaf for Component {
-    type Keys = ComponentKeys;
-
-    fn read(file: &str, name: &str, keys: ComponentKeys) -> Result<Component, VolumeError> {
-        simulated(file, name, &keys, "drive")
-    }
-
-    fn sectors(&self) -> u64 {
-        self.drive.sectors()
-    }
-
-    fn check(&self) -> Result<(), Refused> {
-        let most = self.drive.queue().depth;
-        match self.queue.depth.filter(|depth| !(1..=most).contains(depth)) {
-            Some(depth) => {
-                let expected = format!("1 to {most}, which the queue of {} holds", self.drive.name());
-                Err(Refused::new("depth", depth.to_string(), expected))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn line(&self) -> String {
-        format!("{}, {}", self.drive.name(), self.queue.policy)
-    }
 }
 
 impl Description {

@@ -9,12 +9,10 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use seekless_core::{Class, Extent, Nanos, SECTOR_BYTES, Size};
-use seekless_drive::freeblock::FreeOptions;
-use seekless_drive::{Model, Policy, QueueOptions};
 use seekless_layers::{Refused, registry};
 use serde::Deserialize;
 
-use crate::description::{Component, Description, Export, Layer, Leaf, Tls, VolumeError, Window};
+use crate::description::{Description, Export, Layer, Leaf, Tls, VolumeError, Window};
 use crate::duration;
 use crate::nearest::nearest;
 use crate::settings::{Ranges, check_ranges};
@@ -38,32 +36,6 @@ struct File<K> {
 /// The last line of an error of TOML: those before quote the file, which may have backticks of its own.
 fn error_line(text: &str) -> &str {
     text.lines().next_back().unwrap_or_default()
-}
-
-/// The keys of a simulated drive.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ComponentKeys {
-    /// The drive's name or its file.
-    pub drive: String,
-    /// Which request comes next.
-    pub scheduler: Option<String>,
-    /// How long a request waits at most.
-    pub starvation_limit: Option<String>,
-    /// Whether adjacent requests go together.
-    pub merge: Option<bool>,
-    /// The background's share, in per cent.
-    pub background_share: Option<u8>,
-    /// Commands in the drive at once.
-    pub depth: Option<u32>,
-    /// Whether its write cache is on.
-    pub write_cache: Option<bool>,
-    /// What is carried out in the head's waits.
-    pub freeblock: Option<String>,
-    /// How much earlier than needed the head is where it has to be.
-    pub guard: Option<String>,
-    /// By how much requests may be delayed on average for what is carried out in idle time.
-    pub idle_delay_limit: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -218,70 +190,6 @@ pub fn parse_of<C: Leaf>(file: &str, text: &str) -> Result<Description<C>, Volum
 fn export(keys: ExportKeys) -> Export {
     let name = keys.name.unwrap_or_else(|| keys.top.clone());
     Export { top: keys.top, name, nbd: keys.nbd, read_only: keys.read_only, class: keys.class.into() }
-}
-
-/// The simulated drive that the keys of component `name` describe; `key` is that of the drive itself, for messages.
-pub fn simulated(file: &str, name: &str, keys: &ComponentKeys, key: &str) -> Result<Component, VolumeError> {
-    let wrong = |key: &str, found: String, expected: &str| VolumeError {
-        place: format!("{file}: component.{name}.{key}"),
-        found,
-        expected: expected.to_owned(),
-    };
-    let beside =
-        Path::new(file).parent().map(|folder| folder.join(&keys.drive)).filter(|path| path.is_file());
-    let drive = beside.map_or_else(|| keys.drive.clone(), |path| path.display().to_string());
-    let mut drive =
-        Model::find(&drive).map_err(|error| wrong(key, format!("'{}' ({error})", keys.drive), "a drive"))?;
-    let defaults = QueueOptions::default();
-    let policy = keys.scheduler.as_ref().map(|text| {
-        text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))
-    });
-    let starvation_limit = keys.starvation_limit.as_ref().map(|text| {
-        let expected = "a time with its unit, 0s for never";
-        duration(text).map_err(|_| wrong("starvation_limit", format!("'{text}'"), expected))
-    });
-    let background_share_pct = keys.background_share.unwrap_or(defaults.background_share_pct);
-    if !(1..=99).contains(&background_share_pct) {
-        return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
-    }
-    let freeblock = free_options(keys, &wrong)?;
-    let queue = QueueOptions {
-        policy: policy.transpose()?.unwrap_or(defaults.policy),
-        merge: keys.merge.unwrap_or(defaults.merge),
-        background_share_pct,
-        starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
-        depth: keys.depth,
-        freeblock,
-    };
-    if let Some(on) = keys.write_cache {
-        drive.set_write_cache(on);
-    }
-    Ok(Component { drive, queue })
-}
-
-/// How the waits of a component's head are filled, if they are.
-fn free_options(
-    keys: &ComponentKeys,
-    wrong: &dyn Fn(&str, String, &str) -> VolumeError,
-) -> Result<Option<FreeOptions>, VolumeError> {
-    let time = |key: &str, text: &Option<String>| {
-        let read = |text: &String| {
-            duration(text).map_err(|_| wrong(key, format!("'{text}'"), "a time with its unit, such as 100us"))
-        };
-        text.as_ref().map(read).transpose()
-    };
-    let guard = time("guard", &keys.guard)?;
-    let idle = time("idle_delay_limit", &keys.idle_delay_limit)?;
-    let Some(text) = keys.freeblock.as_deref().filter(|&text| text != "off") else {
-        let told = guard.map(|_| "guard").or(idle.map(|_| "idle_delay_limit"));
-        return told.map_or(Ok(None), |key| {
-            Err(wrong(key, "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""))
-        });
-    };
-    let expected = "paper, weighted or off";
-    let policy = text.parse().map_err(|_| wrong("freeblock", format!("'{text}'"), expected))?;
-    let (guard, idle_delay_limit) = (guard.unwrap_or_default(), idle.unwrap_or_default());
-    Ok(Some(FreeOptions { policy, guard, idle_delay_limit, ..FreeOptions::default() }))
 }
 
 /// `over` and `bopt` are the tree's; what is left are the layer's own options.

@@ -1,6 +1,7 @@
 //! Volumes: what a volume file describes, and the tree of devices that is built of it, for the laboratory and the server
 //! alike.
 
+pub mod component;
 pub mod description;
 pub mod file;
 mod nearest;
@@ -8,6 +9,7 @@ pub mod settings;
 pub mod simulated;
 pub mod tree;
 
+pub use component::Component;
 pub use description::{Description, VolumeError};
 pub use simulated::Volume;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use seekless_core::{Account, BlockDevice, ErrorKind, IoError, Layer};
+use seekless_core::{Account, BlockDevice, ErrorKind, Extent, IoError, Layer, Slice};
 use seekless_drive::{Simulated, Work, simulated};
 
 use crate::description::Description;
@@ -32,7 +32,14 @@ impl Volume {
             (name.clone(), simulated(number, &component.drive, component.queue))
         });
         let drives: BTreeMap<_, _> = drives.collect();
-        let components = drives.iter().map(|(name, drive)| (name.clone(), drive.clone().device())).collect();
+        let mut components = BTreeMap::new();
+        for (name, drive) in &drives {
+            let device = drive.clone().device();
+            let part = description.components[name].sectors.and_then(|sectors| {
+                Some(Rc::new(Slice::new(device.clone(), Extent::new(0, sectors))?) as Rc<dyn BlockDevice>)
+            });
+            components.insert(name.clone(), part.unwrap_or(device));
+        }
         let Tree { top, layers, .. } = over(description, components, Bytes::Hollow).await?;
         let mut downwards = Vec::new();
         for name in description.downwards(&description.top) {

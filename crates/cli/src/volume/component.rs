@@ -2,7 +2,6 @@
 //! exports; each of them as slow as a drive, if that is asked for.
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Context;
@@ -15,53 +14,10 @@ use seekless_serve::component::{
 };
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::Trust;
-use seekless_volume::description::{Component, Leaf, VolumeError};
+use seekless_volume::component::{Component, Keys, TrustKeys, beside, drive_of, memory};
+use seekless_volume::description::{Leaf, VolumeError};
 use seekless_volume::duration;
-use seekless_volume::file::{self, ComponentKeys};
 use serde::{Deserialize, Serialize};
-
-/// The keys of a component.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Keys {
-    file: Option<PathBuf>,
-    ram: Option<String>,
-    nbd: Option<String>,
-    #[serde(default)]
-    cached: bool,
-    #[serde(default)]
-    read_only: bool,
-    emulate: Option<String>,
-    scheduler: Option<String>,
-    starvation_limit: Option<String>,
-    merge: Option<bool>,
-    background_share: Option<u8>,
-    depth: Option<u32>,
-    write_cache: Option<bool>,
-    freeblock: Option<String>,
-    guard: Option<String>,
-    idle_delay_limit: Option<String>,
-    timeout: Option<String>,
-    reconnect: Option<String>,
-    tls: Option<TrustKeys>,
-}
-
-/// How another server is known, and we to it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrustKeys {
-    /// The authorities whose servers are believed.
-    authority: PathBuf,
-    /// What the server wants to see of us, if it does.
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-}
-
-/// Where a file is that a volume file names: beside it, or else here.
-pub fn beside(volume: &str, path: PathBuf) -> PathBuf {
-    let beside = Path::new(volume).parent().map(|folder| folder.join(&path));
-    beside.filter(|path| path.exists()).unwrap_or(path)
-}
 
 /// A component that was found, and is not in use by another volume.
 pub struct Live {
@@ -129,41 +85,6 @@ fn told(sectors: u64) -> Size {
     Size(sectors * SECTOR_BYTES)
 }
 
-/// The keys of the drive to emulate, taken out of all; without one there may be none.
-fn drive_keys(file: &str, name: &str, keys: &mut Keys) -> Result<Option<ComponentKeys>, VolumeError> {
-    let of_a_drive = keys.scheduler.is_some()
-        || keys.starvation_limit.is_some()
-        || keys.merge.is_some()
-        || keys.background_share.is_some()
-        || keys.depth.is_some()
-        || keys.write_cache.is_some()
-        || keys.freeblock.is_some()
-        || keys.guard.is_some()
-        || keys.idle_delay_limit.is_some();
-    let Some(drive) = keys.emulate.take() else {
-        if !of_a_drive {
-            return Ok(None);
-        }
-        return Err(VolumeError {
-            place: format!("{file}: component.{name}"),
-            found: "keys of a drive's queue without a drive".to_owned(),
-            expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
-        });
-    };
-    Ok(Some(ComponentKeys {
-        drive,
-        scheduler: keys.scheduler.take(),
-        starvation_limit: keys.starvation_limit.take(),
-        merge: keys.merge,
-        background_share: keys.background_share,
-        depth: keys.depth,
-        write_cache: keys.write_cache,
-        freeblock: keys.freeblock.take(),
-        guard: keys.guard.take(),
-        idle_delay_limit: keys.idle_delay_limit.take(),
-    }))
-}
-
 /// Finds what the keys say that the data is on.
 fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
     let wrong = |key: &str, found: String, expected: &str| VolumeError {
@@ -202,12 +123,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
         (None, _, _) if keys.cached || keys.read_only => {
             Err(wrong("", "cached or read_only without a file".to_owned(), "these with a file only"))
         }
-        (None, Some(text), None) => match text.parse::<Size>() {
-            Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => {
-                Ok(Store::Memory(bytes / SECTOR_BYTES))
-            }
-            _ => Err(wrong(".ram", format!("'{text}'"), "a size of whole sectors such as 64MiB")),
-        },
+        (None, Some(text), None) => memory(file, name, &text).map(Store::Memory),
         (None, None, None) => Err(wrong("", "neither file nor ram nor nbd".to_owned(), "one of them")),
         _ => Err(wrong("", "several of file, ram and nbd".to_owned(), "one of them")),
     }
@@ -248,8 +164,17 @@ impl Live {
         mut keys: Keys,
         store: impl FnOnce(&str, &str, Keys) -> Result<Store, VolumeError>,
     ) -> Result<Live, VolumeError> {
-        let drive = drive_keys(file, name, &mut keys)?;
-        let emulated = drive.map(|keys| file::simulated(file, name, &keys, "emulate")).transpose()?;
+        if let Some(drive) = keys.drive.take() {
+            return Err(VolumeError {
+                place: format!("{file}: component.{name}.drive"),
+                found: format!("'{drive}', a simulated drive that keeps no data"),
+                expected: format!(
+                    "file = \"...\" or ram = \"...\", and emulate = \"{drive}\" to be as slow as it"
+                ),
+            });
+        }
+        let drive = keys.take_emulated(file, name)?;
+        let emulated = drive.map(|keys| drive_of(file, name, &keys, "emulate")).transpose()?;
         let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
         let live = Live { store: store(file, name, keys)?, emulated, timeout };
         match &live.emulated {
@@ -344,7 +269,7 @@ impl Live {
     ) -> anyhow::Result<Rc<dyn BlockDevice>> {
         let data = self.store.build(reactor, name)?;
         let device: Rc<dyn BlockDevice> = match &self.emulated {
-            Some(Component { drive, queue }) => {
+            Some(Component { drive, queue, .. }) => {
                 reactor.be_exact();
                 Rc::new(EmulatedComponent::new(simulated(number, drive, *queue), data))
             }

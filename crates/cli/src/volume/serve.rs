@@ -18,7 +18,9 @@ use seekless_volume::description::{self, Description, Tls};
 use seekless_volume::file;
 use seekless_volume::tree::{Bytes, Tree, under};
 
-use super::component::{Live, beside};
+use seekless_volume::component::beside;
+
+use super::component::Live;
 use super::ground::Ground;
 use super::inputs;
 use super::pairs::{self, Pairs};

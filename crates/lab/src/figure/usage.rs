@@ -15,7 +15,8 @@ use crate::experiment::LabError;
 use crate::load::{Run, run_workload};
 use crate::workload;
 use crate::workload::client::Limit;
-use seekless_volume::description::{Component, Description};
+use seekless_volume::Component;
+use seekless_volume::description::Description;
 
 /// A bar. The four parts are 100 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,7 +44,7 @@ pub fn usage(drive: &Spec, policy: Policy, load: &str, requests: u64, seed: u64)
     drive.set_write_cache(false);
     let known = Drive::new(&drive);
     let sectors = drive.sectors / PAGE_SECTORS * PAGE_SECTORS;
-    let volume = Description::bare(Component { drive: drive.into(), queue }, sectors);
+    let volume = Description::bare(Component::new(drive.into(), queue), sectors);
     let limit = Limit { requests: Some(requests), time: None };
     let run = Run { limit, seed, keep: true };
     let (outcome, recorded) = run_workload(&workload::parse(load)?, &volume, &run, None)?;

@@ -1,0 +1,331 @@
+//! Components as a volume file describes them: the same keys for the laboratory, which simulates each, and for the server,
+//! which opens it.
+
+use std::path::{Path, PathBuf};
+
+use seekless_core::{SECTOR_BYTES, Size};
+use seekless_drive::freeblock::FreeOptions;
+use seekless_drive::{Model, Policy, QueueOptions};
+use seekless_layers::Refused;
+use serde::Deserialize;
+
+use crate::description::{Leaf, VolumeError};
+use crate::duration;
+
+/// The keys of a component.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keys {
+    /// A simulated drive, its name or its file: for the laboratory only.
+    pub drive: Option<String>,
+    /// A file or block device.
+    pub file: Option<PathBuf>,
+    /// A size of memory.
+    pub ram: Option<String>,
+    /// Another server's export.
+    pub nbd: Option<String>,
+    /// The file goes through the host's page cache.
+    pub cached: bool,
+    /// Nothing is written.
+    pub read_only: bool,
+    /// The drive that the data is as slow as.
+    pub emulate: Option<String>,
+    /// Which request comes next.
+    pub scheduler: Option<String>,
+    /// How long a request waits at most.
+    pub starvation_limit: Option<String>,
+    /// Whether adjacent requests go together.
+    pub merge: Option<bool>,
+    /// The background's share, in per cent.
+    pub background_share: Option<u8>,
+    /// Commands in the drive at once.
+    pub depth: Option<u32>,
+    /// Whether the drive's write cache is on.
+    pub write_cache: Option<bool>,
+    /// What is carried out in the head's waits.
+    pub freeblock: Option<String>,
+    /// How much earlier than needed the head is where it has to be.
+    pub guard: Option<String>,
+    /// By how much requests may be delayed on average for what is carried out in idle time.
+    pub idle_delay_limit: Option<String>,
+    /// The time that a request has.
+    pub timeout: Option<String>,
+    /// How long another server is sought when it is gone.
+    pub reconnect: Option<String>,
+    /// How another server is known, and we to it.
+    pub tls: Option<TrustKeys>,
+}
+
+/// How another server is known, and we to it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustKeys {
+    /// The authorities whose servers are believed.
+    pub authority: PathBuf,
+    /// What the server wants to see of us, if it does.
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate.
+    pub key: Option<PathBuf>,
+}
+
+/// Keys of a simulated drive: which it is, and its queue.
+#[derive(Debug, Default)]
+pub struct DriveKeys {
+    /// The drive's name or its file.
+    pub drive: String,
+    /// Which request comes next.
+    pub scheduler: Option<String>,
+    /// How long a request waits at most.
+    pub starvation_limit: Option<String>,
+    /// Whether adjacent requests go together.
+    pub merge: Option<bool>,
+    /// The background's share, in per cent.
+    pub background_share: Option<u8>,
+    /// Commands in the drive at once.
+    pub depth: Option<u32>,
+    /// Whether its write cache is on.
+    pub write_cache: Option<bool>,
+    /// What is carried out in the head's waits.
+    pub freeblock: Option<String>,
+    /// How much earlier than needed the head is where it has to be.
+    pub guard: Option<String>,
+    /// By how much requests may be delayed on average for what is carried out in idle time.
+    pub idle_delay_limit: Option<String>,
+}
+
+/// A simulated drive with its queue.
+#[derive(Clone, Debug)]
+pub struct Component {
+    /// The drive.
+    pub drive: Model,
+    /// Its queue.
+    pub queue: QueueOptions,
+    /// Its first sectors, if no more are used: as many as the data has that it is as slow as.
+    pub sectors: Option<u64>,
+}
+
+impl Component {
+    /// All of a drive.
+    pub fn new(drive: Model, queue: QueueOptions) -> Component {
+        Component { drive, queue, sectors: None }
+    }
+}
+
+/// Where a file is that a volume file names: beside it, or else here.
+pub fn beside(volume: &str, path: PathBuf) -> PathBuf {
+    let beside = Path::new(volume).parent().map(|folder| folder.join(&path));
+    beside.filter(|path| path.exists()).unwrap_or(path)
+}
+
+impl Keys {
+    /// Takes the keys of the drive to emulate; without one there may be none.
+    ///
+    /// # Errors
+    /// Keys of a drive's queue without a drive.
+    pub fn take_emulated(&mut self, file: &str, name: &str) -> Result<Option<DriveKeys>, VolumeError> {
+        let drive = self.emulate.take();
+        self.take_drive(file, name, drive)
+    }
+
+    fn take_drive(
+        &mut self,
+        file: &str,
+        name: &str,
+        drive: Option<String>,
+    ) -> Result<Option<DriveKeys>, VolumeError> {
+        let of_a_drive = self.scheduler.is_some()
+            || self.starvation_limit.is_some()
+            || self.merge.is_some()
+            || self.background_share.is_some()
+            || self.depth.is_some()
+            || self.write_cache.is_some()
+            || self.freeblock.is_some()
+            || self.guard.is_some()
+            || self.idle_delay_limit.is_some();
+        let Some(drive) = drive else {
+            if !of_a_drive {
+                return Ok(None);
+            }
+            return Err(VolumeError {
+                place: format!("{file}: component.{name}"),
+                found: "keys of a drive's queue without a drive".to_owned(),
+                expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
+            });
+        };
+        Ok(Some(DriveKeys {
+            drive,
+            scheduler: self.scheduler.take(),
+            starvation_limit: self.starvation_limit.take(),
+            merge: self.merge,
+            background_share: self.background_share,
+            depth: self.depth,
+            write_cache: self.write_cache,
+            freeblock: self.freeblock.take(),
+            guard: self.guard.take(),
+            idle_delay_limit: self.idle_delay_limit.take(),
+        }))
+    }
+}
+
+/// A size of memory in sectors.
+///
+/// # Errors
+/// What was found, where it is no size of whole sectors.
+pub fn memory(file: &str, name: &str, text: &str) -> Result<u64, VolumeError> {
+    match text.parse::<Size>() {
+        Ok(Size(bytes)) if bytes > 0 && bytes % SECTOR_BYTES == 0 => Ok(bytes / SECTOR_BYTES),
+        _ => Err(VolumeError {
+            place: format!("{file}: component.{name}.ram"),
+            found: format!("'{text}'"),
+            expected: "a size of whole sectors such as 64MiB".to_owned(),
+        }),
+    }
+}
+
+/// Sectors of a file or block device, of which nothing but its size is asked.
+fn size_of(path: &Path) -> std::io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    std::fs::File::open(path)?.seek(SeekFrom::End(0)).map(|bytes| bytes / SECTOR_BYTES)
+}
+
+/// The simulated drive that the keys of component `name` describe; `key` is that of the drive itself, for messages.
+pub fn drive_of(file: &str, name: &str, keys: &DriveKeys, key: &str) -> Result<Component, VolumeError> {
+    let wrong = |key: &str, found: String, expected: &str| VolumeError {
+        place: format!("{file}: component.{name}.{key}"),
+        found,
+        expected: expected.to_owned(),
+    };
+    let beside =
+        Path::new(file).parent().map(|folder| folder.join(&keys.drive)).filter(|path| path.is_file());
+    let drive = beside.map_or_else(|| keys.drive.clone(), |path| path.display().to_string());
+    let mut drive =
+        Model::find(&drive).map_err(|error| wrong(key, format!("'{}' ({error})", keys.drive), "a drive"))?;
+    let defaults = QueueOptions::default();
+    let policy = keys.scheduler.as_ref().map(|text| {
+        text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))
+    });
+    let starvation_limit = keys.starvation_limit.as_ref().map(|text| {
+        let expected = "a time with its unit, 0s for never";
+        duration(text).map_err(|_| wrong("starvation_limit", format!("'{text}'"), expected))
+    });
+    let background_share_pct = keys.background_share.unwrap_or(defaults.background_share_pct);
+    if !(1..=99).contains(&background_share_pct) {
+        return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
+    }
+    let freeblock = free_options(keys, &wrong)?;
+    let queue = QueueOptions {
+        policy: policy.transpose()?.unwrap_or(defaults.policy),
+        merge: keys.merge.unwrap_or(defaults.merge),
+        background_share_pct,
+        starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
+        depth: keys.depth,
+        freeblock,
+    };
+    if let Some(on) = keys.write_cache {
+        drive.set_write_cache(on);
+    }
+    Ok(Component::new(drive, queue))
+}
+
+/// How the waits of a component's head are filled, if they are.
+fn free_options(
+    keys: &DriveKeys,
+    wrong: &dyn Fn(&str, String, &str) -> VolumeError,
+) -> Result<Option<FreeOptions>, VolumeError> {
+    let time = |key: &str, text: &Option<String>| {
+        let read = |text: &String| {
+            duration(text).map_err(|_| wrong(key, format!("'{text}'"), "a time with its unit, such as 100us"))
+        };
+        text.as_ref().map(read).transpose()
+    };
+    let guard = time("guard", &keys.guard)?;
+    let idle = time("idle_delay_limit", &keys.idle_delay_limit)?;
+    let Some(text) = keys.freeblock.as_deref().filter(|&text| text != "off") else {
+        let told = guard.map(|_| "guard").or(idle.map(|_| "idle_delay_limit"));
+        return told.map_or(Ok(None), |key| {
+            Err(wrong(key, "no freeblock".to_owned(), "freeblock = \"weighted\" or \"paper\""))
+        });
+    };
+    let expected = "paper, weighted or off";
+    let policy = text.parse().map_err(|_| wrong("freeblock", format!("'{text}'"), expected))?;
+    let (guard, idle_delay_limit) = (guard.unwrap_or_default(), idle.unwrap_or_default());
+    Ok(Some(FreeOptions { policy, guard, idle_delay_limit, ..FreeOptions::default() }))
+}
+
+impl Leaf for Component {
+    type Keys = Keys;
+
+    /// A drive, or what a server would serve, by its size: as slow as the drive that `emulate` names.
+    fn read(file: &str, name: &str, mut keys: Keys) -> Result<Component, VolumeError> {
+        let wrong = |key: &str, found: &str, expected: &str| VolumeError {
+            place: format!("{file}: component.{name}{key}"),
+            found: found.to_owned(),
+            expected: expected.to_owned(),
+        };
+        let data = keys.file.is_some() || keys.ram.is_some() || keys.nbd.is_some();
+        let (key, drive) = match (keys.drive.take(), keys.emulate.take()) {
+            (Some(_), _) if data => {
+                return Err(wrong(
+                    ".drive",
+                    "a simulated drive with data",
+                    "one of them: emulate = \"...\" with data",
+                ));
+            }
+            (Some(drive), None) => ("drive", drive),
+            (None, Some(drive)) if data => ("emulate", drive),
+            (None, None) if data => {
+                let expected =
+                    "emulate = \"DRIVE\", the drive that the laboratory takes it for (seekless drive list)";
+                return Err(wrong("", "data without a drive", expected));
+            }
+            (None, _) => return Err(wrong("", "no drive", "drive = \"...\", or file or ram with emulate")),
+            (Some(_), Some(_)) => return Err(wrong(".emulate", "drive and emulate", "one of them")),
+        };
+        let sectors = match (&keys.file, &keys.ram, &keys.nbd) {
+            (None, None, None) => None,
+            (Some(path), None, None) => {
+                let path = beside(file, path.clone());
+                let size = size_of(&path).map_err(|error| {
+                    wrong(".file", &format!("{}: {error}", path.display()), "a file or block device")
+                })?;
+                Some(size)
+            }
+            (None, Some(text), None) => Some(memory(file, name, text)?),
+            (None, None, Some(_)) => {
+                let expected = "file or ram: the laboratory connects to no server, and asks for a size";
+                return Err(wrong(".nbd", "another server's export", expected));
+            }
+            _ => return Err(wrong("", "several of file, ram and nbd", "one of them")),
+        };
+        let of_drive = keys.take_drive(file, name, Some(drive))?.unwrap_or_default();
+        let component = Component { sectors, ..drive_of(file, name, &of_drive, key)? };
+        let most = component.drive.sectors();
+        match sectors {
+            Some(found) if found > most || found == 0 => Err(wrong(
+                &format!(".{key}"),
+                &format!("{}, for {} of data", component.drive.name(), Size(found * SECTOR_BYTES)),
+                &format!("a drive that is as large; this one has {}", Size(most * SECTOR_BYTES)),
+            )),
+            _ => Ok(component),
+        }
+    }
+
+    fn sectors(&self) -> u64 {
+        self.sectors.unwrap_or(self.drive.sectors())
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        let most = self.drive.queue().depth;
+        match self.queue.depth.filter(|depth| !(1..=most).contains(depth)) {
+            Some(depth) => {
+                let expected = format!("1 to {most}, which the queue of {} holds", self.drive.name());
+                Err(Refused::new("depth", depth.to_string(), expected))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn line(&self) -> String {
+        format!("{}, {}", self.drive.name(), self.queue.policy)
+    }
+}
