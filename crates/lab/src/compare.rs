@@ -4,11 +4,13 @@ use seekless_core::units::thousands;
 use seekless_core::{SECTOR_BYTES, Size};
 use seekless_trace::Trace;
 
+use crate::error::LabError;
 use crate::events::EventSink;
-use crate::experiment::{Experiment, LabError, sources};
+use crate::experiment::{Experiment, sources};
 use crate::outcome::{Comparison, Settings, Variant};
 use crate::phases::Phase;
-use crate::play::{Candidate, Clock, Pace, Play, Played, Progress, play};
+use crate::play::{Played, play};
+use crate::setup::{Candidate, Clock, Pace, Play, Progress};
 use crate::variant::Shown;
 use seekless_volume::description::Description;
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use seekless_core::{Extent, IoError, PAGE_SECTORS, Size};
-use seekless_drive::{Model, QueueOptions, SpecError, spec};
+use seekless_core::{Extent, PAGE_SECTORS, Size};
+use seekless_drive::{Model, QueueOptions, spec};
 use seekless_layers::Refused;
 use seekless_layers::registry::Entry;
-use seekless_trace::{Trace, TraceError};
+use seekless_trace::Trace;
 
-use crate::play::{Clock, Pace, Play};
-use crate::workload::keys::WorkloadError;
+use crate::error::LabError;
+use crate::setup::{Clock, Pace, Play};
 use seekless_volume::Component;
 use seekless_volume::description::{Description, Layer, VolumeError, Window};
 
@@ -53,49 +53,6 @@ pub struct Partition {
     pub sectors: u64,
     /// Its first sector on the drive; by default right behind what clients see.
     pub at_sector: Option<u64>,
-}
-
-/// Why an experiment cannot be carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// The trace cannot be read.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The trace does not fit the experiment.
-    #[error("{trace}: found {found}, expected {expected}")]
-    Unfit {
-        /// The trace's files.
-        trace: String,
-        /// What is wrong.
-        found: String,
-        /// What would be right.
-        expected: String,
-    },
-    /// A size or number that does not fit.
-    #[error("--{setting}: found {found}, expected {expected}")]
-    Setting {
-        /// The option.
-        setting: &'static str,
-        /// What was given.
-        found: String,
-        /// What would be right.
-        expected: String,
-    },
-    /// The drive is none.
-    #[error(transparent)]
-    Drive(#[from] SpecError),
-    /// The volume is none.
-    #[error(transparent)]
-    Volume(#[from] VolumeError),
-    /// The workload is none, or does not fit.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// The simulated devices reported an error.
-    #[error(transparent)]
-    Io(#[from] IoError),
-    /// The simulation came to a stand: a mistake of ours.
-    #[error(transparent)]
-    Stalled(#[from] seekless_core::runtime::Stalled),
 }
 
 /// Where things lie on the drive, checked.

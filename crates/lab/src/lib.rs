@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod compare;
+pub mod error;
 pub mod events;
 pub mod experiment;
 pub mod explore;
@@ -14,11 +15,13 @@ mod phases;
 pub mod play;
 mod replay;
 pub mod report;
+pub mod setup;
 mod variant;
 pub mod workload;
 
 pub use compare::{compare, compare_experiments, compare_volumes, run_trace, run_volume};
+pub use error::LabError;
 pub use events::{EventSink, event_lines};
-pub use experiment::{Experiment, LabError, LayerSetup, Partition, Places};
+pub use experiment::{Experiment, LayerSetup, Partition, Places};
 pub use load::{LoadOutcome, Recorded, Run, arrivals, run_workload};
-pub use play::{Candidate, Clock, Pace, Play, Progress};
+pub use setup::{Candidate, Clock, Pace, Play, Progress};

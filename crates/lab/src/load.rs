@@ -14,8 +14,8 @@ use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
 use serde::Serialize;
 
+use crate::error::LabError;
 use crate::events::EventSink;
-use crate::experiment::LabError;
 use crate::instant::Instant;
 use crate::outcome::HeadTime;
 use crate::workload::Load;
@@ -145,7 +145,7 @@ pub fn run_workload(
         drop(movers);
         let sides = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
         let sides = sides.unwrap_or_default();
-        Ok((seen, volume.all(), sides, done.get(), volume.joules(), volume.arms(), counted(&volume)))
+        Ok((seen, volume.all(), sides, done.get(), volume.joules(), volume.arms(), volume.counted()))
     })?;
     let (seen, work, sides, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) = result?;
     let outcome = LoadOutcome {
@@ -200,13 +200,6 @@ fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>)
             done.set(if result.is_ok() { (ended + 1, failed) } else { (ended, failed + 1) });
         }
     })
-}
-
-/// What the layers counted.
-pub(crate) fn counted(volume: &Volume) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let counters =
-        |layer: &Rc<dyn Layer>| layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count));
-    volume.layers.iter().map(|(name, layer)| (name.clone(), counters(layer).collect())).collect()
 }
 
 /// The limit that holds: some limit for a workload that would never end.

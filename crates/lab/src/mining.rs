@@ -20,10 +20,10 @@ use seekless_drive::spec::BusSpec;
 use seekless_drive::{Policy, QueueOptions, Spec, Work};
 use seekless_layers::registry;
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::phases::OneAccount;
-use crate::play::Pace;
 use crate::replay::replay;
+use crate::setup::Pace;
 use crate::workload;
 use crate::workload::client::{Limit, carry_out_beside};
 use seekless_volume::Component;

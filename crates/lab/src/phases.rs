@@ -10,10 +10,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Task};
 use seekless_core::{Account, Class, IoError, Layer, Nanos, Reconfigured};
 
-use crate::play::Clock;
-
-/// Reconfigurations of a run at most.
-pub const MOST: u64 = 10_000;
+use crate::setup::{Clock, MOST};
 
 /// A phase, and the first request in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

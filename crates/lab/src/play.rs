@@ -13,81 +13,16 @@ use seekless_core::{Account, Cost, Layer, Nanos, Sides};
 use seekless_drive::Work;
 use seekless_trace::Trace;
 
+use crate::error::LabError;
 use crate::events::EventSink;
-use crate::experiment::LabError;
-use crate::load::counted;
-use crate::phases::{Done, MOST, Phase, Reconfigure, Stretch, When};
+use crate::phases::{Done, Phase, Reconfigure, Stretch, When};
 use crate::replay::{Replayed, replay};
+use crate::setup::{MOST, Play};
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
 /// The phase of the final write-back.
 pub const FINAL: &str = "final";
-
-/// A volume to be measured.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    /// Its name in a comparison.
-    pub name: String,
-    /// What it is made of.
-    pub volume: Description,
-}
-
-/// How a trace is played.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Play {
-    /// When requests are issued.
-    pub pace: Pace,
-    /// How often layouts are reconfigured, after equal numbers of requests; a volume that says how often itself goes by
-    /// that.
-    pub reconfigure: u32,
-    /// Whether the trace goes on meanwhile.
-    pub clock: Clock,
-    /// All random streams follow from it.
-    pub seed: u64,
-}
-
-impl Default for Play {
-    /// As `seekless lab compare` does unless it is told otherwise.
-    fn default() -> Play {
-        Play { pace: Pace::Closed { outstanding: 8 }, reconfigure: 4, clock: Clock::Run, seed: 1 }
-    }
-}
-
-/// How requests of a trace are issued.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// In the recorded order; a process's next read waits for its previous one.
-    Closed {
-        /// Requests outstanding at most, in all.
-        outstanding: usize,
-    },
-    /// At the recorded times.
-    Open {
-        /// How much faster than recorded.
-        speed: f64,
-    },
-}
-
-/// What the trace does while a reconfiguration runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Goes on.
-    Run,
-    /// Waits, as in some of the paper's figures.
-    Stop,
-}
-
-/// How far long work has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress<'a> {
-    /// Which part of the work.
-    pub what: &'a str,
-    /// Requests done.
-    pub done: u64,
-    /// Of so many.
-    pub of: u64,
-}
 
 /// A run as it was.
 pub struct Played {
@@ -123,25 +58,6 @@ pub struct Part {
     pub work: Work,
     /// What went through the topmost layer that counts that.
     pub sides: Option<Sides>,
-}
-
-impl Play {
-    /// Checks what no type can hold.
-    pub fn check(&self) -> Result<(), LabError> {
-        let setting = |setting, found: String, expected: &str| {
-            Err(LabError::Setting { setting, found, expected: expected.to_owned() })
-        };
-        match self.pace {
-            Pace::Closed { outstanding: 0 } => setting("outstanding", "0".to_owned(), "at least 1"),
-            Pace::Open { speed } if !(0.001..=1e6).contains(&speed) => {
-                setting("speed", speed.to_string(), "0.001 to 1000000")
-            }
-            _ if u64::from(self.reconfigure) > MOST => {
-                setting("reconfigure", self.reconfigure.to_string(), "at most 10000")
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Plays the trace on a volume that it fits. Stretches begin at `cuts` besides, which ascend; `progress` is called with
@@ -215,7 +131,7 @@ impl Played {
             sides,
             arms: tree.arms().max(1),
             cost,
-            layers: counted(tree),
+            layers: tree.counted(),
             event_hash: 0,
             phases,
             stretches,

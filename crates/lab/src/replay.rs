@@ -17,7 +17,7 @@ use seekless_core::{
 };
 
 use crate::phases::Director;
-use crate::play::Pace;
+use crate::setup::Pace;
 use crate::workload::answers::Answers;
 
 /// What a replay saw of its own load.

@@ -70,6 +70,14 @@ impl Volume {
         self.drives.values().map(|drive| drive.arms()).sum()
     }
 
+    /// What each layer counted, by its name.
+    pub fn counted(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let counters = |layer: &Rc<dyn Layer>| {
+            layer.counters().into_iter().map(|(name, count)| (name.to_owned(), count))
+        };
+        self.layers.iter().map(|(name, layer)| (name.clone(), counters(layer).collect())).collect()
+    }
+
     /// What all drives drew so far, in joules; `None` if one's description does not say.
     pub fn joules(&self) -> Option<f64> {
         self.drives.values().map(|drive| drive.joules()).sum()

@@ -10,7 +10,7 @@ use super::shrink::Shrinker;
 use super::swarm::read_back;
 use super::{Explorer, Finding, Options, Script, Tally};
 use crate::LabError;
-use crate::play::Progress;
+use crate::setup::Progress;
 use crate::workload::Load;
 use seekless_volume::description::Description;
 

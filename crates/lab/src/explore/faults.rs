@@ -15,7 +15,7 @@ use super::restart::Wrong;
 use super::run::Plan;
 use super::{Explorer, Finding, Followed, Script};
 use crate::check::{Registers, history};
-use crate::play::Progress;
+use crate::setup::Progress;
 
 /// Crashes of a run after which each request of the next opening fails.
 const OPENINGS: usize = 50;

@@ -53,7 +53,7 @@ use self::settling::Settling;
 use self::spent::Part;
 pub use self::tally::Tally;
 use crate::check::Registers;
-use crate::play::Progress;
+use crate::setup::Progress;
 use seekless_volume::description::Description;
 use seekless_volume::settings::{self, Setting};
 

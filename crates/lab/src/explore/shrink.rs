@@ -10,7 +10,7 @@ use super::conditions::Conditions;
 use super::replay::replay;
 use super::script::{Request, Step};
 use super::{Explorer, Finding, Options, Script};
-use crate::play::Progress;
+use crate::setup::Progress;
 use seekless_volume::description::Description;
 use seekless_volume::settings::Setting;
 

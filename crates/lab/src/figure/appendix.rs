@@ -7,7 +7,7 @@ use super::Asked;
 use super::birthday::{bins, expected_revolutions, fullest, moments};
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::strand::{Kind, Strand, mean, response_ms};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};
 

@@ -19,7 +19,7 @@ use seekless_layers::{Bytes, Lld};
 
 use super::shown::{Column, Grid, Picture, Shown, Statement, Within, numbers};
 use super::{Asked, Entry};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::mining::head_alone;
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};

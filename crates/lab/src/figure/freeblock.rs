@@ -7,7 +7,7 @@ use seekless_drive::{Policy, Spec};
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::usage::{Usage, usage};
 use super::{Asked, Entry};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};
 use crate::report::stack::Stack;

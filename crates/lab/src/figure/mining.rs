@@ -10,7 +10,7 @@ use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::{Asked, Entry};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::mining::{Foreground, Mined, Mining, head_alone, mine};
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};

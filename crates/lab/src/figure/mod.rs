@@ -16,8 +16,8 @@ mod usage;
 use seekless_drive::{Spec, spec};
 use shown::{Cell, Grid, Picture, Shown, Statement};
 
-use crate::experiment::LabError;
-use crate::play::Progress;
+use crate::error::LabError;
+use crate::setup::Progress;
 
 /// What is known of a figure without drawing it.
 pub struct Entry {

@@ -12,7 +12,7 @@ use super::freeblock::short;
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::strand::{Arrival, Kind, Order, Strand, mean, response_ms, track_read_ms};
 use super::{Asked, Entry};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::report::along::{Along, align};
 use crate::report::plot::{Form, Plot, Series};
 

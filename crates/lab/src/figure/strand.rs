@@ -18,7 +18,7 @@ use seekless_drive::disk::Drive;
 use seekless_drive::disk::mechanics::{Head, nanos};
 use seekless_drive::{Policy, QueueOptions, Spec, simulated};
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 
 /// Each request is of 4 KiB, the paper's block (section 3).
 const SECTORS: u64 = 8;

@@ -11,7 +11,7 @@ use seekless_drive::disk::Drive;
 use seekless_drive::disk::mechanics::Head;
 use seekless_drive::{Policy, QueueOptions, Spec};
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::load::{Run, run_workload};
 use crate::workload;
 use crate::workload::client::Limit;
