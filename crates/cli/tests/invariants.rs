@@ -47,7 +47,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "borg-paper",
     ),
     ("the copy that counts is not overwritten", "borg: a map page goes over its newer copy", "borg-paper"),
-    ("a sealed sector is of a generation", "durable: a sector is sealed in no generation", "mapper"),
+    ("a sealed sector is of a generation", "durable: a sector is sealed in no generation", "lld"),
     ("a head ends before its parity", "durable: a head reaches into its parity", "lld"),
 ];
 
