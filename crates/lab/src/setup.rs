@@ -31,7 +31,7 @@ pub struct Play {
 }
 
 impl Default for Play {
-    /// As `seekless lab compare` does unless it is told otherwise.
+    /// The defaults of `seekless lab compare`.
     fn default() -> Play {
         Play { pace: Pace::Closed { outstanding: 8 }, reconfigure: 4, clock: Clock::Run, seed: 1 }
     }

@@ -104,7 +104,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { round(100.0 * part as f64 / whole as f64) }
 }
 
-/// Per cent to three digits: what is behind them is noise in a report.
+/// Per cent, rounded to three digits.
 fn round(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }

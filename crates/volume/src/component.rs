@@ -68,31 +68,6 @@ pub struct TrustKeys {
     pub key: Option<PathBuf>,
 }
 
-/// Keys of a simulated drive: which it is, and its queue.
-#[derive(Debug, Default)]
-pub struct DriveKeys {
-    /// The drive's name or its file.
-    pub drive: String,
-    /// Which request comes next.
-    pub scheduler: Option<String>,
-    /// How long a request waits at most.
-    pub starvation_limit: Option<String>,
-    /// Whether adjacent requests go together.
-    pub merge: Option<bool>,
-    /// The background's share, in per cent.
-    pub background_share: Option<u8>,
-    /// Commands in the drive at once.
-    pub depth: Option<u32>,
-    /// Whether its write cache is on.
-    pub write_cache: Option<bool>,
-    /// What is carried out in the head's waits.
-    pub freeblock: Option<String>,
-    /// How much earlier than needed the head is where it has to be.
-    pub guard: Option<String>,
-    /// By how much requests may be delayed on average for what is carried out in idle time.
-    pub idle_delay_limit: Option<String>,
-}
-
 /// A simulated drive with its queue.
 #[derive(Clone, Debug)]
 pub struct Component {
@@ -118,22 +93,25 @@ pub fn beside(volume: &str, path: PathBuf) -> PathBuf {
 }
 
 impl Keys {
-    /// Takes the keys of the drive to emulate; without one there may be none.
+    /// The drive that the data is as slow as, if there is one.
     ///
     /// # Errors
-    /// Keys of a drive's queue without a drive.
-    pub fn take_emulated(&mut self, file: &str, name: &str) -> Result<Option<DriveKeys>, VolumeError> {
-        let drive = self.emulate.take();
-        self.take_drive(file, name, drive)
+    /// Keys of a drive's queue without a drive, or what is wrong with them.
+    pub fn emulated(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
+        match &self.emulate {
+            Some(drive) => self.drive(file, name, drive, "emulate").map(Some),
+            None if self.has_queue() => Err(VolumeError {
+                place: format!("{file}: component.{name}"),
+                found: "keys of a drive's queue without a drive".to_owned(),
+                expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
+            }),
+            None => Ok(None),
+        }
     }
 
-    fn take_drive(
-        &mut self,
-        file: &str,
-        name: &str,
-        drive: Option<String>,
-    ) -> Result<Option<DriveKeys>, VolumeError> {
-        let of_a_drive = self.scheduler.is_some()
+    /// Whether there are keys of a drive's queue.
+    fn has_queue(&self) -> bool {
+        self.scheduler.is_some()
             || self.starvation_limit.is_some()
             || self.merge.is_some()
             || self.background_share.is_some()
@@ -141,29 +119,45 @@ impl Keys {
             || self.write_cache.is_some()
             || self.freeblock.is_some()
             || self.guard.is_some()
-            || self.idle_delay_limit.is_some();
-        let Some(drive) = drive else {
-            if !of_a_drive {
-                return Ok(None);
-            }
-            return Err(VolumeError {
-                place: format!("{file}: component.{name}"),
-                found: "keys of a drive's queue without a drive".to_owned(),
-                expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
-            });
+            || self.idle_delay_limit.is_some()
+    }
+
+    /// The simulated drive `named`, with the queue of component `name`; `key` is that of the drive itself, for messages.
+    fn drive(&self, file: &str, name: &str, named: &str, key: &str) -> Result<Component, VolumeError> {
+        let wrong = |key: &str, found: String, expected: &str| VolumeError {
+            place: format!("{file}: component.{name}.{key}"),
+            found,
+            expected: expected.to_owned(),
         };
-        Ok(Some(DriveKeys {
-            drive,
-            scheduler: self.scheduler.take(),
-            starvation_limit: self.starvation_limit.take(),
-            merge: self.merge,
-            background_share: self.background_share,
+        let beside = Path::new(file).parent().map(|folder| folder.join(named)).filter(|path| path.is_file());
+        let drive = beside.map_or_else(|| named.to_owned(), |path| path.display().to_string());
+        let mut drive =
+            Model::find(&drive).map_err(|error| wrong(key, format!("'{named}' ({error})"), "a drive"))?;
+        let defaults = QueueOptions::default();
+        let policy = self.scheduler.as_ref().map(|text| {
+            text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))
+        });
+        let starvation_limit = self.starvation_limit.as_ref().map(|text| {
+            let expected = "a time with its unit, 0s for never";
+            duration(text).map_err(|_| wrong("starvation_limit", format!("'{text}'"), expected))
+        });
+        let background_share_pct = self.background_share.unwrap_or(defaults.background_share_pct);
+        if !(1..=99).contains(&background_share_pct) {
+            return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
+        }
+        let freeblock = free_options(self, &wrong)?;
+        let queue = QueueOptions {
+            policy: policy.transpose()?.unwrap_or(defaults.policy),
+            merge: self.merge.unwrap_or(defaults.merge),
+            background_share_pct,
+            starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
             depth: self.depth,
-            write_cache: self.write_cache,
-            freeblock: self.freeblock.take(),
-            guard: self.guard.take(),
-            idle_delay_limit: self.idle_delay_limit.take(),
-        }))
+            freeblock,
+        };
+        if let Some(on) = self.write_cache {
+            drive.set_write_cache(on);
+        }
+        Ok(Component::new(drive, queue))
     }
 }
 
@@ -188,48 +182,9 @@ fn size_of(path: &Path) -> std::io::Result<u64> {
     std::fs::File::open(path)?.seek(SeekFrom::End(0)).map(|bytes| bytes / SECTOR_BYTES)
 }
 
-/// The simulated drive that the keys of component `name` describe; `key` is that of the drive itself, for messages.
-pub fn drive_of(file: &str, name: &str, keys: &DriveKeys, key: &str) -> Result<Component, VolumeError> {
-    let wrong = |key: &str, found: String, expected: &str| VolumeError {
-        place: format!("{file}: component.{name}.{key}"),
-        found,
-        expected: expected.to_owned(),
-    };
-    let beside =
-        Path::new(file).parent().map(|folder| folder.join(&keys.drive)).filter(|path| path.is_file());
-    let drive = beside.map_or_else(|| keys.drive.clone(), |path| path.display().to_string());
-    let mut drive =
-        Model::find(&drive).map_err(|error| wrong(key, format!("'{}' ({error})", keys.drive), "a drive"))?;
-    let defaults = QueueOptions::default();
-    let policy = keys.scheduler.as_ref().map(|text| {
-        text.parse::<Policy>().map_err(|_| wrong("scheduler", format!("'{text}'"), Policy::NAMES))
-    });
-    let starvation_limit = keys.starvation_limit.as_ref().map(|text| {
-        let expected = "a time with its unit, 0s for never";
-        duration(text).map_err(|_| wrong("starvation_limit", format!("'{text}'"), expected))
-    });
-    let background_share_pct = keys.background_share.unwrap_or(defaults.background_share_pct);
-    if !(1..=99).contains(&background_share_pct) {
-        return Err(wrong("background_share", background_share_pct.to_string(), "1 to 99"));
-    }
-    let freeblock = free_options(keys, &wrong)?;
-    let queue = QueueOptions {
-        policy: policy.transpose()?.unwrap_or(defaults.policy),
-        merge: keys.merge.unwrap_or(defaults.merge),
-        background_share_pct,
-        starvation_limit: starvation_limit.transpose()?.unwrap_or(defaults.starvation_limit),
-        depth: keys.depth,
-        freeblock,
-    };
-    if let Some(on) = keys.write_cache {
-        drive.set_write_cache(on);
-    }
-    Ok(Component::new(drive, queue))
-}
-
 /// How the waits of a component's head are filled, if they are.
 fn free_options(
-    keys: &DriveKeys,
+    keys: &Keys,
     wrong: &dyn Fn(&str, String, &str) -> VolumeError,
 ) -> Result<Option<FreeOptions>, VolumeError> {
     let time = |key: &str, text: &Option<String>| {
@@ -256,14 +211,14 @@ impl Leaf for Component {
     type Keys = Keys;
 
     /// A drive, or what a server would serve, by its size: as slow as the drive that `emulate` names.
-    fn read(file: &str, name: &str, mut keys: Keys) -> Result<Component, VolumeError> {
+    fn read(file: &str, name: &str, keys: Keys) -> Result<Component, VolumeError> {
         let wrong = |key: &str, found: &str, expected: &str| VolumeError {
             place: format!("{file}: component.{name}{key}"),
             found: found.to_owned(),
             expected: expected.to_owned(),
         };
         let data = keys.file.is_some() || keys.ram.is_some() || keys.nbd.is_some();
-        let (key, drive) = match (keys.drive.take(), keys.emulate.take()) {
+        let (key, drive) = match (&keys.drive, &keys.emulate) {
             (Some(_), _) if data => {
                 return Err(wrong(
                     ".drive",
@@ -297,8 +252,7 @@ impl Leaf for Component {
             }
             _ => return Err(wrong("", "several of file, ram and nbd", "one of them")),
         };
-        let of_drive = keys.take_drive(file, name, Some(drive))?.unwrap_or_default();
-        let component = Component { sectors, ..drive_of(file, name, &of_drive, key)? };
+        let component = Component { sectors, ..keys.drive(file, name, drive, key)? };
         let most = component.drive.sectors();
         match sectors {
             Some(found) if found > most || found == 0 => Err(wrong(

@@ -14,7 +14,7 @@ use seekless_serve::component::{
 };
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::Trust;
-use seekless_volume::component::{Component, Keys, TrustKeys, beside, drive_of, memory};
+use seekless_volume::component::{Component, Keys, TrustKeys, beside, memory};
 use seekless_volume::description::{Leaf, VolumeError};
 use seekless_volume::duration;
 use serde::{Deserialize, Serialize};
@@ -173,8 +173,7 @@ impl Live {
                 ),
             });
         }
-        let drive = keys.take_emulated(file, name)?;
-        let emulated = drive.map(|keys| drive_of(file, name, &keys, "emulate")).transpose()?;
+        let emulated = keys.emulated(file, name)?;
         let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
         let live = Live { store: store(file, name, keys)?, emulated, timeout };
         match &live.emulated {

@@ -73,7 +73,7 @@ impl Borg {
     }
 
     /// What is due in the background once a write was absorbed: to drain segments of the write buffer, if few are
-    /// free; or a checkpoint, if whoever opens the BOPT would have to read much of the log.
+    /// free; or a checkpoint, if recovery would have to read much of the log.
     pub(super) fn maintain_the_log(&self) {
         if self.is_nearly_full() {
             // Clients will soon wait for room: nothing that is copied for free is to keep them waiting.

@@ -45,9 +45,9 @@ struct Part {
 
 /// A part of a write.
 enum Piece {
-    /// What is written where it is.
+    /// Sectors that are written in place.
     Placed { side: Side, at: Extent, data: Buffer },
-    /// What was absorbed.
+    /// Pages that are appended to the log.
     Appended(Appended),
 }
 

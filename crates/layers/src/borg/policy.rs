@@ -40,9 +40,7 @@ impl Borg {
     /// Judges a plan by the number of pages that it was made from: after a restart the profile may know less than what is
     /// placed.
     pub(super) fn judge(&self, known: u64) -> Verdict {
-        let layout = self.store.layout();
-        let cached = self.store.pages_where(|_, entry| !layout.is_logged(entry.slot)).len() as u64;
-        if known >= cached {
+        if known >= self.store.cached() as u64 {
             return Verdict::Replace;
         }
         edge("the profile knows less than what is placed: nothing goes that is only not planned");

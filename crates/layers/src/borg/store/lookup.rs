@@ -60,6 +60,12 @@ impl Store {
         self.table.borrow().map.mapped()
     }
 
+    /// Number of pages in the read cache.
+    pub fn cached(&self) -> usize {
+        let table = self.table.borrow();
+        table.map.iter().take_while(|(slot, ..)| !self.layout.is_logged(*slot)).count()
+    }
+
     /// Number of pages whose copy is newer.
     pub fn dirty(&self) -> usize {
         self.table.borrow().map.dirty()
