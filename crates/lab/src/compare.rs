@@ -6,13 +6,13 @@ use seekless_trace::Trace;
 
 use crate::error::LabError;
 use crate::events::EventSink;
-use crate::experiment::{Experiment, sources};
+use crate::experiment::{Experiment, reconfigure_class, sources};
 use crate::outcome::{Comparison, Settings, Variant};
 use crate::phases::Phase;
 use crate::play::{Played, play};
 use crate::setup::{Candidate, Clock, Pace, Play, Progress};
 use crate::variant::Shown;
-use seekless_volume::description::Description;
+use seekless_volume::description::{Description, Layer};
 
 /// Plays the trace on each volume; the first is the base that the others are compared with. Volumes are of files whose
 /// names they have.
@@ -25,7 +25,9 @@ pub fn compare_volumes(
     let compared = compare_all(trace, candidates, how, progress)?;
     let volumes = candidates.iter().map(|candidate| candidate.volume.file.clone()).collect();
     let base = candidates.first().map(|base| &base.volume);
-    let settings = base.map_or_else(|| Ok(Settings::default()), |base| settings_of(trace, base, how))?;
+    let layers = candidates.iter().flat_map(|candidate| candidate.volume.layers.values());
+    let settings =
+        base.map_or_else(|| Ok(Settings::default()), |base| settings_of(trace, base, layers, how))?;
     Ok(Comparison { settings: Settings { volumes, ..settings }, ..compared })
 }
 
@@ -208,7 +210,12 @@ fn settings(trace: &Trace, experiment: &Experiment) -> Result<Settings, LabError
     })
 }
 
-fn settings_of(trace: &Trace, base: &Description, how: &Play) -> Result<Settings, LabError> {
+fn settings_of<'a>(
+    trace: &Trace,
+    base: &Description,
+    layers: impl Iterator<Item = &'a Layer>,
+    how: &Play,
+) -> Result<Settings, LabError> {
     let settings = played_how(trace, how);
     let Some(component) = base.components.values().next() else { return Ok(settings) };
     let (drive, queue) = (&component.drive, &component.queue);
@@ -221,7 +228,7 @@ fn settings_of(trace: &Trace, base: &Description, how: &Play) -> Result<Settings
         merge: queue.merge,
         over_bytes: base.check()? * SECTOR_BYTES,
         background_share_pct: f64::from(queue.background_share_pct),
-        reconfigure_class: "background".to_owned(),
+        reconfigure_class: reconfigure_class(layers.map(|layer| &layer.options)).to_owned(),
         freeblock: queue.freeblock.map(|free| free.policy.to_string()),
         ..settings
     })

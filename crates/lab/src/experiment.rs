@@ -71,8 +71,7 @@ pub struct Places {
 impl Experiment {
     /// In which class reconfigurations copy.
     pub fn reconfigure_class(&self) -> &str {
-        let class = self.layer.as_ref().and_then(|layer| layer.options.get("reconfigure_class"));
-        class.and_then(toml::Value::as_str).unwrap_or("background")
+        reconfigure_class(self.layer.iter().map(|layer| &layer.options))
     }
 
     /// The name of its layer; `vanilla` without one.
@@ -259,6 +258,11 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// In which class layers with these options copy when they are reconfigured: the first that says so.
+pub fn reconfigure_class<'a>(mut options: impl Iterator<Item = &'a toml::Table>) -> &'a str {
+    options.find_map(|options| options.get("reconfigure_class")?.as_str()).unwrap_or("background")
 }
 
 /// The trace's files in a line, for messages.

@@ -126,6 +126,7 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
         candidate("lld", "[layer.lld]\nover = \"disk\"\nsize = \"1GiB\"\n", "lld"),
     ];
     let told = compare_volumes(&trace(), &all, &Play::default(), &|_| ()).unwrap();
+    assert_eq!(told.settings.reconfigure_class, "background");
     let base = &told.variants[0];
     assert!(!base.reconfigurations.is_empty());
     assert!(base.reduction_pct.abs() < 1e-9 && base.net_reduction_pct.abs() < 1e-9);
@@ -148,6 +149,14 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
     // The same alone: what a volume does does not depend on what it is compared with.
     let alone = run_volume(&trace(), &all[1], &Play::default(), None, &|_| ()).unwrap();
     assert_eq!((alone.event_hash, &alone.work), (stack.event_hash.clone(), &stack.work));
+}
+
+#[test]
+fn the_settings_say_in_which_class_a_layer_copies() {
+    let free = format!("{BORG}reconfigure_class = \"free\"\n");
+    let both = [candidate("bare", "", "disk"), candidate("borg", &free, "borg")];
+    let told = compare_volumes(&trace(), &both, &Play::default(), &|_| ()).unwrap();
+    assert_eq!(told.settings.reconfigure_class, "free");
 }
 
 #[test]
