@@ -8,6 +8,7 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::error::{ErrorKind, IoError};
 use crate::measure::{Cost, Reconfigured, Sides};
+use crate::model::Modelled;
 use crate::request::{Account, Class, Hints};
 use crate::units::{Extent, Lba, Nanos};
 
@@ -229,6 +230,12 @@ pub trait BlockDevice {
     /// What it would cost now to reach the first sector, where that can be told.
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         self.below()?.estimate(at, how)
+    }
+
+    /// Where its sectors lie on a device that has a model; `None` if they do not lie one after the other on one, or it has
+    /// none.
+    fn model(&self) -> Option<Modelled> {
+        self.below()?.model()
     }
 
     /// Named snapshots.

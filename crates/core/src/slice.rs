@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::device::{BlockDevice, ExtentState, Geometry, IoFuture, Mark, Place, Zeroes};
+use crate::model::Modelled;
 use crate::request::Hints;
 use crate::units::{Extent, Lba, Nanos};
 
@@ -77,5 +78,9 @@ impl BlockDevice for Slice {
 
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         self.below.estimate(self.place(at), how)
+    }
+
+    fn model(&self) -> Option<Modelled> {
+        self.below.model()?.part(self.window)
     }
 }

@@ -9,7 +9,7 @@ use std::iter;
 use std::path::Path;
 
 use seekless_core::Op;
-use seekless_layers::borg::{Access, Analyzer, Greedy, Planner, Profiler};
+use seekless_layers::borg::{Access, Analyzer, Greedy, Profiler};
 use seekless_trace::{ReadOptions, load};
 
 const LENGTHS: [usize; 3] = [1_000_000, 3_000_000, 10_000_000];
@@ -57,7 +57,7 @@ fn measure(shipped: &[Access], visits: u32, requests: usize) -> f64 {
     let analyse = clock.lap();
     let graph = known.graph();
     let number = clock.lap();
-    let planned = Greedy { threshold: 1 }.plan(&graph, CAPACITY);
+    let planned = Greedy { threshold: 1 }.order(&graph, CAPACITY);
     let plan = clock.lap();
     assert!(planned.pages() <= CAPACITY);
     let (vertices, edges) = (graph.vertices().len(), graph.edge_count());
@@ -67,10 +67,10 @@ fn measure(shipped: &[Access], visits: u32, requests: usize) -> f64 {
     known.add(newer.iter().copied());
     let mut other = known.anew();
     other.add(newer);
-    let extended = Greedy { threshold: 1 }.extend(&planned, &other.graph(), CAPACITY);
+    let extended = planned.extended(&Greedy { threshold: 1 }.order(&other.graph(), u64::MAX), CAPACITY);
     let update = clock.lap();
     assert!(extended.ranges.starts_with(&planned.ranges));
-    Greedy { threshold: 1 }.plan(&known.graph(), CAPACITY);
+    Greedy { threshold: 1 }.order(&known.graph(), CAPACITY);
     let (all, anew) = (analyse + number + plan, clock.lap());
     println!(
         "{:<26} {vertices:>9} {edges:>9} {analyse:>8.2} {number:>7.2} {plan:>6.2} {all:>6.2} {anew:>6.2} {update:>7.3} {:>5.1} %",

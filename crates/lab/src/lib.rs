@@ -13,7 +13,6 @@ pub mod mining;
 pub mod outcome;
 mod phases;
 pub mod play;
-mod replay;
 pub mod report;
 pub mod setup;
 mod variant;

@@ -14,17 +14,17 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use rustc_hash::{FxHashMap, FxHasher};
 use seekless_core::runtime::{self, Event, Runtime};
-use seekless_core::{Class, Extent, Hints, IoError, Nanos, Record, SECTOR_BYTES};
+use seekless_core::{Account, Class, Extent, Hints, IoError, Nanos, Record, SECTOR_BYTES};
 use seekless_drive::freeblock::{FreeOptions, Freeblock, Freed};
 use seekless_drive::spec::BusSpec;
 use seekless_drive::{Policy, QueueOptions, Spec, Work};
 use seekless_layers::registry;
+use seekless_layers::replay::{OneAccount, replay};
 
 use crate::error::LabError;
-use crate::phases::OneAccount;
-use crate::replay::replay;
 use crate::setup::Pace;
 use crate::workload;
+use crate::workload::answers::Answers;
 use crate::workload::client::{Limit, carry_out_beside};
 use seekless_volume::Component;
 use seekless_volume::Volume;
@@ -257,8 +257,9 @@ async fn play(
     volume: &Volume,
     beside: impl Future<Output = ()>,
 ) -> Result<Nanos, IoError> {
-    let (mut one_account, mut silent) = (OneAccount, |_| ());
-    let mut replay = pin!(replay(records, volume.top.clone(), pace, &mut one_account, &mut silent));
+    let (mut one_account, mut silent) = (OneAccount(Account::default()), |_| ());
+    let (all, total, top) = (records.iter().copied(), records.len() as u64, volume.top.clone());
+    let mut replay = pin!(replay::<Answers>(all, total, top, pace, &mut one_account, &mut silent));
     let mut beside = pin!(beside);
     let mut over = false;
     poll_fn(|context| {

@@ -10,6 +10,8 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Task};
 use seekless_core::{Account, Class, IoError, Layer, Nanos, Reconfigured};
 
+use seekless_layers::replay::Controller;
+
 use crate::setup::{Clock, MOST};
 
 /// A phase, and the first request in it.
@@ -28,21 +30,6 @@ pub struct Stretch {
     pub phase: usize,
     /// Counted from zero.
     pub first_request: u64,
-}
-
-/// Decides which account a request belongs to.
-pub trait Director {
-    /// Called before request `index` is issued; may hold it.
-    fn before(&mut self, index: u64) -> impl Future<Output = Account>;
-}
-
-/// One account pays for all requests.
-pub struct OneAccount;
-
-impl Director for OneAccount {
-    async fn before(&mut self, _index: u64) -> Account {
-        Account::default()
-    }
 }
 
 /// When reconfigurations start.
@@ -183,7 +170,7 @@ impl Reconfigure {
     }
 }
 
-impl Director for Reconfigure {
+impl Controller for Reconfigure {
     async fn before(&mut self, index: u64) -> Account {
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
             let reports = running.await;

@@ -11,13 +11,14 @@ use std::rc::Rc;
 use seekless_core::runtime::{Runtime, Stalled};
 use seekless_core::{Account, Cost, Layer, Nanos, Sides};
 use seekless_drive::Work;
+use seekless_layers::replay::{Replayed, replay};
 use seekless_trace::Trace;
 
 use crate::error::LabError;
 use crate::events::EventSink;
 use crate::phases::{Done, Phase, Reconfigure, Stretch, When};
-use crate::replay::{Replayed, replay};
 use crate::setup::{MOST, Play};
+use crate::workload::answers::Answers;
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
@@ -40,7 +41,7 @@ pub struct Played {
     /// Errors of reconfigurations and of the final write-back.
     pub errors: Vec<String>,
     /// What the clients saw.
-    pub replayed: Replayed,
+    pub replayed: Replayed<Answers>,
     /// Arms of all drives, at least one.
     pub arms: usize,
     /// What all layers cost together; the longest wait is that of one.
@@ -92,7 +93,8 @@ pub fn play(
         let when = every.map_or(When::Times(play.reconfigure), When::Every);
         let requests = trace.records.len() as u64;
         let mut director = Reconfigure::new(layers, requests, when, play.clock, cuts);
-        let replayed = replay(&trace.records, tree.top.clone(), play.pace, &mut director, progress).await;
+        let records = trace.records.iter().copied();
+        let replayed = replay(records, requests, tree.top.clone(), play.pace, &mut director, progress).await;
         let account = director.finish(FINAL).await;
         let mut errors = Vec::new();
         for (name, layer) in tree.downwards() {
@@ -110,7 +112,12 @@ pub fn play(
 }
 
 impl Played {
-    fn of(tree: &Volume, director: Reconfigure, replayed: Replayed, write_back: Vec<String>) -> Played {
+    fn of(
+        tree: &Volume,
+        director: Reconfigure,
+        replayed: Replayed<Answers>,
+        write_back: Vec<String>,
+    ) -> Played {
         let missed = director.missed();
         let (phases, stretches, reconfigured, mut errors) = director.told();
         errors.extend(write_back);

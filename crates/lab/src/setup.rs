@@ -1,5 +1,6 @@
 //! How a trace is played, and on what.
 
+pub use seekless_layers::replay::Pace;
 use seekless_volume::Description;
 
 use crate::error::LabError;
@@ -35,21 +36,6 @@ impl Default for Play {
     fn default() -> Play {
         Play { pace: Pace::Closed { outstanding: 8 }, reconfigure: 4, clock: Clock::Run, seed: 1 }
     }
-}
-
-/// How requests of a trace are issued.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// In the recorded order; a process's next read waits for its previous one.
-    Closed {
-        /// Requests outstanding at most, in all.
-        outstanding: usize,
-    },
-    /// At the recorded times.
-    Open {
-        /// How much faster than recorded.
-        speed: f64,
-    },
 }
 
 /// What the trace does while a reconfiguration runs.

@@ -12,6 +12,7 @@ pub mod lld;
 pub mod mapper;
 mod refused;
 pub mod registry;
+pub mod replay;
 pub mod scrub;
 pub mod split;
 pub mod topmost;

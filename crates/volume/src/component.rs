@@ -30,6 +30,8 @@ pub struct Keys {
     pub read_only: bool,
     /// The drive that the data is as slow as.
     pub emulate: Option<String>,
+    /// The drive that layers above take it for, when they try in virtual time what they are about to do.
+    pub model: Option<String>,
     /// Which request comes next.
     pub scheduler: Option<String>,
     /// How long a request waits at most.
@@ -77,12 +79,14 @@ pub struct Component {
     pub queue: QueueOptions,
     /// Its first sectors, if no more are used: as many as the data has that it is as slow as.
     pub sectors: Option<u64>,
+    /// The drive that layers above take it for, if not for itself.
+    pub model: Option<Box<Component>>,
 }
 
 impl Component {
     /// All of a drive.
     pub fn new(drive: Model, queue: QueueOptions) -> Component {
-        Component { drive, queue, sectors: None }
+        Component { drive, queue, sectors: None, model: None }
     }
 }
 
@@ -100,13 +104,22 @@ impl Keys {
     pub fn emulated(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
         match &self.emulate {
             Some(drive) => self.drive(file, name, drive, "emulate").map(Some),
-            None if self.has_queue() => Err(VolumeError {
+            None if self.has_queue() && self.model.is_none() => Err(VolumeError {
                 place: format!("{file}: component.{name}"),
                 found: "keys of a drive's queue without a drive".to_owned(),
-                expected: "emulate = \"...\" with scheduler, merge, depth and the like".to_owned(),
+                expected: "emulate = \"...\" or model = \"...\" with scheduler, merge, depth and the like"
+                    .to_owned(),
             }),
             None => Ok(None),
         }
+    }
+
+    /// The drive that layers above take the component for, if a key says so.
+    ///
+    /// # Errors
+    /// A drive that is not known.
+    pub fn modelled(&self, file: &str, name: &str) -> Result<Option<Component>, VolumeError> {
+        self.model.as_ref().map(|drive| self.drive(file, name, drive, "model")).transpose()
     }
 
     /// Whether there are keys of a drive's queue.
@@ -252,7 +265,8 @@ impl Leaf for Component {
             }
             _ => return Err(wrong("", "several of file, ram and nbd", "one of them")),
         };
-        let component = Component { sectors, ..keys.drive(file, name, drive, key)? };
+        let model = keys.modelled(file, name)?.map(Box::new);
+        let component = Component { sectors, model, ..keys.drive(file, name, drive, key)? };
         let most = component.drive.sectors();
         match sectors {
             Some(found) if found > most || found == 0 => Err(wrong(

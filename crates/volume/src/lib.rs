@@ -4,6 +4,7 @@
 pub mod component;
 pub mod description;
 pub mod file;
+pub mod model;
 mod nearest;
 pub mod settings;
 pub mod simulated;

@@ -7,6 +7,7 @@ use seekless_core::{Account, BlockDevice, ErrorKind, Extent, IoError, Layer, Sli
 use seekless_drive::{Simulated, Work, simulated};
 
 use crate::description::Description;
+use crate::model::modelled;
 use crate::tree::{Bytes, Tree, over};
 
 /// A simulated volume. Build it inside of a runtime.
@@ -38,7 +39,9 @@ impl Volume {
             let part = description.components[name].sectors.and_then(|sectors| {
                 Some(Rc::new(Slice::new(device.clone(), Extent::new(0, sectors))?) as Rc<dyn BlockDevice>)
             });
-            components.insert(name.clone(), part.unwrap_or(device));
+            let described = &description.components[name];
+            let model = described.model.as_deref().unwrap_or(described);
+            components.insert(name.clone(), modelled(part.unwrap_or(device), model));
         }
         let Tree { top, layers, .. } = over(description, components, Bytes::Hollow).await?;
         let mut downwards = Vec::new();

@@ -17,6 +17,7 @@ use seekless_serve::server::Trust;
 use seekless_volume::component::{Component, Keys, TrustKeys, beside, memory};
 use seekless_volume::description::{Leaf, VolumeError};
 use seekless_volume::duration;
+use seekless_volume::model::modelled;
 use serde::{Deserialize, Serialize};
 
 /// A component that was found, and is not in use by another volume.
@@ -24,6 +25,8 @@ pub struct Live {
     store: Store,
     /// The drive that it is as slow as.
     emulated: Option<Component>,
+    /// The drive that layers above take it for, if not for that one.
+    model: Option<Component>,
     /// The time that it has for a request.
     timeout: Option<Nanos>,
 }
@@ -174,8 +177,9 @@ impl Live {
             });
         }
         let emulated = keys.emulated(file, name)?;
+        let model = keys.modelled(file, name)?;
         let timeout = keys.timeout.take().map(|text| time(file, name, "timeout", &text)).transpose()?;
-        let live = Live { store: store(file, name, keys)?, emulated, timeout };
+        let live = Live { store: store(file, name, keys)?, emulated, model, timeout };
         match &live.emulated {
             Some(component) if live.sectors() > component.drive.sectors() => Err(VolumeError {
                 place: format!("{file}: component.{name}.emulate"),
@@ -274,10 +278,12 @@ impl Live {
             }
             None => data,
         };
-        Ok(match self.timeout {
+        let device = match self.timeout {
             Some(limit) => Rc::new(TimedComponent::new(device, name, limit)),
             None => device,
-        })
+        };
+        let model = self.model.as_ref().or(self.emulated.as_ref());
+        Ok(model.map_or(device.clone(), |model| modelled(device, model)))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use hdrhistogram::Histogram;
 use seekless_core::{Extent, Nanos, Op};
+use seekless_layers::replay::Tally;
 use serde::Serialize;
 
 /// Requests that were answered.
@@ -114,6 +115,16 @@ impl Times {
     pub fn response(&self) -> Response {
         let (mean, longest) = (self.mean_ms(), self.longest.seconds() * 1e3);
         Response { requests: self.requests, mean, spread: self.spread_ms(), longest }
+    }
+}
+
+impl Tally for Answers {
+    fn answered(&mut self, op: Op, at: Extent, took: Nanos) {
+        self.add(op, at, took);
+    }
+
+    fn failed(&mut self) {
+        self.failed += 1;
     }
 }
 

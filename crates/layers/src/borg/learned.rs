@@ -9,6 +9,7 @@ use super::analyzer::Analyzer;
 use super::heat::Heat;
 use super::planner::Plan;
 use super::profiler::{Access, Profiler, Window};
+use super::rehearsal::Prediction;
 
 /// What was learnt of the workload.
 pub(super) struct Learned {
@@ -19,6 +20,8 @@ pub(super) struct Learned {
     analyzer: Option<Analyzer>,
     last_plan: Plan,
     plans: u32,
+    /// The last rehearsal, and how many of them declined a plan.
+    rehearsal: (Prediction, u64),
     /// Bytes that profiler and analyzer may take each.
     memory: u64,
 }
@@ -32,6 +35,7 @@ impl Learned {
             analyzer: Some(Analyzer::bounded(memory)),
             last_plan: Plan::default(),
             plans: 0,
+            rehearsal: Default::default(),
             memory,
         }
     }
@@ -71,6 +75,16 @@ impl Learned {
     /// A plan was made.
     pub fn planned(&mut self, plan: Plan) {
         self.last_plan = plan;
+    }
+
+    /// A plan was rehearsed, and perhaps declined.
+    pub fn rehearsed(&mut self, prediction: Prediction, declined: bool) {
+        self.rehearsal = (prediction, self.rehearsal.1 + u64::from(declined));
+    }
+
+    /// What the last rehearsal predicted, and how many plans were declined.
+    pub fn rehearsal(&self) -> (Prediction, u64) {
+        self.rehearsal
     }
 
     /// Number of requests that were profiled, ever.

@@ -23,9 +23,11 @@ mod options;
 mod origin;
 mod pace;
 mod planner;
+mod planning;
 mod policy;
 mod profiler;
 mod reconfigurator;
+mod rehearsal;
 mod store;
 mod verifier;
 
@@ -49,11 +51,11 @@ pub use options::{
     AtStop, CANARIES, EDGES, MoveClass, Options, OriginChanged, Overwrite, Placement, Training,
 };
 use origin::Origin;
-pub use planner::{Greedy, Plan, Planner};
-pub use profiler::{Access, Profiler};
+pub use planner::{Greedy, Plan, Planned, Planner, Scene};
+pub use profiler::{Access, Profiler, Window};
 pub use seekless_core::{Reconfigured, Sides, Stage, Traffic};
-pub use store::{BorgMap, Slot};
-use store::{LastStop, Layout, Setup, Store};
+pub use store::{BorgMap, Layout, Slot};
+use store::{LastStop, Setup, Store};
 use verifier::Verifier;
 
 use crate::canary::Canary;
@@ -119,14 +121,21 @@ impl Borg {
         timing_only: bool,
     ) -> Result<Rc<Borg>, IoError> {
         let layout = Borg::divide(bopt.geometry().sectors / PAGE_SECTORS, &options)?;
-        let ledger = Rc::<RefCell<Ledger>>::default();
-        let home: Rc<dyn BlockDevice> = Counted::new(home, 0, &ledger);
-        let bopt: Rc<dyn BlockDevice> = Counted::new(bopt, 1, &ledger);
-        let (canary, planted) = (options.canary(), options.canary());
-        let store =
-            Store::open(home.clone(), bopt.clone(), Setup { layout, timing_only, canary: planted }).await?;
+        let devices = Devices::counted(home, bopt);
+        let setup = Setup { layout, timing_only, canary: options.canary() };
+        let store = Store::open(devices.origin.clone(), devices.bopt.clone(), setup).await?;
+        let borg = Borg::over(devices, store, options, timing_only);
+        borg.look_at_home().await?;
+        borg.ledger.take();
+        borg.tend_in_idle_time();
+        Ok(borg)
+    }
+
+    /// The layer over a store that is open.
+    fn over(devices: Devices, store: Rc<Store>, options: Options, timing_only: bool) -> Rc<Borg> {
+        let Devices { origin: home, bopt, ledger } = devices;
         let pages = home.geometry().sectors.div_ceil(PAGE_SECTORS);
-        let borg = Rc::new_cyclic(|me| Borg {
+        Rc::new_cyclic(|me| Borg {
             home,
             bopt,
             store,
@@ -139,14 +148,10 @@ impl Borg {
             idle: RefCell::new(Idle { asked: runtime::now(), ..Idle::default() }),
             ledger,
             timing_only,
-            canary,
+            canary: options.canary(),
             options,
             me: me.clone(),
-        });
-        borg.look_at_home().await?;
-        borg.ledger.take();
-        borg.tend_in_idle_time();
-        Ok(borg)
+        })
     }
 
     /// How a BOPT of so many pages is divided.
@@ -215,6 +220,21 @@ impl Borg {
     }
 }
 
+/// The devices below, with their traffic counted.
+struct Devices {
+    origin: Rc<dyn BlockDevice>,
+    bopt: Rc<dyn BlockDevice>,
+    ledger: Rc<RefCell<Ledger>>,
+}
+
+impl Devices {
+    fn counted(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Devices {
+        let ledger = Rc::<RefCell<Ledger>>::default();
+        let (origin, bopt) = (Counted::new(origin, 0, &ledger), Counted::new(bopt, 1, &ledger));
+        Devices { origin, bopt, ledger }
+    }
+}
+
 /// Tells the event log what was done to a page or range.
 fn did(what: &'static str, home: Extent, at: u64) {
     runtime::event(&Event::Did { layer: "borg", what, home, at });
@@ -277,6 +297,7 @@ impl Layer for Borg {
     fn counters(&self) -> Counters {
         let (store, counted) = (&self.store, self.ledger.borrow_mut().all());
         let (learned, verified) = (self.learned.borrow(), self.verifier.found());
+        let (predicted, declined) = learned.rehearsal();
         vec![
             ("pages_mapped", store.mapped() as u64),
             ("pages_dirty", store.dirty() as u64),
@@ -291,6 +312,11 @@ impl Layer for Borg {
             ("requests_profiled", learned.requests()),
             ("profile_bytes", learned.profile_bytes()),
             ("graph_bytes", learned.graph_bytes()),
+            ("plans_declined", declined),
+            ("rehearsed_requests", predicted.requests),
+            ("rehearsed_busy_as_it_is_us", predicted.kept.requests.0 / 1_000),
+            ("rehearsed_busy_as_planned_us", predicted.planned.requests.0 / 1_000),
+            ("rehearsed_moves_us", predicted.planned.moves.0 / 1_000),
             ("map_bytes", store.map_bytes()),
             ("copies_not_compared", store.unproven() as u64),
             ("copies_differing", self.origin.borrow().differed),

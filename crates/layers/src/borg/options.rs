@@ -56,6 +56,9 @@ pub struct Options {
     /// plan by what was seen since, which takes a fraction of the time. A partial training window
     /// is always planned anew.
     pub full_plan_every: u32,
+    /// Whether a plan is tried in virtual time before it is carried out, on a model of the devices below, and declined if it
+    /// costs more than it gains. Without a model (`model` of a component) every plan is carried out.
+    pub rehearse: bool,
     /// What becomes of pages that are newer than the device below when the layer is stopped for good.
     pub at_stop: AtStop,
     /// Whether copies are believed to be as the device below is when they were found at opening: nothing is compared.
@@ -241,6 +244,7 @@ impl Default for Options {
             training: Training::Cumulative,
             profile_memory: Bytes(64 << 20),
             full_plan_every: 1,
+            rehearse: false,
             at_stop: AtStop::Drain,
             trust_origin: false,
             origin_changed: OriginChanged::Refuse,

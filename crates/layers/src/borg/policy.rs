@@ -17,6 +17,8 @@ pub(super) enum Verdict {
     Replace,
     /// What the plan adds: nothing leaves that is only not planned.
     Add,
+    /// Nothing: it would cost more than it gains.
+    Decline,
 }
 
 /// What is due in the background.
@@ -37,9 +39,12 @@ impl Borg {
         self.options.training == Training::Partial || plans % self.options.full_plan_every == 0
     }
 
-    /// Judges a plan by the number of pages that it was made from: after a restart the profile may know less than what is
-    /// placed.
-    pub(super) fn judge(&self, known: u64) -> Verdict {
+    /// Judges a plan by whether it won in a rehearsal, if there was one, and by the number of pages that it was made from:
+    /// after a restart the profile may know less than what is placed.
+    pub(super) fn judge(&self, known: u64, wins: Option<bool>) -> Verdict {
+        if wins == Some(false) {
+            return Verdict::Decline;
+        }
         if known >= self.store.cached() as u64 {
             return Verdict::Replace;
         }

@@ -5,23 +5,17 @@
 //!
 //! What is in the read cache and still planned stays where it is, unless the options say otherwise.
 
-use rustc_hash::FxHashMap;
-use seekless_core::{Account, IoError, Nanos, PAGE_SECTORS, Reconfigured, Stage, runtime};
+use rustc_hash::{FxHashMap, FxHashSet};
+use seekless_core::{Account, IoError, PAGE_SECTORS, Reconfigured, runtime};
 
 use super::Borg;
 use super::mover::{Move, Mover};
-use super::options::{MoveClass, Placement};
+use super::options::MoveClass;
 use super::pace::Manner;
-use super::planner::{Greedy, Plan, Planner as _};
+use super::planner::Plan;
+use super::planning::Planning;
 use super::policy::Verdict;
 use super::store::Slot;
-
-/// What analysis costs in virtual time, a request. On the safe side, since it is to run on a
-/// low-priority thread: a whole comparison of the shipped `appstart2`, with four reconfigurations,
-/// takes less than 2 microseconds of processor time a request and reconfiguration.
-const ANALYZE_NS: u64 = 2_000;
-/// What planning costs in virtual time, a vertex or edge.
-const PLAN_NS: u64 = 2_000;
 
 impl Borg {
     /// Analyses what was seen, plans, and moves what has to be moved. `account` pays for it.
@@ -30,10 +24,12 @@ impl Borg {
         let mover = Mover::start(self, account, Manner::Gentle).await?;
         let mut report = Reconfigured { start: runtime::now(), ..Reconfigured::default() };
         let Some(mover) = mover.map(Mover::in_its_class) else { return Ok(report) };
-        let (plan, known) = self.plan(&mut report).await;
+        let Planning { plan, known, wins } = self.plan(&mut report).await;
         // Judged now, after all that was waited for.
-        let verdict = self.judge(known);
-        self.carry_out(&mover, &plan, verdict, &mut report).await?;
+        let verdict = self.judge(known, wins);
+        if verdict != Verdict::Decline {
+            self.carry_out(&mover, &plan, verdict, &mut report).await?;
+        }
         let (copied, paid) = mover.copied();
         let free = self.options.reconfigure_class == MoveClass::Free;
         (report.copied_pages, report.promoted_pages) = (copied, if free { paid } else { 0 });
@@ -41,7 +37,7 @@ impl Borg {
     }
 
     /// Moves pages until the BOPT is as planned.
-    async fn carry_out(
+    pub(super) async fn carry_out(
         &self,
         mover: &Mover<'_>,
         plan: &Plan,
@@ -70,31 +66,36 @@ impl Borg {
         cached
     }
 
-    /// The slot that each planned page is to have. What is in the read cache stays where it is, and the
-    /// others fill what is free, in the plan's order; or all have the slots that the plan has for them. A plan that
-    /// only adds fills what is empty before what it would take from others.
+    /// The slot that each planned page is to have: the one that the plan names. Of the others, those that are in the read
+    /// cache stay where they are, and the rest fill the slots that are left, in the plan's order. A plan that only adds
+    /// fills empty slots before those that it takes from others.
     fn targets(&self, plan: &Plan, verdict: Verdict) -> FxHashMap<u64, Slot> {
         let (home, grain) = (self.home.geometry().sectors.div_ceil(PAGE_SECTORS), self.grain);
-        let pages = || {
-            let grains =
-                plan.ranges.iter().flat_map(|range| range.start..range.start + range.pages).map(u64::from);
-            grains.flat_map(move |at| at << grain..(at + 1) << grain).filter(move |page| *page < home)
-        };
+        let each = plan.ranges.iter().flat_map(|planned| {
+            let (start, pages) = (u64::from(planned.range.start) << grain, planned.range.pages << grain);
+            let slot = planned.slot;
+            (0..pages).map(move |at| (start + u64::from(at), slot.map(|slot| slot + at)))
+        });
+        let each: Vec<(u64, Option<Slot>)> = each.filter(|(page, _)| *page < home).collect();
         let cached = self.store.layout().cached_slots();
-        if self.options.placement == Placement::Planned {
-            return pages().zip(0..cached).collect();
-        }
+        let named = each.iter().filter_map(|(page, slot)| Some((*page, (*slot)?)));
+        let mut targets: FxHashMap<u64, Slot> = named.filter(|(_, slot)| *slot < cached).collect();
+        let named: FxHashSet<Slot> = targets.values().copied().collect();
         let store = &self.store;
-        let stays = |page: u64| store.lookup(page).map(|entry| entry.slot).filter(|slot| *slot < cached);
-        let mut targets: FxHashMap<u64, Slot> =
-            pages().filter_map(|page| Some((page, stays(page)?))).collect();
+        let pages = || each.iter().filter(|(_, slot)| slot.is_none()).map(|(page, _)| *page);
+        let stays = |page: u64| {
+            let slot = store.lookup(page).map(|entry| entry.slot);
+            slot.filter(|slot| *slot < cached && !named.contains(slot))
+        };
+        targets.extend(pages().filter_map(|page| Some((page, stays(page)?))));
         let keeps = |slot: Slot| store.page_at(slot).is_some_and(|page| targets.contains_key(&page));
-        let mut free: Vec<Slot> = (0..cached).filter(|&slot| !keeps(slot)).collect();
+        let is_open = |slot: &Slot| !named.contains(slot) && !keeps(*slot);
+        let mut open: Vec<Slot> = (0..cached).filter(is_open).collect();
         if verdict == Verdict::Add {
-            free.sort_by_key(|&slot| store.page_at(slot).is_some());
+            open.sort_by_key(|&slot| store.page_at(slot).is_some());
         }
         let coming: Vec<u64> = pages().filter(|page| !targets.contains_key(page)).collect();
-        targets.extend(coming.into_iter().zip(free));
+        targets.extend(coming.into_iter().zip(open));
         targets
     }
 
@@ -108,47 +109,5 @@ impl Borg {
         let mut moves: Vec<Move> = targets.iter().filter_map(left).collect();
         moves.sort_unstable_by_key(|(_, slot)| *slot);
         moves
-    }
-
-    /// A plan of all that is in the training window, or the last one with what was seen since; and how many pages it
-    /// knows of.
-    async fn plan(&self, report: &mut Reconfigured) -> (Plan, u64) {
-        let (window, mut analyzer, last) = {
-            let learned = &mut *self.learned.borrow_mut();
-            let anew = self.plans_anew(learned.plans());
-            learned.begin_plan(anew)
-        };
-        let (requests, extends) = (window.requests(), last.is_some());
-        let (begin, training) = (runtime::now(), self.options.training);
-        let analysis = move || {
-            analyzer.add(window.iter());
-            let graph = if extends {
-                let mut newer = analyzer.anew();
-                newer.add(window.iter());
-                newer.graph()
-            } else {
-                analyzer.graph()
-            };
-            analyzer.close(training);
-            (graph, analyzer)
-        };
-        let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
-        self.learned.borrow_mut().analyzed(analyzer);
-        report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
-        (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
-        let read = graph.vertices().iter().filter(|vertex| vertex.read);
-        let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
-        let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
-        let planner = Greedy { threshold: self.options.threshold };
-        let capacity = u64::from(self.store.layout().cached_slots()) >> self.grain;
-        let planning = move || match last {
-            Some(last) => planner.extend(&last, &graph, capacity),
-            None => planner.plan(&graph, capacity),
-        };
-        let plan = runtime::offload(planning, |_| cost).await;
-        self.learned.borrow_mut().planned(plan.clone());
-        report.planned_pages = plan.pages() << self.grain;
-        report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
-        (plan, report.planned_pages.max(seen << self.grain))
     }
 }

@@ -1,69 +1,81 @@
-//! The planner (section 4.3): from the access graph to an order of pages.
+//! Planners (section 4.3): from what is known of the workload to the pages that the read cache should hold, and where.
 //!
-//! Greedy: it starts with the most connected vertex, the one with the largest sum of edge weights.
-//! Then the vertex most connected to the group in one direction is placed: behind the group if its
-//! edges come from the group, before it if they lead there. A group grows as long as an edge of at
-//! least the threshold connects it to something unplaced. Then the most connected of the rest starts
-//! a group of its own. It ends when the next vertex does not fit into the read cache.
-//! Ties: higher weight, then lower address, then behind.
-//!
-//! Where the paper can be read in two ways: the threshold is one for single edges, and it ends a
-//! group, not the plan, so that what it cuts off counts as a component of its own. A vertex that
-//! was never read joins its group, but takes no room and is not in the plan.
-//!
-//! Each edge is looked at twice, when its ends are placed; a priority queue finds the next vertex.
+//! A planner is a pure function of a [`Scene`]; the same scene gives the same plan. It runs outside of the reactor.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+mod greedy;
+mod scene;
 
-use super::analyzer::{Graph, Vertex};
+use super::analyzer::Vertex;
+use super::store::Slot;
 
-/// Where pages are to be: ranges in order of the read cache.
+pub use greedy::Greedy;
+pub use scene::Scene;
+
+/// Decides what lies where in the read cache.
+pub trait Planner: Send {
+    /// An order of at most as many pages as the read cache has room for.
+    fn plan(&self, scene: &Scene<'_>) -> Plan;
+}
+
+/// A range of pages in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The pages, in units of `1 << grain` pages as the access graph has them.
+    pub range: Vertex,
+    /// The slot of the first page; `None` leaves the place to whoever carries the plan out.
+    pub slot: Option<Slot>,
+}
+
+impl Planned {
+    /// A range that may lie in any slots.
+    pub fn anywhere(range: Vertex) -> Planned {
+        Planned { range, slot: None }
+    }
+}
+
+/// The pages that the read cache is to hold, in the order in which they should lie.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Ranges of pages, to lie one behind the other.
-    pub ranges: Vec<Vertex>,
+    /// Ranges of pages, each after the one before.
+    pub ranges: Vec<Planned>,
 }
 
 impl Plan {
-    /// How many pages.
+    /// Number of pages, in units of the access graph.
     pub fn pages(&self) -> u64 {
-        self.ranges.iter().map(|range| u64::from(range.pages)).sum()
+        self.ranges.iter().map(|planned| u64::from(planned.range.pages)).sum()
     }
 
-    fn sorted(&self) -> Vec<Vertex> {
-        let mut ranges = self.ranges.clone();
-        ranges.sort_unstable_by_key(|range| range.start);
-        ranges
+    /// The same plan with a slot for each range, one after the other from slot 0 (section 4.4).
+    pub fn with_slots(mut self, grain: u32) -> Plan {
+        let mut next = 0;
+        for planned in &mut self.ranges {
+            planned.slot = Some(next);
+            next += planned.range.pages << grain;
+        }
+        self
     }
-}
 
-/// Decides what lies where in the read cache.
-pub trait Planner {
-    /// An order of at most `capacity` pages. The same graph gives the same plan.
-    fn plan(&self, graph: &Graph, capacity: u64) -> Plan;
-
-    /// The last plan as it was, and behind it what a graph of newer requests has besides, as far as
-    /// there is room. It costs as much as the newer requests do, not as all that are known: the
-    /// paper's section 7. What is planned already is not weighed again.
-    fn extend(&self, last: &Plan, newer: &Graph, capacity: u64) -> Plan {
-        let (mut plan, placed) = (last.clone(), last.sorted());
-        let mut left = capacity.saturating_sub(last.pages());
-        for range in self.plan(newer, u64::MAX).ranges {
-            for part in besides(range, &placed) {
+    /// This plan, and after it what `newer` has besides, up to `capacity` pages.
+    pub fn extended(&self, newer: &Plan, capacity: u64) -> Plan {
+        let mut placed: Vec<Vertex> = self.ranges.iter().map(|planned| planned.range).collect();
+        placed.sort_unstable_by_key(|range| range.start);
+        let (mut plan, mut left) = (self.clone(), capacity.saturating_sub(self.pages()));
+        for planned in &newer.ranges {
+            for part in parts_outside(planned.range, &placed) {
                 if u64::from(part.pages) > left {
                     return plan;
                 }
                 left -= u64::from(part.pages);
-                plan.ranges.push(part);
+                plan.ranges.push(Planned::anywhere(part));
             }
         }
         plan
     }
 }
 
-/// The parts of a range that none of `placed`, which are in order of pages, has.
-fn besides(range: Vertex, placed: &[Vertex]) -> Vec<Vertex> {
+/// The parts of a range that overlap none of `placed`, which are in order of pages.
+fn parts_outside(range: Vertex, placed: &[Vertex]) -> Vec<Vertex> {
     let (mut parts, mut start, end) = (Vec::new(), range.start, range.start + range.pages);
     let from = placed.partition_point(|there| there.start + there.pages <= start);
     for there in placed[from..].iter().take_while(|there| there.start < end) {
@@ -76,132 +88,6 @@ fn besides(range: Vertex, placed: &[Vertex]) -> Vec<Vertex> {
         parts.push(Vertex { start, pages: end - start, ..range });
     }
     parts
-}
-
-/// The paper's heuristic.
-#[derive(Clone, Copy, Debug)]
-pub struct Greedy {
-    /// Edges below this weight let no group grow; 0 and 1 are the same.
-    pub threshold: u32,
-}
-
-/// How strongly a vertex that is not placed is connected to the group, by direction.
-#[derive(Clone, Copy, Default)]
-struct Pull {
-    behind: u64,
-    before: u64,
-}
-
-/// No vertex.
-const NONE: u32 = u32::MAX;
-
-/// Greedy growth of one group after the other.
-struct Growth<'a> {
-    graph: &'a Graph,
-    /// The seed of the group that a vertex was placed in, or `NONE`.
-    group_of: Vec<u32>,
-    pull: Vec<Pull>,
-    /// Vertices with a pull to the present group.
-    pulled: Vec<u32>,
-    /// (weight, lower address first, behind first); stale entries have an older weight.
-    next: BinaryHeap<(u64, Reverse<u32>, bool)>,
-    threshold: u32,
-    /// Edges of at least the threshold from the present group to what is not placed.
-    strong: u64,
-}
-
-impl Planner for Greedy {
-    fn plan(&self, graph: &Graph, capacity: u64) -> Plan {
-        let count = graph.vertices().len();
-        let mut growth = Growth {
-            graph,
-            group_of: vec![NONE; count],
-            pull: vec![Pull::default(); count],
-            pulled: Vec::new(),
-            next: BinaryHeap::new(),
-            threshold: self.threshold,
-            strong: 0,
-        };
-        let connected =
-            |vertex: u32| graph.edges_at(vertex).iter().map(|edge| u64::from(edge.weight)).sum::<u64>();
-        // A heap, since a full read cache needs few of them.
-        let mut seeds: BinaryHeap<_> =
-            (0..count as u32).map(|vertex| (connected(vertex), Reverse(vertex))).collect();
-        let (mut plan, mut left) = (Plan::default(), capacity);
-        while let Some((_, Reverse(seed))) = seeds.pop() {
-            if growth.group_of[seed as usize] != NONE {
-                continue;
-            }
-            let (group, full) = growth.group(seed, &mut left);
-            let ranges = group.into_iter().map(|vertex| graph.vertices()[vertex as usize]);
-            plan.ranges.extend(ranges.filter(|range| range.read));
-            if full {
-                break;
-            }
-        }
-        plan
-    }
-}
-
-impl Growth<'_> {
-    /// Grows a group from `seed`; true with it when the next vertex would not fit any more.
-    fn group(&mut self, seed: u32, left: &mut u64) -> (VecDeque<u32>, bool) {
-        let mut group = VecDeque::new();
-        self.next.clear();
-        self.strong = 0;
-        for vertex in self.pulled.drain(..) {
-            self.pull[vertex as usize] = Pull::default();
-        }
-        let mut next = Some((seed, true));
-        while let Some((placing, behind)) = next {
-            let vertex = self.graph.vertices()[placing as usize];
-            let pages = if vertex.read { u64::from(vertex.pages) } else { 0 };
-            if pages > *left {
-                return (group, true);
-            }
-            *left -= pages;
-            if behind {
-                group.push_back(placing);
-            } else {
-                group.push_front(placing);
-            }
-            self.place(placing, seed);
-            next = if self.strong > 0 { self.strongest() } else { None };
-        }
-        (group, false)
-    }
-
-    fn place(&mut self, vertex: u32, group: u32) {
-        self.group_of[vertex as usize] = group;
-        for edge in self.graph.edges_at(vertex) {
-            let (there, strong) = (self.group_of[edge.other as usize], edge.weight >= self.threshold);
-            if there == group {
-                self.strong -= u64::from(strong);
-            }
-            if there != NONE {
-                continue;
-            }
-            self.strong += u64::from(strong);
-            let pull = &mut self.pull[edge.other as usize];
-            if pull.behind + pull.before == 0 {
-                self.pulled.push(edge.other);
-            }
-            let sum = if edge.out { &mut pull.behind } else { &mut pull.before };
-            *sum += u64::from(edge.weight);
-            self.next.push((*sum, Reverse(edge.other), edge.out));
-        }
-    }
-
-    fn strongest(&mut self) -> Option<(u32, bool)> {
-        while let Some((weight, Reverse(vertex), behind)) = self.next.pop() {
-            let pull = self.pull[vertex as usize];
-            let now = if behind { pull.behind } else { pull.before };
-            if self.group_of[vertex as usize] == NONE && now == weight {
-                return Some((vertex, behind));
-            }
-        }
-        None
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::borg::analyzer::Graph;
 use crate::borg::{Access, Analyzer};
 
 /// One-page vertices 0..count, far apart.
@@ -11,7 +12,12 @@ fn graph(count: u32, edges: &[(u32, u32, u32)]) -> Graph {
 }
 
 fn order(graph: &Graph, threshold: u32, capacity: u64) -> Vec<u32> {
-    Greedy { threshold }.plan(graph, capacity).ranges.iter().map(|range| range.start / 10).collect()
+    Greedy { threshold }
+        .order(graph, capacity)
+        .ranges
+        .iter()
+        .map(|planned| planned.range.start / 10)
+        .collect()
 }
 
 /// The weights of Figure 5 are not in the paper's text; these are ours, made so that every step of
@@ -77,7 +83,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(10_000), ..ProptestConfig::default() })]
     #[test]
     fn the_fast_planner_agrees_with_the_paper(graph in random_graph(), threshold in 0..5_u32, capacity in 1..60_u64) {
-        prop_assert_eq!(Greedy { threshold }.plan(&graph, capacity).ranges, oracle::plan(&graph, threshold, capacity));
+        let plan = Greedy { threshold }.order(&graph, capacity);
+        let ranges: Vec<Vertex> = plan.ranges.iter().map(|planned| planned.range).collect();
+        prop_assert_eq!(ranges, oracle::plan(&graph, threshold, capacity));
     }
 }
 
@@ -89,8 +97,11 @@ fn graph_of(requests: &[(u32, u32, bool)]) -> Graph {
 }
 
 fn pages_of(plan: &Plan) -> Vec<u32> {
-    let mut pages: Vec<u32> =
-        plan.ranges.iter().flat_map(|range| range.start..range.start + range.pages).collect();
+    let mut pages: Vec<u32> = plan
+        .ranges
+        .iter()
+        .flat_map(|planned| planned.range.start..planned.range.start + planned.range.pages)
+        .collect();
     pages.sort_unstable();
     pages
 }
@@ -105,13 +116,23 @@ proptest! {
         capacity in 0..90_u64,
     ) {
         let greedy = Greedy { threshold: 1 };
-        let last = greedy.plan(&graph_of(&before), u64::MAX);
-        let extended = greedy.extend(&last, &graph_of(&after), u64::MAX);
-        let whole = greedy.plan(&graph_of(&[before, after.clone()].concat()), u64::MAX);
+        let last = greedy.order(&graph_of(&before), u64::MAX);
+        let extended = last.extended(&greedy.order(&graph_of(&after), u64::MAX), u64::MAX);
+        let whole = greedy.order(&graph_of(&[before, after.clone()].concat()), u64::MAX);
         prop_assert_eq!(pages_of(&extended), pages_of(&whole));
         prop_assert_eq!(&extended.ranges[..last.ranges.len()], &last.ranges[..]);
-        let short = greedy.extend(&last, &graph_of(&after), capacity);
+        let short = last.extended(&greedy.order(&graph_of(&after), u64::MAX), capacity);
         prop_assert!(short.pages() <= capacity.max(last.pages()));
         prop_assert_eq!(&extended.ranges[..short.ranges.len()], &short.ranges[..]);
     }
+}
+
+#[test]
+fn slots_follow_each_other_in_the_order_of_the_plan() {
+    let range = |start, pages| Planned::anywhere(Vertex { start, pages, read: true });
+    let plan = Plan { ranges: vec![range(40, 3), range(7, 1), range(90, 2)] };
+    let slots =
+        |grain| plan.clone().with_slots(grain).ranges.iter().map(|planned| planned.slot).collect::<Vec<_>>();
+    assert_eq!(slots(0), [Some(0), Some(3), Some(4)]);
+    assert_eq!(slots(1), [Some(0), Some(6), Some(8)], "two pages a unit");
 }

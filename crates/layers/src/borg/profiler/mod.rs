@@ -58,13 +58,7 @@ impl Profiler {
     /// A request reaches the layer, not before the last one did.
     pub fn note(&mut self, access: &Access) {
         self.requests += 1;
-        let pages = &mut self.window.pages;
-        if pages.back().is_none_or(Page::is_full) {
-            pages.push_back(Page::default());
-        }
-        if let Some(page) = pages.back_mut() {
-            page.push(access);
-        }
+        self.window.push(access);
     }
 
     /// All that it holds; it starts anew.
@@ -101,6 +95,26 @@ impl Window {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
+    }
+
+    /// Adds a request, not before the last one.
+    fn push(&mut self, access: &Access) {
+        if self.pages.back().is_none_or(Page::is_full) {
+            self.pages.push_back(Page::default());
+        }
+        if let Some(page) = self.pages.back_mut() {
+            page.push(access);
+        }
+    }
+
+    /// The first `early` requests, and those after them.
+    pub fn split(&self, early: u64) -> (Window, Window) {
+        let mut parts = (Window::default(), Window::default());
+        for (access, index) in self.iter().zip(0..) {
+            let part = if index < early { &mut parts.0 } else { &mut parts.1 };
+            part.push(&access);
+        }
+        parts
     }
 
     /// The requests.
@@ -141,6 +155,16 @@ mod tests {
             prop_assert_eq!(window.requests(), accesses.len() as u64);
             prop_assert_eq!(window.iter().collect::<Vec<_>>(), accesses);
             prop_assert!(profiler.take().is_empty());
+        }
+
+        #[test]
+        fn a_window_splits_anywhere(accesses in accesses(), at in 0..400_usize) {
+            let mut profiler = Profiler::default();
+            accesses.iter().for_each(|access| profiler.note(access));
+            let (early, late) = profiler.take().split(at as u64);
+            let at = at.min(accesses.len());
+            prop_assert_eq!(early.iter().collect::<Vec<_>>(), &accesses[..at]);
+            prop_assert_eq!(late.iter().collect::<Vec<_>>(), &accesses[at..]);
         }
 
         #[test]

@@ -53,6 +53,7 @@ const fn inverse(odd: u64) -> u64 {
 }
 
 /// The indirection map.
+#[derive(Clone)]
 pub struct BorgMap {
     pages: u64,
     slots: u32,

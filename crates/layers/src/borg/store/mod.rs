@@ -16,6 +16,7 @@
 mod append;
 mod checkpoint;
 mod flush;
+mod fork;
 pub mod format;
 mod formatting;
 mod layout;
@@ -39,6 +40,7 @@ use seekless_core::lock::Guard;
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Mode, PAGE_SECTORS, RangeLocks};
 
 pub use append::Appended;
+pub use fork::Fork;
 pub use format::{PAGE, SAMPLES};
 pub use layout::{FEWEST_PAGES, LARGEST_SEGMENT, Layout, SMALLEST_SEGMENT};
 pub use lookup::Entry;
@@ -120,8 +122,23 @@ impl Store {
             map_pages: 0,
         };
         let table = Table::new(map, segments, log, aside.sums);
+        let store = Store::over(origin, bopt, setup, table, disk);
+        store.write_mended(aside.mended).await?;
+        if store.disk.borrow().page.is_upgrading() {
+            store.end_upgrade(&Hints::default()).await?;
+        }
+        Ok(store)
+    }
+
+    fn over(
+        origin: Rc<dyn BlockDevice>,
+        bopt: Rc<dyn BlockDevice>,
+        setup: Setup,
+        table: Table,
+        disk: Disk,
+    ) -> Rc<Store> {
         let Setup { layout, timing_only, canary } = setup;
-        let store = Rc::new_cyclic(|me| Store {
+        Rc::new_cyclic(|me| Store {
             origin,
             bopt,
             layout,
@@ -132,12 +149,7 @@ impl Store {
             disk: RefCell::new(disk),
             beginning: Cell::new(false),
             me: me.clone(),
-        });
-        store.write_mended(aside.mended).await?;
-        if store.disk.borrow().page.is_upgrading() {
-            store.end_upgrade(&Hints::default()).await?;
-        }
-        Ok(store)
+        })
     }
 
     /// How the BOPT is divided.

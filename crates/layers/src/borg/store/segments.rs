@@ -45,6 +45,7 @@ pub struct Segment {
 }
 
 /// All of them.
+#[derive(Clone)]
 pub struct Segments {
     layout: Layout,
     each: Vec<Segment>,

@@ -1,11 +1,12 @@
-//! Replay: a trace as an async client of a block device.
+//! Replay: recorded requests as an async client of a block device. The laboratory plays whole traces, a rehearsal the
+//! requests that a layer has seen lately.
 //!
-//! Closed pace: requests are issued in the recorded order; a process's next read waits for its
-//! previous read, and at most N are outstanding in all. Open pace: at the recorded times, whatever
-//! the device does. A request that fails is counted, and the replay goes on.
+//! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and a bounded
+//! number are outstanding in all. Open pace: at the recorded times, whatever the device does. A request that fails is
+//! counted, and the replay goes on.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -16,11 +17,46 @@ use seekless_core::{
     runtime,
 };
 
-use crate::phases::Director;
-use crate::setup::Pace;
-use crate::workload::answers::Answers;
+/// When requests are issued.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// In the recorded order; a process's next read waits for its previous one.
+    Closed {
+        /// Requests outstanding at most, in all.
+        outstanding: usize,
+    },
+    /// At the recorded times.
+    Open {
+        /// How much faster than recorded.
+        speed: f64,
+    },
+}
 
-/// What a replay saw of its own load.
+/// Decides which account pays for a request.
+pub trait Controller {
+    /// Called before request `index` is issued; may hold it.
+    fn before(&mut self, index: u64) -> impl Future<Output = Account>;
+}
+
+/// One account pays for all requests.
+pub struct OneAccount(pub Account);
+
+impl Controller for OneAccount {
+    async fn before(&mut self, _index: u64) -> Account {
+        self.0
+    }
+}
+
+/// Counts answers.
+pub trait Tally: Default + 'static {
+    /// A request was answered after `took`, counted from its issue.
+    fn answered(&mut self, op: Op, at: Extent, took: Nanos);
+
+    /// A request failed.
+    fn failed(&mut self);
+}
+
+/// How the queue of a replay developed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// The last answer.
@@ -39,36 +75,38 @@ impl Load {
 
 /// The requests under way.
 #[derive(Default)]
-struct UnderWay {
+struct UnderWay<T> {
     count: usize,
     /// Reads under way, by process.
     reading: FxHashMap<ProcessId, u32>,
-    answers: Answers,
+    answers: T,
     failure: Option<IoError>,
     waker: Option<Waker>,
 }
 
 /// What came of a replay.
 #[derive(Debug, Default)]
-pub struct Replayed {
-    /// Its load.
+pub struct Replayed<T> {
+    /// How its queue developed.
     pub load: Load,
-    /// Requests and their response times, from issue to answer.
-    pub answers: Answers,
+    /// What its answers were counted by.
+    pub answers: T,
     /// Why the first request failed, if one did.
     pub failure: Option<IoError>,
 }
 
-/// Plays `records` on `device`; `director` says who pays, and may hold a request.
-pub async fn replay(
-    records: &[Record],
+/// Plays `total` records, whose times begin at zero, on `device`. `progress` is called with the number of a request now
+/// and then.
+pub async fn replay<T: Tally>(
+    records: impl Iterator<Item = Record>,
+    total: u64,
     device: Rc<dyn BlockDevice>,
     pace: Pace,
-    director: &mut impl Director,
+    controller: &mut impl Controller,
     progress: &mut dyn FnMut(u64),
-) -> Replayed {
-    let under_way: Rc<RefCell<UnderWay>> = Rc::default();
-    let (mut begin, mut load, total) = (runtime::now(), Load::default(), records.len() as u64);
+) -> Replayed<T> {
+    let under_way: Rc<RefCell<UnderWay<T>>> = Rc::default();
+    let (mut begin, mut load) = (runtime::now(), Load::default());
     for (index, record) in (0..total).zip(records) {
         match pace {
             Pace::Open { speed } => {
@@ -79,13 +117,13 @@ pub async fn replay(
                 };
                 runtime::sleep_until(begin + due).await;
             }
-            Pace::Closed { outstanding } => turn(&under_way, record, outstanding).await,
+            Pace::Closed { outstanding } => turn(&under_way, &record, outstanding).await,
         }
         let asked = runtime::now();
-        let account = director.before(index).await;
-        // While the director held the trace, its clock stood still.
+        let account = controller.before(index).await;
+        // While the controller held the trace, its clock stood still.
         begin += runtime::now() - asked;
-        issue(&under_way, &device, *record, account);
+        issue(&under_way, &device, record, account);
         if (index + 1) * 4 % total < 4 {
             let quarter = ((index + 1) * 4 / total).clamp(1, 4) as usize - 1;
             load.at_quarters[quarter] = under_way.borrow().count as u64;
@@ -101,7 +139,7 @@ pub async fn replay(
 }
 
 /// Waits until a closed replay may issue a request.
-async fn turn(under_way: &Rc<RefCell<UnderWay>>, record: &Record, outstanding: usize) {
+async fn turn<T>(under_way: &Rc<RefCell<UnderWay<T>>>, record: &Record, outstanding: usize) {
     let waits = record.op == Op::Read;
     until(under_way, |now| {
         now.count < outstanding && !(waits && now.reading.contains_key(&record.origin.process))
@@ -109,7 +147,7 @@ async fn turn(under_way: &Rc<RefCell<UnderWay>>, record: &Record, outstanding: u
     .await;
 }
 
-async fn until(under_way: &Rc<RefCell<UnderWay>>, holds: impl Fn(&UnderWay) -> bool) {
+async fn until<T>(under_way: &Rc<RefCell<UnderWay<T>>>, holds: impl Fn(&UnderWay<T>) -> bool) {
     poll_fn(|context| {
         let mut under_way = under_way.borrow_mut();
         if holds(&under_way) {
@@ -121,7 +159,12 @@ async fn until(under_way: &Rc<RefCell<UnderWay>>, holds: impl Fn(&UnderWay) -> b
     .await;
 }
 
-fn issue(under_way: &Rc<RefCell<UnderWay>>, device: &Rc<dyn BlockDevice>, record: Record, account: Account) {
+fn issue<T: Tally>(
+    under_way: &Rc<RefCell<UnderWay<T>>>,
+    device: &Rc<dyn BlockDevice>,
+    record: Record,
+    account: Account,
+) {
     let mut now = under_way.borrow_mut();
     now.count += 1;
     if record.op == Op::Read {
@@ -143,9 +186,9 @@ fn issue(under_way: &Rc<RefCell<UnderWay>>, device: &Rc<dyn BlockDevice>, record
             }
         }
         match result {
-            Ok(()) => now.answers.add(record.op, record.extent, runtime::now() - begin),
+            Ok(()) => now.answers.answered(record.op, record.extent, runtime::now() - begin),
             Err(error) => {
-                now.answers.failed += 1;
+                now.answers.failed();
                 now.failure.get_or_insert(error);
             }
         }

@@ -1,0 +1,132 @@
+//! Planning (sections 4.2 and 4.3), beside the volume: from what was learnt to a plan, and what a rehearsal says of it.
+
+use seekless_core::{Modelled, Nanos, Reconfigured, Stage, runtime};
+
+use super::Borg;
+use super::analyzer::{Analyzer, Graph};
+use super::options::Placement;
+use super::planner::{Greedy, Plan, Planner as _, Scene};
+use super::profiler::Window;
+use super::rehearsal::{Prediction, Rehearsal};
+
+/// What analysis costs in virtual time, a request. On the safe side, since it is to run on a
+/// low-priority thread: a whole comparison of the shipped `appstart2`, with four reconfigurations,
+/// takes less than 2 microseconds of processor time a request and reconfiguration.
+const ANALYZE_NS: u64 = 2_000;
+/// What planning costs in virtual time, a vertex or edge.
+const PLAN_NS: u64 = 2_000;
+/// What a rehearsal costs in virtual time, a request played or page moved.
+const REHEARSE_NS: u64 = 10_000;
+/// One part in this many of the requests is kept back from planning, to judge the plan by.
+const KEPT_BACK: u64 = 5;
+
+/// A plan, and what is known of it.
+pub(super) struct Planning {
+    pub plan: Plan,
+    /// Pages that it was made from.
+    pub known: u64,
+    /// Whether it gains more than it costs, where it could be rehearsed.
+    pub wins: Option<bool>,
+}
+
+impl Borg {
+    /// A plan of what was learnt, and how many pages it was made from. Where both devices have models and the options ask
+    /// for it, the last fifth of the requests is kept back, and the plan is rehearsed on them.
+    pub(super) async fn plan(&self, report: &mut Reconfigured) -> Planning {
+        let (window, analyzer, last) = {
+            let learned = &mut *self.learned.borrow_mut();
+            let anew = self.plans_anew(learned.plans());
+            learned.begin_plan(anew)
+        };
+        let models = self.models().filter(|_| self.options.rehearse);
+        let life = window.requests();
+        let (early, late) = match models {
+            Some(_) => window.split(life - life / KEPT_BACK),
+            None => (window, Window::default()),
+        };
+        let graph = self.analyze(&early, &late, analyzer, last.is_some(), report).await;
+        let read = graph.vertices().iter().filter(|vertex| vertex.read);
+        let seen: u64 = read.map(|vertex| u64::from(vertex.pages)).sum();
+        let (begin, cost) = (runtime::now(), Nanos((report.vertices + report.edges) * PLAN_NS));
+        let planner = Greedy { threshold: self.options.threshold };
+        let (fork, layout, grain) = (self.store.fork(), self.store.layout(), self.grain);
+        let (seen_of, placed) = (models.clone(), self.options.placement == Placement::Planned);
+        let planning = move || {
+            let (window, last, models) = (&early, last.as_ref(), seen_of.as_ref());
+            let scene = Scene { graph: &graph, window, last, held: fork.map(), layout, grain, models };
+            let plan = planner.plan(&scene);
+            (if placed { plan.with_slots(grain) } else { plan }, fork)
+        };
+        let (plan, fork) = runtime::offload(planning, |_| cost).await;
+        self.learned.borrow_mut().planned(plan.clone());
+        report.planned_pages = plan.pages() << self.grain;
+        report.stages.push(Stage { name: "plan", took: runtime::now() - begin, pages: report.planned_pages });
+        let known = report.planned_pages.max(seen << self.grain);
+        let prediction = match models {
+            Some(models) if late.requests() > 0 => {
+                let (options, verdict) = (self.options.clone(), self.judge(known, None));
+                let rehearsal = Rehearsal { models, fork, options, grain, verdict };
+                self.rehearse(rehearsal, plan.clone(), late, report).await
+            }
+            _ => None,
+        };
+        let wins = prediction.map(|prediction: Prediction| prediction.wins(life));
+        if let Some(prediction) = prediction {
+            self.learned.borrow_mut().rehearsed(prediction, wins == Some(false));
+        }
+        Planning { plan, known, wins }
+    }
+
+    /// The access graph to plan from: of all that was learnt, or of the requests since the last plan. What is kept back
+    /// from planning is learnt all the same.
+    async fn analyze(
+        &self,
+        early: &Window,
+        late: &Window,
+        mut analyzer: Analyzer,
+        extends: bool,
+        report: &mut Reconfigured,
+    ) -> Graph {
+        let (begin, training) = (runtime::now(), self.options.training);
+        let (early, late) = (early.clone(), late.clone());
+        let requests = early.requests() + late.requests();
+        let analysis = move || {
+            analyzer.add(early.iter());
+            let graph = if extends {
+                let mut newer = analyzer.anew();
+                newer.add(early.iter());
+                newer.graph()
+            } else {
+                analyzer.graph()
+            };
+            analyzer.add(late.iter());
+            analyzer.close(training);
+            (graph, analyzer)
+        };
+        let (graph, analyzer) = runtime::offload(analysis, |_| Nanos(requests * ANALYZE_NS)).await;
+        self.learned.borrow_mut().analyzed(analyzer);
+        report.stages.push(Stage { name: "analyse", took: runtime::now() - begin, pages: requests });
+        (report.vertices, report.edges) = (graph.vertices().len() as u64, graph.edge_count() as u64);
+        graph
+    }
+
+    /// Tries a plan in virtual time, beside the volume.
+    async fn rehearse(
+        &self,
+        rehearsal: Rehearsal,
+        plan: Plan,
+        late: Window,
+        report: &mut Reconfigured,
+    ) -> Option<Prediction> {
+        let (begin, requests) = (runtime::now(), late.requests());
+        let cost = Nanos((2 * requests + report.planned_pages) * REHEARSE_NS);
+        let prediction = runtime::offload(move || rehearsal.predict(&plan, &late), |_| cost).await;
+        report.stages.push(Stage { name: "rehearse", took: runtime::now() - begin, pages: requests });
+        prediction
+    }
+
+    /// Models of the origin and of the BOPT, where both have one.
+    fn models(&self) -> Option<[Modelled; 2]> {
+        Some([self.home.model()?, self.bopt.model()?])
+    }
+}

@@ -1,0 +1,143 @@
+//! Rehearsal: a plan is tried in virtual time before a block moves (the paper's section 7).
+//!
+//! The store's entries are forked onto twins of the origin and the BOPT, in a runtime of their own. There the same mover
+//! carries the plan out, and requests that were kept back from planning are played, at the times at which they came; and
+//! once more on a fork that stays as it is. The difference of the busy times is what the plan would gain, and what the mover
+//! kept the twins busy is what it would cost.
+//!
+//! Invariant: nothing here touches the real devices. Fault model: where the twins are too small, or a trial does not end,
+//! there is no prediction, and the plan is carried out as if there were no model.
+
+use std::rc::Rc;
+
+use seekless_core::runtime::Runtime;
+use seekless_core::{
+    Account, BlockDevice, Extent, Flags, IoError, Latency, Modelled, Nanos, Op, Origin, PAGE_SECTORS,
+    Reconfigured, Record, Twins,
+};
+
+use super::mover::Mover;
+use super::options::Options;
+use super::pace::Manner;
+use super::planner::Plan;
+use super::policy::Verdict;
+use super::profiler::{Access, Window};
+use super::store::{Fork, Store};
+use super::{Borg, Devices};
+use crate::replay::{OneAccount, Pace, Tally, replay};
+
+/// Pays for the requests that are played.
+const PLAYED: Account = Account(0);
+/// Pays for what the mover does.
+const MOVED: Account = Account(1);
+
+/// What a layer looks like now, to be tried on twins.
+pub(super) struct Rehearsal {
+    /// Models of the origin and of the BOPT.
+    pub models: [Modelled; 2],
+    /// The entries of the store.
+    pub fork: Fork,
+    /// Options of the layer.
+    pub options: Options,
+    /// Units of requests are `1 << grain` pages.
+    pub grain: u32,
+    /// How much of the plan is to be carried out.
+    pub verdict: Verdict,
+}
+
+/// How long the devices would be busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trial {
+    /// With the requests that were played.
+    pub requests: Nanos,
+    /// With moving pages before.
+    pub moves: Nanos,
+}
+
+/// What a plan is expected to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Prediction {
+    /// As it is.
+    pub kept: Trial,
+    /// With the plan.
+    pub planned: Trial,
+    /// Requests that were played.
+    pub requests: u64,
+}
+
+impl Prediction {
+    /// Whether the plan gains more than it costs within `life` requests like those that were played.
+    pub fn wins(&self, life: u64) -> bool {
+        let gain = i128::from(self.kept.requests.0) - i128::from(self.planned.requests.0);
+        gain * i128::from(life) > i128::from(self.planned.moves.0) * i128::from(self.requests.max(1))
+    }
+}
+
+/// Requests of a rehearsal are not counted one by one.
+#[derive(Default)]
+struct Uncounted;
+
+impl Tally for Uncounted {
+    fn answered(&mut self, _op: Op, _at: Extent, _took: Nanos) {}
+    fn failed(&mut self) {}
+}
+
+impl Rehearsal {
+    /// Plays `window` on the layer as it is and as it would be with `plan`; `None` without a result.
+    pub fn predict(&self, plan: &Plan, window: &Window) -> Option<Prediction> {
+        let kept = self.trial(None, window)?;
+        let planned = self.trial(Some(plan), window)?;
+        Some(Prediction { kept, planned, requests: window.requests() })
+    }
+
+    fn trial(&self, plan: Option<&Plan>, window: &Window) -> Option<Trial> {
+        // One seed is as good as another, and the same one makes trials comparable.
+        Runtime::new(1).run(self.play(plan, window)).ok()?.ok()?
+    }
+
+    async fn play(&self, plan: Option<&Plan>, window: &Window) -> Result<Option<Trial>, IoError> {
+        let twins = Twins::new(&self.models);
+        let [Some(origin), Some(bopt)] = &twins.devices[..] else { return Ok(None) };
+        let borg = self.open(origin.clone(), bopt.clone());
+        if let Some(plan) = plan {
+            if let Some(mover) = Mover::start(&borg, MOVED, Manner::AtOnce).await? {
+                borg.carry_out(&mover, plan, self.verdict, &mut Reconfigured::default()).await?;
+            }
+        }
+        let before = twins.busy(PLAYED);
+        let (records, total) = (self.records(window), window.requests());
+        let pace = Pace::Open { speed: 1.0 };
+        replay::<Uncounted>(records, total, borg, pace, &mut OneAccount(PLAYED), &mut |_| ()).await;
+        let requests = twins.busy(PLAYED) - before;
+        Ok(Some(Trial { requests, moves: twins.busy(MOVED) }))
+    }
+
+    /// The layer with its entries, over twins.
+    fn open(&self, origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>) -> Rc<Borg> {
+        let fork = self.fork.clone();
+        let devices = Devices::counted(origin, bopt);
+        let store = Store::from_map(devices.origin.clone(), devices.bopt.clone(), fork);
+        Borg::over(devices, store, self.options.clone(), true)
+    }
+
+    /// The requests of a window, from time zero on.
+    fn records<'a>(&self, window: &'a Window) -> impl Iterator<Item = Record> + use<'a> {
+        let (grain, end) = (self.grain, self.models[0].at.sectors);
+        let begin = window.iter().next().map_or(Nanos::ZERO, |first| first.time);
+        window.iter().filter_map(move |access| {
+            let Access { time, process, name, first, pages, write } = access;
+            let sectors = |units: u32| (u64::from(units) << grain) * PAGE_SECTORS;
+            // The last unit may reach past the end.
+            let sectors_left = end.checked_sub(sectors(first))?;
+            Some(Record {
+                time: time - begin,
+                device: 0,
+                op: if write { Op::Write } else { Op::Read },
+                extent: Extent::new(sectors(first), sectors(pages).min(sectors_left)),
+                flags: Flags::default(),
+                origin: Origin { process, name, ..Origin::default() },
+                latency: Latency::UNKNOWN,
+            })
+        })
+    }
+}

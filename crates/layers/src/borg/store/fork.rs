@@ -1,0 +1,80 @@
+//! Forks: what the store knows, copied, so that a change can be tried on other devices that keep no bytes.
+//!
+//! Invariant: a fork never writes to the devices of its original. Its log begins in a free segment, as after a clean stop.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use seekless_core::BlockDevice;
+
+use super::format::Super;
+use super::log::Log;
+use super::map::BorgMap;
+use super::metadata::Supers;
+use super::segments::Segments;
+use super::session::Session;
+use super::sums::Sums;
+use super::table::Table;
+use super::{Disk, Setup, Store};
+use crate::canary::Canary;
+
+/// What a store knows, to be opened elsewhere: on another thread, in another runtime.
+#[derive(Clone)]
+pub struct Fork {
+    map: BorgMap,
+    segments: Segments,
+    page: Super,
+    sequence: u64,
+    taken: u64,
+}
+
+impl Store {
+    /// What the store knows now.
+    pub fn fork(&self) -> Fork {
+        let (table, disk) = (self.table.borrow(), self.disk.borrow());
+        Fork {
+            map: table.map.clone(),
+            segments: table.segments.clone(),
+            page: disk.page.clone(),
+            sequence: table.log.sequence,
+            taken: table.log.next_to_take() - 1,
+        }
+    }
+
+    /// A store that has the entries of `fork`, over devices that keep no bytes.
+    pub fn from_map(origin: Rc<dyn BlockDevice>, bopt: Rc<dyn BlockDevice>, fork: Fork) -> Rc<Store> {
+        let Fork { map, mut segments, page, sequence, taken } = fork;
+        let layout = page.layout;
+        let logged = layout.read_cache..layout.segments();
+        let free: BTreeSet<u32> = logged
+            .filter(|segment| {
+                let segment = segments.of(*segment);
+                segment.valid == 0 && segment.changes == 0
+            })
+            .collect();
+        for segment in &free {
+            segments.get(*segment).taken = 0;
+        }
+        let log = Log::new(layout, page.version, free, sequence, taken);
+        let newest = page.generation;
+        let disk = Disk {
+            page,
+            supers: Supers { newest, ..Supers::default() },
+            session: Session::Untouched,
+            torn: Vec::new(),
+            failed: None,
+            anchored_at: taken + 1,
+            map_pages: 0,
+        };
+        let table = Table::new(map, segments, log, Sums::new(layout));
+        let setup = Setup { layout, timing_only: true, canary: Canary::default() };
+        Store::over(origin, bopt, setup, table, disk)
+    }
+}
+
+impl Fork {
+    /// The entries.
+    pub fn map(&self) -> &BorgMap {
+        &self.map
+    }
+}

@@ -1,0 +1,49 @@
+//! Models of components: a simulated drive as a maker of twins, for the layers above.
+//!
+//! A component is modelled by the drive that its key `model` names; without that, one that is simulated or as slow as a
+//! drive by that drive. Any other has no model, and layers do what needs none.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use seekless_core::{BlockDevice, Extent, Model, Modelled, Twin};
+use seekless_drive::simulated;
+
+use crate::component::Component;
+
+/// A drive that twins are made of.
+struct Drive(Component);
+
+impl Model for Drive {
+    fn twin(&self) -> Twin {
+        let drive = simulated(0, &self.0.drive, self.0.queue);
+        let device = drive.clone().device();
+        Twin { device, busy: Box::new(move |account| drive.account(account).busy()) }
+    }
+}
+
+/// A component with its model.
+struct WithModel {
+    device: Rc<dyn BlockDevice>,
+    model: Modelled,
+}
+
+impl BlockDevice for WithModel {
+    fn below(&self) -> Option<&dyn BlockDevice> {
+        Some(&*self.device)
+    }
+
+    fn model(&self) -> Option<Modelled> {
+        Some(self.model.clone())
+    }
+}
+
+/// `device`, modelled by a drive. A drive that is smaller than the device is no model of it.
+pub fn modelled(device: Rc<dyn BlockDevice>, drive: &Component) -> Rc<dyn BlockDevice> {
+    let sectors = device.geometry().sectors;
+    if sectors > drive.drive.sectors() {
+        return device;
+    }
+    let model = Modelled { model: Arc::new(Drive(drive.clone())), at: Extent::new(0, sectors) };
+    Rc::new(WithModel { device, model })
+}
