@@ -81,3 +81,69 @@ impl Twins {
         self.each.iter().map(|(_, twin)| (twin.busy)(account)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::Geometry;
+    use crate::device::IoFuture;
+    use crate::request::Hints;
+    use crate::runtime::Runtime;
+    use crate::units::Lba;
+
+    /// It is busy for a nanosecond a flush.
+    #[derive(Default)]
+    struct Counter(Rc<Cell<u64>>);
+
+    impl BlockDevice for Counter {
+        fn geometry(&self) -> Geometry {
+            Geometry::of_memory(100)
+        }
+
+        fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
+            self.0.set(self.0.get() + 1);
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    struct Counting;
+
+    impl Model for Counting {
+        fn twin(&self) -> Twin {
+            let device = Counter::default();
+            let count = device.0.clone();
+            Twin { device: Rc::new(device), busy: Box::new(move |_| Nanos(count.get())) }
+        }
+    }
+
+    fn whole(model: &Arc<dyn Model>) -> Modelled {
+        Modelled { model: model.clone(), at: Extent::new(0, 100) }
+    }
+
+    #[test]
+    fn parts_of_one_device_share_its_twin() {
+        let (one, other): (Arc<dyn Model>, Arc<dyn Model>) = (Arc::new(Counting), Arc::new(Counting));
+        let part = whole(&one).part(Extent::new(60, 40)).unwrap();
+        let twins = Twins::new(&[whole(&one), part, whole(&other)]);
+        let flush = |index: usize| {
+            let device = twins.devices[index].clone().unwrap();
+            Runtime::new(1).run(async move { device.flush(Hints::default()).await }).unwrap().unwrap();
+        };
+        assert_eq!(twins.each.len(), 2);
+        assert_eq!(twins.devices[1].as_ref().unwrap().geometry().sectors, 40);
+        (0..3).for_each(flush);
+        assert_eq!(twins.busy(Account::default()), Nanos(3));
+        assert_eq!((twins.each[0].1.busy)(Account::default()), Nanos(2), "both parts count on one");
+    }
+
+    #[test]
+    fn what_reaches_past_a_model_has_no_twin() {
+        let model: Arc<dyn Model> = Arc::new(Counting);
+        assert!(whole(&model).part(Extent::new(90, 11)).is_none());
+        assert!(whole(&model).part(Extent { start: Lba(u64::MAX), sectors: 2 }).is_none());
+        let too_large = Modelled { at: Extent::new(0, 101), ..whole(&model) };
+        assert!(Twins::new(&[too_large]).devices[0].is_none());
+    }
+}

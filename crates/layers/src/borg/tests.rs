@@ -2,6 +2,7 @@
 
 mod crashes;
 mod flips;
+mod forks;
 mod idle;
 mod model;
 mod orders;

@@ -1,0 +1,119 @@
+//! Rehearsal: a plan that would not pay is not carried out, one that pays is, and what moving costs is foreseen. The model
+//! is the component's own drive, or the one that its key `model` names.
+
+use seekless_core::{Extent, Flags, Latency, Nanos, Op, Origin, ProcessId, Record};
+use seekless_lab::outcome::Variant;
+use seekless_lab::{Candidate, Clock, Play, compare_volumes};
+use seekless_trace::Trace;
+use seekless_volume::{Description, file};
+
+fn volume(model: &str, options: &str) -> Description {
+    let text = format!(
+        "[component.disk]\ndrive = \"wd2500aaks\"\n{model}\n\
+         [slice.home]\nof = \"disk\"\nsize = \"100GiB\"\n[slice.bopt]\nof = \"disk\"\nat = \"100GiB\"\nsize = \"256MiB\"\n\
+         [layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n{options}\n[[export]]\ntop = \"borg\"\n"
+    );
+    file::parse("v.toml", &text).unwrap()
+}
+
+/// Reads of one page each by one process, 20 ms apart.
+fn reads(pages: impl Iterator<Item = u64>) -> Trace {
+    let record = |(page, i): (u64, u64)| Record {
+        time: Nanos(i * 20_000_000),
+        device: 1,
+        op: Op::Read,
+        extent: Extent::of_pages(page, 1),
+        flags: Flags::default(),
+        origin: Origin { process: ProcessId(1), ..Origin::default() },
+        latency: Latency::UNKNOWN,
+    };
+    Trace { records: pages.zip(0..).map(record).collect(), ..Trace::default() }
+}
+
+/// A page of the 100 GiB, all over.
+fn scattered(i: u64) -> u64 {
+    i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40
+}
+
+fn played(trace: &Trace, volume: Description) -> Variant {
+    let candidate = Candidate { name: "borg".to_owned(), volume };
+    let play = Play { reconfigure: 2, clock: Clock::Stop, ..Play::default() };
+    compare_volumes(trace, &[candidate], &play, &|_| ()).unwrap().variants.remove(0)
+}
+
+fn counter(variant: &Variant, name: &str) -> u64 {
+    variant.layers["borg"][name]
+}
+
+fn copied(variant: &Variant) -> Vec<u64> {
+    variant.reconfigurations.iter().map(|one| one.copied_pages).collect()
+}
+
+#[test]
+fn a_plan_of_what_never_comes_again_is_declined() {
+    let trace = reads((0..6_000).map(scattered));
+    let as_planned = played(&trace, volume("", ""));
+    assert!(copied(&as_planned).iter().all(|pages| *pages > 1_000), "{:?}", copied(&as_planned));
+    let rehearsed = played(&trace, volume("", "rehearse = true"));
+    assert_eq!(copied(&rehearsed), [0, 0]);
+    assert_eq!(counter(&rehearsed, "plans_declined"), 2);
+    assert!(
+        rehearsed.work.head.busy_s < as_planned.work.head.busy_s / 1.1,
+        "{} {}",
+        rehearsed.work.head.busy_s,
+        as_planned.work.head.busy_s
+    );
+}
+
+#[test]
+fn a_plan_of_what_comes_again_and_again_is_carried_out_at_the_cost_that_was_foreseen() {
+    let trace = reads((0..12_000).map(|i| scattered(i % 400)));
+    let rehearsed = played(&trace, volume("", "rehearse = true"));
+    assert_eq!(copied(&rehearsed)[0], 400, "{:?}", copied(&rehearsed));
+    assert!(rehearsed.served_from_bopt_pct > 60.0, "{}", rehearsed.served_from_bopt_pct);
+    // The second plan has nothing to move.
+    assert_eq!(copied(&rehearsed)[1], 0);
+    let again = played(&trace, volume("", ""));
+    assert!(
+        rehearsed.work.head.busy_s < again.work.head.busy_s * 1.02,
+        "{} {}",
+        rehearsed.work.head.busy_s,
+        again.work.head.busy_s
+    );
+    // Of the first rehearsal, as the only one there was.
+    let once = reads((0..5_000).map(|i| scattered(i % 400)));
+    let play = Play { reconfigure: 1, clock: Clock::Stop, ..Play::default() };
+    let candidate = Candidate { name: "borg".to_owned(), volume: volume("", "rehearse = true") };
+    let once = compare_volumes(&once, &[candidate], &play, &|_| ()).unwrap().variants.remove(0);
+    let (foreseen, took) = (counter(&once, "rehearsed_moves_us") as f64 / 1e6, once.work.background_s);
+    assert_eq!(counter(&once, "plans_declined"), 0);
+    assert!((foreseen / took - 1.0).abs() < 0.1, "foreseen {foreseen} s, took {took} s");
+    let (now, then) =
+        (counter(&once, "rehearsed_busy_as_it_is_us"), counter(&once, "rehearsed_busy_as_planned_us"));
+    assert!(then * 3 < now, "{now} us, and {then} us as planned");
+}
+
+/// Layers believe the model, whatever the drive is: one without an arm gains nothing by a layout.
+#[test]
+fn the_key_model_says_what_layers_take_a_component_for() {
+    let trace = reads((0..6_000).map(|i| scattered(i % 400)));
+    let believed = played(&trace, volume("model = \"samsung-870-evo-1tb\"", "rehearse = true"));
+    assert_eq!(copied(&believed), [0, 0]);
+    let known = played(&trace, volume("model = \"wd2500aaks\"", "rehearse = true"));
+    assert_eq!(copied(&known)[0], 400);
+    let error = file::parse(
+        "v.toml",
+        "[component.d]\nram = \"1MiB\"\nemulate = \"wd2500aaks\"\nmodel = \"wd\"\n[[export]]\ntop = \"d\"\n",
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("component.d.model") && error.contains("'wd'"), "{error}");
+}
+
+/// A model that is smaller than the component is none: the plan is carried out as before.
+#[test]
+fn without_a_model_every_plan_is_carried_out() {
+    let trace = reads((0..6_000).map(scattered));
+    let variant = played(&trace, volume("model = \"wd360gd\"", "rehearse = true"));
+    assert!(copied(&variant).iter().all(|pages| *pages > 1_000));
+    assert_eq!(counter(&variant, "rehearsed_requests"), 0);
+}
