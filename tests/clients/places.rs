@@ -16,7 +16,7 @@ const MIB: usize = 1 << 20;
 /// Memory at a port of this machine, for so many clients.
 fn at_a_port(folder: &Path, kind: &str, clients: &str) -> Option<(Server, u16)> {
     // The clients of these tests are many, too.
-    seekless_serve::descriptors::as_many_as_may_be();
+    seekless_serve::descriptors::raise_limit();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let text = format!(
         "{clients}\n[component.m]\nram = \"64MiB\"\n[[export]]\ntop = \"m\"\nnbd = \"tcp:127.0.0.1:{port}\"\n"

@@ -16,8 +16,8 @@ use seekless_layers::Mapper;
 use seekless_layers::mapper::Options;
 use seekless_serve::component::MemoryComponent;
 use seekless_serve::nbd::Command;
-use seekless_serve::reactor::{Job, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, CLIENTS, Export, Listener, Server};
+use seekless_serve::reactor::{Job, Memory, Op, Reactor};
+use seekless_serve::server::{Address, ByteAdapter, CLIENTS, Export, Listener, Server};
 
 mod client;
 
@@ -66,10 +66,10 @@ fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Err
                 _ => Mapper::open(memory, &Options::of_pages(PAGES)).await?,
             };
             let server = Server::new(&reactor, CLIENTS, |_| {});
-            let device = Bytewise::new(Rc::new(Top::new(device)));
+            let device = ByteAdapter::new(Rc::new(Top::new(device)));
             server.listen(listener, vec![Export::new("", "", &device, false)], None);
             let over = Arc::new(over.into());
-            reactor.ask(Job::new(What::Receive, &over, Memory::of(vec![0]))).await.result?;
+            reactor.submit(Job::new(Op::Receive, &over, Memory::of(vec![0]))).await.result?;
             server.stop().await;
             Ok::<(), Box<dyn Error>>(())
         },

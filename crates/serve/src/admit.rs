@@ -15,14 +15,14 @@ use seekless_core::SECTOR_BYTES;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// Files, partitions, stacked and flash devices too.
-    pub anything: bool,
+    pub any_kind: bool,
     /// To be written too; otherwise it is opened so that it cannot be.
     pub writes: bool,
 }
 
 /// Why a device is not opened.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum AdmissionError {
     /// Opening or looking failed.
     #[error("{}: {error}", path.display())]
     Io {
@@ -84,9 +84,9 @@ pub struct Target {
 impl Target {
     /// Opens `path`, if it is what is asked for: for reading; if asked so, for writes that are on the media when they
     /// are answered (`O_DSYNC`).
-    pub fn open(path: &Path, asked: Admission) -> Result<Target, Refused> {
-        let io = |error| Refused::Io { path: path.to_owned(), error };
-        let no_disk = |found: &str| Refused::NoDisk { path: path.to_owned(), found: found.to_owned() };
+    pub fn open(path: &Path, admission: Admission) -> Result<Target, AdmissionError> {
+        let io = |error| AdmissionError::Io { path: path.to_owned(), error };
+        let no_disk = |found: &str| AdmissionError::NoDisk { path: path.to_owned(), found: found.to_owned() };
         let metadata = std::fs::metadata(path).map_err(io)?;
         let kind = metadata.file_type();
         let block = kind.is_block_device();
@@ -94,45 +94,46 @@ impl Target {
             return Err(no_disk("a folder"));
         } else if !block && !kind.is_file() {
             return Err(no_disk("neither a disk nor a file"));
-        } else if !block && !asked.anything {
+        } else if !block && !admission.any_kind {
             return Err(no_disk("a file"));
         }
-        let sysfs = block.then(|| known_of(metadata.rdev()));
+        let sysfs = block.then(|| sysfs_folder(metadata.rdev()));
         // Before anything is opened: opening a disk wakes it up.
-        if let Some(sysfs) = sysfs.as_deref().filter(|_| !asked.anything) {
-            whole_and_turning(path, sysfs)?;
+        if let Some(sysfs) = sysfs.as_deref().filter(|_| !admission.any_kind) {
+            check_whole_and_rotational(path, sysfs)?;
         }
         let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
-        let durable = if asked.writes { OFlags::DSYNC } else { OFlags::empty() };
+        let durable = if admission.writes { OFlags::DSYNC } else { OFlags::empty() };
         let flags = i32::try_from((OFlags::DIRECT | exclusive | durable).bits()).unwrap_or_default();
-        let opened = OpenOptions::new().read(true).write(asked.writes).custom_flags(flags).open(path);
+        let opened = OpenOptions::new().read(true).write(admission.writes).custom_flags(flags).open(path);
         let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::BUSY) => Refused::InUse { path: path.to_owned(), by: users(path) },
-            Some(Errno::INVAL) => Refused::NotDirect { path: path.to_owned() },
+            Some(Errno::BUSY) => AdmissionError::InUse { path: path.to_owned(), by: mounted_by(path) },
+            Some(Errno::INVAL) => AdmissionError::NotDirect { path: path.to_owned() },
             _ => io(error),
         })?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         let sysfs = sysfs.unwrap_or_default();
-        let queue = |name: &str| number(&sysfs, name).filter(|bytes| *bytes >= SECTOR_BYTES);
+        let queue = |name: &str| queue_attribute(&sysfs, name).filter(|bytes| *bytes >= SECTOR_BYTES);
         // A file is read in pages: what any file system takes.
         let unknown = if block { SECTOR_BYTES } else { 4096 };
         let logical_bytes = queue("logical_block_size").unwrap_or(unknown);
         Ok(Target {
             file,
             path: path.to_owned(),
-            writes: asked.writes,
+            writes: admission.writes,
             sectors: bytes / SECTOR_BYTES,
             logical_bytes,
             physical_bytes: queue("physical_block_size").unwrap_or(logical_bytes).max(logical_bytes),
-            rotational: number(&sysfs, "rotational").is_none_or(|turns| turns != 0),
+            rotational: queue_attribute(&sysfs, "rotational").is_none_or(|turns| turns != 0),
             model: text(&sysfs.join("device/model")),
         })
     }
 }
 
 /// Refuses partitions, stacked devices, several arms and flash.
-fn whole_and_turning(path: &Path, sysfs: &Path) -> Result<(), Refused> {
-    let no_disk = |found: &str| Err(Refused::NoDisk { path: path.to_owned(), found: found.to_owned() });
+fn check_whole_and_rotational(path: &Path, sysfs: &Path) -> Result<(), AdmissionError> {
+    let no_disk =
+        |found: &str| Err(AdmissionError::NoDisk { path: path.to_owned(), found: found.to_owned() });
     if sysfs.join("partition").exists() {
         return no_disk("a partition");
     }
@@ -144,19 +145,19 @@ fn whole_and_turning(path: &Path, sysfs: &Path) -> Result<(), Refused> {
     if ranges.is_ok_and(|ranges| ranges.count() > 1) {
         return no_disk("a drive with several arms");
     }
-    if number(sysfs, "rotational") == Some(0) {
-        return Err(Refused::Flash { path: path.to_owned() });
+    if queue_attribute(sysfs, "rotational") == Some(0) {
+        return Err(AdmissionError::Flash { path: path.to_owned() });
     }
     Ok(())
 }
 
 /// What the system knows of a block device, by its number.
-pub(crate) fn known_of(device: u64) -> PathBuf {
+pub(crate) fn sysfs_folder(device: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)))
 }
 
 /// A figure of a device's queue; a partition's is its disk's.
-pub(crate) fn number(sysfs: &Path, name: &str) -> Option<u64> {
+pub(crate) fn queue_attribute(sysfs: &Path, name: &str) -> Option<u64> {
     let of = |folder: PathBuf| text(&folder.join("queue").join(name))?.parse().ok();
     of(sysfs.to_owned()).or_else(|| of(sysfs.canonicalize().ok()?.parent()?.to_owned()))
 }
@@ -167,7 +168,7 @@ fn text(path: &Path) -> Option<String> {
 }
 
 /// Where a device or a partition of it is mounted.
-fn users(path: &Path) -> String {
+fn mounted_by(path: &Path) -> String {
     let device = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let device = device.to_string_lossy().into_owned();
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();

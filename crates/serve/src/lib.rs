@@ -15,16 +15,16 @@ pub mod descriptors;
 mod direct;
 pub mod nbd;
 #[cfg(target_os = "linux")]
-mod patience;
-#[cfg(target_os = "linux")]
 pub mod reactor;
+#[cfg(target_os = "linux")]
+mod retry;
 #[cfg(target_os = "linux")]
 pub mod server;
 #[cfg(target_os = "linux")]
 pub mod signals;
 
 #[cfg(target_os = "linux")]
-pub use admit::{Admission, Refused, Target};
+pub use admit::{Admission, AdmissionError, Target};
 pub use clock::Clock;
 #[cfg(target_os = "linux")]
 pub use direct::DirectFile;

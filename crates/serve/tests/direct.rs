@@ -6,10 +6,10 @@ use std::path::Path;
 
 use seekless_core::runtime::{Runtime, now, sleep};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Nanos};
-use seekless_serve::{Admission, DirectFile, Refused, Target};
+use seekless_serve::{Admission, AdmissionError, DirectFile, Target};
 
-const ANYTHING: Admission = Admission { anything: true, writes: false };
-const WRITES: Admission = Admission { anything: true, writes: true };
+const ANYTHING: Admission = Admission { any_kind: true, writes: false };
+const WRITES: Admission = Admission { any_kind: true, writes: true };
 
 /// A file of 64 KiB on a file system that may know no direct reads.
 fn file() -> tempfile::NamedTempFile {
@@ -23,7 +23,7 @@ fn file() -> tempfile::NamedTempFile {
 fn reads_are_direct_and_take_their_time() {
     let file = file();
     let target = match Target::open(file.path(), ANYTHING) {
-        Err(Refused::NotDirect { path }) => {
+        Err(AdmissionError::NotDirect { path }) => {
             eprintln!("left out: {} is on a file system without direct reads", path.display());
             return;
         }
@@ -61,7 +61,7 @@ fn writes_are_direct_where_they_were_asked_for() {
     let file = file();
     let before = std::fs::read(file.path()).unwrap();
     let target = match Target::open(file.path(), WRITES) {
-        Err(Refused::NotDirect { path }) => {
+        Err(AdmissionError::NotDirect { path }) => {
             eprintln!("left out: {} is on a file system without direct reads", path.display());
             return;
         }
@@ -109,7 +109,7 @@ fn what_is_no_spinning_disk_is_refused() {
         assert!(words.iter().all(|word| error.contains(word)) && error.contains("/dev/sdb"), "{error}");
     }
     assert!(told("/dev/nonexistent").contains("No such file"));
-    assert!(matches!(Target::open(Path::new("/proc"), ANYTHING).unwrap_err(), Refused::NoDisk { .. }));
+    assert!(matches!(Target::open(Path::new("/proc"), ANYTHING).unwrap_err(), AdmissionError::NoDisk { .. }));
 }
 
 /// The disk that holds the running system is in use, flash, or not to be seen from here: it is never opened.

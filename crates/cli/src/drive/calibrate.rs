@@ -164,7 +164,7 @@ fn real(asked: &Calibrate, options: Options, tell: &mut calibrate::Progress<'_>)
 
     let target = Target::open(
         Path::new(&asked.device),
-        Admission { anything: asked.anything, writes: options.destructive },
+        Admission { any_kind: asked.anything, writes: options.destructive },
     )?;
     let title = target.model.clone().unwrap_or_else(|| asked.device.clone());
     let found = Runtime::new(options.seed).run(async {

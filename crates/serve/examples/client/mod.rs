@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use seekless_serve::nbd::Command;
-use seekless_serve::nbd::client::{Said, Told, ask, choose, flags, option_reply, said, structured};
+use seekless_serve::nbd::client::{
+    ExportInfo, OptionReply, ask, choose, flags, option_reply, parse_option_reply, structured,
+};
 
 /// Begins as clients do nowadays: with `GO`, and told of the sizes of blocks; replies come in chunks if that is wanted.
 pub fn agree(socket: &mut UnixStream, export: &str, chunks: bool) -> Result<(), Box<dyn Error>> {
@@ -20,17 +22,17 @@ pub fn agree(socket: &mut UnixStream, export: &str, chunks: bool) -> Result<(), 
 /// Asks for an option, and reads what is said to it.
 fn answered(socket: &mut UnixStream, option: &[u8]) -> Result<(), Box<dyn Error>> {
     socket.write_all(option)?;
-    let mut told = Told::default();
+    let mut told = ExportInfo::default();
     loop {
         let mut header = [0; 20];
         socket.read_exact(&mut header)?;
         let (kind, length) = option_reply(&header).ok_or("no answer to an option")?;
         let mut data = vec![0; length];
         socket.read_exact(&mut data)?;
-        match said(kind, &data, &mut told) {
-            Said::Told => {}
-            Said::Ready => return Ok(()),
-            Said::Refused(why) => return Err(why.into()),
+        match parse_option_reply(kind, &data, &mut told) {
+            OptionReply::Info => {}
+            OptionReply::Ready => return Ok(()),
+            OptionReply::Refused(why) => return Err(why.into()),
         }
     }
 }

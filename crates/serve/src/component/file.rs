@@ -25,13 +25,13 @@ use seekless_core::{
 };
 
 use super::error::kind_of;
-use crate::reactor::{Job, Memory, Reactor, What};
-pub use opened::{FileFacts, Opened};
+use crate::reactor::{Job, Memory, Op, Reactor};
+pub use opened::{FileProbe, Opened};
 
 /// Memory that is kept for the next requests, in pieces of this size at most.
-const KEPT_BYTES: usize = 128 << 10;
+const SPARE_BYTES: usize = 128 << 10;
 /// So many of them.
-const KEPT: usize = 64;
+const SPARE: usize = 64;
 /// Zeroes are written in parts of this many bytes where the system has nothing better.
 const ZEROES: u64 = 1 << 20;
 /// The kernel's clock for files goes on this often at least, with 100 ticks a second the slowest that there are: 10 ms,
@@ -59,20 +59,20 @@ pub struct FileComponent {
     /// The last of them that succeeded.
     synced: Cell<u64>,
     /// Who asks what the file holds waits for those who asked before.
-    asking: RangeLocks,
-    kept: RefCell<Vec<Memory>>,
+    querying: RangeLocks,
+    spare: RefCell<Vec<Memory>>,
 }
 
 impl FileComponent {
     /// The component called `name` on an opened file.
     pub fn new(reactor: &Rc<Reactor>, name: &str, opened: Opened) -> FileComponent {
-        let Opened { file, facts } = opened;
+        let Opened { file, probe } = opened;
         let geometry = Geometry {
-            sectors: facts.sectors,
-            logical_sectors: facts.logical_bytes / SECTOR_BYTES,
-            physical_sectors: facts.physical_bytes / SECTOR_BYTES,
+            sectors: probe.sectors,
+            logical_sectors: probe.logical_bytes / SECTOR_BYTES,
+            physical_sectors: probe.physical_bytes / SECTOR_BYTES,
             volatile_cache: true,
-            rotational: facts.rotational,
+            rotational: probe.rotational,
             discard_sectors: 8,
             largest_sectors: LARGEST_REQUEST_SECTORS,
         };
@@ -80,16 +80,16 @@ impl FileComponent {
             reactor: reactor.clone(),
             file: Arc::new(file.into()),
             name: name.to_owned(),
-            path: facts.path,
+            path: probe.path,
             geometry,
-            read_only: facts.read_only,
-            cached: !facts.direct,
+            read_only: probe.read_only,
+            cached: !probe.direct,
             lost: Cell::new(false),
             syncing: RangeLocks::new(),
             syncs: Cell::new(0),
             synced: Cell::new(0),
-            asking: RangeLocks::new(),
-            kept: RefCell::default(),
+            querying: RangeLocks::new(),
+            spare: RefCell::default(),
         }
     }
 
@@ -117,7 +117,7 @@ impl FileComponent {
 
     /// Whether it is as large as it was; if not, nothing is known to be durable any more.
     fn is_whole(&self, at: Option<Extent>) -> Result<(), IoError> {
-        let found = self.reactor.find_out(|| size(&self.file).to_le_bytes().to_vec());
+        let found = self.reactor.observe(|| size(&self.file).to_le_bytes().to_vec());
         let found = found.try_into().map_or(u64::MAX, u64::from_le_bytes);
         let expected = self.geometry.sectors * SECTOR_BYTES;
         if found >= expected {
@@ -130,29 +130,29 @@ impl FileComponent {
 
     /// Memory for a request.
     fn memory(&self, len: usize) -> Memory {
-        if len > KEPT_BYTES {
+        if len > SPARE_BYTES {
             return Memory::aligned(len);
         }
         if let Some(pooled) = self.reactor.pooled(len) {
             return pooled;
         }
-        let kept = self.kept.borrow_mut().pop();
-        kept.unwrap_or_else(|| Memory::aligned(KEPT_BYTES)).cut(0..len)
+        let spare = self.spare.borrow_mut().pop();
+        spare.unwrap_or_else(|| Memory::aligned(SPARE_BYTES)).cut(0..len)
     }
 
     fn keep(&self, memory: Memory) {
-        let mut kept = self.kept.borrow_mut();
-        if memory.part().len() <= KEPT_BYTES && kept.len() < KEPT && !memory.is_pooled() {
-            kept.push(memory);
+        let mut spare = self.spare.borrow_mut();
+        if memory.part().len() <= SPARE_BYTES && spare.len() < SPARE && !memory.is_pooled() {
+            spare.push(memory);
         }
     }
 
     /// Moves bytes until all are moved; less than that is progress.
-    async fn all(
+    async fn transfer(
         &self,
         at: Extent,
         mut memory: Memory,
-        what: impl Fn(u64) -> What,
+        op: impl Fn(u64) -> Op,
     ) -> Result<Memory, IoError> {
         let (start, len) = (at.start.0 * SECTOR_BYTES, memory.part().len());
         let mut moved = 0;
@@ -160,7 +160,7 @@ impl FileComponent {
             let left = if moved == 0 { memory } else { memory.cut(moved..len) };
             let again = mutant::is("file: the rest of a short write goes to its beginning");
             let to = if again { start } else { start + moved as u64 };
-            let done = self.reactor.ask(Job::new(what(to), &self.file, left)).await;
+            let done = self.reactor.submit(Job::new(op(to), &self.file, left)).await;
             memory = done.memory.back(moved);
             match done.result {
                 Ok(0) => {
@@ -188,14 +188,14 @@ impl FileComponent {
 
     /// Moves bytes that are durable when that is answered. Through the page cache one at a time does so: the system tells
     /// that it could not write something back once, to who asks first, and to others that all is well.
-    async fn through(&self, at: Extent, memory: Memory) -> Result<Memory, IoError> {
+    async fn write_through(&self, at: Extent, memory: Memory) -> Result<Memory, IoError> {
         if !self.cached {
-            return self.all(at, memory, What::WriteThrough).await;
+            return self.transfer(at, memory, Op::WriteThrough).await;
         }
         let _alone = self.syncing.exclusive(ALL, &Hints::default()).await;
-        let unheard = Unheard(&self.lost);
-        let done = self.all(at, memory, What::WriteThrough).await;
-        std::mem::forget(unheard);
+        let guard = LostUnlessHeard(&self.lost);
+        let done = self.transfer(at, memory, Op::WriteThrough).await;
+        std::mem::forget(guard);
         // What it could not write back may be anybody's; but there was no room for this alone.
         let own = |error: &IoError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported);
         if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: an error is told to FUA alone")
@@ -207,27 +207,27 @@ impl FileComponent {
 
     /// Makes durable what was answered by now: by a flush that the system is asked for from now on, mine or another's.
     async fn sync(&self) -> Result<(), IoError> {
-        let asked = self.syncs.get();
+        let requested = self.syncs.get();
         let joins = mutant::is("file: a flush covers less than was answered") && !self.syncing.is_empty();
-        let asked = if joins { asked.saturating_sub(1) } else { asked };
+        let requested = if joins { requested.saturating_sub(1) } else { requested };
         let alone = self.syncing.exclusive(ALL, &Hints::default()).await;
         let _alone = (!mutant::is("file: flushes do not wait for each other")).then_some(alone);
         if self.lost.get() {
             let why = "a flush failed before: what was written since may be lost";
             return Err(self.error(ErrorKind::Medium, None, why));
         }
-        if self.synced.get() > asked {
+        if self.synced.get() > requested {
             return Ok(());
         }
         let number = self.syncs.get() + 1;
         self.syncs.set(number);
-        let answer = self.reactor.ask(Job::without(What::Sync, &self.file));
+        let answer = self.reactor.submit(Job::without(Op::Sync, &self.file));
         if mutant::is("file: a flush is not waited for") {
             return Ok(());
         }
-        let unheard = Unheard(&self.lost);
+        let guard = LostUnlessHeard(&self.lost);
         let answer = answer.await;
-        std::mem::forget(unheard);
+        std::mem::forget(guard);
         match answer.result {
             Ok(_) => {
                 self.is_whole(None)?;
@@ -245,7 +245,7 @@ impl FileComponent {
     }
 
     /// Zeroes where the system has no quick way to them.
-    async fn write_them(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+    async fn write_zero_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         for part in at.split(ZEROES / SECTOR_BYTES) {
             self.write(part, Buffer::zeroed(part.bytes()), how.clone()).await?;
         }
@@ -255,9 +255,9 @@ impl FileComponent {
 
 /// What makes something durable is under way. If nobody waits for it any more, as after a time-out, nobody hears of its
 /// error, and the system tells that once: so what was written may be lost.
-struct Unheard<'a>(&'a Cell<bool>);
+struct LostUnlessHeard<'a>(&'a Cell<bool>);
 
-impl Drop for Unheard<'_> {
+impl Drop for LostUnlessHeard<'_> {
     fn drop(&mut self) {
         self.0.set(true);
     }
@@ -286,7 +286,7 @@ impl BlockDevice for FileComponent {
         io(async move {
             self.check(at, false)?;
             let memory = self.memory(at.bytes() as usize);
-            let memory = self.all(at, memory, What::Read).await?;
+            let memory = self.transfer(at, memory, Op::Read).await?;
             into.put(0, memory.part());
             self.keep(memory);
             Ok(into)
@@ -307,9 +307,9 @@ impl BlockDevice for FileComponent {
             });
             let durable = how.fua && !mutant::is("file: FUA is dropped");
             let memory = if durable {
-                self.through(at, memory).await?
+                self.write_through(at, memory).await?
             } else {
-                self.all(at, memory, What::Write).await?
+                self.transfer(at, memory, Op::Write).await?
             };
             self.keep(memory);
             Ok(())
@@ -323,8 +323,8 @@ impl BlockDevice for FileComponent {
     fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check(at, true)?;
-            let what = What::Punch { at: at.start.0 * SECTOR_BYTES, len: at.bytes() };
-            match self.reactor.ask(Job::without(what, &self.file)).await.result {
+            let op = Op::Punch { at: at.start.0 * SECTOR_BYTES, len: at.bytes() };
+            match self.reactor.submit(Job::without(op, &self.file)).await.result {
                 Err(error) if kind_of(&error) != ErrorKind::Unsupported => Err(self.system(Some(at), &error)),
                 // Where nothing can be given back, nothing is.
                 _ => Ok(()),
@@ -336,16 +336,16 @@ impl BlockDevice for FileComponent {
         io(async move {
             self.check(at, true)?;
             let (start, len) = (at.start.0 * SECTOR_BYTES, at.bytes());
-            let zero = What::Zero { at: start, len };
-            let quick = if zeroes.may_unmap { What::Punch { at: start, len } } else { zero };
-            match self.reactor.ask(Job::without(quick, &self.file)).await.result {
+            let zero = Op::Zero { at: start, len };
+            let quick = if zeroes.may_unmap { Op::Punch { at: start, len } } else { zero };
+            match self.reactor.submit(Job::without(quick, &self.file)).await.result {
                 Ok(_) if how.fua && !mutant::is("file: zeroes with FUA are not flushed") => {
                     self.flush(how).await
                 }
                 Ok(_) => Ok(()),
                 Err(error) if kind_of(&error) != ErrorKind::Unsupported => Err(self.system(Some(at), &error)),
                 Err(error) if zeroes.only_if_fast => Err(self.system(Some(at), &error)),
-                Err(_) => self.write_them(at, &how).await,
+                Err(_) => self.write_zero_blocks(at, &how).await,
             }
         })
     }
@@ -354,7 +354,7 @@ impl BlockDevice for FileComponent {
         io(async move {
             // Whoever writes after this does so at another time, as far as file systems tell times apart.
             runtime::sleep(TICK).await;
-            let found = self.reactor.find_out(|| mark(&self.file).unwrap_or_default());
+            let found = self.reactor.observe(|| mark(&self.file).unwrap_or_default());
             let number =
                 |index: usize| found.get(8 * index..)?.first_chunk().copied().map(u64::from_le_bytes);
             let mark = || {
@@ -368,9 +368,9 @@ impl BlockDevice for FileComponent {
         io(async move {
             self.check(at, false)?;
             // The whole file is asked about by one at a time: each is a thread.
-            let _alone = self.asking.exclusive(ALL, &Hints::default()).await;
+            let _alone = self.querying.exclusive(ALL, &Hints::default()).await;
             let file = self.file.clone();
-            Ok(self.reactor.look(at, move || holes(&file, at)).await)
+            Ok(self.reactor.query_extents(at, move || file_extents(&file, at)).await)
         })
     }
 }
@@ -388,7 +388,7 @@ fn size(file: &OwnedFd) -> u64 {
 
 /// The data and the holes of a part of a file, as its file system tells them: that may take as long as the file has
 /// extents, so it is asked beside the volume. Only here is the file's own position used.
-fn holes(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
+fn file_extents(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     let (mut from, end) = (at.start.0, at.start.0 + at.sectors);
     let mut states: Vec<ExtentState> = Vec::new();
     let seek = |to| rustix::fs::seek(file, to);

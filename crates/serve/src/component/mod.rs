@@ -11,10 +11,10 @@ mod numbered;
 mod remote;
 mod timed;
 
-pub use crate::nbd::client::Told;
+pub use crate::nbd::client::ExportInfo;
 pub use emulated::EmulatedComponent;
 pub use error::{OpenError, kind_of};
-pub use file::{FileComponent, FileFacts, Opened};
+pub use file::{FileComponent, FileProbe, Opened};
 pub use memory::MemoryComponent;
 pub use numbered::Numbered;
 pub use remote::{Connected, Reconnect, RemoteComponent};

@@ -9,7 +9,7 @@ use super::{Command, Context, u16_at, u32_at, u64_at};
 /// What a server told of the export that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct ExportInfo {
     /// Its size.
     pub bytes: u64,
     /// `NBD_FLAG_*`.
@@ -24,7 +24,7 @@ pub struct Told {
     pub allocation: Option<u32>,
 }
 
-impl Told {
+impl ExportInfo {
     /// Whether the export cannot be written.
     pub fn is_read_only(&self) -> bool {
         self.flags & c::FLAG_READ_ONLY != 0
@@ -33,9 +33,9 @@ impl Told {
 
 /// What a server says to an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum OptionReply {
     /// Something of the export; there is more.
-    Told,
+    Info,
     /// Requests may begin.
     Ready,
     /// It refuses, for this reason.
@@ -43,7 +43,7 @@ pub enum Said {
 }
 
 /// Whether 18 bytes are the greeting of a server that can be talked to.
-pub fn greets(bytes: &[u8]) -> bool {
+pub fn is_greeting(bytes: &[u8]) -> bool {
     let magic = (u64_at(bytes, 0), u64_at(bytes, 8)) == (Some(c::NBDMAGIC), Some(c::IHAVEOPT));
     magic && u16_at(bytes, 16).is_some_and(|flags| flags & c::FLAG_FIXED_NEWSTYLE != 0)
 }
@@ -101,31 +101,31 @@ pub fn option_reply(header: &[u8]) -> Option<(u32, usize)> {
     (u64_at(header, 0)? == c::OPTION_REPLY_MAGIC).then_some((kind, u32_at(header, 16)? as usize))
 }
 
-/// What a reply to an option says, noted in `told`.
-pub fn said(kind: u32, data: &[u8], told: &mut Told) -> Said {
+/// What a reply to an option says, noted in `info`.
+pub fn parse_option_reply(kind: u32, data: &[u8], info: &mut ExportInfo) -> OptionReply {
     match kind {
-        c::REP_ACK => Said::Ready,
+        c::REP_ACK => OptionReply::Ready,
         c::REP_INFO => {
             match u16_at(data, 0) {
                 Some(c::INFO_EXPORT) => {
-                    told.bytes = u64_at(data, 2).unwrap_or(0);
-                    told.flags = u16_at(data, 10).unwrap_or(0);
+                    info.bytes = u64_at(data, 2).unwrap_or(0);
+                    info.flags = u16_at(data, 10).unwrap_or(0);
                 }
                 Some(c::INFO_BLOCK_SIZE) => {
                     let sizes = [2, 6, 10].map(|at| u32_at(data, at).unwrap_or(0));
-                    told.blocks = Some(sizes).filter(|sizes| !sizes.contains(&0));
+                    info.blocks = Some(sizes).filter(|sizes| !sizes.contains(&0));
                 }
                 _ => {}
             }
-            Said::Told
+            OptionReply::Info
         }
         c::REP_META_CONTEXT => {
             if data.get(4..) == Some(Context::Allocation.name().as_bytes()) {
-                told.allocation = u32_at(data, 0);
+                info.allocation = u32_at(data, 0);
             }
-            Said::Told
+            OptionReply::Info
         }
-        _ => Said::Refused(String::from_utf8_lossy(data).into_owned()),
+        _ => OptionReply::Refused(String::from_utf8_lossy(data).into_owned()),
     }
 }
 
@@ -228,21 +228,28 @@ mod tests {
             largest: 1 << 25,
             contexts: Vec::new(),
         };
-        assert!(greets(&GREETING));
+        assert!(is_greeting(&GREETING));
         let exports = [export];
         for (name, found) in [("disk", true), ("", true), ("other", false)] {
             let mut out = Vec::new();
             let (_, step) = Handshake::new(&exports, Encryption::None).feed(&go(name), &mut out);
             assert_eq!(matches!(step, Step::Serve(_)), found);
-            let (mut told, mut at, mut last) = (Told::default(), 0, Said::Told);
+            let (mut info, mut at, mut last) = (ExportInfo::default(), 0, OptionReply::Info);
             while at < out.len() {
                 let (kind, length) = option_reply(&out[at..]).unwrap();
-                last = said(kind, &out[at + 20..at + 20 + length], &mut told);
+                last = parse_option_reply(kind, &out[at + 20..at + 20 + length], &mut info);
                 at += 20 + length;
             }
-            let all =
-                Told { bytes: 1 << 30, flags: 5, blocks: Some([512, 4096, 1 << 25]), ..Told::default() };
-            assert_eq!((last == Said::Ready, told), (found, if found { all } else { Told::default() }));
+            let all = ExportInfo {
+                bytes: 1 << 30,
+                flags: 5,
+                blocks: Some([512, 4096, 1 << 25]),
+                ..ExportInfo::default()
+            };
+            assert_eq!(
+                (last == OptionReply::Ready, info),
+                (found, if found { all } else { ExportInfo::default() })
+            );
         }
         let mut out = Vec::new();
         ask(&mut out, Command::Read, 0, 7, 4096, 512);
@@ -299,7 +306,7 @@ mod tests {
             largest: 1 << 25,
             contexts: vec![Context::Allocation],
         };
-        let (exports, mut told) = ([export], Told::default());
+        let (exports, mut info) = ([export], ExportInfo::default());
         let mut handshake = Handshake::new(&exports, Encryption::None);
         for wish in [flags(), structured(), contexts("disk"), choose("disk")] {
             let mut out = Vec::new();
@@ -307,10 +314,13 @@ mod tests {
             let mut rest = &out[..];
             while !rest.is_empty() {
                 let (kind, length) = option_reply(rest).unwrap();
-                assert_ne!(said(kind, &rest[20..20 + length], &mut told), Said::Refused(String::new()));
+                assert_ne!(
+                    parse_option_reply(kind, &rest[20..20 + length], &mut info),
+                    OptionReply::Refused(String::new())
+                );
                 rest = &rest[20 + length..];
             }
         }
-        assert_eq!((told.allocation, told.bytes), (Some(Context::Allocation as u32), 1 << 30));
+        assert_eq!((info.allocation, info.bytes), (Some(Context::Allocation as u32), 1 << 30));
     }
 }

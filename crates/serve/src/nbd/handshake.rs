@@ -122,7 +122,7 @@ pub struct Handshake<'a> {
     /// The export for which contexts were agreed on, and which.
     contexts: Option<(usize, Vec<Context>)>,
     /// The export whose sizes of blocks were told last.
-    told_blocks: Option<usize>,
+    sizes_sent_for: Option<usize>,
     /// Bytes of an option that was too long, still to be passed over.
     skip: u64,
     /// Why there is no place for the client, if so.
@@ -140,7 +140,7 @@ impl<'a> Handshake<'a> {
             flags: None,
             style: Style::Simple,
             contexts: None,
-            told_blocks: None,
+            sizes_sent_for: None,
             skip: 0,
             full: None,
             refused: false,
@@ -149,12 +149,12 @@ impl<'a> Handshake<'a> {
 
     /// Says why there is no place for the client now, or that there is one: who begins then is refused. It may ask for all
     /// else.
-    pub fn has_no_place(&mut self, why: Option<String>) {
+    pub fn set_full(&mut self, why: Option<String>) {
         self.full = why;
     }
 
     /// Why the client was refused a place, if it was since this was asked last.
-    pub fn was_refused(&mut self) -> Option<&str> {
+    pub fn take_refusal(&mut self) -> Option<&str> {
         if std::mem::take(&mut self.refused) { self.full.as_deref() } else { None }
     }
 
@@ -239,10 +239,10 @@ impl<'a> Handshake<'a> {
             }
             c::OPT_LIST => {
                 for export in self.exports {
-                    let mut told = (export.name.len() as u32).to_be_bytes().to_vec();
-                    told.extend(export.name.as_bytes());
-                    told.extend(export.description.as_bytes());
-                    reply(out, option, c::REP_SERVER, &told);
+                    let mut info = (export.name.len() as u32).to_be_bytes().to_vec();
+                    info.extend(export.name.as_bytes());
+                    info.extend(export.description.as_bytes());
+                    reply(out, option, c::REP_SERVER, &info);
                 }
                 reply(out, option, c::REP_ACK, &[]);
             }
@@ -330,12 +330,12 @@ impl<'a> Handshake<'a> {
 
     fn agreed(&mut self, export: usize) -> Step {
         let contexts = self.contexts.take().filter(|(of, _)| *of == export).map(|(_, contexts)| contexts);
-        let (contexts, knows_blocks) = (contexts.unwrap_or_default(), self.told_blocks == Some(export));
+        let (contexts, knows_blocks) = (contexts.unwrap_or_default(), self.sizes_sent_for == Some(export));
         Step::Serve(Agreed { export, style: self.style, contexts, knows_blocks })
     }
 
     fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
-        let Some((name, wanted)) = info_request(data) else {
+        let Some((name, requested)) = info_request(data) else {
             refuse(out, option, c::REP_ERR_INVALID, "expected a name and a list of what is asked for");
             return None;
         };
@@ -349,24 +349,24 @@ impl<'a> Handshake<'a> {
             return None;
         }
         let export = &self.exports[number];
-        let mut told = c::INFO_EXPORT.to_be_bytes().to_vec();
-        told.extend(export.bytes.to_be_bytes());
-        told.extend(self.flags(number).to_be_bytes());
-        reply(out, option, c::REP_INFO, &told);
-        for wanted in wanted {
-            let mut told = wanted.to_be_bytes().to_vec();
-            match wanted {
-                c::INFO_NAME => told.extend(export.name.as_bytes()),
-                c::INFO_DESCRIPTION => told.extend(export.description.as_bytes()),
+        let mut info = c::INFO_EXPORT.to_be_bytes().to_vec();
+        info.extend(export.bytes.to_be_bytes());
+        info.extend(self.flags(number).to_be_bytes());
+        reply(out, option, c::REP_INFO, &info);
+        for requested in requested {
+            let mut info = requested.to_be_bytes().to_vec();
+            match requested {
+                c::INFO_NAME => info.extend(export.name.as_bytes()),
+                c::INFO_DESCRIPTION => info.extend(export.description.as_bytes()),
                 c::INFO_BLOCK_SIZE => {
-                    self.told_blocks = Some(number);
+                    self.sizes_sent_for = Some(number);
                     for size in [export.smallest, export.preferred, export.largest] {
-                        told.extend(size.to_be_bytes());
+                        info.extend(size.to_be_bytes());
                     }
                 }
                 _ => continue,
             }
-            reply(out, option, c::REP_INFO, &told);
+            reply(out, option, c::REP_INFO, &info);
         }
         reply(out, option, c::REP_ACK, &[]);
         (option == c::OPT_GO).then(|| self.agreed(number))
@@ -402,19 +402,19 @@ impl<'a> Handshake<'a> {
             query == context.name().as_bytes() || !set && query == all_of_its_kind.as_bytes()
         };
         let known = self.exports[number].contexts.iter().copied();
-        let wanted = known.filter(|context| {
+        let requested = known.filter(|context| {
             !set && queries.is_empty() || queries.iter().any(|query| asks(query, *context))
         });
-        let wanted: Vec<Context> = wanted.collect();
-        for context in &wanted {
+        let requested: Vec<Context> = requested.collect();
+        for context in &requested {
             // A list has no numbers.
-            let mut told = if set { *context as u32 } else { 0 }.to_be_bytes().to_vec();
-            told.extend(context.name().as_bytes());
-            reply(out, option, c::REP_META_CONTEXT, &told);
+            let mut info = if set { *context as u32 } else { 0 }.to_be_bytes().to_vec();
+            info.extend(context.name().as_bytes());
+            reply(out, option, c::REP_META_CONTEXT, &info);
         }
         reply(out, option, c::REP_ACK, &[]);
         if set {
-            self.contexts = Some((number, wanted));
+            self.contexts = Some((number, requested));
         }
     }
 }

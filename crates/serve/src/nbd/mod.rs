@@ -12,7 +12,7 @@ mod request;
 
 pub use handshake::{Agreed, Context, Encryption, Export, GREETING, Handshake, Step};
 pub use reply::{Errno, Replies, Style};
-pub use request::{Command, Request, Wrong, filter, request};
+pub use request::{BadMagic, Command, Request, filter, request};
 
 /// A number of the protocol, which writes the highest byte first.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

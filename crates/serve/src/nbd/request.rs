@@ -51,17 +51,17 @@ pub struct Request {
 
 /// What is no request: step is lost, and the client with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct BadMagic {
     /// What stands where a magic number should.
     pub magic: u32,
 }
 
 /// The request that `bytes` begin with, and the length of its header; `None` as long as there are too few.
-pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>, Wrong> {
+pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>, BadMagic> {
     let Some(magic) = u32_at(bytes, 0) else { return Ok(None) };
     let expected = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
     if magic != expected {
-        return Err(Wrong { magic });
+        return Err(BadMagic { magic });
     }
     let fields = || {
         let (flags, command) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn other_bytes_are_no_request() {
-        assert_eq!(request(b"GET / HTTP/1.1", false), Err(Wrong { magic: 0x4745_5420 }));
+        assert_eq!(request(b"GET / HTTP/1.1", false), Err(BadMagic { magic: 0x4745_5420 }));
         assert!(
             request(&compact(0, CMD_READ, 0, 512), true).is_err(),
             "compact where extended was agreed on"

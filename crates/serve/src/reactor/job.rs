@@ -113,7 +113,7 @@ impl Memory {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Op {
     /// Read at this offset of a file.
     Read(u64),
     /// Write at this offset of a file.
@@ -144,10 +144,10 @@ pub enum What {
     Accept,
 }
 
-impl What {
+impl Op {
     /// Whether it waits for the other end of a socket.
     pub fn is_of_socket(self) -> bool {
-        matches!(self, What::Receive | What::Send | What::Accept)
+        matches!(self, Op::Receive | Op::Send | Op::Accept)
     }
 }
 
@@ -155,7 +155,7 @@ impl What {
 #[derive(Debug)]
 pub struct Job {
     /// What is to be done.
-    pub what: What,
+    pub op: Op,
     /// With what.
     pub to: Arc<OwnedFd>,
     /// Into or from where, if it moves bytes.
@@ -166,12 +166,12 @@ pub struct Job {
 
 impl Job {
     /// A job that moves bytes.
-    pub fn new(what: What, to: &Arc<OwnedFd>, memory: Memory) -> Job {
-        Job { what, to: to.clone(), memory, moved: 0 }
+    pub fn new(op: Op, to: &Arc<OwnedFd>, memory: Memory) -> Job {
+        Job { op, to: to.clone(), memory, moved: 0 }
     }
 
     /// A job that moves none.
-    pub fn without(what: What, to: &Arc<OwnedFd>) -> Job {
-        Job::new(what, to, Memory::default())
+    pub fn without(op: Op, to: &Arc<OwnedFd>) -> Job {
+        Job::new(op, to, Memory::default())
     }
 }

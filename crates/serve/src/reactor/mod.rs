@@ -8,10 +8,10 @@
 //! What it tells can be noted and told again ([`inputs`]). Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
 //! error.
 
-mod beside;
 mod call;
 pub mod inputs;
 mod job;
+mod offload;
 mod pool;
 #[cfg(test)]
 pub mod shim;
@@ -32,14 +32,14 @@ use seekless_core::runtime::Outside;
 use slab::Slab;
 
 use inputs::{Recorder, Replayed, Replayer, Step};
-pub use job::{Job, Memory, What};
+pub use job::{Job, Memory, Op};
 use pool::Pool;
 use threads::Threads;
 use uring::Uring;
 
 /// Where timers have to be exact, the last stretch before one is waited for awake: as long as it takes a machine at rest
 /// to wake up.
-const AWAKE: Nanos = Nanos(200_000);
+const SPIN: Nanos = Nanos(200_000);
 
 /// How jobs get to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,9 @@ pub struct Reactor {
     zero: Instant,
     turns: Cell<u64>,
     /// Timers have to be exact.
-    exact: Cell<bool>,
+    spins: Cell<bool>,
     /// Jobs asked for so far.
-    asked: Cell<u64>,
+    submitted: Cell<u64>,
     /// Notes what happens, if that is wanted.
     recorder: Option<RefCell<Recorder>>,
     /// Memory that the kernel was told of, where it was asked for.
@@ -133,9 +133,9 @@ impl Reactor {
     fn of(backend: Backend) -> Reactor {
         #[allow(clippy::disallowed_methods)] // where the machine's clock enters a live runtime
         let zero = Instant::now();
-        let (turns, exact, asked) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        let (turns, spins, submitted) = (Cell::new(0), Cell::new(false), Cell::new(0));
         let (recorder, pool) = (None, OnceCell::new());
-        Reactor { jobs: RefCell::default(), backend, zero, turns, exact, asked, recorder, pool }
+        Reactor { jobs: RefCell::default(), backend, zero, turns, spins, submitted, recorder, pool }
     }
 
     /// The same, which also notes what happens.
@@ -155,10 +155,10 @@ impl Reactor {
         }
     }
 
-    /// Timers are exact to some microseconds from now on, at the cost of [`AWAKE`] of the processor each: for components
+    /// Timers are exact to some microseconds from now on, at the cost of [`SPIN`] of the processor each: for components
     /// that take their time by the clock. What else happens meanwhile is told as ever.
-    pub fn be_exact(&self) {
-        self.exact.set(true);
+    pub fn spin_before_timers(&self) {
+        self.spins.set(true);
     }
 
     /// Tells the kernel of a pool of memory, for files that are read and written past the page cache; once, and only
@@ -186,11 +186,11 @@ impl Reactor {
     }
 
     /// Hands a job in; it reaches the kernel at the end of this turn at the latest.
-    pub fn ask(self: &Rc<Self>, job: Job) -> Answer {
-        let number = self.asked.get();
-        self.asked.set(number + 1);
+    pub fn submit(self: &Rc<Self>, job: Job) -> Pending {
+        let number = self.submitted.get();
+        self.submitted.set(number + 1);
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().asked(&job);
+            recorder.borrow_mut().submitted(&job);
         }
         let mut jobs = self.jobs.borrow_mut();
         let entry = jobs.vacant_entry();
@@ -205,19 +205,19 @@ impl Reactor {
             Backend::Shim(kernel) => shim::start(kernel, key, &mut slot.job),
         };
         if let Some(result) = &slot.result {
-            slot.socket = accepted(slot.job.what, result);
+            slot.socket = accepted(slot.job.op, result);
             if let Some(recorder) = &self.recorder {
-                recorder.borrow_mut().at_once(result, &slot.job);
+                recorder.borrow_mut().immediate(result, &slot.job);
             }
         }
-        Answer { reactor: self.clone(), key: Some(key) }
+        Pending { reactor: self.clone(), key: Some(key) }
     }
 
     /// A job was answered.
-    fn answered(&self, key: usize, result: io::Result<usize>, job: Option<Job>) {
+    fn completed(&self, key: usize, result: io::Result<usize>, job: Option<Job>) {
         let mut jobs = self.jobs.borrow_mut();
         let Some(slot) = jobs.get_mut(key) else { return };
-        slot.socket = accepted(slot.job.what, &result);
+        slot.socket = accepted(slot.job.op, &result);
         if slot.abandoned {
             jobs.remove(key);
             return;
@@ -226,7 +226,7 @@ impl Reactor {
             slot.job = job;
         }
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().answered(slot.number, &result, &slot.job);
+            recorder.borrow_mut().completed(slot.number, &result, &slot.job);
         }
         slot.result = Some(result);
         let waker = slot.waker.take();
@@ -243,19 +243,19 @@ impl Reactor {
 impl Outside for Reactor {
     fn turn(&self, until: Option<Nanos>) -> Nanos {
         self.turns.set(self.turns.get() + 1);
-        let awake = if self.exact.get() { AWAKE } else { Nanos::ZERO };
+        let awake = if self.spins.get() { SPIN } else { Nanos::ZERO };
         let wait = until.map(|until| Duration::from_nanos(until.since(self.time() + awake).0));
-        let each = |key, result, job| self.answered(key, result, job);
+        let each = |key, result, job| self.completed(key, result, job);
         match &self.backend {
             Backend::Uring(ring) => ring.borrow_mut().turn(wait, |key, result| each(key, result, None)),
             Backend::Threads(threads) => {
-                let waiting = self.waiting_for_sockets();
+                let waiting = self.polled_jobs();
                 threads.turn(wait, &waiting, each, |key| {
                     let mut jobs = self.jobs.borrow_mut();
                     jobs.get_mut(key).and_then(|slot| threads::try_now(&mut slot.job))
                 });
             }
-            Backend::Replay(replayer) => return self.turn_again(replayer),
+            Backend::Replay(replayer) => return self.replay_turn(replayer),
             #[cfg(test)]
             Backend::Shim(kernel) => {
                 let (time, answers) = kernel.borrow_mut().turn(until);
@@ -275,24 +275,24 @@ impl Outside for Reactor {
 
 impl Reactor {
     /// What `look` finds out of the world, which is more than jobs tell; it is asked at once, and noted.
-    pub fn find_out(&self, look: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    pub fn observe(&self, look: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
         if let Backend::Replay(replayer) = &self.backend {
-            return replayer.borrow_mut().found_out();
+            return replayer.borrow_mut().observed();
         }
-        let found = look();
+        let observed = look();
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().found(&found);
+            recorder.borrow_mut().observed(&observed);
         }
-        found
+        observed
     }
 
     /// This descriptor was not there before, or was another's.
-    pub(crate) fn is_new(&self, descriptor: RawFd) {
+    pub(crate) fn new_descriptor(&self, descriptor: RawFd) {
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().is_new(descriptor);
+            recorder.borrow_mut().new_descriptor(descriptor);
         }
         if let Backend::Replay(replayer) = &self.backend {
-            replayer.borrow_mut().is_new(descriptor);
+            replayer.borrow_mut().new_descriptor(descriptor);
         }
     }
 
@@ -307,9 +307,9 @@ impl Reactor {
     }
 
     /// Waits until a replay has come to where its file ends, or departed from it; live for ever. What was found.
-    pub async fn replayed(&self) -> Replayed {
+    pub async fn replay_end(&self) -> Replayed {
         poll_fn(|context| match &self.backend {
-            Backend::Replay(replayer) if replayer.borrow().over => Poll::Ready(replayer.borrow().found()),
+            Backend::Replay(replayer) if replayer.borrow().ended => Poll::Ready(replayer.borrow().outcome()),
             Backend::Replay(replayer) => {
                 replayer.borrow_mut().waker = Some(context.waker().clone());
                 Poll::Pending
@@ -320,25 +320,25 @@ impl Reactor {
     }
 
     /// What a replay found so far; of a live run nothing.
-    pub fn found(&self) -> Replayed {
+    pub fn outcome(&self) -> Replayed {
         match &self.backend {
-            Backend::Replay(replayer) => replayer.borrow().found(),
+            Backend::Replay(replayer) => replayer.borrow().outcome(),
             _ => Replayed::default(),
         }
     }
 
     /// A turn of a replay.
-    fn turn_again(&self, replayer: &RefCell<Replayer>) -> Nanos {
+    fn replay_turn(&self, replayer: &RefCell<Replayer>) -> Nanos {
         loop {
             let jobs = &self.jobs;
-            let what = |key| jobs.borrow().get(key).map(|slot| (slot.job.what, slot.job.memory.part().len()));
-            let step = replayer.borrow_mut().step(what);
+            let op = |key| jobs.borrow().get(key).map(|slot| (slot.job.op, slot.job.memory.part().len()));
+            let step = replayer.borrow_mut().step(op);
             match step {
-                Step::Answered { key, told, result } => {
+                Step::Completed { key, completion, result } => {
                     if let Some(slot) = self.jobs.borrow_mut().get_mut(key) {
-                        replayer.borrow_mut().fill(&told, &mut slot.job);
+                        replayer.borrow_mut().fill(&completion, &mut slot.job);
                     }
-                    self.answered(key, result, None);
+                    self.completed(key, result, None);
                 }
                 Step::Turned(time) => return time,
                 Step::Over(time) => {
@@ -352,17 +352,17 @@ impl Reactor {
 
 impl Reactor {
     /// The jobs that wait until a socket is ready, for the kind that polls.
-    fn waiting_for_sockets(&self) -> Vec<threads::Awaited> {
+    fn polled_jobs(&self) -> Vec<threads::Polled> {
         let jobs = self.jobs.borrow();
         let waiting = jobs.iter().filter(|(_, slot)| slot.result.is_none());
-        waiting.filter_map(|(key, slot)| threads::Awaited::of(key, &slot.job)).collect()
+        waiting.filter_map(|(key, slot)| threads::Polled::of(key, &slot.job)).collect()
     }
 }
 
 /// The socket that a job gave us.
 #[allow(unsafe_code)]
-fn accepted(what: What, result: &io::Result<usize>) -> Option<OwnedFd> {
-    let number = RawFd::try_from(*result.as_ref().ok()?).ok().filter(|_| what == What::Accept)?;
+fn accepted(op: Op, result: &io::Result<usize>) -> Option<OwnedFd> {
+    let number = RawFd::try_from(*result.as_ref().ok()?).ok().filter(|_| op == Op::Accept)?;
     // SAFETY: the kernel has just given it to us as the answer to an accept (a replay has just opened it), and nobody
     // else knows it.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
@@ -381,12 +381,12 @@ impl Drop for Reactor {
 }
 
 /// The future of a job's answer. Dropping it loses the answer and leaves the job to its end.
-pub struct Answer {
+pub struct Pending {
     reactor: Rc<Reactor>,
     key: Option<usize>,
 }
 
-impl Future for Answer {
+impl Future for Pending {
     type Output = Done;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
@@ -404,7 +404,7 @@ impl Future for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for Pending {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let mut jobs = self.reactor.jobs.borrow_mut();

@@ -14,19 +14,19 @@ use super::job::ALIGNED;
 const PIECES: [(usize, usize); 2] = [(16 << 10, 128), (128 << 10, 16)];
 
 /// Those of a size that nobody has.
-type Kept = Arc<Mutex<Vec<&'static mut [u8]>>>;
+type FreePieces = Arc<Mutex<Vec<&'static mut [u8]>>>;
 
 /// See the file's header.
 pub struct Pool {
     whole: Range<usize>,
-    kept: [(usize, Kept); PIECES.len()],
+    free: [(usize, FreePieces); PIECES.len()],
 }
 
 /// A piece of the pool.
 #[derive(Debug)]
 pub struct Piece {
     bytes: &'static mut [u8],
-    home: Kept,
+    home: FreePieces,
 }
 
 impl Pool {
@@ -37,12 +37,12 @@ impl Pool {
         let start = all.as_ptr().align_offset(ALIGNED);
         let mut rest = &mut all[start..start + len];
         let whole = rest.as_ptr() as usize..rest.as_ptr() as usize + len;
-        let kept = PIECES.map(|(bytes, count)| {
+        let free = PIECES.map(|(bytes, count)| {
             let (these, others) = std::mem::take(&mut rest).split_at_mut(bytes * count);
             rest = others;
             (bytes, Arc::new(Mutex::new(these.chunks_exact_mut(bytes).collect())))
         });
-        Pool { whole, kept }
+        Pool { whole, free }
     }
 
     /// The addresses of all of it.
@@ -52,10 +52,10 @@ impl Pool {
 
     /// A piece of at least so many bytes, if there is one.
     pub fn take(&self, len: usize) -> Option<Piece> {
-        let mut large_enough = self.kept.iter().filter(|(bytes, _)| len <= *bytes);
-        large_enough.find_map(|(_, kept)| {
-            let bytes = kept.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            Some(Piece { bytes, home: kept.clone() })
+        let mut large_enough = self.free.iter().filter(|(bytes, _)| len <= *bytes);
+        large_enough.find_map(|(_, free)| {
+            let bytes = free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            Some(Piece { bytes, home: free.clone() })
         })
     }
 }

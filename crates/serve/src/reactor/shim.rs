@@ -31,7 +31,7 @@ impl Reactor {
 /// # Panics
 /// When it is of a socket: tests of files have none.
 pub fn start(kernel: &RefCell<dyn Kernel>, key: usize, job: &mut Job) -> Option<io::Result<usize>> {
-    let call = Call::of(job.what).expect("only files are here");
+    let call = Call::of(job.op).expect("only files are here");
     kernel.borrow_mut().start(key, call, job.memory.part_mut());
     None
 }

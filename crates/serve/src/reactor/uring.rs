@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use super::call::Call;
-use super::job::{Job, What};
+use super::job::{Job, Op};
 use super::pool::Pool;
 
 /// Jobs that go to the kernel in one call, at most; more take a second one.
@@ -88,7 +88,7 @@ impl Uring {
     }
 
     /// Hands over what is in line, waits for an answer, and tells all that are there.
-    pub fn turn(&mut self, wait: Option<Duration>, mut answered: impl FnMut(usize, io::Result<usize>)) {
+    pub fn turn(&mut self, wait: Option<Duration>, mut completed: impl FnMut(usize, io::Result<usize>)) {
         let limit = wait.map(|wait| Timespec::new().sec(wait.as_secs()).nsec(wait.subsec_nanos()));
         let mut arguments = SubmitArgs::new();
         if let Some(limit) = &limit {
@@ -108,7 +108,7 @@ impl Uring {
             let result = entry.result();
             let result =
                 if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) };
-            answered(entry.user_data() as usize, result);
+            completed(entry.user_data() as usize, result);
         }
     }
 }
@@ -119,7 +119,7 @@ fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
     let part = job.memory.part_mut();
     let (start, len) = (part.as_mut_ptr(), part.len() as u32);
     let known = registered.contains(&(start as usize));
-    match Call::of(job.what) {
+    match Call::of(job.op) {
         Some(Call::Read(at)) if known => {
             opcode::ReadFixed::new(fd, start, len, REGISTERED).offset(at).build()
         }
@@ -135,19 +135,19 @@ fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
         Some(Call::Allocate(how, at, len)) => {
             opcode::Fallocate::new(fd, len).offset(at).mode(flags(how.bits())).build()
         }
-        None => of_socket(job.what, fd, start, len),
+        None => of_socket(job.op, fd, start, len),
     }
 }
 
 /// The same for what is done to a socket.
-fn of_socket(what: What, fd: Fd, start: *mut u8, len: u32) -> squeue::Entry {
-    match what {
-        What::Receive => opcode::Recv::new(fd, start, len).build(),
-        What::Send => {
+fn of_socket(op: Op, fd: Fd, start: *mut u8, len: u32) -> squeue::Entry {
+    match op {
+        Op::Receive => opcode::Recv::new(fd, start, len).build(),
+        Op::Send => {
             // MSG_WAITALL: the kernel sends the rest of what a socket has no room for.
             opcode::Send::new(fd, start, len).flags(flags(SendFlags::NOSIGNAL.bits() | WAIT_ALL)).build()
         }
-        What::Accept => {
+        Op::Accept => {
             opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(CLOSE_ON_EXEC).build()
         }
         _ => unreachable!("files have calls"),

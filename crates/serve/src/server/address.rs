@@ -51,13 +51,13 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        let wrong = || AddressError(text.to_owned());
+        let invalid = || AddressError(text.to_owned());
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Address::Unix(path.into()));
         }
-        let at = text.strip_prefix("tcp:").ok_or_else(wrong)?;
-        let mut found = at.to_socket_addrs().map_err(|_| wrong())?;
-        found.next().map(Address::Tcp).ok_or_else(wrong)
+        let at = text.strip_prefix("tcp:").ok_or_else(invalid)?;
+        let mut found = at.to_socket_addrs().map_err(|_| invalid())?;
+        found.next().map(Address::Tcp).ok_or_else(invalid)
     }
 }
 

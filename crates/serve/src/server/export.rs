@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use seekless_core::{Class, Extent, SECTOR_BYTES};
 
-use super::bytewise::Bytewise;
+use super::byte_adapter::ByteAdapter;
 use super::status::Home;
 use crate::nbd::{self, Context, constants as c};
 
@@ -12,9 +12,9 @@ use crate::nbd::{self, Context, constants as c};
 #[derive(Clone)]
 pub struct Export {
     /// What they are told.
-    pub told: nbd::Export,
+    pub info: nbd::Export,
     /// The top of its volume.
-    pub device: Rc<Bytewise>,
+    pub device: Rc<ByteAdapter>,
     /// They may not write.
     pub read_only: bool,
     /// Of which class their requests are.
@@ -24,8 +24,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// `device` under this name. Exports of the same device have to have the same [`Bytewise`].
-    pub fn new(name: &str, description: &str, device: &Rc<Bytewise>, read_only: bool) -> Export {
+    /// `device` under this name. Exports of the same device have to have the same [`ByteAdapter`].
+    pub fn new(name: &str, description: &str, device: &Rc<ByteAdapter>, read_only: bool) -> Export {
         let geometry = device.device().geometry();
         // All clients see one volume without caches of their own: what one has flushed all have (multi-conn).
         let mut flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA | c::FLAG_CAN_MULTI_CONN;
@@ -46,7 +46,7 @@ impl Export {
         if device.device().unreadable(Extent::new(0, 1), &mut |_, _| {}) {
             contexts.push(Context::Unreadable);
         }
-        let told = nbd::Export {
+        let info = nbd::Export {
             name: name.to_owned(),
             description: description.to_owned(),
             bytes: geometry.sectors * SECTOR_BYTES,
@@ -57,6 +57,6 @@ impl Export {
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None }
+        Export { info, device: device.clone(), read_only, class: Class::Foreground, home: None }
     }
 }

@@ -12,7 +12,7 @@ use seekless_core::Nanos;
 use seekless_core::runtime::sleep_until;
 
 use super::tls::Tunnel;
-use crate::reactor::{Job, Memory, Reactor, What};
+use crate::reactor::{Job, Memory, Op, Reactor};
 
 /// Bytes that are received at once, at most.
 const PIECE: usize = 128 << 10;
@@ -60,7 +60,7 @@ impl Input {
 
     /// Receives once.
     async fn receive(&self, memory: Memory) -> io::Result<(usize, Memory)> {
-        let received = self.reactor.ask(Job::new(What::Receive, &self.socket, memory));
+        let received = self.reactor.submit(Job::new(Op::Receive, &self.socket, memory));
         let done = match self.until {
             None => received.await,
             Some(until) => match select(received, pin!(sleep_until(until))).await {
@@ -147,7 +147,7 @@ impl Input {
     }
 
     /// Passes over the next `len` bytes; false if they will not all come.
-    pub async fn pass_over(&mut self, mut len: u64) -> io::Result<bool> {
+    pub async fn skip(&mut self, mut len: u64) -> io::Result<bool> {
         loop {
             let here = len.min(self.rest().len() as u64);
             self.take(here as usize);

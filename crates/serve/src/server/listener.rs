@@ -19,8 +19,8 @@ use rustix::net::{AddressFamily, sockopt};
 use rustix::process::umask;
 
 use super::address::Address;
-use crate::patience::patiently;
-use crate::reactor::inputs::stand_in;
+use crate::reactor::inputs::placeholder;
+use crate::retry::retry_while;
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +34,12 @@ pub struct ListenError {
 
 /// A machine that was silent so long is asked whether it is there, every so often, and is gone when it did not answer so
 /// many times: two minutes in all.
-const SILENT: Duration = Duration::from_secs(60);
-const ASKED: Duration = Duration::from_secs(10);
-const UNANSWERED: u32 = 6;
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
 
 /// The number of the first socket that a starter gives.
-const FIRST_GIVEN: i32 = 3;
+const LISTEN_FDS_START: i32 = 3;
 
 /// A socket that clients connect to.
 #[derive(Debug)]
@@ -54,11 +54,11 @@ impl Listener {
     /// Listens at `address`.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
         let bound = match address {
-            Address::Tcp(at) => patiently(|| TcpListener::bind(at), is_taken).and_then(|listener| {
+            Address::Tcp(at) => retry_while(|| TcpListener::bind(at), is_in_use).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok((listener.into(), None))
             }),
-            Address::Unix(path) => patiently(|| in_file_system(path), is_taken).and_then(|listener| {
+            Address::Unix(path) => retry_while(|| bind_unix(path), is_in_use).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok((listener.into(), Some(path.clone())))
             }),
@@ -69,8 +69,8 @@ impl Listener {
     }
 
     /// A socket that nobody connects to: for a replay.
-    pub fn recalled() -> io::Result<Listener> {
-        Ok(Listener { socket: Arc::new(stand_in()?), tcp: false, path: None })
+    pub fn from_recording() -> io::Result<Listener> {
+        Ok(Listener { socket: Arc::new(placeholder()?), tcp: false, path: None })
     }
 
     /// The listening sockets that whoever started the program gave it (`LISTEN_FDS`), in their order; none if it gave
@@ -83,11 +83,11 @@ impl Listener {
         if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
             return Ok(Vec::new());
         }
-        (FIRST_GIVEN..FIRST_GIVEN + count).map(Listener::given).collect()
+        (LISTEN_FDS_START..LISTEN_FDS_START + count).map(Listener::inherited).collect()
     }
 
     #[allow(unsafe_code)]
-    fn given(number: i32) -> io::Result<Listener> {
+    fn inherited(number: i32) -> io::Result<Listener> {
         // SAFETY: the starter says that this number is ours, nobody else in the program knows it, and it is taken once.
         // One that is not open is an error at the next line.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
@@ -112,20 +112,20 @@ impl Listener {
             // noticed. Neither is needed.
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let _ = sockopt::set_socket_keepalive(&socket, true);
-            let _ = sockopt::set_tcp_keepidle(&socket, SILENT);
-            let _ = sockopt::set_tcp_keepintvl(&socket, ASKED);
-            let _ = sockopt::set_tcp_keepcnt(&socket, UNANSWERED);
+            let _ = sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE);
+            let _ = sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL);
+            let _ = sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES);
         }
         socket
     }
 }
 
-fn is_taken(error: &io::Error) -> bool {
+fn is_in_use(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
 /// A socket at `path` that only its owner may connect to.
-fn in_file_system(path: &Path) -> io::Result<UnixListener> {
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path).map(|found| found.file_type().is_socket()) {
         Ok(true) if UnixStream::connect(path).is_ok() => {
             let why = "found a server that listens there, expected none";

@@ -41,7 +41,7 @@ impl Peer {
     }
 
     /// As bytes, for a file of inputs.
-    pub fn noted(self) -> Vec<u8> {
+    pub fn encode(self) -> Vec<u8> {
         match self {
             Peer::Address(IpAddr::V4(address)) => [&[4], &address.octets()[..]].concat(),
             Peer::Address(IpAddr::V6(address)) => [&[6], &address.octets()[..]].concat(),
@@ -51,8 +51,8 @@ impl Peer {
     }
 
     /// The one that was noted.
-    pub fn recalled(noted: &[u8]) -> Peer {
-        let known = match noted.split_first() {
+    pub fn decode(encode: &[u8]) -> Peer {
+        let known = match encode.split_first() {
             Some((4, rest)) => rest.try_into().ok().map(|it: [u8; 4]| Peer::at(Ipv4Addr::from(it).into())),
             Some((6, rest)) => rest.try_into().ok().map(|it: [u8; 16]| Peer::at(Ipv6Addr::from(it).into())),
             Some((1, rest)) => rest.try_into().ok().map(|it| Peer::Process(u32::from_le_bytes(it))),
@@ -84,8 +84,8 @@ mod tests {
         assert_eq!(at("fd00::1:2:3:4"), at("fd00::ffff"));
         assert_ne!(at("fd00:0:0:1::1"), at("fd00::1"));
         for peer in [at("10.1.2.3"), at("fd00:1::9"), Peer::Process(77), Peer::Unknown] {
-            assert_eq!(Peer::recalled(&peer.noted()), peer);
+            assert_eq!(Peer::decode(&peer.encode()), peer);
         }
-        assert_eq!(Peer::recalled(&[4, 1]), Peer::Unknown);
+        assert_eq!(Peer::decode(&[4, 1]), Peer::Unknown);
     }
 }

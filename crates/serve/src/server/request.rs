@@ -9,10 +9,10 @@ use seekless_core::{
 };
 
 use super::Server;
-use super::bytewise::{AnyBytes, Bytes};
+use super::byte_adapter::{Bytes, UnalignedPermit};
 use super::export::Export;
-use super::outbox::{Large, Outbox, ROOM};
-use super::status::described;
+use super::send_queue::{Large, ROOM, SendQueue};
+use super::status::block_status;
 use crate::nbd::constants::{
     CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE, CMD_FLAG_REQ_ONE,
 };
@@ -46,29 +46,29 @@ pub struct Session {
     /// The client was told of the sizes of blocks.
     pub knows_blocks: bool,
     /// Since it first wrote a part of a block.
-    pub any_bytes: RefCell<Option<AnyBytes>>,
-    pub outbox: Rc<Outbox>,
+    pub unaligned_permit: RefCell<Option<UnalignedPermit>>,
+    pub send_queue: Rc<SendQueue>,
     pub client: u32,
 }
 
 /// What is to be done with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Plan {
     /// It is carried out.
-    Does(Bytes),
+    Execute(Bytes),
     /// The same, and it has a payload.
-    Takes(Bytes),
+    Receive(Bytes),
     /// It makes no sense.
-    Refused(Errno, &'static str),
+    Refuse(Errno, &'static str),
 }
 
-impl Asked {
+impl Plan {
     /// The bytes that a request holds until it is answered, as far as that is known from its header: of what it sends, no
     /// more than a client may always hold.
     pub fn holds(self, request: &Request) -> u64 {
         match self {
-            Asked::Does(_) if request.command == Command::Read => request.length,
-            Asked::Takes(_) => request.payload.min(PIECE as u64),
+            Plan::Execute(_) if request.command == Command::Read => request.length,
+            Plan::Receive(_) => request.payload.min(PIECE as u64),
             _ => 0,
         }
     }
@@ -92,8 +92,8 @@ pub struct Payload {
 
 impl Session {
     /// Whether a request makes sense.
-    pub fn judge(&self, request: &Request) -> Asked {
-        let invalid = |why| Asked::Refused(Errno::Invalid, why);
+    pub fn plan(&self, request: &Request) -> Plan {
+        let invalid = |why| Plan::Refuse(Errno::Invalid, why);
         if !request.well_formed {
             return invalid("flags that do not go with this command");
         }
@@ -102,7 +102,7 @@ impl Session {
             // What it is about stands in the payload, which is judged when it is here.
             Command::BlockStatus if request.payload > 0 => {
                 return if request.payload <= 8 + 4 * self.contexts.len() as u64 {
-                    Asked::Takes(NOTHING)
+                    Plan::Receive(NOTHING)
                 } else {
                     invalid("a payload that names more contexts than were agreed on")
                 };
@@ -112,20 +112,20 @@ impl Session {
         }
         match request.command {
             Command::Unknown(_) | Command::Disconnect => return invalid("an unknown command"),
-            Command::Flush => return Asked::Does(NOTHING),
+            Command::Flush => return Plan::Execute(NOTHING),
             Command::BlockStatus if self.contexts.is_empty() => return invalid("no context was agreed on"),
             _ => {}
         }
-        match self.place(request) {
-            Err((errno, why)) => Asked::Refused(errno, why),
-            Ok(at) if request.command == Command::Write => Asked::Takes(at),
-            Ok(at) => Asked::Does(at),
+        match self.byte_range(request) {
+            Err((errno, why)) => Plan::Refuse(errno, why),
+            Ok(at) if request.command == Command::Write => Plan::Receive(at),
+            Ok(at) => Plan::Execute(at),
         }
     }
 
     /// The bytes that a request is about.
-    fn place(&self, request: &Request) -> Result<Bytes, (Errno, &'static str)> {
-        let told = &self.export.told;
+    fn byte_range(&self, request: &Request) -> Result<Bytes, (Errno, &'static str)> {
+        let info = &self.export.info;
         let invalid = |why| Err((Errno::Invalid, why));
         let writes = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
         let moves = matches!(request.command, Command::Read | Command::Write);
@@ -135,7 +135,7 @@ impl Session {
         let end = request.offset.checked_add(request.length);
         if request.length == 0 {
             return invalid("expected a length of at least one block");
-        } else if end.is_none_or(|end| end > told.bytes) {
+        } else if end.is_none_or(|end| end > info.bytes) {
             let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
             return Err((errno, "it reaches past the end of the export"));
         } else if moves && request.length > self.largest() {
@@ -147,30 +147,30 @@ impl Session {
 
     /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
     fn largest(&self) -> u64 {
-        let told = u64::from(self.export.told.largest);
-        if self.knows_blocks { told } else { told.max(USUAL_LARGEST) }
+        let info = u64::from(self.export.info.largest);
+        if self.knows_blocks { info } else { info.max(USUAL_LARGEST) }
     }
 
     /// Waits for leave to write these bytes, from then on until the client goes, if they are no whole blocks.
-    async fn leave(&self, at: Bytes) {
+    async fn ensure_permit(&self, at: Bytes) {
         let device = &self.export.device;
-        if at.are_whole(device.block()) || self.any_bytes.borrow().is_some() {
+        if at.are_whole(device.block()) || self.unaligned_permit.borrow().is_some() {
             return;
         }
-        let leave = device.any_bytes().await;
+        let ensure_permit = device.allow_unaligned().await;
         // Another request may have waited for the same.
-        self.any_bytes.borrow_mut().get_or_insert(leave);
+        self.unaligned_permit.borrow_mut().get_or_insert(ensure_permit);
     }
 
     /// Carries a request out, and puts its reply into the outbox.
-    pub async fn answer(self: Rc<Self>, request: Request, asked: Asked, payload: Payload) {
+    pub async fn answer(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
         let holds = payload.holds;
-        let result = match asked {
-            Asked::Refused(errno, why) => Err((errno, why.to_owned())),
-            Asked::Takes(_) if request.command == Command::BlockStatus => {
-                self.filtered(&request, &payload.bytes).await
+        let result = match plan {
+            Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
+            Plan::Receive(_) if request.command == Command::BlockStatus => {
+                self.filtered_status(&request, &payload.bytes).await
             }
-            Asked::Does(at) | Asked::Takes(at) => {
+            Plan::Execute(at) | Plan::Receive(at) => {
                 let rest = Bytes { start: at.start + payload.written, ..at };
                 let carried = match payload.failed {
                     Some(error) => Err(error),
@@ -189,9 +189,9 @@ impl Session {
         }
         drop(served);
         if let Ok(Answer::Large(before, reply)) = result {
-            return self.outbox.reply_large(holds, |out| out.extend(before), reply);
+            return self.send_queue.reply_large(holds, |out| out.extend(before), reply);
         }
-        self.outbox.reply(holds, |out| match &result {
+        self.send_queue.reply(holds, |out| match &result {
             Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
             Ok(Answer::Data(data)) => self.data(out, &request, data),
@@ -202,7 +202,7 @@ impl Session {
             Ok(Answer::Large(..)) => unreachable!("put in before"),
         });
         if let Ok(Answer::Data(data)) = result {
-            self.outbox.keep(data);
+            self.send_queue.keep(data);
         }
     }
 
@@ -225,10 +225,10 @@ impl Session {
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
             Command::Write => {
-                self.leave(at).await;
+                self.ensure_permit(at).await;
                 let from = Buffer::from_vec(payload);
                 let written = device.write(at, from.clone(), how()).await;
-                self.outbox.keep(from);
+                self.send_queue.keep(from);
                 written?;
             }
             Command::Flush => device.device().flush(how()).await?,
@@ -241,7 +241,7 @@ impl Session {
             Command::WriteZeroes => {
                 let may_unmap = request.flags & CMD_FLAG_NO_HOLE == 0;
                 let zeroes = Zeroes { may_unmap, only_if_fast: request.flags & CMD_FLAG_FAST_ZERO != 0 };
-                self.leave(at).await;
+                self.ensure_permit(at).await;
                 device.write_zeroes(at, how(), zeroes).await?;
             }
             Command::Cache => {
@@ -256,7 +256,7 @@ impl Session {
     }
 
     /// Block status of the contexts that its payload names.
-    async fn filtered(&self, request: &Request, payload: &[u8]) -> Result<Answer, (Errno, String)> {
+    async fn filtered_status(&self, request: &Request, payload: &[u8]) -> Result<Answer, (Errno, String)> {
         let invalid = |why: &str| (Errno::Invalid, why.to_owned());
         let (length, numbers) =
             filter(payload).ok_or_else(|| invalid("expected a length and the numbers of contexts"))?;
@@ -269,7 +269,7 @@ impl Session {
             return Err(invalid("a context is named twice"));
         }
         let about = Request { length, ..*request };
-        let at = self.place(&about).map_err(|(errno, why)| (errno, why.to_owned()))?;
+        let at = self.byte_range(&about).map_err(|(errno, why)| (errno, why.to_owned()))?;
         let status = self.status_of(request, at, &named).await;
         status.map_err(|error| (errno(&error), error.to_string()))
     }
@@ -279,7 +279,7 @@ impl Session {
         let only_first = request.flags & CMD_FLAG_REQ_ONE != 0;
         let mut status = Vec::new();
         for context in contexts {
-            status.push((*context, described(device, *home, *context, at, only_first).await?));
+            status.push((*context, block_status(device, *home, *context, at, only_first).await?));
         }
         Ok(Answer::Status(status))
     }
@@ -289,20 +289,20 @@ impl Session {
         if request.length >= LARGE_BYTES && device.takes(at) {
             return self.read_large(request, at.touched(device.block()), how).await;
         }
-        let into = self.outbox.memory(at.touched(device.block()).bytes() as usize);
+        let into = self.send_queue.memory(at.touched(device.block()).bytes() as usize);
         device.read(at, Buffer::from_vec(into), how).await.map(Answer::Data)
     }
 
     /// Reads to where it is sent from.
     async fn read_large(&self, request: &Request, at: Extent, how: Hints) -> Result<Answer, IoError> {
-        let whole = Buffer::from_vec(self.outbox.memory_large(at.bytes() as usize));
+        let whole = Buffer::from_vec(self.send_queue.memory_large(at.bytes() as usize));
         let data = whole.cut(ROOM, at.bytes() as usize);
         drop(self.export.device.device().read(at, data, how).await?);
         let (mut bytes, mut header) = (whole.into_vec(), Vec::with_capacity(ROOM));
         let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
         let part = if may_be_sparse { not_zero(&bytes[ROOM..]) } else { 0..bytes.len() - ROOM };
         if part.is_empty() {
-            self.outbox.keep_large(bytes);
+            self.send_queue.keep_large(bytes);
             return Ok(Answer::Zeroes);
         }
         let (mut before, all) = (Vec::new(), 0..bytes.len() - ROOM);
@@ -353,14 +353,14 @@ fn append(out: &mut Vec<u8>, data: &Buffer) {
 }
 
 /// Zeroes are looked for by so many bytes: where there is data, its first bytes tell.
-const LOOKED_AT: usize = 4096;
+const ZERO_UNIT: usize = 4096;
 
-/// The bytes of these that are not zero, but for less than [`LOOKED_AT`] at either end.
+/// The bytes of these that are not zero, but for less than [`ZERO_UNIT`] at either end.
 fn not_zero(bytes: &[u8]) -> Range<usize> {
-    let zero = |part: &&[u8]| **part == [0; LOOKED_AT];
-    let start = bytes.chunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT;
+    let zero = |part: &&[u8]| **part == [0; ZERO_UNIT];
+    let start = bytes.chunks_exact(ZERO_UNIT).take_while(zero).count() * ZERO_UNIT;
     let rest = &bytes[start..];
-    start..bytes.len() - rest.rchunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT
+    start..bytes.len() - rest.rchunks_exact(ZERO_UNIT).take_while(zero).count() * ZERO_UNIT
 }
 
 /// An error in the protocol's words.

@@ -35,20 +35,20 @@ impl Keys {
     /// authorities whose clients are let in.
     pub fn read(certificate: &Path, key: &Path, clients: &Path) -> Result<Keys, KeysError> {
         let chain = certificates("certificate", certificate)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| keys_error("key", key, &error))?;
         let authorities = authorities("clients", clients)?;
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider.clone())
             .build()
-            .map_err(|error| wrong("clients", clients, &error))?;
+            .map_err(|error| keys_error("clients", clients, &error))?;
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong("certificate", certificate, &error))?
+            .map_err(|error| keys_error("certificate", certificate, &error))?
             .with_client_cert_verifier(verifier);
         let refused = rsa::refused(&private);
         let mut config = config.with_single_cert(chain, private).map_err(|error| match refused {
-            Some(why) => wrong("key", key, &why),
-            None => wrong("certificate", certificate, &error),
+            Some(why) => keys_error("key", key, &why),
+            None => keys_error("certificate", certificate, &error),
         })?;
         // Clients stay; whoever comes again shows its certificate again.
         config.send_tls13_tickets = 0;
@@ -56,15 +56,15 @@ impl Keys {
     }
 }
 
-fn wrong(which: &'static str, path: &Path, why: &dyn fmt::Display) -> KeysError {
+fn keys_error(which: &'static str, path: &Path, why: &dyn fmt::Display) -> KeysError {
     KeysError { which, found: format!("{}: {why}", path.display()) }
 }
 
 /// The certificates of a file, of which there has to be one.
 fn certificates(which: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, KeysError> {
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match all.map_err(|error| wrong(which, path, &error))? {
-        none if none.is_empty() => Err(wrong(which, path, &"no certificate in it")),
+    match all.map_err(|error| keys_error(which, path, &error))? {
+        none if none.is_empty() => Err(keys_error(which, path, &"no certificate in it")),
         all => Ok(all),
     }
 }
@@ -72,7 +72,7 @@ fn certificates(which: &'static str, path: &Path) -> Result<Vec<CertificateDer<'
 fn authorities(which: &'static str, path: &Path) -> Result<RootCertStore, KeysError> {
     let mut authorities = RootCertStore::empty();
     for authority in certificates(which, path)? {
-        authorities.add(authority).map_err(|error| wrong(which, path, &error))?;
+        authorities.add(authority).map_err(|error| keys_error(which, path, &error))?;
     }
     Ok(authorities)
 }
@@ -93,15 +93,15 @@ impl Trust {
     pub fn read(authority: &Path, own: Option<(&Path, &Path)>) -> Result<Trust, KeysError> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong("authority", authority, &error))?
+            .map_err(|error| keys_error("authority", authority, &error))?
             .with_root_certificates(authorities("authority", authority)?);
         let Some((certificate, key)) = own else { return Ok(Trust(Arc::new(config.with_no_client_auth()))) };
         let chain = certificates("certificate", certificate)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong("key", key, &error))?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| keys_error("key", key, &error))?;
         let refused = rsa::refused(&private);
         let config = config.with_client_auth_cert(chain, private).map_err(|error| match refused {
-            Some(why) => wrong("key", key, &why),
-            None => wrong("certificate", certificate, &error),
+            Some(why) => keys_error("key", key, &why),
+            None => keys_error("certificate", certificate, &error),
         })?;
         Ok(Trust(Arc::new(config)))
     }
@@ -113,13 +113,13 @@ pub struct Tunnel(RefCell<Connection>);
 impl Tunnel {
     /// One that has to be agreed on yet.
     pub fn new(keys: &Keys) -> Result<Rc<Tunnel>, String> {
-        Ok(Rc::new(Tunnel::over(ServerConnection::new(keys.0.clone()).map_err(told)?)))
+        Ok(Rc::new(Tunnel::over(ServerConnection::new(keys.0.clone()).map_err(describe)?)))
     }
 
     /// One to the server of this name or address, that has to be agreed on yet.
     pub fn to(trust: &Trust, server: &str) -> Result<Tunnel, String> {
         let name = ServerName::try_from(server.to_owned()).map_err(|error| format!("{server}: {error}"))?;
-        Ok(Tunnel::over(ClientConnection::new(trust.0.clone(), name).map_err(told)?))
+        Ok(Tunnel::over(ClientConnection::new(trust.0.clone(), name).map_err(describe)?))
     }
 
     fn over(connection: impl Into<Connection>) -> Tunnel {
@@ -139,7 +139,7 @@ impl Tunnel {
         let mut connection = self.0.borrow_mut();
         while !sealed.is_empty() {
             let took = connection.read_tls(&mut sealed).map_err(|error| error.to_string())?;
-            let state = connection.process_new_packets().map_err(told)?;
+            let state = connection.process_new_packets().map_err(describe)?;
             let start = plain.len();
             plain.resize(start + state.plaintext_bytes_to_read(), 0);
             connection.reader().read_exact(&mut plain[start..]).map_err(|error| error.to_string())?;
@@ -171,7 +171,7 @@ impl Tunnel {
 }
 
 /// Why the other end is not talked to, for people.
-fn told(error: Error) -> String {
+fn describe(error: Error) -> String {
     match error {
         Error::NoCertificatesPresented => "it showed no certificate".to_owned(),
         Error::InvalidCertificate(why) => format!("its certificate is not one that is let in ({why:?})"),

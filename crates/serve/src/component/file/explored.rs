@@ -36,7 +36,7 @@ fn component(disk: Disk) -> (Rc<RefCell<Disk>>, Rc<Reactor>, Rc<FileComponent>) 
     let reactor = Reactor::over(disk.clone());
     let file = tempfile::tempfile().unwrap();
     file.set_len(SECTORS * SECTOR_BYTES).unwrap();
-    let facts = FileFacts {
+    let probe = FileProbe {
         path: PathBuf::from("disk.img"),
         sectors: SECTORS,
         logical_bytes: SECTOR_BYTES,
@@ -45,7 +45,7 @@ fn component(disk: Disk) -> (Rc<RefCell<Disk>>, Rc<Reactor>, Rc<FileComponent>) 
         physical_bytes: PAGE_BYTES,
         rotational: false,
     };
-    let component = Rc::new(FileComponent::new(&reactor, "disk", Opened { file, facts }));
+    let component = Rc::new(FileComponent::new(&reactor, "disk", Opened { file, probe }));
     (disk, reactor, component)
 }
 
@@ -184,12 +184,12 @@ fn what_a_file_was_told_is_durable_is_in_it_after_power_cuts() {
             shorter: all.shorter + met.shorter,
             failed: all.failed + met.failed,
             flushes_failed: all.flushes_failed + met.flushes_failed,
-            through: all.through + met.through,
+            write_through: all.write_through + met.write_through,
             refused: all.refused + met.refused,
         };
     }
     println!("{runs} runs, {states} states, {all:?}");
-    let rare = [all.shorter, all.failed, all.flushes_failed, all.through, all.refused];
+    let rare = [all.shorter, all.failed, all.flushes_failed, all.write_through, all.refused];
     assert!(rare.iter().all(|times| *times > runs / 8), "{all:?}");
 }
 

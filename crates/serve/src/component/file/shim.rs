@@ -28,7 +28,7 @@ struct Flying {
     key: usize,
     ends: Nanos,
     result: io::Result<usize>,
-    what: Doing,
+    op: Doing,
 }
 
 enum Doing {
@@ -65,7 +65,7 @@ pub struct Met {
     pub shorter: u64,
     pub failed: u64,
     pub flushes_failed: u64,
-    pub through: u64,
+    pub write_through: u64,
     pub refused: u64,
 }
 
@@ -104,10 +104,10 @@ impl Disk {
         ((1 + self.rng.below((len / piece) as u64) as usize) * piece).min(len)
     }
 
-    fn fly(&mut self, key: usize, result: io::Result<usize>, what: Doing) {
+    fn fly(&mut self, key: usize, result: io::Result<usize>, op: Doing) {
         let time = self.conditions.pace.time(0, &mut self.rng);
         let ends = self.now + time;
-        self.flying.push(Flying { key, ends, result, what });
+        self.flying.push(Flying { key, ends, result, op });
     }
 
     /// A write begins; its number in the log. Of the last sector the rest stays as it is.
@@ -138,12 +138,12 @@ impl Disk {
         self.fly(key, Ok(moved), Doing::Telling);
     }
 
-    fn write(&mut self, key: usize, at: u64, bytes: &[u8], through: bool) {
-        self.met.through += u64::from(through);
+    fn write(&mut self, key: usize, at: u64, bytes: &[u8], write_through: bool) {
+        self.met.write_through += u64::from(write_through);
         let before = self.log.borrow().events.len();
         if !self.one_in(self.conditions.faults.writes) {
             let moved = self.moved(bytes.len());
-            let number = self.began(at, &bytes[..moved], through);
+            let number = self.began(at, &bytes[..moved], write_through);
             return self.fly(key, Ok(moved), Doing::Writing { number, drops: None });
         }
         self.met.failed += 1;
@@ -153,15 +153,15 @@ impl Disk {
             _ => (1 + self.rng.below(bytes.len() as u64 / SECTOR_BYTES) as usize) * SECTOR_BYTES as usize,
         };
         let number = self.began(at, &bytes[..carried], false);
-        let drops = (through && self.cached).then_some(before);
+        let drops = (write_through && self.cached).then_some(before);
         self.fly(key, failed(), Doing::Writing { number, drops });
     }
 
     /// What is due is carried out; its answer, if that is due, too.
     fn carry_out(&mut self, call: Flying) -> Option<(usize, io::Result<usize>)> {
-        let Flying { key, result, what, .. } = call;
+        let Flying { key, result, op, .. } = call;
         let happened = |event| self.log.borrow_mut().events.push(event);
-        let dropped = match what {
+        let dropped = match op {
             Doing::Telling => None,
             Doing::Writing { number, drops } => {
                 let write = self.log.borrow().writes[number].clone();
@@ -179,7 +179,7 @@ impl Disk {
         happened(Event::FlushFailed(0, began));
         self.met.flushes_failed += 1;
         let ends = self.now + Nanos(self.rng.below(LATE));
-        self.flying.push(Flying { key, ends, result, what: Doing::Telling });
+        self.flying.push(Flying { key, ends, result, op: Doing::Telling });
         None
     }
 }

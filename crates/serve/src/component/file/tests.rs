@@ -18,8 +18,8 @@ fn with_file<T: Future<Output = ()>>(bytes: u64, test: impl Fn(File, Rc<FileComp
             continue;
         };
         let (reactor, runtime) = (Rc::new(reactor), Runtime::new(1));
-        let beside = reactor.clone();
-        runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+        let workers = reactor.clone();
+        runtime.offload_to(Rc::new(move |work| workers.offload(work)));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk.img");
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -36,8 +36,8 @@ fn what_a_file_holds_is_asked_beside_the_volume() {
         file.write_all_at(&vec![7; 64 << 10], 128 << 10).unwrap();
         // An answer that comes at once may be a quick one; when all do, the volume waits for them.
         let waits = (0..100).all(|_| {
-            let mut asked = component.extents(Extent::new(0, 2048));
-            asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+            let mut pending = component.extents(Extent::new(0, 2048));
+            pending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
         });
         assert!(!waits, "the volume waits for the file system's answer");
         let states = component.extents(Extent::new(0, 2048)).await.unwrap();
@@ -64,8 +64,8 @@ fn no_flush_succeeds_behind_one_that_was_given_up() {
         assert_eq!(page(&component, 0, false).await, None);
         // One that is quick is not given up.
         let given_up = (0..100).any(|_| {
-            let mut asked = component.flush(Hints::default());
-            asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+            let mut pending = component.flush(Hints::default());
+            pending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
         });
         assert!(given_up);
         assert_eq!(flush(&component).await, Some(ErrorKind::Medium));

@@ -17,9 +17,9 @@ use seekless_core::runtime::{now, sleep, sleep_until, spawn};
 use seekless_core::{Nanos, StreamId};
 
 use super::Connected;
-use super::line::{Failure, GONE, Given, Line};
+use super::connection::{Connection, Failure, GONE, Reply};
 use crate::nbd::Command;
-use crate::nbd::client::Told;
+use crate::nbd::client::ExportInfo;
 use crate::reactor::Reactor;
 use crate::server::Trust;
 
@@ -44,9 +44,9 @@ pub struct Reconnect {
 pub struct Link {
     reactor: Rc<Reactor>,
     /// What the server told at first, and has to tell again.
-    told: Told,
-    line: RefCell<Rc<Line>>,
-    again: Option<Reconnect>,
+    info: ExportInfo,
+    connection: RefCell<Rc<Connection>>,
+    reconnect: Option<Reconnect>,
     /// Since when it is gone.
     gone: Cell<Option<Nanos>>,
     /// Why it was not found again.
@@ -64,13 +64,13 @@ struct Unflushed {
     /// Whose writes may be lost, and who was not told.
     lost: BTreeSet<StreamId>,
     /// Nobody was told.
-    untold: bool,
+    unreported: bool,
 }
 
 impl Unflushed {
     /// A server came back that may have lost it.
     fn lose(&mut self) {
-        self.untold |= !self.by.is_empty();
+        self.unreported |= !self.by.is_empty();
         self.lost.extend(std::mem::take(&mut self.by).into_keys());
     }
 
@@ -80,21 +80,21 @@ impl Unflushed {
     }
 
     /// Whether somebody has to be told that what was written may be lost; once.
-    fn tells(&mut self, who: StreamId) -> bool {
-        let untold = std::mem::take(&mut self.untold);
-        self.lost.remove(&who) || untold
+    fn takes_loss(&mut self, stream: StreamId) -> bool {
+        let unreported = std::mem::take(&mut self.unreported);
+        self.lost.remove(&stream) || unreported
     }
 }
 
 impl Link {
     /// Begins with a connection. Inside a runtime.
-    pub fn new(reactor: &Rc<Reactor>, connected: Connected, again: Option<Reconnect>) -> Rc<Link> {
-        let told = connected.told();
+    pub fn new(reactor: &Rc<Reactor>, connected: Connected, reconnect: Option<Reconnect>) -> Rc<Link> {
+        let info = connected.info();
         Rc::new(Link {
             reactor: reactor.clone(),
-            told,
-            line: RefCell::new(Line::new(reactor, connected)),
-            again,
+            info,
+            connection: RefCell::new(Connection::new(reactor, connected)),
+            reconnect,
             gone: Cell::new(None),
             why: RefCell::default(),
             waiting: RefCell::default(),
@@ -102,7 +102,7 @@ impl Link {
         })
     }
 
-    /// As [`Line::ask`], again and again as long as the server goes and comes back in time.
+    /// As [`Connection::ask`], again and again as long as the server goes and comes back in time.
     pub async fn ask(
         self: &Rc<Self>,
         command: Command,
@@ -110,35 +110,37 @@ impl Link {
         offset: u64,
         bytes: u32,
         payload: impl Fn(&mut Vec<u8>),
-    ) -> Result<Given, Failure> {
+    ) -> Result<Reply, Failure> {
         loop {
-            let line = self.line.borrow().clone();
-            let done = line.ask(command, flags, offset, bytes, &payload).await;
+            let connection = self.connection.borrow().clone();
+            let done = connection.ask(command, flags, offset, bytes, &payload).await;
             match done {
-                Err((GONE | ESHUTDOWN, _)) if self.again.is_some() => self.next_after(&line).await?,
+                Err((GONE | ESHUTDOWN, _)) if self.reconnect.is_some() => {
+                    self.await_reconnect(&connection).await?
+                }
                 done => return done,
             }
         }
     }
 
     /// Something was written that a server may lose.
-    pub fn wrote(&self, who: StreamId) {
+    pub fn wrote(&self, stream: StreamId) {
         let unflushed = &mut *self.unflushed.borrow_mut();
         unflushed.writes += 1;
-        unflushed.by.insert(who, unflushed.writes);
+        unflushed.by.insert(stream, unflushed.writes);
     }
 
     /// Flushes by `flush`; an error too if something may be lost that who flushes has to hear of.
     pub async fn flush(
         &self,
-        who: StreamId,
-        flush: impl Future<Output = Result<Given, Failure>>,
+        stream: StreamId,
+        flush: impl Future<Output = Result<Reply, Failure>>,
     ) -> Result<(), Failure> {
         let writes = self.unflushed.borrow().writes;
         flush.await?;
         let unflushed = &mut *self.unflushed.borrow_mut();
         unflushed.flushed(writes);
-        if unflushed.tells(who) {
+        if unflushed.takes_loss(stream) {
             let why = "the server was gone: what was written and not flushed before may be lost";
             return Err((GONE, why.to_owned()));
         }
@@ -146,10 +148,10 @@ impl Link {
     }
 
     /// Waits for another connection than this one, which is gone.
-    async fn next_after(self: &Rc<Self>, line: &Rc<Line>) -> Result<(), Failure> {
-        line.end();
-        let limit = self.again.as_ref().map_or(Nanos::ZERO, |again| again.limit);
-        if !Rc::ptr_eq(&self.line.borrow(), line) {
+    async fn await_reconnect(self: &Rc<Self>, connection: &Rc<Connection>) -> Result<(), Failure> {
+        connection.end();
+        let limit = self.reconnect.as_ref().map_or(Nanos::ZERO, |reconnect| reconnect.limit);
+        if !Rc::ptr_eq(&self.connection.borrow(), connection) {
             return Ok(());
         }
         let since = self.gone.get().unwrap_or_else(|| {
@@ -158,7 +160,7 @@ impl Link {
             now()
         });
         let back = poll_fn(|context| {
-            if !Rc::ptr_eq(&self.line.borrow(), line) {
+            if !Rc::ptr_eq(&self.connection.borrow(), connection) {
                 return Poll::Ready(());
             }
             self.waiting.borrow_mut().push(context.waker().clone());
@@ -180,7 +182,7 @@ impl Link {
                 Ok(connected) => {
                     self.unflushed.borrow_mut().lose();
                     self.gone.set(None);
-                    self.line.replace(Line::new(&self.reactor, connected));
+                    self.connection.replace(Connection::new(&self.reactor, connected));
                     return self.waiting.take().into_iter().for_each(Waker::wake);
                 }
                 Err(why) => drop(self.why.replace(why)),
@@ -192,26 +194,27 @@ impl Link {
 
     /// The same once, beside the volume.
     async fn connect_once(&self) -> Result<Connected, String> {
-        let Some(again) = self.again.clone() else { return Err(String::new()) };
-        let attempt = move || Connected::to(&again.uri, again.trust.as_ref()).map_err(|why| why.to_string());
-        let connected = self.reactor.find(attempt).await.map(|connected| {
-            let same = |connected: &Connected| connected.told() == self.told;
+        let Some(reconnect) = self.reconnect.clone() else { return Err(String::new()) };
+        let attempt =
+            move || Connected::to(&reconnect.uri, reconnect.trust.as_ref()).map_err(|why| why.to_string());
+        let connected = self.reactor.offload_external(attempt).await.map(|connected| {
+            let same = |connected: &Connected| connected.info() == self.info;
             let other = || "found another export there, expected the one from before".to_owned();
             connected.and_then(|connected| if same(&connected) { Ok(connected) } else { Err(other()) })
         });
         // Noted is whether it succeeded, and else why.
-        let noted = self.reactor.find_out(|| match &connected {
+        let noted = self.reactor.observe(|| match &connected {
             Some(Err(why)) => [&[0], why.as_bytes()].concat(),
             _ => vec![1],
         });
         let connected = match (connected, noted.split_first()) {
             (Some(connected), _) => connected,
-            (None, Some((1, _))) => Connected::recalled(self.told).map_err(|error| error.to_string()),
+            (None, Some((1, _))) => Connected::from_recording(self.info).map_err(|error| error.to_string()),
             (None, why) => {
                 Err(why.map_or(String::new(), |(_, why)| String::from_utf8_lossy(why).into_owned()))
             }
         }?;
-        self.reactor.is_new(connected.descriptor());
+        self.reactor.new_descriptor(connected.descriptor());
         Ok(connected)
     }
 }

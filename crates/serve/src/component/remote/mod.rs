@@ -7,7 +7,7 @@
 //! come back ([`link`]).
 
 mod connect;
-mod line;
+mod connection;
 mod link;
 
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use seekless_core::{
 use crate::nbd::{Command, constants as c};
 use crate::reactor::Reactor;
 pub use connect::Connected;
-use line::{Failure, GONE, Given};
+use connection::{Failure, GONE, Reply};
 use link::Link;
 pub use link::Reconnect;
 
@@ -35,23 +35,23 @@ pub struct RemoteComponent {
     geometry: Geometry,
     flags: u16,
     /// Block status can be asked for.
-    tells_allocation: bool,
+    has_allocation: bool,
 }
 
 impl RemoteComponent {
-    /// The component called `name` at the other end; it is found again by `again` when it is gone. Inside a runtime.
+    /// The component called `name` at the other end; it is found again by `reconnect` when it is gone. Inside a runtime.
     pub fn new(
         reactor: &Rc<Reactor>,
         name: &str,
         connected: Connected,
-        again: Option<Reconnect>,
+        reconnect: Option<Reconnect>,
     ) -> RemoteComponent {
-        let told = connected.told();
-        let [smallest, preferred, largest] = told.blocks.unwrap_or([512, 4096, 32 << 20]);
+        let info = connected.info();
+        let [smallest, preferred, largest] = info.blocks.unwrap_or([512, 4096, 32 << 20]);
         let sectors = |bytes: u32| u64::from(bytes).div_ceil(SECTOR_BYTES);
-        let flags = told.flags;
+        let flags = info.flags;
         let geometry = Geometry {
-            sectors: told.bytes.div_ceil(SECTOR_BYTES),
+            sectors: info.bytes.div_ceil(SECTOR_BYTES),
             logical_sectors: sectors(smallest),
             physical_sectors: sectors(preferred).max(sectors(smallest)),
             volatile_cache: flags & c::FLAG_SEND_FLUSH != 0,
@@ -59,8 +59,8 @@ impl RemoteComponent {
             discard_sectors: if flags & c::FLAG_SEND_TRIM == 0 { 0 } else { sectors(preferred) },
             largest_sectors: (u64::from(largest) / SECTOR_BYTES).clamp(1, LARGEST_REQUEST_SECTORS),
         };
-        let (link, name, bytes) = (Link::new(reactor, connected, again), name.to_owned(), told.bytes);
-        RemoteComponent { link, name, bytes, geometry, flags, tells_allocation: told.allocation.is_some() }
+        let (link, name, bytes) = (Link::new(reactor, connected, reconnect), name.to_owned(), info.bytes);
+        RemoteComponent { link, name, bytes, geometry, flags, has_allocation: info.allocation.is_some() }
     }
 
     fn has(&self, flag: u16) -> bool {
@@ -86,15 +86,15 @@ impl RemoteComponent {
         flags: u16,
         at: Extent,
         from: Option<&Buffer>,
-    ) -> Result<Given, IoError> {
+    ) -> Result<Reply, IoError> {
         let (place, whole) = if at.sectors == 0 { (None, 0) } else { (Some(at), self.bytes_of(at)) };
         let payload = |out: &mut Vec<u8>| {
             if let Some(from) = from {
                 from.look(|bytes| out.extend_from_slice(&bytes[..whole as usize]));
             }
         };
-        let given = self.link.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
-        given.map_err(|failure| self.error(place, failure))
+        let reply = self.link.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
+        reply.map_err(|failure| self.error(place, failure))
     }
 
     /// The bytes of these sectors that there are: of the last one there may be a part.
@@ -120,9 +120,9 @@ impl BlockDevice for RemoteComponent {
         io(async move {
             self.check(at)?;
             for part in self.parts(at) {
-                let given = self.ask(Command::Read, 0, part, None).await?;
-                let (offset, len) = ((part.start.0 - at.start.0) * SECTOR_BYTES, given.data.len());
-                into.put(offset as usize, &given.data);
+                let reply = self.ask(Command::Read, 0, part, None).await?;
+                let (offset, len) = ((part.start.0 - at.start.0) * SECTOR_BYTES, reply.data.len());
+                into.put(offset as usize, &reply.data);
                 into.put(offset as usize + len, &[0; SECTOR_BYTES as usize][..part.bytes() as usize - len]);
             }
             Ok(into)
@@ -202,11 +202,11 @@ impl BlockDevice for RemoteComponent {
         io(async move {
             self.check(at)?;
             let (mut states, mut from, end) = (Vec::new(), at.start.0, at.end().0);
-            while from < end && self.tells_allocation {
+            while from < end && self.has_allocation {
                 let rest = Extent::new(from, (end - from).min(STATUS_SECTORS));
-                let given = self.ask(Command::BlockStatus, 0, rest, None).await?;
+                let reply = self.ask(Command::BlockStatus, 0, rest, None).await?;
                 let before = from;
-                for (bytes, flags) in given.states {
+                for (bytes, flags) in reply.states {
                     let to = from * SECTOR_BYTES + u64::from(bytes);
                     let sectors = to.div_ceil(SECTOR_BYTES).min(end) - from;
                     // What is about no whole sector is about nothing that can be asked for.

@@ -13,10 +13,10 @@ mod record;
 mod recorder;
 mod replayer;
 
-pub use record::{Record, WhatRecord};
+pub use record::{OpCode, Record};
 pub use recorder::Recorder;
 pub(super) use replayer::Step;
-pub use replayer::{Replayed, Replayer, stand_in};
+pub use replayer::{Replayed, Replayer, placeholder};
 
 #[cfg(test)]
 mod tests;

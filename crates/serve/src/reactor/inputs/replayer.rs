@@ -11,8 +11,8 @@ use seekless_core::device::ExtentState;
 use seekless_core::{Extent, Nanos};
 
 use super::handles::Handles;
-use super::record::{Record, Told, beginning, next_frame};
-use crate::reactor::{Job, Kind, What};
+use super::record::{Completion, Record, next_frame, read_header};
+use crate::reactor::{Job, Kind, Op};
 
 /// No run lasts longer, in nanoseconds: 292 years.
 const LATEST: u64 = u64::MAX / 2;
@@ -25,7 +25,7 @@ pub struct Replayed {
     /// Jobs that were asked for as they were then.
     pub jobs: u64,
     /// Of them, those of components: files and other servers are all but sockets that clients came by.
-    pub of_files: u64,
+    pub component_jobs: u64,
     /// Virtual time at the end.
     pub time: Nanos,
     /// A digest of the jobs.
@@ -33,17 +33,17 @@ pub struct Replayed {
     /// The hash of all events of the run, if it came to its end.
     pub ended: Option<u64>,
     /// Where it first departed from the file, or where that is damaged.
-    pub departed: Option<String>,
+    pub diverged: Option<String>,
 }
 
 /// What comes next in a turn.
 pub enum Step {
     /// A job is answered.
-    Answered {
+    Completed {
         /// In which slot.
         key: usize,
         /// What it read.
-        told: Told,
+        completion: Completion,
         /// What became of it.
         result: io::Result<usize>,
     },
@@ -63,8 +63,8 @@ pub struct Replayer {
     handles: Handles,
     /// The slots of the jobs that were not answered, by their numbers.
     keys: BTreeMap<u64, usize>,
-    found: Replayed,
-    pub(in crate::reactor) over: bool,
+    outcome: Replayed,
+    pub(in crate::reactor) ended: bool,
     pub(in crate::reactor) waker: Option<Waker>,
 }
 
@@ -75,15 +75,15 @@ impl Replayer {
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
     ) -> Result<(Replayer, T), String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
-        Replayer::over(BufReader::new(file), text)
+        Replayer::from_reader(BufReader::new(file), text)
     }
 
     /// The same for a file that is read by `file`.
-    pub fn over<T>(
+    pub fn from_reader<T>(
         mut file: impl Read + 'static,
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
     ) -> Result<(Replayer, T), String> {
-        let (told, kind) = text(&beginning(&mut file)?)?;
+        let (run, kind) = text(&read_header(&mut file)?)?;
         let mut replayer = Replayer {
             file: Box::new(file),
             frame: Vec::new(),
@@ -92,12 +92,12 @@ impl Replayer {
             kind,
             handles: Handles::default(),
             keys: BTreeMap::new(),
-            found: Replayed::default(),
-            over: false,
+            outcome: Replayed::default(),
+            ended: false,
             waker: None,
         };
         replayer.read();
-        Ok((replayer, told))
+        Ok((replayer, run))
     }
 
     /// How the jobs got to the kernel then.
@@ -106,8 +106,8 @@ impl Replayer {
     }
 
     /// What was found so far.
-    pub fn found(&self) -> Replayed {
-        self.found.clone()
+    pub fn outcome(&self) -> Replayed {
+        self.outcome.clone()
     }
 
     /// Goes to the next record.
@@ -117,57 +117,57 @@ impl Replayer {
             match next_frame(&mut self.file) {
                 Ok(Some(frame)) => (self.frame, self.at) = (frame, 0),
                 Ok(None) => return,
-                Err(why) => return self.depart(&why),
+                Err(why) => return self.diverge(&why),
             }
         }
         let mut rest = &self.frame[self.at..];
         self.next = Record::take(&mut rest);
         self.at = self.frame.len() - rest.len();
         if self.next.is_none() {
-            self.depart("found no record where one should begin");
+            self.diverge("found no record where one should begin");
         }
     }
 
-    fn depart(&mut self, why: &str) {
-        let (turn, job) = (self.found.turns, self.found.jobs);
-        self.found.departed.get_or_insert_with(|| format!("turn {turn}, job {job}: {why}"));
-        self.over = true;
+    fn diverge(&mut self, why: &str) {
+        let (turn, job) = (self.outcome.turns, self.outcome.jobs);
+        self.outcome.diverged.get_or_insert_with(|| format!("turn {turn}, job {job}: {why}"));
+        self.ended = true;
     }
 
     /// A job is asked for, the `number`-th; what became of it, if that was known at once.
     pub fn start(&mut self, key: usize, number: u64, job: &mut Job) -> Option<io::Result<usize>> {
         let handle = self.handles.of(job.to.as_raw_fd());
-        let asked = Record::asked(job, handle);
-        if self.over {
+        let submitted = Record::submitted(job, handle);
+        if self.ended {
             return None;
         }
         match self.next.take() {
-            Some(then) if then == asked => {}
+            Some(recorded) if recorded == submitted => {}
             // It was cut short here.
             None => {
-                self.over = true;
+                self.ended = true;
                 return None;
             }
-            Some(then) => {
-                self.depart(&format!("found {}, expected {}", asked.line(), then.line()));
+            Some(recorded) => {
+                self.diverge(&format!("found {}, expected {}", submitted.describe(), recorded.describe()));
                 return None;
             }
         }
-        self.found.jobs += 1;
-        self.found.of_files += u64::from(!job.what.is_of_socket());
+        self.outcome.jobs += 1;
+        self.outcome.component_jobs += u64::from(!job.op.is_of_socket());
         let mut bytes = Vec::new();
-        asked.put(&mut bytes);
-        self.found.digest = u64::from(crc32c::crc32c(&bytes)) ^ self.found.digest.rotate_left(23);
-        self.found.digest = self.found.digest.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        submitted.put(&mut bytes);
+        self.outcome.digest = u64::from(crc32c::crc32c(&bytes)) ^ self.outcome.digest.rotate_left(23);
+        self.outcome.digest = self.outcome.digest.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.read();
-        if matches!(self.next, Some(Record::AtOnce(_))) {
-            let Some(Record::AtOnce(told)) = self.next.take() else { return None };
+        if matches!(self.next, Some(Record::Immediate(_))) {
+            let Some(Record::Immediate(completion)) = self.next.take() else { return None };
             self.read();
-            let result = self.result(&told, job.what, job.memory.part().len());
-            if self.over {
+            let result = self.result(&completion, job.op, job.memory.part().len());
+            if self.ended {
                 return None;
             }
-            self.fill(&told, job);
+            self.fill(&completion, job);
             return Some(result);
         }
         self.keys.insert(number, key);
@@ -175,110 +175,116 @@ impl Replayer {
     }
 
     /// Puts what was read then into a job's memory.
-    pub fn fill(&mut self, told: &Told, job: &mut Job) {
-        job.memory.part_mut()[..told.data.len()].copy_from_slice(&told.data);
+    pub fn fill(&mut self, completion: &Completion, job: &mut Job) {
+        job.memory.part_mut()[..completion.data.len()].copy_from_slice(&completion.data);
     }
 
     /// What became of a job with so many bytes of memory; it departs if that cannot be.
-    fn result(&mut self, told: &Told, what: What, len: usize) -> io::Result<usize> {
-        let result = told.result();
+    fn result(&mut self, completion: &Completion, op: Op, len: usize) -> io::Result<usize> {
+        let result = completion.result();
         let moved = *result.as_ref().unwrap_or(&0);
-        let (most, data) = match what {
-            What::Read(_) | What::Receive => (len, moved),
-            What::Write(_) | What::WriteThrough(_) | What::Send => (len, 0),
-            What::Sync | What::Punch { .. } | What::Zero { .. } | What::Accept => (usize::MAX, 0),
+        let (most, data) = match op {
+            Op::Read(_) | Op::Receive => (len, moved),
+            Op::Write(_) | Op::WriteThrough(_) | Op::Send => (len, 0),
+            Op::Sync | Op::Punch { .. } | Op::Zero { .. } | Op::Accept => (usize::MAX, 0),
         };
-        if moved > most || told.data.len() != data {
-            let found = told.data.len();
-            self.depart(&format!("found {moved} bytes done of {len}, and {found} bytes of data for it"));
+        if moved > most || completion.data.len() != data {
+            let found = completion.data.len();
+            self.diverge(&format!("found {moved} bytes done of {len}, and {found} bytes of data for it"));
             return Err(io::ErrorKind::InvalidData.into());
         }
-        if what != What::Accept || result.is_err() {
+        if op != Op::Accept || result.is_err() {
             return result;
         }
         // Whoever gets it owns it: so it is one that is open and nobody else's.
-        let number = stand_in()?.into_raw_fd();
+        let number = placeholder()?.into_raw_fd();
         self.handles.new_of(number);
         Ok(number as usize)
     }
 
     /// A descriptor was not there before.
-    pub fn is_new(&mut self, descriptor: RawFd) {
+    pub fn new_descriptor(&mut self, descriptor: RawFd) {
         self.handles.new_of(descriptor);
     }
 
     /// What a file held then.
-    pub fn looked(&mut self, at: Extent) -> Vec<ExtentState> {
+    pub fn extents(&mut self, at: Extent) -> Vec<ExtentState> {
         match self.next.take() {
-            Some(Record::Looked { at: then, found }) if then == at && covers(&found, at) => {
+            Some(Record::Extents { at: recorded, states }) if recorded == at && covers(&states, at) => {
                 self.read();
-                found
+                states
             }
             None => {
-                self.over = true;
+                self.ended = true;
                 Vec::new()
             }
-            Some(then) => {
-                self.depart(&format!("found a look at what {at} holds, expected {}", then.line()));
+            Some(recorded) => {
+                self.diverge(&format!(
+                    "found a query for the extents of {at}, expected {}",
+                    recorded.describe()
+                ));
                 Vec::new()
             }
         }
     }
 
     /// What was found out then; nothing where the run departs.
-    pub fn found_out(&mut self) -> Vec<u8> {
+    pub fn observed(&mut self) -> Vec<u8> {
         match self.next.take() {
-            Some(Record::Found(found)) => {
+            Some(Record::Observed(observed)) => {
                 self.read();
-                found
+                observed
             }
             None => {
-                self.over = true;
+                self.ended = true;
                 Vec::new()
             }
-            Some(then) => {
-                self.depart(&format!("found something asked of the world, expected {}", then.line()));
+            Some(recorded) => {
+                self.diverge(&format!(
+                    "found an observation of the system, expected {}",
+                    recorded.describe()
+                ));
                 Vec::new()
             }
         }
     }
 
-    /// What comes next in a turn; `what` knows what the job in a slot is, and how many bytes of memory it has.
-    pub fn step(&mut self, what: impl FnOnce(usize) -> Option<(What, usize)>) -> Step {
-        if self.over {
-            return Step::Over(self.found.time);
+    /// What comes next in a turn; `op` knows what the job in a slot is, and how many bytes of memory it has.
+    pub fn step(&mut self, op: impl FnOnce(usize) -> Option<(Op, usize)>) -> Step {
+        if self.ended {
+            return Step::Over(self.outcome.time);
         }
         match self.next.take() {
-            Some(Record::Answered { job, told }) => {
+            Some(Record::Completed { job, completion }) => {
                 self.read();
                 let key = self.keys.remove(&job);
-                let Some((key, (what, len))) = key.and_then(|key| Some((key, what(key)?))) else {
-                    self.depart(&format!("found no job {job} under way, expected one"));
-                    return Step::Over(self.found.time);
+                let Some((key, (op, len))) = key.and_then(|key| Some((key, op(key)?))) else {
+                    self.diverge(&format!("found no job {job} under way, expected one"));
+                    return Step::Over(self.outcome.time);
                 };
-                let result = self.result(&told, what, len);
-                if self.over {
-                    return Step::Over(self.found.time);
+                let result = self.result(&completion, op, len);
+                if self.ended {
+                    return Step::Over(self.outcome.time);
                 }
-                Step::Answered { key, told, result }
+                Step::Completed { key, completion, result }
             }
             Some(Record::Turn(time)) => {
                 self.read();
-                self.found.turns += 1;
-                if Nanos(time) < self.found.time || time > LATEST {
-                    self.depart(&format!("found the time {time} ns, which cannot come next"));
-                    return Step::Over(self.found.time);
+                self.outcome.turns += 1;
+                if Nanos(time) < self.outcome.time || time > LATEST {
+                    self.diverge(&format!("found the time {time} ns, which cannot come next"));
+                    return Step::Over(self.outcome.time);
                 }
-                self.found.time = Nanos(time);
-                Step::Turned(self.found.time)
+                self.outcome.time = Nanos(time);
+                Step::Turned(self.outcome.time)
             }
             None => {
-                self.over = true;
-                Step::Over(self.found.time)
+                self.ended = true;
+                Step::Over(self.outcome.time)
             }
-            Some(then) => {
-                self.depart(&format!("found nothing more to do, expected {}", then.line()));
-                Step::Over(self.found.time)
+            Some(recorded) => {
+                self.diverge(&format!("found nothing more to do, expected {}", recorded.describe()));
+                Step::Over(self.outcome.time)
             }
         }
     }
@@ -286,20 +292,22 @@ impl Replayer {
     /// The run is over; the hash of its events.
     pub fn end(&mut self, hash: u64) {
         match self.next.take() {
-            _ if self.over => {}
-            Some(Record::End(then)) if then == hash => self.found.ended = Some(hash),
-            Some(Record::End(then)) => {
-                self.depart(&format!("found events with the hash {hash:016x}, expected {then:016x}"));
+            _ if self.ended => {}
+            Some(Record::End(recorded)) if recorded == hash => self.outcome.ended = Some(hash),
+            Some(Record::End(recorded)) => {
+                self.diverge(&format!("found events with the hash {hash:016x}, expected {recorded:016x}"));
             }
-            Some(then) => self.depart(&format!("found the end of the run, expected {}", then.line())),
+            Some(recorded) => {
+                self.diverge(&format!("found the end of the run, expected {}", recorded.describe()))
+            }
             None => {}
         }
     }
 }
 
 /// Whether these states are of all of an extent, one behind the other.
-fn covers(found: &[ExtentState], at: Extent) -> bool {
-    let end = found.iter().try_fold(at.start.0, |next, state| {
+fn covers(states: &[ExtentState], at: Extent) -> bool {
+    let end = states.iter().try_fold(at.start.0, |next, state| {
         let fits = state.extent.start.0 == next && state.extent.sectors > 0;
         fits.then(|| next.checked_add(state.extent.sectors)).flatten()
     });
@@ -307,6 +315,6 @@ fn covers(found: &[ExtentState], at: Extent) -> bool {
 }
 
 /// A descriptor of its own that nothing is behind: for files and sockets, which are not there in a replay.
-pub fn stand_in() -> io::Result<OwnedFd> {
+pub fn placeholder() -> io::Result<OwnedFd> {
     File::open("/dev/null").map(Into::into)
 }

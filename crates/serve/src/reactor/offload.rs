@@ -16,8 +16,8 @@ use seekless_core::device::ExtentState;
 use seekless_core::runtime::{Offloaded, offload};
 use seekless_core::{Extent, Nanos};
 
-use super::inputs::stand_in;
-use super::{Backend, Job, Memory, Reactor, What};
+use super::inputs::placeholder;
+use super::{Backend, Job, Memory, Op, Reactor};
 
 /// What the thread asks to be, among all of the system's: the last.
 const NICE: i32 = 19;
@@ -30,13 +30,13 @@ impl Reactor {
     pub fn offload(self: &Rc<Self>, work: Offloaded) -> Pin<Box<dyn Future<Output = ()>>> {
         let ended = if matches!(self.backend, Backend::Replay(_)) {
             work();
-            stand_in()
+            placeholder()
         } else {
-            on_a_thread(work)
+            on_worker_thread(work)
         };
         let ended = Arc::new(ended.expect("a thread for what is done beside the volume"));
-        self.is_new(ended.as_raw_fd());
-        let end = self.ask(Job::new(What::Receive, &ended, Memory::of(vec![0])));
+        self.new_descriptor(ended.as_raw_fd());
+        let end = self.submit(Job::new(Op::Receive, &ended, Memory::of(vec![0])));
         Box::pin(async move {
             let _ = end.await;
         })
@@ -45,7 +45,10 @@ impl Reactor {
 
 impl Reactor {
     /// What `work` finds in the world outside, beside the volume; `None` in a replay, where it is not done.
-    pub async fn find<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn offload_external<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         if matches!(self.backend, Backend::Replay(_)) {
             offload(|| (), |()| Nanos::ZERO).await;
             return None;
@@ -53,28 +56,28 @@ impl Reactor {
         Some(offload(work, |_| Nanos::ZERO).await)
     }
 
-    /// What `look` finds that a part of a file holds; it is asked beside the volume, and noted.
-    pub async fn look(
+    /// What `query_extents` finds that a part of a file holds; it is asked beside the volume, and noted.
+    pub async fn query_extents(
         &self,
         at: Extent,
-        look: impl FnOnce() -> Vec<ExtentState> + Send + 'static,
+        query_extents: impl FnOnce() -> Vec<ExtentState> + Send + 'static,
     ) -> Vec<ExtentState> {
-        let found = self.find(look).await;
-        if let (Some(recorder), Some(found)) = (&self.recorder, &found) {
-            recorder.borrow_mut().looked(at, found);
+        let states = self.offload_external(query_extents).await;
+        if let (Some(recorder), Some(states)) = (&self.recorder, &states) {
+            recorder.borrow_mut().extents(at, states);
         }
         match &self.backend {
-            Backend::Replay(replayer) => replayer.borrow_mut().looked(at),
-            _ => found.unwrap_or_default(),
+            Backend::Replay(replayer) => replayer.borrow_mut().extents(at),
+            _ => states.unwrap_or_default(),
         }
     }
 }
 
 /// Begins `work`; what is returned can be received from when it has ended, however that was.
-fn on_a_thread(work: Offloaded) -> io::Result<OwnedFd> {
+fn on_worker_thread(work: Offloaded) -> io::Result<OwnedFd> {
     let (ended, end) = UnixStream::pair()?;
     #[allow(clippy::disallowed_methods)] // the thread that this file is about
-    std::thread::Builder::new().name("beside".to_owned()).spawn(move || {
+    std::thread::Builder::new().name("worker".to_owned()).spawn(move || {
         // The priority of this thread alone. Where it may not be changed it is as good as the others.
         let _ = setpriority_process(None, NICE);
         work();

@@ -63,8 +63,8 @@ impl BlockDevice for Slow {
 
 const SIZE: u64 = 128 << 10;
 
-fn slow() -> Rc<Bytewise> {
-    Bytewise::new(Rc::new(Slow(MemoryComponent::new(SIZE / SECTOR_BYTES).unwrap())))
+fn slow() -> Rc<ByteAdapter> {
+    ByteAdapter::new(Rc::new(Slow(MemoryComponent::new(SIZE / SECTOR_BYTES).unwrap())))
 }
 
 fn any(most: u64) -> Bytes {
@@ -75,7 +75,7 @@ fn any(most: u64) -> Bytes {
 }
 
 /// Reads to memory in which something stands already.
-async fn read(device: &Bytewise, at: Bytes) -> Result<Buffer, IoError> {
+async fn read(device: &ByteAdapter, at: Bytes) -> Result<Buffer, IoError> {
     let room = at.touched(device.block()).bytes() as usize;
     device.read(at, Buffer::from_vec(vec![0xa5; room]), Hints::default()).await
 }
@@ -86,7 +86,7 @@ fn any_bytes_are_written_zeroed_and_read() {
     Runtime::new(1)
         .run(async {
             let (device, mut model) = (slow(), vec![0_u8; SIZE as usize]);
-            let _leave = device.any_bytes().await;
+            let _permit = device.allow_unaligned().await;
             for turn in 0..2_000_u32 {
                 let at = any(40 << 10);
                 let range = at.start as usize..at.end as usize;
@@ -132,7 +132,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             });
             let early: Vec<_> = early.collect();
             sleep(Nanos(1)).await;
-            let leave = device.any_bytes().await;
+            let permit = device.allow_unaligned().await;
             let half = Bytes { start: SIZE - 2048, ..late };
             device.write(half, Buffer::from_vec(vec![55; 2048]), Hints::default()).await.unwrap();
             for writer in early {
@@ -171,25 +171,25 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             assert!((0..3 * 4096).all(|byte| found[byte] == (byte % 7) as u8 + 1), "a byte is lost");
             assert_eq!(found[3 * 4096..4 * 4096 - 100], [50; 4096 - 100]);
             assert!(found[4 * 4096 - 100..].iter().all(|byte| *byte == 0));
-            drop(leave);
-            assert_eq!(device.careless.get(), 0);
+            drop(permit);
+            assert_eq!(device.unaligned_clients.get(), 0);
         })
         .unwrap();
 }
 
 #[test]
 fn what_is_written_while_somebody_asks_is_told_as_data() {
-    let told = Runtime::new(1)
+    let states = Runtime::new(1)
         .run(async {
             let device = slow();
-            let asked = spawn({
+            let query = spawn({
                 let device = device.clone();
                 async move { device.extents(Extent::new(0, 64)).await.unwrap() }
             });
             sleep(Nanos(500)).await;
             let (at, bytes) = (Bytes { start: 8192, end: 16384 }, Buffer::zeroed(8192));
             device.write(at, bytes, Hints::default()).await.unwrap();
-            let during = asked.await;
+            let during = query.await;
             let after = device.extents(Extent::new(0, 64)).await.unwrap();
             [during, after].map(|states| {
                 states.iter().map(|state| (state.extent.sectors, state.content)).collect::<Vec<_>>()
@@ -197,5 +197,5 @@ fn what_is_written_while_somebody_asks_is_told_as_data() {
         })
         .unwrap();
     let (hole, data) = (Content::Hole, Content::Data);
-    assert_eq!(told, [vec![(16, hole), (16, data), (32, hole)], vec![(64, hole)]]);
+    assert_eq!(states, [vec![(16, hole), (16, data), (32, hole)], vec![(64, hole)]]);
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 const TRIES: u32 = 75;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Does `attempt` until it succeeds, fails for another reason than that something is `taken`, or was tried often enough.
-pub fn patiently<T, E>(
+/// Does `attempt` until it succeeds, fails for another reason than that something is `is_busy`, or was tried often enough.
+pub fn retry_while<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
-    taken: impl Fn(&E) -> bool,
+    is_busy: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
     for _ in 0..TRIES {
         match attempt() {
-            Err(error) if taken(&error) => {}
+            Err(error) if is_busy(&error) => {}
             done => return done,
         }
         #[allow(clippy::disallowed_methods)] // nothing is served yet

@@ -18,7 +18,7 @@ use seekless_core::runtime::quiet;
 use super::budget::Budget;
 use super::peer::Peer;
 use super::tls::Tunnel;
-use crate::reactor::{Job, Memory, Reactor, What};
+use crate::reactor::{Job, Memory, Op, Reactor};
 
 /// Bytes that a client's requests hold at once: two of the largest.
 const WINDOW: u64 = 64 << 20;
@@ -27,12 +27,12 @@ const REQUESTS: u32 = 1024;
 /// What a request holds besides its data, or more: bounds the replies without data that wait.
 const HEADER: u64 = 64;
 /// Memory for replies that is kept for the next ones.
-const KEPT: usize = 1 << 20;
+const SPARE_BYTES: usize = 1 << 20;
 
 /// Of large replies, which are read where they are sent from.
-const KEPT_LARGE: usize = 4 << 20;
+const SPARE_LARGE_BYTES: usize = 4 << 20;
 /// Of the data of single requests.
-const KEPT_SMALL: usize = 256 << 10;
+const SPARE_SMALL_BYTES: usize = 256 << 10;
 /// Room for the header in front of a large reply's data, which so begins where copies are quick.
 pub const ROOM: usize = 64;
 
@@ -45,7 +45,7 @@ pub struct Large {
 
 /// See the file's header.
 #[derive(Default)]
-pub struct Outbox {
+pub struct SendQueue {
     budget: Rc<Budget>,
     peer: Peer,
     /// What is to be sent, and what its requests hold: small replies one behind the other, large ones as they are.
@@ -57,19 +57,19 @@ pub struct Outbox {
     /// The other end takes nothing more.
     closed: Cell<bool>,
     /// Nothing more will be put in.
-    complete: Cell<bool>,
+    no_more: Cell<bool>,
     writer: RefCell<Option<Waker>>,
     reader: RefCell<Option<Waker>>,
     /// Memory of large replies that were sent, for the next ones; all to the same client.
-    kept_large: RefCell<Vec<Vec<u8>>>,
+    spare_large: RefCell<Vec<Vec<u8>>>,
     /// Memory of requests that were answered, for the next ones; all of the same client.
-    kept: RefCell<Vec<Vec<u8>>>,
+    spare: RefCell<Vec<Vec<u8>>>,
 }
 
-impl Outbox {
+impl SendQueue {
     /// That of a client of this peer, whose requests hold what `budget` allows.
-    pub fn new(budget: &Rc<Budget>, peer: Peer) -> Rc<Outbox> {
-        Rc::new(Outbox { budget: budget.clone(), peer, ..Outbox::default() })
+    pub fn new(budget: &Rc<Budget>, peer: Peer) -> Rc<SendQueue> {
+        Rc::new(SendQueue { budget: budget.clone(), peer, ..SendQueue::default() })
     }
 
     /// Waits until a request that moves `bytes` may be taken; it holds them from then on. False if the other end takes
@@ -87,21 +87,21 @@ impl Outbox {
     }
 
     /// Lets a request that was taken hold so many bytes more, if that can be at once.
-    pub fn more(&self, bytes: u64) -> bool {
+    pub fn grow_request(&self, bytes: u64) -> bool {
         self.grow(bytes, 0)
     }
 
     /// A request holds so many bytes less.
-    pub fn less(&self, bytes: u64) {
-        self.released((bytes, 0));
+    pub fn shrink_request(&self, bytes: u64) {
+        self.release((bytes, 0));
     }
 
-    fn grow(&self, bytes: u64, more: u32) -> bool {
+    fn grow(&self, bytes: u64, new_requests: u32) -> bool {
         let (held, requests) = self.held.get();
-        let fits = requests == 0 || held + bytes <= WINDOW && requests + more <= REQUESTS;
+        let fits = requests == 0 || held + bytes <= WINDOW && requests + new_requests <= REQUESTS;
         let fits = fits && self.budget.grow(self.peer, held, held + bytes);
         if fits {
-            self.held.set((held + bytes, requests + more));
+            self.held.set((held + bytes, requests + new_requests));
         }
         fits
     }
@@ -111,7 +111,7 @@ impl Outbox {
         if !self.closed.get() {
             write(&mut self.pending.borrow_mut());
         }
-        self.put(bytes);
+        self.enqueue(bytes);
     }
 
     /// The same for one that is not copied; what `write` puts in goes before it.
@@ -120,10 +120,10 @@ impl Outbox {
             write(&mut self.pending.borrow_mut());
             self.large.borrow_mut().push(reply);
         }
-        self.put(bytes);
+        self.enqueue(bytes);
     }
 
-    fn put(&self, bytes: u64) {
+    fn enqueue(&self, bytes: u64) {
         let (held, requests) = self.pending_held.get();
         self.pending_held.set((held + bytes + HEADER, requests + 1));
         self.writer.take().into_iter().for_each(Waker::wake);
@@ -131,32 +131,32 @@ impl Outbox {
 
     /// Memory for a large reply with so much data, in which anything that this client was sent may stand.
     pub fn memory_large(&self, data: usize) -> Vec<u8> {
-        let kept = self.kept_large.borrow_mut().pop().filter(|kept| kept.len() == ROOM + data);
-        kept.unwrap_or_else(|| vec![0; ROOM + data])
+        let spare = self.spare_large.borrow_mut().pop().filter(|spare| spare.len() == ROOM + data);
+        spare.unwrap_or_else(|| vec![0; ROOM + data])
     }
 
     /// A large reply is not sent from this memory after all.
     pub fn keep_large(&self, memory: Vec<u8>) {
-        keep(&self.kept_large, memory, KEPT_LARGE);
+        keep(&self.spare_large, memory, SPARE_LARGE_BYTES);
     }
 
     /// Memory for the data of a request, in which anything of this client may stand.
     pub fn memory(&self, len: usize) -> Vec<u8> {
-        let kept = self.kept.borrow_mut().pop().filter(|kept| kept.len() == len);
-        kept.unwrap_or_else(|| vec![0; len])
+        let spare = self.spare.borrow_mut().pop().filter(|spare| spare.len() == len);
+        spare.unwrap_or_else(|| vec![0; len])
     }
 
     /// A request is done with its data.
     pub fn keep(&self, data: Buffer) {
         if let Ok(memory) = data.reclaim() {
-            keep(&self.kept, memory, KEPT_SMALL);
+            keep(&self.spare, memory, SPARE_SMALL_BYTES);
         }
     }
 
     /// Waits until all requests are answered, and the answers are sent or never will be.
-    pub async fn answered(&self) {
+    pub async fn drained(&self) {
         self.reader_until(|(_, requests)| requests == 0).await;
-        self.complete.set(true);
+        self.no_more.set(true);
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
@@ -176,7 +176,7 @@ impl Outbox {
         .await;
     }
 
-    fn released(&self, (bytes, requests): (u64, u32)) {
+    fn release(&self, (bytes, requests): (u64, u32)) {
         let (held, all) = self.held.get();
         self.held.set((held - bytes, all - requests));
         self.budget.shrink(self.peer, held, held - bytes);
@@ -196,7 +196,7 @@ impl Outbox {
                 if self.pending_held.get().1 > 0 {
                     return Poll::Ready(true);
                 }
-                if self.complete.get() {
+                if self.no_more.get() {
                     return Poll::Ready(false);
                 }
                 self.writer.replace(Some(context.waker().clone()));
@@ -209,31 +209,31 @@ impl Outbox {
             quiet().await;
             let (bytes, large) = (self.pending.replace(spare), self.large.take());
             let held = self.pending_held.take();
-            let way = Way { reactor: &reactor, socket: &socket, tunnel: tunnel.as_deref() };
+            let channel = Channel { reactor: &reactor, socket: &socket, tunnel: tunnel.as_deref() };
             spare = if bytes.is_empty() {
                 bytes
             } else {
                 let all = 0..bytes.len();
-                self.send_now(&way, bytes, all).await
+                self.send_now(&channel, bytes, all).await
             };
             spare.clear();
-            if spare.capacity() > KEPT {
+            if spare.capacity() > SPARE_BYTES {
                 spare = Vec::new();
             }
             for Large { bytes, start, end } in large {
-                let memory = self.send_now(&way, bytes, start..end).await;
-                keep(&self.kept_large, memory, KEPT_LARGE);
+                let memory = self.send_now(&channel, bytes, start..end).await;
+                keep(&self.spare_large, memory, SPARE_LARGE_BYTES);
             }
-            self.released(held);
+            self.release(held);
         }
     }
 
     /// Sends a part, unless the other end takes nothing more; the memory.
-    async fn send_now(&self, way: &Way<'_>, bytes: Vec<u8>, part: Range<usize>) -> Vec<u8> {
+    async fn send_now(&self, channel: &Channel<'_>, bytes: Vec<u8>, part: Range<usize>) -> Vec<u8> {
         if self.closed.get() {
             return bytes;
         }
-        let (bytes, part) = match way.tunnel {
+        let (bytes, part) = match channel.tunnel {
             Some(tunnel) => {
                 let sealed = tunnel.seal(&bytes[part]);
                 let all = 0..sealed.len();
@@ -242,27 +242,27 @@ impl Outbox {
             None => (bytes, part),
         };
         let len = part.len();
-        let job = Job::new(What::Send, way.socket, Memory::of(bytes).cut(part));
-        let done = way.reactor.ask(job).await;
+        let job = Job::new(Op::Send, channel.socket, Memory::of(bytes).cut(part));
+        let done = channel.reactor.submit(job).await;
         if !done.result.is_ok_and(|sent| sent == len) {
             self.closed.set(true);
             // Its requests are of no use any more: they are not waited for either.
-            let _ = rustix::net::shutdown(way.socket, rustix::net::Shutdown::Both);
+            let _ = rustix::net::shutdown(channel.socket, rustix::net::Shutdown::Both);
         }
         done.memory.into_bytes()
     }
 }
 
 /// Keeps memory for the next, if all that is kept is no more than `most` bytes then.
-fn keep(kept: &RefCell<Vec<Vec<u8>>>, memory: Vec<u8>, most: usize) {
-    let mut kept = kept.borrow_mut();
-    if (kept.len() + 1) * memory.len() <= most {
-        kept.push(memory);
+fn keep(spare: &RefCell<Vec<Vec<u8>>>, memory: Vec<u8>, most: usize) {
+    let mut spare = spare.borrow_mut();
+    if (spare.len() + 1) * memory.len() <= most {
+        spare.push(memory);
     }
 }
 
 /// How bytes get to the client.
-struct Way<'a> {
+struct Channel<'a> {
     reactor: &'a Rc<Reactor>,
     socket: &'a Arc<OwnedFd>,
     tunnel: Option<&'a Tunnel>,

@@ -15,7 +15,7 @@ use seekless_core::{
     BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
 };
 
-use super::written::Written;
+use super::write_tracker::WriteTracker;
 
 /// Bytes of a device, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ fn sectors(start: u64, end: u64) -> Extent {
 }
 
 /// See the file's header. Exports of one device share one of these.
-pub struct Bytewise {
+pub struct ByteAdapter {
     device: Rc<dyn BlockDevice>,
     /// Bytes of a block, and sectors of the largest request: a device that is changed for another has the same, or a
     /// part of the one and more of the other.
@@ -61,47 +61,47 @@ pub struct Bytewise {
     largest_sectors: u64,
     locks: RangeLocks,
     /// Those who may write parts of blocks.
-    careless: Cell<u32>,
+    unaligned_clients: Cell<u32>,
     /// Writes without locks are inside.
     unlocked: Gate,
-    written: Written,
+    writes: WriteTracker,
 }
 
 /// Leave to write any bytes, until it is dropped.
-pub struct AnyBytes(Rc<Bytewise>);
+pub struct UnalignedPermit(Rc<ByteAdapter>);
 
-impl Drop for AnyBytes {
+impl Drop for UnalignedPermit {
     fn drop(&mut self) {
-        self.0.careless.set(self.0.careless.get() - 1);
+        self.0.unaligned_clients.set(self.0.unaligned_clients.get() - 1);
     }
 }
 
-impl Bytewise {
+impl ByteAdapter {
     /// The bytes of this device.
-    pub fn new(device: Rc<dyn BlockDevice>) -> Rc<Bytewise> {
+    pub fn new(device: Rc<dyn BlockDevice>) -> Rc<ByteAdapter> {
         let Geometry { logical_sectors, largest_sectors, .. } = device.geometry();
         let (block, locks, unlocked) = (logical_sectors * SECTOR_BYTES, RangeLocks::new(), Gate::default());
-        let (careless, written) = (Cell::new(0), Written::default());
-        Rc::new(Bytewise { device, block, largest_sectors, locks, careless, unlocked, written })
+        let (unaligned_clients, writes) = (Cell::new(0), WriteTracker::default());
+        Rc::new(ByteAdapter { device, block, largest_sectors, locks, unaligned_clients, unlocked, writes })
     }
 
     /// Lets somebody write parts of blocks, when all writes without locks have ended. Until then, and from then on,
     /// there are none.
-    pub async fn any_bytes(self: &Rc<Self>) -> AnyBytes {
-        self.careless.set(self.careless.get() + 1);
-        let leave = AnyBytes(self.clone());
+    pub async fn allow_unaligned(self: &Rc<Self>) -> UnalignedPermit {
+        self.unaligned_clients.set(self.unaligned_clients.get() + 1);
+        let permit = UnalignedPermit(self.clone());
         drop(self.unlocked.close().await);
-        leave
+        permit
     }
 
     /// Blocks that are to be written whole, or in parts.
-    async fn hold(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<Inside<'_>>) {
+    async fn lock(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<Inside<'_>>) {
         let blocks = at.touched(self.block);
         if !at.are_whole(self.block) {
-            debug_assert!(self.careless.get() > 0, "nobody was let write parts of blocks");
+            debug_assert!(self.unaligned_clients.get() > 0, "nobody was let write parts of blocks");
             return (Some(self.locks.exclusive(blocks, how).await), None);
         }
-        if self.careless.get() > 0 {
+        if self.unaligned_clients.get() > 0 {
             return (Some(self.locks.shared(blocks, how).await), None);
         }
         (None, Some(self.unlocked.pass().await))
@@ -114,8 +114,8 @@ impl Bytewise {
 
     /// What these sectors hold. Others write meanwhile; what they write is told as data.
     pub async fn extents(&self, at: Extent) -> Result<Vec<ExtentState>, IoError> {
-        let question = self.written.asks();
-        self.device.extents(at).await.map(|found| question.told(found))
+        let query = self.writes.begin_query();
+        self.device.extents(at).await.map(|states| query.overlay(states))
     }
 
     /// Bytes of a block.
@@ -151,8 +151,8 @@ impl Bytewise {
 
     /// Takes `from` for these bytes; for parts of blocks somebody has to have leave.
     pub async fn write(&self, at: Bytes, from: Buffer, how: Hints) -> Result<(), IoError> {
-        let _held = self.hold(at, &how).await;
-        let _writing = self.written.begins(at.touched(self.block));
+        let _held = self.lock(at, &how).await;
+        let _writing = self.writes.begin_write(at.touched(self.block));
         if at.are_whole(self.block) {
             return self.write_blocks(at.touched(self.block), from, how).await;
         }
@@ -161,8 +161,8 @@ impl Bytewise {
 
     /// These bytes read as zeroes afterwards; as with a write.
     pub async fn write_zeroes(&self, at: Bytes, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
-        let _held = self.hold(at, &how).await;
-        let _writing = self.written.begins(at.touched(self.block));
+        let _held = self.lock(at, &how).await;
+        let _writing = self.writes.begin_write(at.touched(self.block));
         let Some(whole) = at.within(self.block) else {
             return self.overwrite(at, Buffer::zeroed(at.len()), &how).await;
         };
@@ -181,7 +181,7 @@ impl Bytewise {
     pub async fn discard(&self, at: Bytes, how: Hints) -> Result<(), IoError> {
         let Some(whole) = at.within(self.block) else { return Ok(()) };
         let bytes = Bytes { start: whole.start.0 * SECTOR_BYTES, end: whole.end().0 * SECTOR_BYTES };
-        let _held = self.hold(bytes, &how).await;
+        let _held = self.lock(bytes, &how).await;
         for part in self.parts(whole) {
             self.device.discard(part, how.clone()).await?;
         }

@@ -16,27 +16,27 @@ const NOTED: usize = 1024;
 
 /// See the file's header.
 #[derive(Default)]
-pub struct Written {
+pub struct WriteTracker {
     under_way: RefCell<Slab<Extent>>,
-    questions: RefCell<Slab<Vec<Extent>>>,
+    queries: RefCell<Slab<Vec<Extent>>>,
 }
 
 /// A write under way, until it is dropped.
 pub struct Writing<'a> {
-    all: &'a Written,
+    all: &'a WriteTracker,
     key: usize,
 }
 
 /// A question under way, until it is dropped.
-pub struct Question<'a> {
-    all: &'a Written,
+pub struct ExtentQuery<'a> {
+    all: &'a WriteTracker,
     key: usize,
 }
 
-impl Written {
+impl WriteTracker {
     /// A write of these sectors begins.
-    pub fn begins(&self, at: Extent) -> Writing<'_> {
-        for (_, noted) in self.questions.borrow_mut().iter_mut() {
+    pub fn begin_write(&self, at: Extent) -> Writing<'_> {
+        for (_, noted) in self.queries.borrow_mut().iter_mut() {
             noted.push(at);
             if noted.len() > NOTED {
                 *noted = vec![hull(noted)];
@@ -46,9 +46,9 @@ impl Written {
     }
 
     /// Somebody begins to ask what is where.
-    pub fn asks(&self) -> Question<'_> {
+    pub fn begin_query(&self) -> ExtentQuery<'_> {
         let under_way = self.under_way.borrow().iter().map(|(_, at)| *at).collect();
-        Question { all: self, key: self.questions.borrow_mut().insert(under_way) }
+        ExtentQuery { all: self, key: self.queries.borrow_mut().insert(under_way) }
     }
 }
 
@@ -58,17 +58,17 @@ impl Drop for Writing<'_> {
     }
 }
 
-impl Question<'_> {
+impl ExtentQuery<'_> {
     /// What was found, but data where anything was written meanwhile.
-    pub fn told(self, found: Vec<ExtentState>) -> Vec<ExtentState> {
-        let noted = std::mem::take(&mut self.all.questions.borrow_mut()[self.key]);
-        if noted.is_empty() { found } else { laid_over(found, noted) }
+    pub fn overlay(self, states: Vec<ExtentState>) -> Vec<ExtentState> {
+        let noted = std::mem::take(&mut self.all.queries.borrow_mut()[self.key]);
+        if noted.is_empty() { states } else { with_data_at(states, noted) }
     }
 }
 
-impl Drop for Question<'_> {
+impl Drop for ExtentQuery<'_> {
     fn drop(&mut self) {
-        self.all.questions.borrow_mut().remove(self.key);
+        self.all.queries.borrow_mut().remove(self.key);
     }
 }
 
@@ -80,9 +80,9 @@ fn hull(all: &[Extent]) -> Extent {
 }
 
 /// States that follow each other, with data where one of `written` is.
-fn laid_over(states: Vec<ExtentState>, mut written: Vec<Extent>) -> Vec<ExtentState> {
+fn with_data_at(states: Vec<ExtentState>, mut written: Vec<Extent>) -> Vec<ExtentState> {
     written.sort_by_key(|at| at.start);
-    let (mut next, mut told) = (written.into_iter().peekable(), Vec::new());
+    let (mut next, mut merged) = (written.into_iter().peekable(), Vec::new());
     for ExtentState { extent, content } in states {
         let (mut at, end) = (extent.start.0, extent.end().0);
         while at < end {
@@ -91,13 +91,13 @@ fn laid_over(states: Vec<ExtentState>, mut written: Vec<Extent>) -> Vec<ExtentSt
             let (data, to) = (written.start.clamp(at, end), written.end.min(end));
             for (from, to, content) in [(at, data, content), (data, to, Content::Data)] {
                 if from < to {
-                    told.push(ExtentState { extent: Extent::new(from, to - from), content });
+                    merged.push(ExtentState { extent: Extent::new(from, to - from), content });
                 }
             }
             at = to.max(data);
         }
     }
-    told
+    merged
 }
 
 #[cfg(test)]
@@ -108,29 +108,29 @@ mod tests {
         vec![ExtentState { extent: at, content: Content::Hole }]
     }
 
-    fn told(states: &[ExtentState]) -> Vec<(u64, u64, Content)> {
+    fn merged(states: &[ExtentState]) -> Vec<(u64, u64, Content)> {
         states.iter().map(|state| (state.extent.start.0, state.extent.sectors, state.content)).collect()
     }
 
     #[test]
     fn what_was_written_before_is_left_to_who_is_asked() {
-        let all = Written::default();
-        drop(all.begins(Extent::new(0, 8)));
-        assert_eq!(told(&all.asks().told(holes(Extent::new(0, 8)))), [(0, 8, Content::Hole)]);
-        assert!(all.under_way.borrow().is_empty() && all.questions.borrow().is_empty());
+        let all = WriteTracker::default();
+        drop(all.begin_write(Extent::new(0, 8)));
+        assert_eq!(merged(&all.begin_query().overlay(holes(Extent::new(0, 8)))), [(0, 8, Content::Hole)]);
+        assert!(all.under_way.borrow().is_empty() && all.queries.borrow().is_empty());
     }
 
     #[test]
     fn what_is_written_meanwhile_is_data() {
-        let all = Written::default();
-        let racing = all.begins(Extent::new(90, 20));
-        let question = all.asks();
+        let all = WriteTracker::default();
+        let racing = all.begin_write(Extent::new(90, 20));
+        let query = all.begin_query();
         drop(racing);
-        drop(all.begins(Extent::new(8, 8)));
-        drop(all.begins(Extent::new(10, 2)));
-        let still = all.begins(Extent::new(20, 1));
+        drop(all.begin_write(Extent::new(8, 8)));
+        drop(all.begin_write(Extent::new(10, 2)));
+        let still = all.begin_write(Extent::new(20, 1));
         let states = [holes(Extent::new(4, 10)), holes(Extent::new(14, 86))].concat();
-        let all_told = told(&question.told(states));
+        let all_merged = merged(&query.overlay(states));
         drop(still);
         let (hole, data) = (Content::Hole, Content::Data);
         let expected = [
@@ -142,18 +142,21 @@ mod tests {
             (21, 69, hole),
             (90, 10, data),
         ];
-        assert_eq!(all_told, expected);
+        assert_eq!(all_merged, expected);
     }
 
     #[test]
     fn a_question_holds_no_more_however_much_is_written() {
-        let all = Written::default();
-        let question = all.asks();
+        let all = WriteTracker::default();
+        let query = all.begin_query();
         for at in 0..10_000 {
-            drop(all.begins(Extent::new(100 + 2 * at, 1)));
-            assert!(all.questions.borrow()[question.key].len() <= NOTED);
+            drop(all.begin_write(Extent::new(100 + 2 * at, 1)));
+            assert!(all.queries.borrow()[query.key].len() <= NOTED);
         }
-        let told = told(&question.told(holes(Extent::new(0, 30_000))));
-        assert_eq!((told[0], told.last()), ((0, 100, Content::Hole), Some(&(20_099, 9_901, Content::Hole))));
+        let merged = merged(&query.overlay(holes(Extent::new(0, 30_000))));
+        assert_eq!(
+            (merged[0], merged.last()),
+            ((0, 100, Content::Hole), Some(&(20_099, 9_901, Content::Hole)))
+        );
     }
 }
