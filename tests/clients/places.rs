@@ -76,7 +76,7 @@ fn a_thousand_silent_handshakes_keep_nobody_out() {
         is_served(3, port, &format!("{kind}, 1,000 silent handshakes"));
         is_served(2, port, &format!("{kind}, the same peer"));
         drop(silent);
-        server.stop_saying(&["sent away before it said what it wants", "more clients were refused"]);
+        server.stop_saying(&["disconnected during its handshake", "more clients were refused"]);
     }
 }
 

@@ -1,13 +1,13 @@
-//! A server that was killed holds its locks and sockets until the kernel has ended what `io_uring` did for it: whoever
-//! comes after it waits that long, and no longer.
+//! A server that was killed holds its locks and sockets until the kernel has ended its `io_uring`: its successor waits
+//! for that, for a limited time.
 
 use std::time::Duration;
 
-/// How often it is tried again, and how long after each other.
+/// Number of attempts, and the pause between them: 1.5 s in all.
 const TRIES: u32 = 75;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Does `attempt` until it succeeds, fails for another reason than that something is `is_busy`, or was tried often enough.
+/// Repeats `attempt` while it fails with an error that `is_busy`, up to a limit.
 pub fn retry_while<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     is_busy: impl Fn(&E) -> bool,

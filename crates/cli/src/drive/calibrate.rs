@@ -50,7 +50,7 @@ pub struct Calibrate {
     /// Of the disk's time, at most
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = at_least_a_minute)]
     time: Nanos,
-    /// Take flash, a partition, a device made of others or a file, to try: the figures mean nothing
+    /// Take flash, a partition, a stacked device or a file, to try: the figures mean nothing
     #[arg(long)]
     anything: bool,
     /// Write too, to find how much longer writes settle: DEVICE again, so that no other disk is meant. Blocks get what

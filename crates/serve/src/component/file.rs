@@ -1,13 +1,12 @@
 //! A file or a block device as a component.
 //!
-//! It is read and written past the page cache where its file system allows that, so that what is durable is what the
-//! device says; a flush is the device's own. Invariants: no other volume has it (it is locked, a block device opened
-//! exclusively). Fault model: any request fails or is cut short. A flush that failed once is never followed by one that
-//! succeeds, since the system may have dropped what it could not write; through the page
-//! cache it tells of that once, to one of those who then make something durable. A file is made smaller under us: what was written
-//! is lost, and a write behind its end makes it grow again, with zeroes in between. So its size is looked at before a
-//! write of its last block, the only one that brings the old size back, before one that is durable when answered, and at
-//! each flush.
+//! It uses direct I/O where its file system allows that, so that durable means what the device says; a flush is the
+//! device's own. Invariants: no other volume uses the file (it is locked, a block device is opened exclusively). Fault
+//! model: any request fails or is cut short. After a failed flush no flush succeeds, since the system may have dropped
+//! the data that it could not write; with the page cache the system reports such an error once, to one of the callers
+//! that sync next. The file is truncated while in use: data is lost, and a write past its end makes it grow again, with
+//! zeroes in between. So its size is checked before a write of its last block, the only one that restores the old size,
+//! before a FUA write, and at each flush.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -28,16 +27,15 @@ use super::error::kind_of;
 use crate::reactor::{Job, Memory, Op, Reactor};
 pub use opened::{FileProbe, Opened};
 
-/// Memory that is kept for the next requests, in pieces of this size at most.
+/// Size limit, in bytes, of a buffer that is kept for reuse.
 const SPARE_BYTES: usize = 128 << 10;
-/// So many of them.
+/// Number of buffers kept for reuse.
 const SPARE: usize = 64;
-/// Zeroes are written in parts of this many bytes where the system has nothing better.
+/// Bytes of a write of zeroes, where the system has no faster way.
 const ZEROES: u64 = 1 << 20;
-/// The kernel's clock for files goes on this often at least, with 100 ticks a second the slowest that there are: 10 ms,
-/// and as much again.
+/// The kernel's clock for file times ticks at least every 10 ms (100 Hz, the slowest setting); twice that.
 const TICK: Nanos = Nanos::from_millis(20);
-/// What stands for the whole file where one at a time does something.
+/// Lock range that stands for the whole file.
 const ALL: Extent = Extent { start: Lba(0), sectors: 1 };
 
 /// See the file's header.
@@ -48,17 +46,17 @@ pub struct FileComponent {
     path: PathBuf,
     geometry: Geometry,
     read_only: bool,
-    /// Whether it goes through the page cache.
+    /// Whether the file goes through the page cache.
     cached: bool,
-    /// A flush failed: nothing is known to be durable any more.
+    /// Whether a flush failed: nothing is known to be durable any more.
     lost: Cell<bool>,
-    /// Held by who makes something durable where the system tells an error to one of several alone.
+    /// Held while syncing where the system reports an error to one of several callers only.
     syncing: RangeLocks,
-    /// Flushes that the system was asked for.
+    /// Flushes issued to the system.
     syncs: Cell<u64>,
-    /// The last of them that succeeded.
+    /// Number of the last flush that succeeded.
     synced: Cell<u64>,
-    /// Who asks what the file holds waits for those who asked before.
+    /// Held by an extent query: one at a time.
     querying: RangeLocks,
     spare: RefCell<Vec<Memory>>,
 }
@@ -101,11 +99,11 @@ impl FileComponent {
         self.error(kind_of(error), at, error)
     }
 
-    /// Whether `at` is of whole logical blocks, and within the device.
+    /// Checks that `at` is whole logical blocks within the device.
     fn check(&self, at: Extent, writes: bool) -> Result<(), IoError> {
         check(&Geometry { largest_sectors: u64::MAX, ..self.geometry }, at, "file")?;
         if writes && self.read_only {
-            return Err(self.error(ErrorKind::ReadOnly, Some(at), "opened for reading only"));
+            return Err(self.error(ErrorKind::ReadOnly, Some(at), "opened read-only"));
         }
         let block = self.geometry.logical_sectors;
         if at.start.0 % block != 0 || at.sectors % block != 0 {
@@ -115,7 +113,7 @@ impl FileComponent {
         Ok(())
     }
 
-    /// Whether it is as large as it was; if not, nothing is known to be durable any more.
+    /// Checks that the file is no smaller than when it was opened; if it is, nothing is known to be durable any more.
     fn is_whole(&self, at: Option<Extent>) -> Result<(), IoError> {
         let found = self.reactor.observe(|| size(&self.file).to_le_bytes().to_vec());
         let found = found.try_into().map_or(u64::MAX, u64::from_le_bytes);
@@ -128,7 +126,7 @@ impl FileComponent {
         Err(self.error(ErrorKind::Gone, at, why))
     }
 
-    /// Memory for a request.
+    /// A buffer for a request.
     fn memory(&self, len: usize) -> Memory {
         if len > SPARE_BYTES {
             return Memory::aligned(len);
@@ -147,7 +145,7 @@ impl FileComponent {
         }
     }
 
-    /// Moves bytes until all are moved; less than that is progress.
+    /// Repeats a transfer until all bytes are moved; a short one is progress.
     async fn transfer(
         &self,
         at: Extent,
@@ -167,7 +165,7 @@ impl FileComponent {
                     let why = "it ends before this: it was made smaller while in use";
                     return Err(self.error(ErrorKind::Gone, Some(at), why));
                 }
-                // Direct I/O goes on at whole blocks.
+                // Direct I/O continues at whole blocks.
                 Ok(bytes) => {
                     if mutant::is("file: a short write counts as whole") {
                         break;
@@ -186,8 +184,8 @@ impl FileComponent {
         Ok(memory)
     }
 
-    /// Moves bytes that are durable when that is answered. Through the page cache one at a time does so: the system tells
-    /// that it could not write something back once, to who asks first, and to others that all is well.
+    /// Writes bytes that are durable on completion. With the page cache one at a time: the system reports a failed
+    /// write-back once, to the first caller, and success to the others.
     async fn write_through(&self, at: Extent, memory: Memory) -> Result<Memory, IoError> {
         if !self.cached {
             return self.transfer(at, memory, Op::WriteThrough).await;
@@ -196,7 +194,7 @@ impl FileComponent {
         let guard = LostUnlessHeard(&self.lost);
         let done = self.transfer(at, memory, Op::WriteThrough).await;
         std::mem::forget(guard);
-        // What it could not write back may be anybody's; but there was no room for this alone.
+        // A failed write-back may concern any data; a lack of space concerns this write only.
         let own = |error: &IoError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported);
         if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: an error is told to FUA alone")
         {
@@ -205,7 +203,7 @@ impl FileComponent {
         done
     }
 
-    /// Makes durable what was answered by now: by a flush that the system is asked for from now on, mine or another's.
+    /// Makes all completed writes durable, by a flush that is issued from now on, by this caller or another.
     async fn sync(&self) -> Result<(), IoError> {
         let requested = self.syncs.get();
         let joins = mutant::is("file: a flush covers less than was answered") && !self.syncing.is_empty();
@@ -213,7 +211,7 @@ impl FileComponent {
         let alone = self.syncing.exclusive(ALL, &Hints::default()).await;
         let _alone = (!mutant::is("file: flushes do not wait for each other")).then_some(alone);
         if self.lost.get() {
-            let why = "a flush failed before: what was written since may be lost";
+            let why = "an earlier flush failed: writes since then may be lost";
             return Err(self.error(ErrorKind::Medium, None, why));
         }
         if self.synced.get() > requested {
@@ -244,7 +242,7 @@ impl FileComponent {
         }
     }
 
-    /// Zeroes where the system has no quick way to them.
+    /// Writes zeroes where the system has no faster way.
     async fn write_zero_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         for part in at.split(ZEROES / SECTOR_BYTES) {
             self.write(part, Buffer::zeroed(part.bytes()), how.clone()).await?;
@@ -253,8 +251,8 @@ impl FileComponent {
     }
 }
 
-/// What makes something durable is under way. If nobody waits for it any more, as after a time-out, nobody hears of its
-/// error, and the system tells that once: so what was written may be lost.
+/// A sync under way. If its caller gives up, as after a timeout, its error goes unseen, and the system reports it only
+/// once: so written data may be lost.
 struct LostUnlessHeard<'a>(&'a Cell<bool>);
 
 impl Drop for LostUnlessHeard<'_> {
@@ -263,7 +261,8 @@ impl Drop for LostUnlessHeard<'_> {
     }
 }
 
-/// What a file is known by, as bytes: inode, size, times of the last write and change; a block device by nothing.
+/// What identifies a file's state, as bytes: inode, size, times of the last write and change; `None` for a block
+/// device.
 fn mark(file: &OwnedFd) -> Option<Vec<u8>> {
     let found = rustix::fs::fstat(file).ok()?;
     let nanos = |seconds: i64, nanos: u64| {
@@ -326,7 +325,7 @@ impl BlockDevice for FileComponent {
             let op = Op::Punch { at: at.start.0 * SECTOR_BYTES, len: at.bytes() };
             match self.reactor.submit(Job::without(op, &self.file)).await.result {
                 Err(error) if kind_of(&error) != ErrorKind::Unsupported => Err(self.system(Some(at), &error)),
-                // Where nothing can be given back, nothing is.
+                // Not supported: the space stays allocated.
                 _ => Ok(()),
             }
         })
@@ -352,7 +351,7 @@ impl BlockDevice for FileComponent {
 
     fn mark(&self) -> IoFuture<'_, Option<Mark>> {
         io(async move {
-            // Whoever writes after this does so at another time, as far as file systems tell times apart.
+            // A later write then has another time, at the resolution of file systems.
             runtime::sleep(TICK).await;
             let found = self.reactor.observe(|| mark(&self.file).unwrap_or_default());
             let number =
@@ -367,7 +366,7 @@ impl BlockDevice for FileComponent {
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         io(async move {
             self.check(at, false)?;
-            // The whole file is asked about by one at a time: each is a thread.
+            // One query at a time: each occupies a thread.
             let _alone = self.querying.exclusive(ALL, &Hints::default()).await;
             let file = self.file.clone();
             Ok(self.reactor.query_extents(at, move || file_extents(&file, at)).await)
@@ -375,7 +374,7 @@ impl BlockDevice for FileComponent {
     }
 }
 
-/// Bytes of a file or a block device; none of one that cannot be asked any more.
+/// Bytes of a file or a block device; 0 if it cannot be queried any more.
 fn size(file: &OwnedFd) -> u64 {
     match rustix::fs::fstat(file) {
         Ok(found) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_block_device() => {
@@ -386,8 +385,8 @@ fn size(file: &OwnedFd) -> u64 {
     }
 }
 
-/// The data and the holes of a part of a file, as its file system tells them: that may take as long as the file has
-/// extents, so it is asked beside the volume. Only here is the file's own position used.
+/// Data and holes of a part of a file, as its file system reports them. That may take as long as the file has extents,
+/// so it runs on a worker thread. Only here is the file's own position used.
 fn file_extents(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     let (mut from, end) = (at.start.0, at.start.0 + at.sectors);
     let mut states: Vec<ExtentState> = Vec::new();

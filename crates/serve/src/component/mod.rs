@@ -1,7 +1,7 @@
-//! Components: what a live volume stores its sectors on.
+//! Components: the devices that a live volume stores its sectors on.
 //!
-//! Invariants: a component is in one volume at a time. Fault model: what is below fails, ends early or is full: each of
-//! these is an error value with the component's name and the place.
+//! Invariants: a component is in one volume at a time. Fault model: the device below fails, ends early or is full: each
+//! is an error value with the component's name and the place.
 
 mod emulated;
 mod error;

@@ -1,4 +1,4 @@
-//! The system call that does a job of a file: the same for both kinds of reactors.
+//! The system call of a file job: the same for both kinds of reactor.
 
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
@@ -14,12 +14,12 @@ pub enum Call {
     Write(u64, ReadWriteFlags),
     /// `fdatasync`.
     DataSync,
-    /// `fallocate` from this byte on, so many.
+    /// `fallocate`: mode, offset, length.
     Allocate(FallocateFlags, u64, u64),
 }
 
 impl Call {
-    /// That which does this; `None` if that is not done to a file.
+    /// The call of an operation; `None` for one on a socket.
     pub fn of(op: Op) -> Option<Call> {
         let free = FallocateFlags::KEEP_SIZE;
         match op {

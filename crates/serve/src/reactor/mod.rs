@@ -1,12 +1,12 @@
-//! The reactor: what a live volume asks of the kernel, and the clock that it lives by.
+//! The reactor: a live volume's access to the kernel, and its clock.
 //!
-//! A [`Job`] is handed in and owns the memory that the kernel works on until it is answered; the future of its answer
-//! may be dropped, the memory stays. Jobs go to the kernel together, once a turn, and the same system call waits for
-//! what comes back: `io_uring` where the kernel lets us, else a few threads and `poll`.
+//! A submitted [`Job`] owns the memory that the kernel works on until it completes; the future of its completion may be
+//! dropped, the memory stays. Jobs go to the kernel together, once a turn, and the same system call waits for
+//! completions: `io_uring` where the kernel allows it, otherwise a few threads and `poll`.
 //!
-//! Invariants: every job is answered once. Memory is in one job at a time. Time is read once a turn and never goes back.
-//! What it tells can be noted and told again ([`inputs`]). Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
-//! error.
+//! Invariants: every job completes once. Memory is in one job at a time. Time is read once a turn and never goes back.
+//! All inputs can be recorded and replayed ([`inputs`]). Fault model: the kernel may refuse `io_uring` (then there are
+//! threads), interrupt any wait, and fail any job with any error.
 
 mod call;
 pub mod inputs;
@@ -37,8 +37,7 @@ use pool::Pool;
 use threads::Threads;
 use uring::Uring;
 
-/// Where timers have to be exact, the last stretch before one is waited for awake: as long as it takes a machine at rest
-/// to wake up.
+/// Before an exact timer the remainder of the wait is spent spinning: the time that an idle machine takes to wake up.
 const SPIN: Nanos = Nanos(200_000);
 
 /// How jobs get to the kernel.
@@ -46,7 +45,7 @@ const SPIN: Nanos = Nanos(200_000);
 pub enum Kind {
     /// `io_uring`.
     Uring,
-    /// Threads that wait in `pread` and `pwrite`, and `poll` for sockets.
+    /// Threads that block in `pread` and `pwrite`, and `poll` for sockets.
     Threads,
 }
 
@@ -59,14 +58,14 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// What became of a job.
+/// A completed job.
 #[derive(Debug)]
 pub struct Done {
-    /// Bytes done, or the number of an accepted socket.
+    /// Bytes transferred, or the descriptor of an accepted socket.
     pub result: io::Result<usize>,
     /// The job's memory.
     pub memory: Memory,
-    /// The socket that was accepted.
+    /// The accepted socket.
     pub socket: Option<OwnedFd>,
 }
 
@@ -74,45 +73,44 @@ pub struct Done {
 pub struct Reactor {
     jobs: RefCell<Slab<Slot>>,
     backend: Backend,
-    /// When the runtime's time was zero.
+    /// When the runtime's clock was zero.
     zero: Instant,
     turns: Cell<u64>,
-    /// Timers have to be exact.
+    /// Whether timers are exact.
     spins: Cell<bool>,
-    /// Jobs asked for so far.
+    /// Jobs submitted so far.
     submitted: Cell<u64>,
-    /// Notes what happens, if that is wanted.
+    /// Records the inputs, if enabled.
     recorder: Option<RefCell<Recorder>>,
-    /// Memory that the kernel was told of, where it was asked for.
+    /// Memory registered with the kernel, if requested.
     pool: OnceCell<Option<Pool>>,
 }
 
 enum Backend {
     Uring(Box<RefCell<Uring>>),
     Threads(Threads),
-    /// No kernel: what happened in another run.
+    /// No kernel: inputs of a recorded run.
     Replay(Box<RefCell<Replayer>>),
-    /// No kernel: a test answers.
+    /// No kernel: a test completes the jobs.
     #[cfg(test)]
     Shim(Rc<RefCell<dyn shim::Kernel>>),
 }
 
-/// A job under way, or its answer that was not fetched yet.
+/// A job in flight, or its completion that was not fetched yet.
 struct Slot {
-    /// In the order of asking.
+    /// In order of submission.
     number: u64,
     job: Job,
     waker: Option<Waker>,
     result: Option<io::Result<usize>>,
-    /// What was accepted: ours from then on, whether or not somebody fetches it.
+    /// The accepted socket: owned from then on, whether or not it is fetched.
     socket: Option<OwnedFd>,
-    /// Nobody waits for the answer any more.
+    /// Whether the completion is not awaited any more.
     abandoned: bool,
 }
 
 impl Reactor {
-    /// A reactor of this kind, or, if there is no wish, of the best that the kernel allows; the reason if that is not
-    /// `io_uring`.
+    /// A reactor of this kind, or by default the best that the kernel allows; and the reason if that is not `io_uring`.
     pub fn start(wish: Option<Kind>) -> io::Result<(Reactor, Option<io::Error>)> {
         let (backend, refused) = match wish {
             Some(Kind::Uring) => (Backend::Uring(Box::new(RefCell::new(Uring::new()?))), None),
@@ -125,7 +123,7 @@ impl Reactor {
         Ok((Reactor::of(backend), refused))
     }
 
-    /// A reactor without a kernel: what happens is what happened in another run.
+    /// A reactor without a kernel, which replays a recorded run.
     pub fn replaying(replayer: Replayer) -> Rc<Reactor> {
         Rc::new(Reactor::of(Backend::Replay(Box::new(RefCell::new(replayer)))))
     }
@@ -138,13 +136,13 @@ impl Reactor {
         Reactor { jobs: RefCell::default(), backend, zero, turns, spins, submitted, recorder, pool }
     }
 
-    /// The same, which also notes what happens.
+    /// The reactor, recording its inputs.
     pub fn recorded(mut self, recorder: Recorder) -> Reactor {
         self.recorder = Some(RefCell::new(recorder));
         self
     }
 
-    /// What it is made of.
+    /// The kind of its backend.
     pub fn kind(&self) -> Kind {
         match &self.backend {
             Backend::Uring(_) => Kind::Uring,
@@ -155,14 +153,14 @@ impl Reactor {
         }
     }
 
-    /// Timers are exact to some microseconds from now on, at the cost of [`SPIN`] of the processor each: for components
-    /// that take their time by the clock. What else happens meanwhile is told as ever.
+    /// Makes timers exact to some microseconds, at the cost of [`SPIN`] of CPU time each: for components that emulate a
+    /// drive's timing. Other completions are delivered as before.
     pub fn spin_before_timers(&self) {
         self.spins.set(true);
     }
 
-    /// Tells the kernel of a pool of memory, for files that are read and written past the page cache; once, and only
-    /// where that is of use. Without it, or where the kernel refuses, all memory is ordinary.
+    /// Registers a pool of memory with the kernel, for files with direct I/O; once, and only where that helps. Without
+    /// it, or where the kernel refuses, all memory is ordinary.
     pub fn register(&self) -> io::Result<()> {
         let Backend::Uring(ring) = &self.backend else { return Ok(()) };
         if self.pool.get().is_some() {
@@ -174,18 +172,18 @@ impl Reactor {
         registered
     }
 
-    /// Memory of the pool for a job that moves `len` bytes, if there is any left.
+    /// Memory of the pool for a job of `len` bytes, if any is left.
     pub fn pooled(&self, len: usize) -> Option<Memory> {
         let piece = self.pool.get()?.as_ref()?.take(len)?;
         Some(Memory::pooled(piece).cut(0..len))
     }
 
-    /// How often it went to the kernel so far.
+    /// System calls for turns so far.
     pub fn turns(&self) -> u64 {
         self.turns.get()
     }
 
-    /// Hands a job in; it reaches the kernel at the end of this turn at the latest.
+    /// Submits a job; it reaches the kernel at the end of this turn at the latest.
     pub fn submit(self: &Rc<Self>, job: Job) -> Pending {
         let number = self.submitted.get();
         self.submitted.set(number + 1);
@@ -213,7 +211,7 @@ impl Reactor {
         Pending { reactor: self.clone(), key: Some(key) }
     }
 
-    /// A job was answered.
+    /// A job completed.
     fn completed(&self, key: usize, result: io::Result<usize>, job: Option<Job>) {
         let mut jobs = self.jobs.borrow_mut();
         let Some(slot) = jobs.get_mut(key) else { return };
@@ -274,7 +272,7 @@ impl Outside for Reactor {
 }
 
 impl Reactor {
-    /// What `look` finds out of the world, which is more than jobs tell; it is asked at once, and noted.
+    /// Result of `look`, an observation of the system outside jobs; it is made immediately, and recorded.
     pub fn observe(&self, look: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
         if let Backend::Replay(replayer) = &self.backend {
             return replayer.borrow_mut().observed();
@@ -286,7 +284,7 @@ impl Reactor {
         observed
     }
 
-    /// This descriptor was not there before, or was another's.
+    /// Notes that this descriptor is new, or was another file's before.
     pub(crate) fn new_descriptor(&self, descriptor: RawFd) {
         if let Some(recorder) = &self.recorder {
             recorder.borrow_mut().new_descriptor(descriptor);
@@ -296,7 +294,7 @@ impl Reactor {
         }
     }
 
-    /// The run is over, with this hash of its events: what was noted is written, what is replayed is compared.
+    /// Notes the end of the run with the hash of its events: a recording is written out, a replay compared.
     pub fn end(&self, hash: u64) {
         if let Some(recorder) = &self.recorder {
             recorder.borrow_mut().end(hash);
@@ -306,7 +304,7 @@ impl Reactor {
         }
     }
 
-    /// Waits until a replay has come to where its file ends, or departed from it; live for ever. What was found.
+    /// Waits until a replay has reached the end of its file or diverged; live, for ever. Returns its result.
     pub async fn replay_end(&self) -> Replayed {
         poll_fn(|context| match &self.backend {
             Backend::Replay(replayer) if replayer.borrow().ended => Poll::Ready(replayer.borrow().outcome()),
@@ -319,7 +317,7 @@ impl Reactor {
         .await
     }
 
-    /// What a replay found so far; of a live run nothing.
+    /// Result of a replay so far; empty for a live run.
     pub fn outcome(&self) -> Replayed {
         match &self.backend {
             Backend::Replay(replayer) => replayer.borrow().outcome(),
@@ -351,7 +349,7 @@ impl Reactor {
 }
 
 impl Reactor {
-    /// The jobs that wait until a socket is ready, for the kind that polls.
+    /// Jobs that wait for a socket to become ready, for the backend that polls.
     fn polled_jobs(&self) -> Vec<threads::Polled> {
         let jobs = self.jobs.borrow();
         let waiting = jobs.iter().filter(|(_, slot)| slot.result.is_none());
@@ -359,19 +357,18 @@ impl Reactor {
     }
 }
 
-/// The socket that a job gave us.
+/// The socket that a job accepted.
 #[allow(unsafe_code)]
 fn accepted(op: Op, result: &io::Result<usize>) -> Option<OwnedFd> {
     let number = RawFd::try_from(*result.as_ref().ok()?).ok().filter(|_| op == Op::Accept)?;
-    // SAFETY: the kernel has just given it to us as the answer to an accept (a replay has just opened it), and nobody
-    // else knows it.
+    // SAFETY: the kernel has just returned it from an accept (a replay has just opened it), and nothing else knows it.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 impl Drop for Reactor {
     fn drop(&mut self) {
         let kernel = !matches!(self.backend, Backend::Replay(_));
-        // The kernel may still work on the memory of a job that was not answered: it is left to it.
+        // The kernel may still work on the memory of a job in flight: leave it allocated.
         for slot in self.jobs.get_mut().drain() {
             if slot.result.is_none() && kernel {
                 std::mem::forget(slot.job);
@@ -380,7 +377,7 @@ impl Drop for Reactor {
     }
 }
 
-/// The future of a job's answer. Dropping it loses the answer and leaves the job to its end.
+/// The future of a job's completion. Dropping it discards the completion; the job goes on.
 pub struct Pending {
     reactor: Rc<Reactor>,
     key: Option<usize>,

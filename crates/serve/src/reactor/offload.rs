@@ -1,7 +1,8 @@
-//! Work beside a volume: a pure function of data of its own, on a thread that gives way to the volume's.
+//! Worker threads: pure functions of their own data, on a thread of lower priority than the volume's.
 //!
-//! Its end is an answer of the reactor like any other: so it is noted, and comes at the same place in a replay, where the
-//! work itself is done at once. What it finds outside is noted too, and there it does nothing.
+//! Their end is a completion of the reactor like any other: recorded, and delivered at the same place in a replay,
+//! where the work itself is done inline. What it observes of the system is recorded too; in a replay it observes
+//! nothing.
 
 use std::future::Future;
 use std::io;
@@ -19,14 +20,14 @@ use seekless_core::{Extent, Nanos};
 use super::inputs::placeholder;
 use super::{Backend, Job, Memory, Op, Reactor};
 
-/// What the thread asks to be, among all of the system's: the last.
+/// Niceness of the thread: the lowest priority.
 const NICE: i32 = 19;
 
 impl Reactor {
-    /// Does `work` beside the volume, and waits for its end.
+    /// Runs `work` on a worker thread, and waits for its end.
     ///
     /// # Panics
-    /// When the system has no thread or socket left: a volume cannot go on without what it counts on.
+    /// When the system has no thread or socket left: a volume depends on its workers.
     pub fn offload(self: &Rc<Self>, work: Offloaded) -> Pin<Box<dyn Future<Output = ()>>> {
         let ended = if matches!(self.backend, Backend::Replay(_)) {
             work();
@@ -34,7 +35,7 @@ impl Reactor {
         } else {
             on_worker_thread(work)
         };
-        let ended = Arc::new(ended.expect("a thread for what is done beside the volume"));
+        let ended = Arc::new(ended.expect("a worker thread"));
         self.new_descriptor(ended.as_raw_fd());
         let end = self.submit(Job::new(Op::Receive, &ended, Memory::of(vec![0])));
         Box::pin(async move {
@@ -44,7 +45,7 @@ impl Reactor {
 }
 
 impl Reactor {
-    /// What `work` finds in the world outside, beside the volume; `None` in a replay, where it is not done.
+    /// Runs `work`, which observes the system, on a worker thread; `None` in a replay, where it is not run.
     pub async fn offload_external<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -56,7 +57,7 @@ impl Reactor {
         Some(offload(work, |_| Nanos::ZERO).await)
     }
 
-    /// What `query_extents` finds that a part of a file holds; it is asked beside the volume, and noted.
+    /// Runs `query_extents`, which finds the extents of a part of a file, on a worker thread, and records the result.
     pub async fn query_extents(
         &self,
         at: Extent,
@@ -73,12 +74,12 @@ impl Reactor {
     }
 }
 
-/// Begins `work`; what is returned can be received from when it has ended, however that was.
+/// Starts `work`; the returned socket becomes readable when it ends, in whatever way.
 fn on_worker_thread(work: Offloaded) -> io::Result<OwnedFd> {
     let (ended, end) = UnixStream::pair()?;
     #[allow(clippy::disallowed_methods)] // the thread that this file is about
     std::thread::Builder::new().name("worker".to_owned()).spawn(move || {
-        // The priority of this thread alone. Where it may not be changed it is as good as the others.
+        // The priority of this thread alone. Where it may not be changed, the thread is like any other.
         let _ = setpriority_process(None, NICE);
         work();
         drop(end);

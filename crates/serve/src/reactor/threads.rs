@@ -1,7 +1,7 @@
-//! Jobs without `io_uring`: files by a few threads that wait in `pread`, `pwrite` and the like, sockets by `poll`. What the
-//! page cache has is read at once.
+//! Jobs without `io_uring`: on files by a few threads that block in `pread`, `pwrite` and the like, on sockets by
+//! `poll`. Data in the page cache is read immediately.
 //!
-//! Fault model: any call may be interrupted or do less than asked; it goes on where it stopped.
+//! Fault model: any call may be interrupted or be short; it continues where it stopped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use super::call::Call;
 use super::job::{Job, Op};
 
-/// As many jobs of files are at the kernel at once: a spinning disk has something to choose from.
+/// File jobs at the kernel at once: enough for a spinning disk to choose from.
 const THREADS: usize = 8;
 
 /// The threads.
@@ -25,7 +25,7 @@ pub struct Threads {
     shared: Arc<Shared>,
 }
 
-/// What the threads have in common with the reactor.
+/// State that the threads share with the reactor.
 struct Shared {
     queue: Mutex<Queue>,
     not_empty: Condvar,
@@ -48,7 +48,7 @@ pub struct Polled {
 }
 
 impl Polled {
-    /// What this job waits for, if that is a socket.
+    /// The readiness that a job waits for, if it is on a socket.
     pub fn of(key: usize, job: &Job) -> Option<Polled> {
         let readiness = match job.op {
             Op::Receive | Op::Accept => PollFlags::IN,
@@ -64,7 +64,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts the threads.
     pub fn new() -> io::Result<Threads> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -81,7 +81,7 @@ impl Threads {
         Ok(Threads { shared })
     }
 
-    /// Does a job if that takes no waiting, and else sees to it that it is done.
+    /// Does a job if that needs no waiting, otherwise queues it.
     pub fn start(&self, key: usize, job: &mut Job) -> Option<io::Result<usize>> {
         if let Some(result) = try_now(job) {
             return Some(result);
@@ -95,7 +95,7 @@ impl Threads {
         None
     }
 
-    /// Waits for a thread or a socket, and tells what was answered; `retry` does a socket's job if it can.
+    /// Waits for a thread or a socket, and reports completions; `retry` does a socket's job if it can.
     pub fn turn(
         &self,
         wait: Option<Duration>,
@@ -120,7 +120,7 @@ impl Threads {
             .filter(|(_, polled)| !polled.revents().is_empty())
             .map(|(each, _)| each.key)
             .collect();
-        // The number counts the answers, which are fetched all at once.
+        // The eventfd counts completions, which are all fetched here.
         let _ = rustix::io::read(&self.shared.wakeup, &mut [0; 8]);
         let completions = std::mem::take(&mut *locked(&self.shared.completions));
         for (key, result, job) in completions {
@@ -162,7 +162,7 @@ impl Shared {
     }
 }
 
-/// What a job that need not wait gives, if it need not.
+/// Result of a job that can be done without waiting, otherwise `None`.
 pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
     let fd = job.to.as_fd();
     let result = match job.op {
@@ -193,7 +193,7 @@ pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
     }
 }
 
-/// Does a job of a file; the thread waits.
+/// Does a job on a file, blocking the thread.
 fn done(job: &mut Job) -> io::Result<usize> {
     let fd = job.to.as_fd();
     let call = Call::of(job.op).unwrap_or_else(|| unreachable!("sockets are polled"));

@@ -1,8 +1,8 @@
-//! A client, from its first byte to its last.
+//! A client connection, from its first byte to its last.
 //!
-//! Fault model: it may be silent, which is its right once it was agreed with, but neither before nor within a request; send
-//! what makes no sense (answered with an error where the protocol still knows where the next request begins, and else sent
-//! away), or vanish at any byte.
+//! Fault model: the client may be silent, which is allowed between requests but neither in the handshake nor within a
+//! request; send malformed requests (answered with an error where the next request can still be found, otherwise
+//! disconnected), or vanish at any byte.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -27,14 +27,14 @@ use super::{Offer, Server};
 use crate::nbd::{Agreed, Command, Encryption, GREETING, Handshake, Replies, Request, Step, Style, request};
 use crate::reactor::{Job, Memory, Op};
 
-/// A handshake is over within this.
+/// Time limit of a handshake, and of the remainder of a request.
 const TIMEOUT: Nanos = Nanos::from_millis(30_000);
-/// So is what is missing of a request, and of a payload in addition a second for so many bytes.
+/// A payload gets a further second for each this many bytes.
 const SLOWEST_BYTES_PER_S: u64 = 64 << 10;
-/// The longest payload that is passed over: more is no client's.
+/// Bytes of the longest payload that is skipped: no client sends more.
 const LARGEST_SKIPPED: u64 = 1 << 32;
 
-/// Serves a client until it goes; why it was sent away, if it was.
+/// Serves a client until it disconnects; returns why it was disconnected by the server, if so.
 pub async fn serve(
     server: &Rc<Server>,
     socket: Arc<OwnedFd>,
@@ -55,7 +55,7 @@ pub async fn serve(
     server.handshakes.end(number);
     let (agreed, tunnel, _slot) = match handshaken {
         Ok(Some(agreed)) => agreed,
-        // Whoever only looks, or asks for the list, goes without a word; not so who was not let in.
+        // Clients that only list exports disconnect silently; rejected ones are logged.
         Ok(None) | Err(HandshakeError::Gone) => return Ok(()),
         Err(HandshakeError::Rejected(why)) => return Err(why),
     };
@@ -78,16 +78,16 @@ pub async fn serve(
     if let Some(close_notify) = tunnel.map(|tunnel| tunnel.close()).filter(|_| !send_queue.is_closed()) {
         let _ = server.reactor.submit(Job::new(Op::Send, &socket, Memory::of(close_notify))).await;
     }
-    // The other end learns now that this is over; whoever holds the socket besides would keep it open.
+    // Tells the peer that this is over, even if another process holds the socket open.
     let _ = shutdown(socket, Shutdown::Both);
     ended
 }
 
-/// Why a handshake ended before anything was agreed on.
+/// Why a handshake ended without agreement.
 enum HandshakeError {
-    /// The client went.
+    /// The client disconnected.
     Gone,
-    /// It could not show that it may be here, or spoke no TLS.
+    /// It has no valid certificate, or did not start TLS.
     Rejected(String),
 }
 
@@ -97,7 +97,7 @@ impl From<io::Error> for HandshakeError {
     }
 }
 
-/// What was agreed on, and whether it is encrypted; `None` if the client does not want to go on.
+/// Performs the handshake; the agreement and the tunnel if any; `None` if the client ended it.
 async fn handshake(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
@@ -126,7 +126,7 @@ async fn handshake(
                 tunnel = Some(opened);
                 continue;
             }
-            // What came behind the wish for TLS, before there was any, nobody vouches for.
+            // Bytes received before TLS began are not authenticated.
             (Step::Encrypt, _) => {
                 return Err(HandshakeError::Rejected("it sent more before TLS began".to_owned()));
             }
@@ -139,7 +139,7 @@ async fn handshake(
     }
 }
 
-/// Sends what is to be said, through the tunnel if there is one.
+/// Sends bytes, through the tunnel if there is one.
 async fn send(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
@@ -156,7 +156,7 @@ async fn send(
     server.reactor.submit(Job::new(Op::Send, socket, Memory::of(bytes))).await.result.map(drop)
 }
 
-/// Agrees on TLS: each shows its certificate.
+/// Performs the TLS handshake, with certificates on both sides.
 async fn open(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
@@ -166,11 +166,11 @@ async fn open(
     input.decrypt(tunnel.clone());
     while tunnel.is_opening() {
         let received = input.unseal().await;
-        // Also the word of an error.
+        // TLS alerts too.
         send(server, socket, Some(tunnel), Vec::new()).await?;
         match received {
             Ok(true) => {}
-            // What TLS refuses, and not what the system could not do.
+            // A TLS error, not one of the system.
             Err(error) if error.kind() == io::ErrorKind::Other => {
                 return Err(HandshakeError::Rejected(error.to_string()));
             }
@@ -180,13 +180,13 @@ async fn open(
     Ok(())
 }
 
-/// Whether anything came.
+/// Whether anything was received.
 async fn receive_more(input: &mut Input) -> io::Result<bool> {
     let before = input.rest().len();
     Ok(input.more().await? && input.rest().len() > before)
 }
 
-/// Reads requests and has them answered, until the client goes or is sent away.
+/// Receives requests and has them answered, until the client disconnects or is disconnected.
 async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), String> {
     let extended = session.replies.0 == Style::Extended;
     let mut deadline = None;
@@ -224,22 +224,22 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
     }
 }
 
-/// Why a client is gone, or sent away because half of a request came: nothing more is for it either.
+/// Why a client is gone, or disconnected because a request was incomplete; ends the connection.
 fn disconnect_reason(input: &Input, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::TimedOut {
         input.end();
-        return "it sent a part of a request, and the rest did not come in time".to_owned();
+        return "it sent a part of a request, and the remainder did not arrive in time".to_owned();
     }
     format!("it is gone: {error}")
 }
 
-/// When a request has to be here of which so many bytes are missing.
+/// Deadline for receiving the `missing` bytes of a request.
 fn payload_deadline(missing: u64) -> Nanos {
     now() + TIMEOUT + Nanos::from_millis(1_000 * (missing / SLOWEST_BYTES_PER_S))
 }
 
-/// Receives what a request sends, or passes over it if the request makes no sense; false if it does not come. Where
-/// memory is short a long write is carried out in parts as they come: so it ends, whatever others hold.
+/// Receives a request's payload, or skips it if the request is refused; false if it does not arrive in full. Where
+/// memory is short a long write is carried out in parts as they arrive: so it completes, whatever other clients hold.
 async fn receive_payload(
     session: &Session,
     plan: Plan,
@@ -282,7 +282,7 @@ async fn receive_payload(
     }
 }
 
-/// Carries a request as far as it gets at once; what then still waits goes on by itself.
+/// Runs a request as far as it gets without waiting; the rest runs in a task of its own.
 async fn poll_once_then_spawn(mut work: Pin<Box<impl Future<Output = ()> + 'static>>) {
     let done = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
     if !done {

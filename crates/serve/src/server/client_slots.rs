@@ -1,7 +1,8 @@
-//! How many clients there are at once, and how many of one peer; and of handshakes besides, which have places of their own.
+//! Limits on clients at once, in all and per peer, and separate limits on handshakes.
 //!
-//! Invariants: no peer takes more than its part of the places, so whatever one does, another finds some. Who has no place
-//! is told why. A handshake finds a place always: the oldest one of the same peer ends for it, or else of all.
+//! Invariants: no peer takes more than its share of the slots, so others always find some. A refused client is told
+//! why. A handshake always gets a slot: if there are too many, the oldest of the same peer ends, otherwise the oldest
+//! of all.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,31 +14,32 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::peer::Peer;
 
-/// Clients at once, unless a volume file says another number.
+/// Default limit of clients.
 pub const CLIENTS: usize = 1024;
-/// Handshakes under way at once, and those of one peer. Each lasts some milliseconds, but of who is silent or far away.
+/// Limits of handshakes under way, in all and per peer. Each lasts some milliseconds, unless the client is silent or
+/// far away.
 const HANDSHAKES: usize = 512;
 const HANDSHAKES_PER_PEER: usize = 128;
 
-/// Places of clients that were agreed with.
+/// Slots of clients past the handshake.
 pub struct ClientSlots {
     most: usize,
     taken: RefCell<BTreeMap<Peer, usize>>,
 }
 
-/// A place, until it is dropped.
+/// A client's slot, until it is dropped.
 pub struct ClientSlot {
     slots: Rc<ClientSlots>,
     peer: Peer,
 }
 
 impl ClientSlots {
-    /// So many; a peer has half of them at most.
+    /// `most` slots; a peer gets at most half of them.
     pub fn new(most: usize) -> Rc<ClientSlots> {
         Rc::new(ClientSlots { most, taken: RefCell::default() })
     }
 
-    /// Why there is no place for this peer, if so.
+    /// Why no slot is free for this peer, if so.
     pub fn refusal(&self, peer: Peer) -> Option<String> {
         let taken = self.taken.borrow();
         let (all, of_peer) = (taken.values().sum::<usize>(), taken.get(&peer).copied().unwrap_or(0));
@@ -51,7 +53,7 @@ impl ClientSlots {
         }
     }
 
-    /// Takes a place, whether or not there is one.
+    /// Takes a slot, whether or not one is free.
     pub fn take(self: &Rc<Self>, peer: Peer) -> ClientSlot {
         *self.taken.borrow_mut().entry(peer).or_default() += 1;
         ClientSlot { slots: self.clone(), peer }
@@ -70,12 +72,12 @@ impl Drop for ClientSlot {
     }
 }
 
-/// Handshakes under way, by the numbers of their clients.
+/// Handshakes under way, by client number.
 #[derive(Default)]
 pub struct Handshakes(RefCell<BTreeMap<u32, (Peer, Arc<OwnedFd>)>>);
 
 impl Handshakes {
-    /// One begins. Another ends for it if there are too many; why.
+    /// Notes the start of a handshake. Returns why another was ended for it, if so.
     pub fn begin(&self, number: u32, peer: Peer, socket: &Arc<OwnedFd>) -> Option<String> {
         let all = &mut *self.0.borrow_mut();
         let of_peer = all.values().filter(|(other, _)| *other == peer).count();
@@ -91,12 +93,12 @@ impl Handshakes {
         let (oldest, (peer, socket)) = ended?;
         let _ = shutdown(socket, Shutdown::Both);
         Some(format!(
-            "client {oldest} of {peer}: sent away before it said what it wants: found {of_peer} such of a peer, \
+            "client {oldest} of {peer}: disconnected during its handshake: found {of_peer} handshakes of that peer, \
              expected at most {HANDSHAKES_PER_PEER}, and {HANDSHAKES} of all"
         ))
     }
 
-    /// It is over.
+    /// Notes its end.
     pub fn end(&self, number: u32) {
         self.0.borrow_mut().remove(&number);
     }

@@ -1,7 +1,7 @@
-//! The control socket: a line of JSON asks, a line of JSON answers. Only the server's owner may connect.
+//! The control socket: a line of JSON as a request, a line of JSON as its reply. Only the server's owner may connect.
 //!
-//! Fault model: whoever connects may send anything, or nothing; a line is at most [`LONGEST`] bytes, and who sends a
-//! longer one is sent away.
+//! Fault model: a peer may send anything, or nothing; a line is at most [`LONGEST`] bytes, and a longer one ends the
+//! connection.
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -19,10 +19,10 @@ use crate::reactor::{Job, Memory, Op, Reactor};
 /// Bytes of a line.
 const LONGEST: usize = 64 << 10;
 
-/// An answer on its way.
+/// The future of a reply.
 pub type ControlReply = Pin<Box<dyn Future<Output = String>>>;
 
-/// Answers the lines of whoever connects to `listener` by `answer`, from now on. Answers have no line's end.
+/// Replies to each line from clients of `listener` with `answer`, from now on. Replies come without a line end.
 pub fn control(reactor: &Rc<Reactor>, listener: Listener, answer: impl Fn(String) -> ControlReply + 'static) {
     let (reactor, answer) = (reactor.clone(), Rc::new(answer));
     spawn(async move {

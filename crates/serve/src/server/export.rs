@@ -1,4 +1,4 @@
-//! An export: a device, and what clients are told of it.
+//! An export: a device, and its description for clients.
 
 use std::rc::Rc;
 
@@ -8,26 +8,26 @@ use super::byte_adapter::ByteAdapter;
 use super::status::Home;
 use crate::nbd::{self, Context, constants as c};
 
-/// A device that clients see.
+/// A device as clients see it.
 #[derive(Clone)]
 pub struct Export {
-    /// What they are told.
+    /// Its description.
     pub info: nbd::Export,
-    /// The top of its volume.
+    /// The top device of its volume.
     pub device: Rc<ByteAdapter>,
-    /// They may not write.
+    /// Whether clients may not write.
     pub read_only: bool,
-    /// Of which class their requests are.
+    /// Class of its requests.
     pub class: Class,
-    /// Where it all would be without layers, if that is one place.
+    /// Where its data would be without layers, if that is one place.
     pub home: Option<Home>,
 }
 
 impl Export {
-    /// `device` under this name. Exports of the same device have to have the same [`ByteAdapter`].
+    /// An export of `device`. Exports of the same device share a [`ByteAdapter`].
     pub fn new(name: &str, description: &str, device: &Rc<ByteAdapter>, read_only: bool) -> Export {
         let geometry = device.device().geometry();
-        // All clients see one volume without caches of their own: what one has flushed all have (multi-conn).
+        // All clients share one volume without caches per client: a flush by one covers all (multi-conn).
         let mut flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA | c::FLAG_CAN_MULTI_CONN;
         flags |= c::FLAG_SEND_DF | c::FLAG_SEND_CACHE | c::FLAG_BLOCK_STAT_PAYLOAD;
         if geometry.rotational {
@@ -51,7 +51,7 @@ impl Export {
             description: description.to_owned(),
             bytes: geometry.sectors * SECTOR_BYTES,
             flags,
-            // Parts of blocks are read and written back.
+            // Partial blocks are read, modified and written.
             smallest: 1,
             preferred: bytes(geometry.physical_sectors.max(8)),
             largest: bytes(geometry.largest_sectors),

@@ -1,4 +1,4 @@
-//! A request of a client, from its header to its reply.
+//! A client's request, from its header to its reply.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,18 +18,18 @@ use crate::nbd::constants::{
 };
 use crate::nbd::{Command, Context, Errno, Replies, Request, Style, filter};
 
-/// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less. Zeroes at
-/// their ends are left out, where the reply has a way to say so.
+/// Reads of at least this many bytes are sent from the buffer that they are read into: copying smaller ones, so that
+/// their replies go together, costs less. Zeroes at the ends are left out, where the reply style allows it.
 const LARGE_BYTES: u64 = 32 << 10;
-/// So long a request of class `Free` waits for others to carry it along.
+/// How long a request of class `Free` waits to be carried out along with others.
 const FREE_DEADLINE: Nanos = Nanos::from_millis(5_000);
-/// What clients that know no better have for the largest request.
+/// Largest request, in bytes, of clients that were not sent the block sizes.
 const USUAL_LARGEST: u64 = 32 << 20;
 
-/// Of requests that are about no bytes.
+/// The range of a request without one.
 const NOTHING: Bytes = Bytes { start: 0, end: 0 };
 
-/// A request of class `Free` goes on in the background when nothing has carried it out for long enough.
+/// Promotes a request of class `Free` to the background class after the deadline.
 fn deadline(ticket: Ticket) -> runtime::Task<()> {
     runtime::spawn(async move {
         runtime::sleep(FREE_DEADLINE).await;
@@ -37,34 +37,34 @@ fn deadline(ticket: Ticket) -> runtime::Task<()> {
     })
 }
 
-/// A client that was agreed with.
+/// A client in the transmission phase.
 pub struct Session {
     pub server: Rc<Server>,
     pub export: Export,
     pub replies: Replies,
     pub contexts: Vec<Context>,
-    /// The client was told of the sizes of blocks.
+    /// Whether the client was sent the block sizes.
     pub knows_blocks: bool,
-    /// Since it first wrote a part of a block.
+    /// Set since its first write of a partial block.
     pub unaligned_permit: RefCell<Option<UnalignedPermit>>,
     pub send_queue: Rc<SendQueue>,
     pub client: u32,
 }
 
-/// What is to be done with a request.
+/// How to handle a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// It is carried out.
+    /// Carry it out.
     Execute(Bytes),
-    /// The same, and it has a payload.
+    /// Receive its payload, and carry it out.
     Receive(Bytes),
-    /// It makes no sense.
+    /// Reply with an error.
     Refuse(Errno, &'static str),
 }
 
 impl Plan {
-    /// The bytes that a request holds until it is answered, as far as that is known from its header: of what it sends, no
-    /// more than a client may always hold.
+    /// Bytes that a request holds until it is answered, as far as its header tells: of a payload, no more than a
+    /// client's own share.
     pub fn holds(self, request: &Request) -> u64 {
         match self {
             Plan::Execute(_) if request.command == Command::Read => request.length,
@@ -74,37 +74,37 @@ impl Plan {
     }
 }
 
-/// Of longer payloads so many bytes are received at a time: what a client may always hold.
+/// Longer payloads are received this many bytes at a time: a client's own share.
 pub const PIECE: usize = 1 << 20;
 
-/// What came with a request.
+/// The payload of a request.
 #[derive(Default)]
 pub struct Payload {
-    /// The last bytes of it, or all.
+    /// The last part of it, or all.
     pub bytes: Vec<u8>,
-    /// Bytes before those, which are written already.
+    /// Bytes before `bytes`, written already.
     pub written: u64,
-    /// Why some of them are not.
+    /// Error of writing some of those.
     pub failed: Option<IoError>,
     /// Bytes that the request holds until it is answered.
     pub holds: u64,
 }
 
 impl Session {
-    /// Whether a request makes sense.
+    /// Validates a request.
     pub fn plan(&self, request: &Request) -> Plan {
         let invalid = |why| Plan::Refuse(Errno::Invalid, why);
         if !request.well_formed {
-            return invalid("flags that do not go with this command");
+            return invalid("flags that this command does not have");
         }
         match request.command {
             Command::Write => {}
-            // What it is about stands in the payload, which is judged when it is here.
+            // Its range is in the payload, which is validated once received.
             Command::BlockStatus if request.payload > 0 => {
                 return if request.payload <= 8 + 4 * self.contexts.len() as u64 {
                     Plan::Receive(NOTHING)
                 } else {
-                    invalid("a payload that names more contexts than were agreed on")
+                    invalid("a payload that names more contexts than were negotiated")
                 };
             }
             _ if request.payload > 0 => return invalid("a payload with a command that has none"),
@@ -113,7 +113,7 @@ impl Session {
         match request.command {
             Command::Unknown(_) | Command::Disconnect => return invalid("an unknown command"),
             Command::Flush => return Plan::Execute(NOTHING),
-            Command::BlockStatus if self.contexts.is_empty() => return invalid("no context was agreed on"),
+            Command::BlockStatus if self.contexts.is_empty() => return invalid("no context was negotiated"),
             _ => {}
         }
         match self.byte_range(request) {
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// The bytes that a request is about.
+    /// The byte range of a request.
     fn byte_range(&self, request: &Request) -> Result<Bytes, (Errno, &'static str)> {
         let info = &self.export.info;
         let invalid = |why| Err((Errno::Invalid, why));
@@ -137,7 +137,7 @@ impl Session {
             return invalid("expected a length of at least one block");
         } else if end.is_none_or(|end| end > info.bytes) {
             let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
-            return Err((errno, "it reaches past the end of the export"));
+            return Err((errno, "the range reaches past the end of the export"));
         } else if moves && request.length > self.largest() {
             return invalid("it is larger than the largest request");
         }
@@ -145,24 +145,24 @@ impl Session {
         Ok(at)
     }
 
-    /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
+    /// Bytes of the largest request. A client that was not sent the limit may use the protocol's default.
     fn largest(&self) -> u64 {
         let info = u64::from(self.export.info.largest);
         if self.knows_blocks { info } else { info.max(USUAL_LARGEST) }
     }
 
-    /// Waits for leave to write these bytes, from then on until the client goes, if they are no whole blocks.
+    /// Waits for the client's permit for unaligned writes, if these bytes are not whole blocks. The client keeps it.
     async fn ensure_permit(&self, at: Bytes) {
         let device = &self.export.device;
         if at.are_whole(device.block()) || self.unaligned_permit.borrow().is_some() {
             return;
         }
-        let ensure_permit = device.allow_unaligned().await;
-        // Another request may have waited for the same.
-        self.unaligned_permit.borrow_mut().get_or_insert(ensure_permit);
+        let permit = device.allow_unaligned().await;
+        // Another request may have waited for it too.
+        self.unaligned_permit.borrow_mut().get_or_insert(permit);
     }
 
-    /// Carries a request out, and puts its reply into the outbox.
+    /// Carries a request out, and queues its reply.
     pub async fn answer(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
         let holds = payload.holds;
         let result = match plan {
@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Writes a part of what a request sends, which begins at this byte.
+    /// Writes a part of a payload, beginning at byte `start`.
     pub async fn write_part(&self, request: &Request, start: u64, bytes: Vec<u8>) -> Result<(), IoError> {
         let at = Bytes { start, end: start + bytes.len() as u64 };
         self.carry_out(request, at, bytes).await.map(drop)
@@ -218,7 +218,7 @@ impl Session {
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
         let class = self.export.class;
         let ticket = (class > Class::Foreground).then(Ticket::new);
-        // Dropped with the request.
+        // Cancelled when dropped, with the request.
         let _deadline = ticket.clone().filter(|_| class == Class::Free).map(deadline);
         let how = || Hints { fua, origin, class, ticket: ticket.clone(), ..Hints::default() };
         let blocks = at.touched(device.block());
@@ -255,7 +255,7 @@ impl Session {
         Ok(Answer::Done)
     }
 
-    /// Block status of the contexts that its payload names.
+    /// Block status of the contexts that the payload names.
     async fn filtered_status(&self, request: &Request, payload: &[u8]) -> Result<Answer, (Errno, String)> {
         let invalid = |why: &str| (Errno::Invalid, why.to_owned());
         let (length, numbers) =
@@ -264,7 +264,7 @@ impl Session {
             .iter()
             .map(|number| self.contexts.iter().copied().find(|context| *context as u32 == *number));
         let named: Option<Vec<Context>> = named.collect();
-        let named = named.ok_or_else(|| invalid("a context that was not agreed on"))?;
+        let named = named.ok_or_else(|| invalid("a context that was not negotiated"))?;
         if (1..named.len()).any(|index| named[..index].contains(&named[index])) {
             return Err(invalid("a context is named twice"));
         }
@@ -293,7 +293,7 @@ impl Session {
         device.read(at, Buffer::from_vec(into), how).await.map(Answer::Data)
     }
 
-    /// Reads to where it is sent from.
+    /// Reads into the buffer that the reply is sent from.
     async fn read_large(&self, request: &Request, at: Extent, how: Hints) -> Result<Answer, IoError> {
         let whole = Buffer::from_vec(self.send_queue.memory_large(at.bytes() as usize));
         let data = whole.cut(ROOM, at.bytes() as usize);
@@ -314,7 +314,7 @@ impl Session {
         }
         let offset = request.offset + part.start as u64;
         self.replies.data(&mut header, request.cookie, offset, part.len() as u64);
-        // The header goes where zeroes are that are left out, or into the room before.
+        // The header overwrites zeroes that are left out, or the room before the data.
         let start = ROOM + part.start - header.len();
         bytes[start..start + header.len()].copy_from_slice(&header);
         Ok(Answer::Large(before, Large { bytes, start, end: ROOM + part.end }))
@@ -333,13 +333,13 @@ impl Session {
     }
 }
 
-/// What a request gives besides an error.
+/// Result of a request.
 enum Answer {
     Done,
     Data(Buffer),
-    /// What goes before it, and a large one.
+    /// Chunks that go before it, and a large reply.
     Large(Vec<u8>, Large),
-    /// All that was read.
+    /// A read that is all zeroes.
     Zeroes,
     Status(Vec<(Context, Vec<(u64, u32)>)>),
 }
@@ -352,10 +352,10 @@ fn append(out: &mut Vec<u8>, data: &Buffer) {
     });
 }
 
-/// Zeroes are looked for by so many bytes: where there is data, its first bytes tell.
+/// Zeroes are detected in units of this many bytes: where there is data, the first bytes decide.
 const ZERO_UNIT: usize = 4096;
 
-/// The bytes of these that are not zero, but for less than [`ZERO_UNIT`] at either end.
+/// The range of `bytes` without zeroes at its ends, to whole [`ZERO_UNIT`]s.
 fn not_zero(bytes: &[u8]) -> Range<usize> {
     let zero = |part: &&[u8]| **part == [0; ZERO_UNIT];
     let start = bytes.chunks_exact(ZERO_UNIT).take_while(zero).count() * ZERO_UNIT;
@@ -363,7 +363,7 @@ fn not_zero(bytes: &[u8]) -> Range<usize> {
     start..bytes.len() - rest.rchunks_exact(ZERO_UNIT).take_while(zero).count() * ZERO_UNIT
 }
 
-/// An error in the protocol's words.
+/// The protocol's error for a device error.
 fn errno(error: &IoError) -> Errno {
     match error.kind() {
         ErrorKind::NoSpace => Errno::NoSpace,

@@ -1,8 +1,9 @@
-//! What a client gets: replies, put together while the ones before are sent; and how much it may hold at once.
+//! The send queue of a client: replies are collected while earlier ones are sent; and a limit on the memory that its
+//! requests hold.
 //!
-//! Invariants: what requests of a client hold, in payload and in reply, until the reply is sent, is at most [`WINDOW`]
-//! (or one request), and no more than the [`Budget`] of all clients has left; after that its requests are not read. So a
-//! client that asks and does not take the answers harms itself.
+//! Invariants: the requests of a client hold, in payloads and replies not yet sent, at most [`WINDOW`] (or one
+//! request), and no more than the [`Budget`] of all clients allows; beyond that no more of its requests are read. So a
+//! client that does not receive its replies harms only itself.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -20,23 +21,23 @@ use super::peer::Peer;
 use super::tls::Tunnel;
 use crate::reactor::{Job, Memory, Op, Reactor};
 
-/// Bytes that a client's requests hold at once: two of the largest.
+/// Bytes that a client's requests may hold at once: two of the largest.
 const WINDOW: u64 = 64 << 20;
-/// Its requests in flight.
+/// Requests in flight per client.
 const REQUESTS: u32 = 1024;
-/// What a request holds besides its data, or more: bounds the replies without data that wait.
+/// Bytes that a request counts for besides its data: limits queued replies without data.
 const HEADER: u64 = 64;
-/// Memory for replies that is kept for the next ones.
+/// Bytes of the buffer for small replies that is kept for reuse.
 const SPARE_BYTES: usize = 1 << 20;
 
-/// Of large replies, which are read where they are sent from.
+/// Bytes of large buffers kept for reuse.
 const SPARE_LARGE_BYTES: usize = 4 << 20;
-/// Of the data of single requests.
+/// Bytes of request buffers kept for reuse.
 const SPARE_SMALL_BYTES: usize = 256 << 10;
-/// Room for the header in front of a large reply's data, which so begins where copies are quick.
+/// Bytes reserved for the header before a large reply's data, which so is aligned for fast copies.
 pub const ROOM: usize = 64;
 
-/// A large reply: its data behind room for a header. What is sent is from `start` to `end`.
+/// A large reply: room for a header, then data. Sent from `start` to `end`.
 pub struct Large {
     pub bytes: Vec<u8>,
     pub start: usize,
@@ -48,32 +49,32 @@ pub struct Large {
 pub struct SendQueue {
     budget: Rc<Budget>,
     peer: Peer,
-    /// What is to be sent, and what its requests hold: small replies one behind the other, large ones as they are.
+    /// Replies to be sent, small ones concatenated, large ones as they are; and what their requests hold.
     pending: RefCell<Vec<u8>>,
     large: RefCell<Vec<Large>>,
     pending_held: Cell<(u64, u32)>,
-    /// Held by all requests that were read and whose reply was not sent.
+    /// Bytes and requests held, from receiving a request to sending its reply.
     held: Cell<(u64, u32)>,
-    /// The other end takes nothing more.
+    /// Whether the peer receives nothing more.
     closed: Cell<bool>,
-    /// Nothing more will be put in.
+    /// Whether no more replies will be queued.
     no_more: Cell<bool>,
     writer: RefCell<Option<Waker>>,
     reader: RefCell<Option<Waker>>,
-    /// Memory of large replies that were sent, for the next ones; all to the same client.
+    /// Buffers of large replies for reuse, for the same client only.
     spare_large: RefCell<Vec<Vec<u8>>>,
-    /// Memory of requests that were answered, for the next ones; all of the same client.
+    /// Buffers of requests for reuse, of the same client only.
     spare: RefCell<Vec<Vec<u8>>>,
 }
 
 impl SendQueue {
-    /// That of a client of this peer, whose requests hold what `budget` allows.
+    /// The send queue of a client of `peer`, within `budget`.
     pub fn new(budget: &Rc<Budget>, peer: Peer) -> Rc<SendQueue> {
         Rc::new(SendQueue { budget: budget.clone(), peer, ..SendQueue::default() })
     }
 
-    /// Waits until a request that moves `bytes` may be taken; it holds them from then on. False if the other end takes
-    /// nothing more: then it is not taken.
+    /// Waits until a request of `bytes` bytes is within the limits, and counts it. False if the peer receives nothing
+    /// more: then it is not counted.
     pub async fn hold(&self, bytes: u64) -> bool {
         poll_fn(|context| {
             if self.closed.get() || self.grow(bytes + HEADER, 1) {
@@ -86,12 +87,12 @@ impl SendQueue {
         .await
     }
 
-    /// Lets a request that was taken hold so many bytes more, if that can be at once.
+    /// Lets a request hold `bytes` more, if the limits allow it now.
     pub fn grow_request(&self, bytes: u64) -> bool {
         self.grow(bytes, 0)
     }
 
-    /// A request holds so many bytes less.
+    /// Lets a request hold `bytes` less.
     pub fn shrink_request(&self, bytes: u64) {
         self.release((bytes, 0));
     }
@@ -106,7 +107,7 @@ impl SendQueue {
         fits
     }
 
-    /// Puts a reply in; its request, which moved `bytes`, holds them until it is sent.
+    /// Queues a small reply; its request holds `bytes` until it is sent.
     pub fn reply(&self, bytes: u64, write: impl FnOnce(&mut Vec<u8>)) {
         if !self.closed.get() {
             write(&mut self.pending.borrow_mut());
@@ -114,7 +115,7 @@ impl SendQueue {
         self.enqueue(bytes);
     }
 
-    /// The same for one that is not copied; what `write` puts in goes before it.
+    /// Queues a large reply without copying it, after the chunks that `write` appends.
     pub fn reply_large(&self, bytes: u64, write: impl FnOnce(&mut Vec<u8>), reply: Large) {
         if !self.closed.get() {
             write(&mut self.pending.borrow_mut());
@@ -129,38 +130,38 @@ impl SendQueue {
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Memory for a large reply with so much data, in which anything that this client was sent may stand.
+    /// A buffer for a large reply of `data` bytes; it may contain data sent to this client before.
     pub fn memory_large(&self, data: usize) -> Vec<u8> {
         let spare = self.spare_large.borrow_mut().pop().filter(|spare| spare.len() == ROOM + data);
         spare.unwrap_or_else(|| vec![0; ROOM + data])
     }
 
-    /// A large reply is not sent from this memory after all.
+    /// Returns a buffer that was not needed for a large reply.
     pub fn keep_large(&self, memory: Vec<u8>) {
         keep(&self.spare_large, memory, SPARE_LARGE_BYTES);
     }
 
-    /// Memory for the data of a request, in which anything of this client may stand.
+    /// A buffer for a request's data; it may contain older data of this client.
     pub fn memory(&self, len: usize) -> Vec<u8> {
         let spare = self.spare.borrow_mut().pop().filter(|spare| spare.len() == len);
         spare.unwrap_or_else(|| vec![0; len])
     }
 
-    /// A request is done with its data.
+    /// Returns a request's buffer.
     pub fn keep(&self, data: Buffer) {
         if let Ok(memory) = data.reclaim() {
             keep(&self.spare, memory, SPARE_SMALL_BYTES);
         }
     }
 
-    /// Waits until all requests are answered, and the answers are sent or never will be.
+    /// Waits until all requests are answered, and the replies are sent or never will be.
     pub async fn drained(&self) {
         self.reader_until(|(_, requests)| requests == 0).await;
         self.no_more.set(true);
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the other end takes nothing more.
+    /// Whether the peer receives nothing more.
     pub fn is_closed(&self) -> bool {
         self.closed.get()
     }
@@ -183,7 +184,7 @@ impl SendQueue {
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Sends what is put in, until that is complete.
+    /// Sends queued replies, until the queue is drained.
     pub async fn send(
         self: Rc<Self>,
         reactor: Rc<Reactor>,
@@ -205,7 +206,7 @@ impl SendQueue {
             if !some.await {
                 return;
             }
-            // All that is answered in this turn goes together.
+            // All replies of this instant go together.
             quiet().await;
             let (bytes, large) = (self.pending.replace(spare), self.large.take());
             let held = self.pending_held.take();
@@ -228,7 +229,7 @@ impl SendQueue {
         }
     }
 
-    /// Sends a part, unless the other end takes nothing more; the memory.
+    /// Sends a part, unless the peer receives nothing more; returns the buffer.
     async fn send_now(&self, channel: &Channel<'_>, bytes: Vec<u8>, part: Range<usize>) -> Vec<u8> {
         if self.closed.get() {
             return bytes;
@@ -246,14 +247,14 @@ impl SendQueue {
         let done = channel.reactor.submit(job).await;
         if !done.result.is_ok_and(|sent| sent == len) {
             self.closed.set(true);
-            // Its requests are of no use any more: they are not waited for either.
+            // Its requests are of no use any more, so stop receiving them.
             let _ = rustix::net::shutdown(channel.socket, rustix::net::Shutdown::Both);
         }
         done.memory.into_bytes()
     }
 }
 
-/// Keeps memory for the next, if all that is kept is no more than `most` bytes then.
+/// Keeps a buffer for reuse, within `most` bytes in all.
 fn keep(spare: &RefCell<Vec<Vec<u8>>>, memory: Vec<u8>, most: usize) {
     let mut spare = spare.borrow_mut();
     if (spare.len() + 1) * memory.len() <= most {
@@ -261,7 +262,7 @@ fn keep(spare: &RefCell<Vec<Vec<u8>>>, memory: Vec<u8>, most: usize) {
     }
 }
 
-/// How bytes get to the client.
+/// The connection to the client.
 struct Channel<'a> {
     reactor: &'a Rc<Reactor>,
     socket: &'a Arc<OwnedFd>,

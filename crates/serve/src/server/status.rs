@@ -1,10 +1,10 @@
-//! Block status: what is where, in the words of each context.
+//! Block status: the states of extents in each context.
 //!
-//! `seekless:place` says on which component a read of the bytes goes: the component's number in the lowest eight bits
-//! (its place among the names of all, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is
-//! home, on the first component. `seekless:heat` says how often the bytes were asked for, on a scale of doublings: 0 is
-//! never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for what a
-//! scrub could not read, and nobody wrote since.
+//! `seekless:place` says on which component a read of the bytes goes: the component's index in the lowest eight bits
+//! (in order of all names, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is home, on
+//! the first component. `seekless:heat` says how often the bytes were accessed, on a logarithmic scale: 0 is never, 1
+//! is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for bytes that a
+//! scrub could not read and that were not written since.
 
 use seekless_core::device::{Content, Place};
 use seekless_core::{Extent, IoError, Lba, SECTOR_BYTES};
@@ -13,30 +13,30 @@ use super::byte_adapter::{ByteAdapter, Bytes};
 use crate::nbd::Context;
 use crate::nbd::constants::{STATE_HOLE, STATE_ZERO};
 
-/// Not where it would be without layers.
+/// Not at home, where it would be without layers.
 pub const MOVED: u32 = 0x100;
 /// On no component: it reads as zeroes.
 pub const NOWHERE: u32 = 0x200;
 /// The layers cannot tell.
 pub const UNKNOWN: u32 = 0x400;
 
-/// Bytes that are looked at for one answer. Holes are asked of the system, by the extent; places and heat of the layers,
-/// by the page, and others wait meanwhile.
+/// Bytes covered by one reply. Holes are found by the extent; places and heat by the page, which keeps other tasks
+/// waiting.
 const STATUS_BYTES: u64 = 1 << 30;
 const PAGED_STATUS_BYTES: u64 = 128 << 20;
-/// Parts of an answer.
+/// Extents in a reply, at most.
 const PARTS: usize = 1 << 14;
 
 /// Where the bytes of an export would be without layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// The component's number.
+    /// Index of the component.
     pub component: u32,
-    /// Where on it the first byte would be.
+    /// Location of the first byte on it.
     pub start: Lba,
 }
 
-/// Lengths and values of what begins where `at` does, in a context; the first of them alone if only that is wanted.
+/// Block status of a range in a context, as lengths and values; only the first extent if `first_only`.
 pub async fn block_status(
     device: &ByteAdapter,
     home: Option<Home>,
@@ -82,9 +82,9 @@ fn doublings(count: u32) -> u32 {
     u32::BITS - count.leading_zeros()
 }
 
-/// Parts that follow each other; equal neighbours are one.
+/// Collects consecutive extents, merging equal neighbours.
 struct Parts {
-    /// What is left to tell.
+    /// The range not covered yet.
     at: Bytes,
     runs: Vec<(u64, u32)>,
     most: usize,
@@ -92,7 +92,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// What comes next.
+    /// Adds the next extent.
     fn add(&mut self, extent: Extent, value: u32) {
         let end = (extent.end().0 * SECTOR_BYTES).min(self.at.end);
         let length = end.saturating_sub(self.at.start);
@@ -108,7 +108,7 @@ impl Parts {
         self.at.start = end;
     }
 
-    /// The same for where it is: what lies at home and what was moved may follow each other in one run.
+    /// As `add`, for a place: data at home and moved data may be in one extent.
     fn add_place(&mut self, extent: Extent, place: Place, home: Option<Home>) {
         let value = match place {
             Place::Nowhere => NOWHERE,

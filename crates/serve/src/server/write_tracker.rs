@@ -1,9 +1,8 @@
-//! What is written while somebody asks what the device holds: the answer may have been found before that, and comes after
-//! it.
+//! Writes concurrent with extent queries: the result of a query may be older than a write that completes before it.
 //!
-//! Invariants: a write that was under way when a question began, or began before its answer, is told as data there,
-//! however late the layers look, and whatever they find. Fault model: a write that fails may have been carried out, so it
-//! counts as one that did not.
+//! Invariants: a write in flight when a query begins, or begun before its result, counts as data there, however late
+//! the layers look, and whatever they find. Fault model: a failed write may have been carried out, so it counts as
+//! well.
 
 use std::cell::RefCell;
 
@@ -11,7 +10,7 @@ use seekless_core::Extent;
 use seekless_core::device::{Content, ExtentState};
 use slab::Slab;
 
-/// Extents that a question notes one by one; from there on they are one that holds them all.
+/// Extents that a query notes individually; beyond that they are merged into one.
 const NOTED: usize = 1024;
 
 /// See the file's header.
@@ -21,20 +20,20 @@ pub struct WriteTracker {
     queries: RefCell<Slab<Vec<Extent>>>,
 }
 
-/// A write under way, until it is dropped.
+/// A write in flight, until it is dropped.
 pub struct Writing<'a> {
     all: &'a WriteTracker,
     key: usize,
 }
 
-/// A question under way, until it is dropped.
+/// An extent query in flight, until it is dropped.
 pub struct ExtentQuery<'a> {
     all: &'a WriteTracker,
     key: usize,
 }
 
 impl WriteTracker {
-    /// A write of these sectors begins.
+    /// Notes the start of a write.
     pub fn begin_write(&self, at: Extent) -> Writing<'_> {
         for (_, noted) in self.queries.borrow_mut().iter_mut() {
             noted.push(at);
@@ -45,7 +44,7 @@ impl WriteTracker {
         Writing { all: self, key: self.under_way.borrow_mut().insert(at) }
     }
 
-    /// Somebody begins to ask what is where.
+    /// Notes the start of an extent query.
     pub fn begin_query(&self) -> ExtentQuery<'_> {
         let under_way = self.under_way.borrow().iter().map(|(_, at)| *at).collect();
         ExtentQuery { all: self, key: self.queries.borrow_mut().insert(under_way) }
@@ -59,7 +58,7 @@ impl Drop for Writing<'_> {
 }
 
 impl ExtentQuery<'_> {
-    /// What was found, but data where anything was written meanwhile.
+    /// The result of the query, with data wherever anything was written meanwhile.
     pub fn overlay(self, states: Vec<ExtentState>) -> Vec<ExtentState> {
         let noted = std::mem::take(&mut self.all.queries.borrow_mut()[self.key]);
         if noted.is_empty() { states } else { with_data_at(states, noted) }
@@ -72,14 +71,14 @@ impl Drop for ExtentQuery<'_> {
     }
 }
 
-/// One extent that holds all of these.
+/// The smallest extent that contains all of these.
 fn hull(all: &[Extent]) -> Extent {
     let start = all.iter().map(|at| at.start.0).min().unwrap_or(0);
     let end = all.iter().map(|at| at.end().0).max().unwrap_or(start);
     Extent::new(start, end - start)
 }
 
-/// States that follow each other, with data where one of `written` is.
+/// Consecutive states, with data wherever one of `written` is.
 fn with_data_at(states: Vec<ExtentState>, mut written: Vec<Extent>) -> Vec<ExtentState> {
     written.sort_by_key(|at| at.start);
     let (mut next, mut merged) = (written.into_iter().peekable(), Vec::new());

@@ -1,6 +1,6 @@
-//! Connecting to another server's export, by calls that wait: before the volume begins, or beside it.
+//! Connecting to another server's export, by blocking calls: before the volume starts, or on a worker thread.
 //!
-//! Fault model: the server may be anybody, say anything, or nothing for [`TIMEOUT`].
+//! Fault model: the server may be any program, send anything, or nothing for [`TIMEOUT`].
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -16,10 +16,10 @@ use crate::nbd::client::{
 use crate::reactor::inputs::placeholder;
 use crate::server::{Trust, Tunnel};
 
-/// A server says what it has to say within this.
+/// How long to wait for the server during the handshake.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to an export, with the handshake behind it.
+/// A connection to an export, after the handshake.
 pub struct Connected {
     pub(super) socket: OwnedFd,
     pub(super) info: ExportInfo,
@@ -44,7 +44,7 @@ impl Connected {
             None => (uri.to_owned(), false),
         };
         match (encrypted, trust) {
-            (true, None) => return Err(io::Error::other("expected tls = {...} to know the server by")),
+            (true, None) => return Err(io::Error::other("expected tls = {...} to verify the server")),
             (false, Some(_)) => return Err(io::Error::other("expected nbds:// or nbds+unix:// with tls")),
             _ => {}
         }
@@ -70,39 +70,39 @@ impl Connected {
         Connected::whole(stream.into(), info, tunnel)
     }
 
-    /// One whose blocks are all whole: what is behind the last one nobody could read.
+    /// A connection whose export is whole blocks: a partial last block could not be read.
     fn whole(socket: OwnedFd, info: ExportInfo, tunnel: Option<Tunnel>) -> io::Result<Connected> {
         let smallest = info.blocks.map_or(1, |[smallest, ..]| u64::from(smallest));
         if info.bytes == 0 || info.bytes % smallest != 0 {
             let found = info.bytes;
-            let why = format!("found {found} bytes, expected whole blocks of {smallest}, and some");
+            let why = format!("found {found} bytes, expected whole blocks of {smallest}, at least one");
             return Err(io::Error::other(why));
         }
         Ok(Connected { socket, info, tunnel: tunnel.map(Box::new) })
     }
 
-    /// What the server told of the export.
+    /// The export as the server described it.
     pub fn info(&self) -> ExportInfo {
         self.info
     }
 
-    /// The number of its socket.
+    /// Descriptor of the socket.
     pub(super) fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Whether what is said is encrypted.
+    /// Whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.tunnel.is_some()
     }
 
-    /// An export of which this was told in another run, and which is not connected to: for a replay.
+    /// A stand-in for a connection to an export that was recorded, without connecting: for a replay.
     pub fn from_recording(info: ExportInfo) -> io::Result<Connected> {
         Ok(Connected { socket: placeholder()?, info, tunnel: None })
     }
 }
 
-/// The first of the addresses of a name that somebody answers at, in time.
+/// Connects to the first address of a name that answers in time.
 fn connect_tcp(at: &str) -> io::Result<TcpStream> {
     let mut failed = io::Error::other(format!("found no address of {at}"));
     for address in at.to_socket_addrs()? {
@@ -114,7 +114,7 @@ fn connect_tcp(at: &str) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// What was told, and the tunnel if there is to be one, to a server of this name.
+/// The handshake: the export's info, and the tunnel if `trust` demands one, to a server of that name.
 fn handshake<S>(
     stream: &S,
     export: &str,
@@ -145,31 +145,31 @@ where
     Ok((info, Some(tunnel)))
 }
 
-/// Agrees on all that the server knows of what we want, and on the export.
+/// Negotiates all options that the server knows, and the export.
 fn agree(stream: &mut (impl Read + Write), export: &str) -> io::Result<ExportInfo> {
     let mut info = ExportInfo::default();
     info.structured = ask(stream, &structured(), &mut info)? == OptionReply::Ready;
-    // Who knows no chunks knows no block status.
+    // Without structured replies there is no block status.
     if info.structured && ask(stream, &contexts(export), &mut info)? != OptionReply::Ready {
         info.allocation = None;
     }
     match ask(stream, &choose(export), &mut info)? {
         OptionReply::Refused(why) => {
-            let why = if why.is_empty() { "it does not say why" } else { &why };
+            let why = if why.is_empty() { "no reason given" } else { &why };
             Err(io::Error::other(format!("the server refuses '{export}': {why}")))
         }
         _ => Ok(info),
     }
 }
 
-/// Asks for something, and reads the answer to its end.
+/// Sends an option, and reads its replies to the last.
 fn ask(stream: &mut (impl Read + Write), option: &[u8], info: &mut ExportInfo) -> io::Result<OptionReply> {
     stream.write_all(option)?;
     loop {
         let mut header = [0; 20];
         stream.read_exact(&mut header)?;
         let length = option_reply(&header).filter(|(_, length)| *length <= 1 << 16);
-        let (kind, length) = length.ok_or_else(|| io::Error::other("found an answer that makes no sense"))?;
+        let (kind, length) = length.ok_or_else(|| io::Error::other("found a malformed reply"))?;
         let mut data = vec![0; length];
         stream.read_exact(&mut data)?;
         match parse_option_reply(kind, &data, info) {
@@ -179,16 +179,16 @@ fn ask(stream: &mut (impl Read + Write), option: &[u8], info: &mut ExportInfo) -
     }
 }
 
-/// A stream through a tunnel.
+/// A stream through a TLS tunnel.
 struct Sealed<'a, S> {
     bytes: S,
     tunnel: &'a Tunnel,
-    /// What came and was not read.
+    /// Decrypted bytes that were not read yet.
     plain: Vec<u8>,
 }
 
 impl<S: Read + Write> Sealed<'_, S> {
-    /// Sends what TLS has to say, and takes what comes.
+    /// Sends pending TLS records, and takes those that arrive.
     fn exchange(&mut self) -> io::Result<()> {
         self.bytes.write_all(&self.tunnel.seal(&[]))?;
         if self.tunnel.is_opening() || self.plain.is_empty() {
@@ -198,7 +198,7 @@ impl<S: Read + Write> Sealed<'_, S> {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let taken = self.tunnel.take(&sealed[..received], &mut self.plain);
-            // Also the word of an error.
+            // TLS alerts too.
             self.bytes.write_all(&self.tunnel.seal(&[]))?;
             taken.map_err(io::Error::other)?;
         }

@@ -1,8 +1,8 @@
-//! The connection to another server while it serves: requests go out together, answers come in any order.
+//! A connection to another server in the transmission phase: requests are sent together, replies come in any order.
 //!
-//! Invariants: a request has one answer, from the server or because it is gone. What is held is bounded by what was
-//! asked for. Fault model: the server answers what nobody asked, too much, too little, in pieces that make no sense, or
-//! goes: then this connection is over.
+//! Invariants: a request gets one answer, from the server or because the connection is gone. Memory is bounded by what
+//! was requested. Fault model: the server answers requests that were not sent, with too much, too little or malformed
+//! chunks, or goes: then this connection is over.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -21,20 +21,20 @@ use crate::nbd::{Command, constants as c};
 use crate::reactor::{Job, Memory, Op, Reactor};
 use crate::server::{Input, Tunnel};
 
-/// Chunks without data are no longer than this: the states of 128 Ki extents.
+/// Bytes of a chunk without data, at most: the states of 128 Ki extents.
 const LONGEST: u32 = 1 << 20;
-/// No number of the protocol's: the connection is gone.
+/// Not a number of the protocol: the connection is gone.
 pub const GONE: u32 = u32::MAX;
 
-/// Why a request failed: the protocol's number, and a word to people if the server had one.
+/// Why a request failed: the protocol's error number, and the server's message if it sent one.
 pub type Failure = (u32, String);
 
-/// What a request gave.
+/// Result of a request.
 #[derive(Debug, Default)]
 pub struct Reply {
-    /// What was read.
+    /// Data read.
     pub data: Vec<u8>,
-    /// Bytes and their state, one behind the other.
+    /// Lengths and states of consecutive extents.
     pub states: Vec<(u32, u32)>,
 }
 
@@ -47,27 +47,27 @@ pub struct Connection {
     gone: Cell<bool>,
     sender: RefCell<Option<Waker>>,
     socket: OnceCell<Arc<OwnedFd>>,
-    /// The context whose states are wanted.
+    /// Context of block status.
     context: Option<u32>,
 }
 
-/// A request without its answer, or with one that was not fetched.
+/// A request without its answer, or with an answer not yet fetched.
 #[derive(Default)]
 struct InFlight {
-    /// Where what is read begins, and its bytes.
+    /// Offset of a read, and its length in bytes.
     at: u64,
     reads: usize,
-    /// What came so far: so many bytes of it, holes too.
+    /// What was received so far, and how many bytes of it, holes included.
     reply: Reply,
     received: usize,
     failed: Option<Failure>,
     answer: Option<Result<Reply, Failure>>,
     waker: Option<Waker>,
-    /// Nobody waits for it any more.
+    /// The caller does not wait any more.
     abandoned: bool,
 }
 
-/// Forgets a request when it is answered, or nobody waits for that any more.
+/// Removes a request that was answered, or whose caller does not wait any more.
 struct Waiter<'a> {
     connection: &'a Connection,
     cookie: u64,
@@ -80,7 +80,7 @@ impl Drop for Waiter<'_> {
         if in_flight.answer.is_some() {
             all.remove(&self.cookie);
         } else {
-            // Its answer may come yet, and has to be known for what it is.
+            // Its answer may still come, and has to be recognised.
             in_flight.abandoned = true;
             in_flight.waker = None;
         }
@@ -88,7 +88,7 @@ impl Drop for Waiter<'_> {
 }
 
 impl Connection {
-    /// Begins to send and receive. Inside a runtime.
+    /// Starts to send and receive. Inside a runtime.
     pub fn new(reactor: &Rc<Reactor>, connected: Connected) -> Rc<Connection> {
         let Connected { socket, info, tunnel } = connected;
         let (socket, tunnel) = (Arc::new(socket), tunnel.map(Rc::<Tunnel>::from));
@@ -107,7 +107,7 @@ impl Connection {
         connection
     }
 
-    /// Asks for something about so many bytes from `offset` on, with a payload or none, and waits for the answer.
+    /// Sends a request for `bytes` bytes from `offset` on, and waits for the answer.
     pub async fn ask(
         &self,
         command: Command,
@@ -154,7 +154,7 @@ impl Connection {
                 Poll::Pending
             })
             .await;
-            // All that is asked in this turn goes together.
+            // All requests of this instant go together.
             quiet().await;
             let plain = self.outgoing.take();
             let bytes = tunnel.as_ref().map(|tunnel| tunnel.seal(&plain)).unwrap_or(plain);
@@ -171,7 +171,7 @@ impl Connection {
         self.end();
     }
 
-    /// Takes a reply, or a chunk of one; `None` if nothing that makes sense comes any more.
+    /// Takes a reply, or a chunk of one; `None` if the stream ended or is malformed.
     async fn reply(&self, input: &mut Input) -> Option<()> {
         const SIMPLE: usize = 16;
         let mut header = exactly(input, SIMPLE).await?;
@@ -220,13 +220,13 @@ impl Connection {
         })
     }
 
-    /// Looks at a request that was not answered; `None` if nobody asked for it.
+    /// Looks at an unanswered request; `None` if there is none of this cookie.
     fn under_way<T>(&self, cookie: u64, look: impl FnOnce(&mut InFlight) -> T) -> Option<T> {
         let mut all = self.in_flight.borrow_mut();
         all.get_mut(&cookie).filter(|in_flight| in_flight.answer.is_none()).map(look)
     }
 
-    /// All of a reply is here; `None` if it lacks data.
+    /// Completes a request; `None` if data is missing.
     fn answered(&self, cookie: u64) -> Option<()> {
         let mut all = self.in_flight.borrow_mut();
         let in_flight = all.get_mut(&cookie)?;
@@ -245,7 +245,7 @@ impl Connection {
         Some(())
     }
 
-    /// Nothing more comes: all that was asked fails.
+    /// Ends the connection: all requests in flight fail.
     pub fn end(&self) {
         self.gone.set(true);
         if let Some(socket) = self.socket.get() {
@@ -261,24 +261,24 @@ impl Connection {
     }
 }
 
-/// The next `len` bytes, if they come.
+/// The next `len` bytes, unless the stream ends.
 async fn exactly(input: &mut Input, len: usize) -> Option<Vec<u8>> {
     input.exactly(len).await.ok().flatten()
 }
 
 impl InFlight {
-    /// Where a part of what is read goes, and the bytes of all of it; `None` if it was not asked for.
+    /// Where a part of a read goes, and the length of the whole; `None` if it was not requested.
     fn part(&self, offset: u64, len: usize) -> Option<(usize, usize)> {
         let at = usize::try_from(offset.checked_sub(self.at)?).ok()?;
         let end = at.checked_add(len)?;
         (end <= self.reads && self.received + len <= self.reads).then_some((at, self.reads))
     }
 
-    /// Takes what a chunk without data says.
+    /// Takes a chunk without data.
     fn take(&mut self, part: Part, context: Option<u32>) -> Option<()> {
         match part {
             Part::Hole(offset, len) => {
-                // What is not data is zeroes already.
+                // The buffer is zeroed already.
                 self.part(offset, len as usize)?;
                 self.reply.data.resize(self.reads, 0);
                 self.received += len as usize;

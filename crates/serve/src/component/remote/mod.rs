@@ -1,10 +1,10 @@
 //! An export of another NBD server as a component.
 //!
-//! Invariants: requests go out in the order in which they came, together if they came together; answers may overtake
-//! each other. Holes are told in a few bytes where the server has structured replies. Where the export ends within a
-//! sector, the rest of that reads as zeroes, and what is written there goes nowhere. Fault model: the server refuses,
-//! fails a request, answers what nobody asked, or goes: from then on everything is an error, `Gone`, unless the server may
-//! come back ([`link`]).
+//! Invariants: requests are sent in the order of their arrival, those of one instant together; replies may overtake
+//! each other. Holes take a few bytes where the server has structured replies. Where the export ends within a sector,
+//! the remainder of that sector reads as zeroes and writes to it are dropped. Fault model: the server refuses, fails a
+//! request, answers one that was not sent, or goes: from then on every request fails with `Gone`, unless reconnecting
+//! is allowed ([`link`]).
 
 mod connect;
 mod connection;
@@ -24,7 +24,7 @@ use connection::{Failure, GONE, Reply};
 use link::Link;
 pub use link::Reconnect;
 
-/// Block status is asked for so many sectors at once, at most: what fits a compact request.
+/// Sectors of a block status request, at most: what fits a compact request.
 const STATUS_SECTORS: u64 = 1 << 22;
 
 /// See the file's header.
@@ -34,12 +34,12 @@ pub struct RemoteComponent {
     bytes: u64,
     geometry: Geometry,
     flags: u16,
-    /// Block status can be asked for.
+    /// Whether block status is available.
     has_allocation: bool,
 }
 
 impl RemoteComponent {
-    /// The component called `name` at the other end; it is found again by `reconnect` when it is gone. Inside a runtime.
+    /// The component called `name` over this connection; it reconnects as `reconnect` says. Inside a runtime.
     pub fn new(
         reactor: &Rc<Reactor>,
         name: &str,
@@ -79,7 +79,7 @@ impl RemoteComponent {
         IoError::new(kind, self.name.clone(), at, why)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     async fn ask(
         &self,
         command: Command,
@@ -97,7 +97,7 @@ impl RemoteComponent {
         reply.map_err(|failure| self.error(place, failure))
     }
 
-    /// The bytes of these sectors that there are: of the last one there may be a part.
+    /// Bytes of these sectors within the export: the last sector may be partial.
     fn bytes_of(&self, at: Extent) -> u64 {
         at.bytes().min(self.bytes - at.start.0 * SECTOR_BYTES)
     }
@@ -183,7 +183,7 @@ impl BlockDevice for RemoteComponent {
             self.check(at)?;
             let known = self.has(c::FLAG_SEND_WRITE_ZEROES);
             if zeroes.only_if_fast && !(known && self.has(c::FLAG_SEND_FAST_ZERO)) {
-                return Err(self.error(Some(at), (95, "it has no fast zeroes".to_owned())));
+                return Err(self.error(Some(at), (95, "the server has no fast zeroes".to_owned())));
             }
             if !known {
                 return self.write(at, Buffer::zeroed(at.bytes()), how).await;
@@ -209,7 +209,7 @@ impl BlockDevice for RemoteComponent {
                 for (bytes, flags) in reply.states {
                     let to = from * SECTOR_BYTES + u64::from(bytes);
                     let sectors = to.div_ceil(SECTOR_BYTES).min(end) - from;
-                    // What is about no whole sector is about nothing that can be asked for.
+                    // A state that covers no whole sector says nothing about any.
                     if sectors == 0 || (to % SECTOR_BYTES != 0 && to != self.bytes) {
                         break;
                     }
@@ -228,7 +228,7 @@ impl BlockDevice for RemoteComponent {
     }
 }
 
-/// What flags of `base:allocation` say.
+/// The content that flags of `base:allocation` describe.
 fn content(flags: u32) -> Content {
     match (flags & c::STATE_ZERO != 0, flags & c::STATE_HOLE != 0) {
         (true, true) => Content::Hole,
@@ -238,7 +238,7 @@ fn content(flags: u32) -> Content {
     }
 }
 
-/// Puts a state behind the others, or makes the last one longer.
+/// Appends a state, merging it with an equal last one.
 fn put(states: &mut Vec<ExtentState>, extent: Extent, content: Content) {
     match states.last_mut() {
         Some(last) if last.content == content => last.extent.sectors += extent.sectors,

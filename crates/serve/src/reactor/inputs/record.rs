@@ -1,8 +1,8 @@
-//! What stands in a file of inputs, byte by byte.
+//! The format of a file of inputs.
 //!
-//! The file: `SEEKLESS INPUTS` and a byte of version, then frames: length (u32), CRC-32C of the payload (u32), payload.
-//! The first payload is text that says what was run; all others are records, whole ones, one behind the other. A record
-//! is a byte that says what it is, then numbers of 8 bytes, and data with its length before it. All little-endian.
+//! The file: `SEEKLESS INPUTS` and a version byte, then frames: length (u32), CRC-32C of the payload (u32), payload.
+//! The first payload is text that describes the run; all others are consecutive whole records. A record is a type byte,
+//! then numbers of 8 bytes, and data preceded by its length. All little-endian.
 
 use std::io::{self, Read, Write};
 
@@ -11,67 +11,67 @@ use seekless_core::{Extent, SECTOR_BYTES};
 
 use crate::reactor::{Job, Op};
 
-/// What a file begins with; the last byte is the version.
+/// Magic of a file; the last byte is the version.
 const MAGIC: &[u8; 16] = b"SEEKLESS INPUTS\x02";
-/// A frame holds at least a record, and no more than this besides.
+/// A frame is written when it has this many bytes; the last record may exceed it.
 pub const FRAME: usize = 64 << 10;
-/// No frame is longer: two of the largest requests.
+/// Bytes of a frame, at most: two of the largest requests.
 const LONGEST: u32 = 64 << 20;
 
-/// A job's kind, as a number.
+/// Number of a job's operation.
 pub type OpCode = u8;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A job was asked for; they are numbered in their order.
+    /// A job was submitted; jobs are numbered in order.
     Submitted {
-        /// What.
+        /// Its operation.
         op: OpCode,
-        /// Of which file or socket.
+        /// Its file or socket.
         handle: u32,
-        /// From which byte on.
+        /// First byte.
         at: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u64,
-        /// CRC-32C of what is written or sent; 0 of all others.
+        /// CRC-32C of data written or sent; 0 otherwise.
         digest: u32,
     },
-    /// What became of the last job that was asked for was known at once.
+    /// The last submitted job completed immediately.
     Immediate(Completion),
-    /// What became of a job, in this turn.
+    /// A job completed in this turn.
     Completed {
-        /// Which.
+        /// Number of the job.
         job: u64,
-        /// What.
+        /// Its result.
         completion: Completion,
     },
-    /// What a file holds was looked up.
+    /// The extents of a file were queried.
     Extents {
-        /// Where.
+        /// Range of the query.
         at: Extent,
-        /// What was found.
+        /// The result.
         states: Vec<ExtentState>,
     },
-    /// The turn is over, at this time.
+    /// End of a turn, at this time in nanoseconds.
     Turn(u64),
-    /// The run is over; the hash of its events.
+    /// End of the run; the hash of its events.
     End(u64),
-    /// What was found out of the world besides: whoever asked knows what it says.
+    /// An observation of the system outside jobs; its meaning is the caller's.
     Observed(Vec<u8>),
 }
 
-/// What became of a job.
+/// Result of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Bytes or a number; of an error, its number below zero.
+    /// Bytes or a descriptor; an error's number, negated.
     pub result: i64,
-    /// What was read or received.
+    /// Data read or received.
     pub data: Vec<u8>,
 }
 
 impl Completion {
-    /// Of this result.
+    /// The completion of a job with this result.
     pub fn of(result: &io::Result<usize>, job: &Job) -> Completion {
         let number = match result {
             Ok(done) => i64::try_from(*done).unwrap_or(i64::MAX),
@@ -85,7 +85,7 @@ impl Completion {
         Completion { result: number, data: data.to_vec() }
     }
 
-    /// The result.
+    /// The result as the job's caller gets it.
     pub fn result(&self) -> io::Result<usize> {
         usize::try_from(self.result).map_err(|_| {
             let number = self.result.checked_neg().and_then(|number| i32::try_from(number).ok());
@@ -94,11 +94,11 @@ impl Completion {
     }
 }
 
-/// `EIO`: of an error that has no number.
+/// `EIO`: for an error without a number.
 const EIO: i32 = 5;
 
 impl Record {
-    /// That of a job that is asked for.
+    /// The record of a submitted job.
     pub fn submitted(job: &Job, handle: u32) -> Record {
         let moves = job.memory.part().len() as u64;
         let (op, at, len) = match job.op {
@@ -116,7 +116,7 @@ impl Record {
         Record::Submitted { op, handle, at, len, digest }
     }
 
-    /// For a person.
+    /// A description for people.
     pub fn describe(&self) -> String {
         match self {
             Record::Submitted { op, handle, at, len, digest } => {
@@ -136,7 +136,7 @@ impl Record {
         }
     }
 
-    /// Puts it behind `out`.
+    /// Appends the record to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         let put_completion = |out: &mut Vec<u8>, completion: &Completion| {
             number(out, completion.result as u64);
@@ -186,7 +186,7 @@ impl Record {
         }
     }
 
-    /// The first record of `bytes`, which are shortened by it; `None` if they begin with no whole one.
+    /// Takes the first record off `bytes`; `None` if there is no whole one.
     pub fn take(bytes: &mut &[u8]) -> Option<Record> {
         let record = match byte(bytes)? {
             1 => Record::Submitted {
@@ -237,7 +237,7 @@ fn word(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-/// One whose end is a sector that there can be.
+/// An extent that ends within the range of sectors.
 fn extent(bytes: &mut &[u8]) -> Option<Extent> {
     let (start, sectors) = (word(bytes)?, word(bytes)?);
     let end = start.checked_add(sectors)?;
@@ -257,7 +257,7 @@ fn content(number: u8) -> Option<Content> {
         .find(|content| *content as u8 == number)
 }
 
-/// Writes the beginning of a file, with the text that says what is run.
+/// Writes the header of a file, with the text that describes the run.
 pub fn write_header(out: &mut impl Write, text: &str) -> io::Result<()> {
     out.write_all(MAGIC)?;
     frame(out, text.as_bytes())
@@ -270,7 +270,7 @@ pub fn frame(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
     out.write_all(payload)
 }
 
-/// The beginning of a file: its text.
+/// Reads the header of a file: its text.
 pub fn read_header(input: &mut impl Read) -> Result<String, String> {
     let mut magic = [0; MAGIC.len()];
     let read = input.read_exact(&mut magic);
@@ -281,11 +281,11 @@ pub fn read_header(input: &mut impl Read) -> Result<String, String> {
         let (found, known) = (magic[MAGIC.len() - 1], MAGIC[MAGIC.len() - 1]);
         return Err(format!("found version {found}, expected {known}"));
     }
-    let text = next_frame(input)?.ok_or("it ends before it says what was run")?;
-    String::from_utf8(text).map_err(|_| "found no text where it says what was run".to_owned())
+    let text = next_frame(input)?.ok_or("it ends before the description of the run")?;
+    String::from_utf8(text).map_err(|_| "found no text in place of the description of the run".to_owned())
 }
 
-/// The next frame; `None` at the end, also if the file is cut short there.
+/// The next frame; `None` at the end, and where the file is cut short.
 pub fn next_frame(input: &mut impl Read) -> Result<Option<Vec<u8>>, String> {
     let mut header = [0; 8];
     if input.read_exact(&mut header).is_err() {
@@ -296,7 +296,7 @@ pub fn next_frame(input: &mut impl Read) -> Result<Option<Vec<u8>>, String> {
     if length > LONGEST {
         return Err(format!("found a frame of {length} bytes, expected at most {LONGEST}"));
     }
-    // As much as there is, not as much as is said: a length may be wrong.
+    // Grows with the data: the length may be wrong.
     let mut payload = Vec::new();
     let read = input.take(u64::from(length)).read_to_end(&mut payload).map_err(|error| error.to_string())?;
     if read < length as usize {

@@ -1,4 +1,4 @@
-//! Writes the inputs of a run to a file while it goes.
+//! Writes the inputs of a run to a file as it goes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::handles::Handles;
 use super::record::{Completion, FRAME, Record, frame, write_header};
 use crate::reactor::{Job, Op};
 
-/// What waits longer than this is written at the end of the next turn, however little it is.
+/// Records older than this are written at the end of the next turn, however few.
 const AGE: Nanos = Nanos::from_millis(1_000);
 
 /// See the file's header.
@@ -22,15 +22,15 @@ pub struct Recorder {
     handles: Handles,
     pending: Vec<u8>,
     written_at: Nanos,
-    /// Why nothing is noted any more.
+    /// Why recording stopped.
     failed: Option<io::Error>,
-    /// Hears of that, once.
+    /// Called once with that.
     report: Box<dyn Fn(&str)>,
 }
 
 impl Recorder {
-    /// Begins the file at `path`, its owner's alone, with the text that says what is run; `report` hears if it cannot be
-    /// gone on with.
+    /// Creates the file at `path`, readable by its owner only, with the text that describes the run; `report` is called
+    /// if recording has to stop.
     pub fn create(path: &Path, text: &str, report: impl Fn(&str) + 'static) -> io::Result<Recorder> {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         write_header(&mut file, text)?;
@@ -51,19 +51,19 @@ impl Recorder {
         }
     }
 
-    /// A job is asked for.
+    /// Notes a submitted job.
     pub fn submitted(&mut self, job: &Job) {
         let handle = self.handles.of(job.to.as_raw_fd());
         self.note(&Record::submitted(job, handle));
     }
 
-    /// The last one was answered at once.
+    /// Notes that the last job completed immediately.
     pub fn immediate(&mut self, result: &io::Result<usize>, job: &Job) {
         self.note_accepted(result, job);
         self.note(&Record::Immediate(Completion::of(result, job)));
     }
 
-    /// One was answered.
+    /// Notes a completion.
     pub fn completed(&mut self, number: u64, result: &io::Result<usize>, job: &Job) {
         self.note_accepted(result, job);
         self.note(&Record::Completed { job: number, completion: Completion::of(result, job) });
@@ -75,22 +75,22 @@ impl Recorder {
         }
     }
 
-    /// A descriptor was not there before.
+    /// Notes a new descriptor.
     pub fn new_descriptor(&mut self, descriptor: RawFd) {
         self.handles.new_of(descriptor);
     }
 
-    /// A file was looked at.
+    /// Notes an extent query.
     pub fn extents(&mut self, at: Extent, states: &[ExtentState]) {
         self.note(&Record::Extents { at, states: states.to_vec() });
     }
 
-    /// Something was found out.
+    /// Notes an observation.
     pub fn observed(&mut self, observed: &[u8]) {
         self.note(&Record::Observed(observed.to_vec()));
     }
 
-    /// A turn is over.
+    /// Notes the end of a turn.
     pub fn turn(&mut self, time: Nanos) {
         self.note(&Record::Turn(time.0));
         if self.pending.len() >= FRAME || time.since(self.written_at) > AGE {
@@ -99,7 +99,7 @@ impl Recorder {
         }
     }
 
-    /// The run is over; the hash of its events.
+    /// Notes the end of the run, with the hash of its events.
     pub fn end(&mut self, hash: u64) {
         self.note(&Record::End(hash));
         self.write();
@@ -109,7 +109,7 @@ impl Recorder {
         if self.failed.is_some() || self.pending.is_empty() {
             return;
         }
-        // In one piece, so that a server that is killed leaves whole frames.
+        // In one write, so that a server that is killed leaves whole frames.
         let mut whole = Vec::with_capacity(self.pending.len() + 8);
         let framed = frame(&mut whole, &self.pending);
         if let Err(error) = framed.and_then(|()| self.file.write_all(&whole)) {

@@ -1,4 +1,4 @@
-//! Gives a run the inputs of a file, and looks whether it asks for what was asked for then.
+//! Feeds a run the inputs of a file, and checks that it submits the jobs that were recorded.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,42 +14,42 @@ use super::handles::Handles;
 use super::record::{Completion, Record, next_frame, read_header};
 use crate::reactor::{Job, Kind, Op};
 
-/// No run lasts longer, in nanoseconds: 292 years.
+/// Latest time of a run in nanoseconds: 292 years.
 const LATEST: u64 = u64::MAX / 2;
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Turns of the reactor.
     pub turns: u64,
-    /// Jobs that were asked for as they were then.
+    /// Jobs submitted as recorded.
     pub jobs: u64,
-    /// Of them, those of components: files and other servers are all but sockets that clients came by.
+    /// Of them, those of components: files and remote servers, but not sockets of clients.
     pub component_jobs: u64,
     /// Virtual time at the end.
     pub time: Nanos,
     /// A digest of the jobs.
     pub digest: u64,
-    /// The hash of all events of the run, if it came to its end.
+    /// The hash of all events of the run, if it reached its end.
     pub ended: Option<u64>,
-    /// Where it first departed from the file, or where that is damaged.
+    /// Where it first diverged from the file, or where the file is damaged.
     pub diverged: Option<String>,
 }
 
-/// What comes next in a turn.
+/// The next step of a turn.
 pub enum Step {
-    /// A job is answered.
+    /// A job completed.
     Completed {
-        /// In which slot.
+        /// Its slot.
         key: usize,
-        /// What it read.
+        /// The recorded completion.
         completion: Completion,
-        /// What became of it.
+        /// Its result.
         result: io::Result<usize>,
     },
     /// The turn is over.
     Turned(Nanos),
-    /// There is no more.
+    /// The recording ends.
     Over(Nanos),
 }
 
@@ -61,7 +61,7 @@ pub struct Replayer {
     next: Option<Record>,
     kind: Kind,
     handles: Handles,
-    /// The slots of the jobs that were not answered, by their numbers.
+    /// Slots of jobs in flight, by number.
     keys: BTreeMap<u64, usize>,
     outcome: Replayed,
     pub(in crate::reactor) ended: bool,
@@ -69,7 +69,7 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    /// Opens a file, and its text; the run had a reactor of the kind that `kind` finds there.
+    /// Opens a file; `text` parses its text and returns the kind of reactor that was recorded.
     pub fn open<T>(
         path: &Path,
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
@@ -78,7 +78,7 @@ impl Replayer {
         Replayer::from_reader(BufReader::new(file), text)
     }
 
-    /// The same for a file that is read by `file`.
+    /// As `open`, for a reader.
     pub fn from_reader<T>(
         mut file: impl Read + 'static,
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
@@ -100,17 +100,17 @@ impl Replayer {
         Ok((replayer, run))
     }
 
-    /// How the jobs got to the kernel then.
+    /// The kind of reactor that was recorded.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What was found so far.
+    /// The result so far.
     pub fn outcome(&self) -> Replayed {
         self.outcome.clone()
     }
 
-    /// Goes to the next record.
+    /// Moves on to the next record.
     fn read(&mut self) {
         self.next = None;
         while self.at == self.frame.len() {
@@ -134,7 +134,7 @@ impl Replayer {
         self.ended = true;
     }
 
-    /// A job is asked for, the `number`-th; what became of it, if that was known at once.
+    /// Job `number` is submitted; its result, if it completed immediately.
     pub fn start(&mut self, key: usize, number: u64, job: &mut Job) -> Option<io::Result<usize>> {
         let handle = self.handles.of(job.to.as_raw_fd());
         let submitted = Record::submitted(job, handle);
@@ -143,7 +143,7 @@ impl Replayer {
         }
         match self.next.take() {
             Some(recorded) if recorded == submitted => {}
-            // It was cut short here.
+            // The recording is cut short here.
             None => {
                 self.ended = true;
                 return None;
@@ -174,12 +174,12 @@ impl Replayer {
         None
     }
 
-    /// Puts what was read then into a job's memory.
+    /// Puts recorded data into a job's memory.
     pub fn fill(&mut self, completion: &Completion, job: &mut Job) {
         job.memory.part_mut()[..completion.data.len()].copy_from_slice(&completion.data);
     }
 
-    /// What became of a job with so many bytes of memory; it departs if that cannot be.
+    /// Result of a job with `len` bytes of memory; an impossible one counts as divergence.
     fn result(&mut self, completion: &Completion, op: Op, len: usize) -> io::Result<usize> {
         let result = completion.result();
         let moved = *result.as_ref().unwrap_or(&0);
@@ -190,24 +190,24 @@ impl Replayer {
         };
         if moved > most || completion.data.len() != data {
             let found = completion.data.len();
-            self.diverge(&format!("found {moved} bytes done of {len}, and {found} bytes of data for it"));
+            self.diverge(&format!("found {moved} bytes transferred of {len}, and {found} bytes of data"));
             return Err(io::ErrorKind::InvalidData.into());
         }
         if op != Op::Accept || result.is_err() {
             return result;
         }
-        // Whoever gets it owns it: so it is one that is open and nobody else's.
+        // The caller will own the descriptor: so it has to be an open one of its own.
         let number = placeholder()?.into_raw_fd();
         self.handles.new_of(number);
         Ok(number as usize)
     }
 
-    /// A descriptor was not there before.
+    /// Notes a new descriptor.
     pub fn new_descriptor(&mut self, descriptor: RawFd) {
         self.handles.new_of(descriptor);
     }
 
-    /// What a file held then.
+    /// The recorded extents of a file.
     pub fn extents(&mut self, at: Extent) -> Vec<ExtentState> {
         match self.next.take() {
             Some(Record::Extents { at: recorded, states }) if recorded == at && covers(&states, at) => {
@@ -228,7 +228,7 @@ impl Replayer {
         }
     }
 
-    /// What was found out then; nothing where the run departs.
+    /// The recorded observation; empty if the run diverges.
     pub fn observed(&mut self) -> Vec<u8> {
         match self.next.take() {
             Some(Record::Observed(observed)) => {
@@ -249,7 +249,7 @@ impl Replayer {
         }
     }
 
-    /// What comes next in a turn; `op` knows what the job in a slot is, and how many bytes of memory it has.
+    /// The next step of a turn; `op` gives the operation of the job in a slot, and the length of its memory.
     pub fn step(&mut self, op: impl FnOnce(usize) -> Option<(Op, usize)>) -> Step {
         if self.ended {
             return Step::Over(self.outcome.time);
@@ -259,7 +259,7 @@ impl Replayer {
                 self.read();
                 let key = self.keys.remove(&job);
                 let Some((key, (op, len))) = key.and_then(|key| Some((key, op(key)?))) else {
-                    self.diverge(&format!("found no job {job} under way, expected one"));
+                    self.diverge(&format!("found no job {job} in flight, expected one"));
                     return Step::Over(self.outcome.time);
                 };
                 let result = self.result(&completion, op, len);
@@ -289,7 +289,7 @@ impl Replayer {
         }
     }
 
-    /// The run is over; the hash of its events.
+    /// Checks the end of the run, with the hash of its events.
     pub fn end(&mut self, hash: u64) {
         match self.next.take() {
             _ if self.ended => {}
@@ -305,7 +305,7 @@ impl Replayer {
     }
 }
 
-/// Whether these states are of all of an extent, one behind the other.
+/// Whether consecutive states cover an extent.
 fn covers(states: &[ExtentState], at: Extent) -> bool {
     let end = states.iter().try_fold(at.start.0, |next, state| {
         let fits = state.extent.start.0 == next && state.extent.sectors > 0;
@@ -314,7 +314,7 @@ fn covers(states: &[ExtentState], at: Extent) -> bool {
     end == at.start.0.checked_add(at.sectors)
 }
 
-/// A descriptor of its own that nothing is behind: for files and sockets, which are not there in a replay.
+/// A descriptor that stands for a file or socket in a replay.
 pub fn placeholder() -> io::Result<OwnedFd> {
     File::open("/dev/null").map(Into::into)
 }
