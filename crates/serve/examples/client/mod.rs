@@ -1,4 +1,4 @@
-//! What the examples that measure a server have in common: a client that agrees with it and puts requests together.
+//! A client for the examples that measure a server: it negotiates and composes requests.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use seekless_serve::nbd::client::{
     ExportInfo, OptionReply, ask, choose, flags, option_reply, parse_option_reply, structured,
 };
 
-/// Begins as clients do nowadays: with `GO`, and told of the sizes of blocks; replies come in chunks if that is wanted.
+/// Negotiates as current clients do: `GO` with the block sizes, and structured replies if `chunks`.
 pub fn agree(socket: &mut UnixStream, export: &str, chunks: bool) -> Result<(), Box<dyn Error>> {
     socket.read_exact(&mut [0; 18])?;
     socket.write_all(&flags())?;
@@ -19,7 +19,7 @@ pub fn agree(socket: &mut UnixStream, export: &str, chunks: bool) -> Result<(), 
     answered(socket, &choose(export))
 }
 
-/// Asks for an option, and reads what is said to it.
+/// Sends an option, and reads its replies.
 fn answered(socket: &mut UnixStream, option: &[u8]) -> Result<(), Box<dyn Error>> {
     socket.write_all(option)?;
     let mut told = ExportInfo::default();
@@ -37,7 +37,7 @@ fn answered(socket: &mut UnixStream, option: &[u8]) -> Result<(), Box<dyn Error>
     }
 }
 
-/// Puts a request for a part of `data`'s length behind `out`, which writes that or reads as much.
+/// Appends a request of `data`'s length to `out`: a write of it, or a read.
 pub fn request(out: &mut Vec<u8>, command: Command, cookie: u64, offset: u64, data: &[u8]) {
     ask(out, command, 0, cookie, offset, data.len() as u32);
     if command == Command::Write {

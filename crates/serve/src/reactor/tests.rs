@@ -1,4 +1,4 @@
-//! What the reactor promises, on both of its kinds.
+//! Tests of the reactor, on both of its kinds.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -72,7 +72,7 @@ fn registered_memory_does_what_other_memory_does_and_comes_back() {
             assert_eq!(done.result.unwrap(), 8192);
             memory = done.memory;
         }
-        // A part of a piece, short at the end of the file, and one whose answer nobody wants.
+        // A part of a piece, short at the end of the file, and one whose completion is dropped.
         memory.part_mut().fill(0);
         let done = reactor.submit(Job::new(Op::Read(4096 + 512), &file, memory.cut(512..8192))).await;
         assert_eq!(done.result.unwrap(), 7680);

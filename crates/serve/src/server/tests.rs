@@ -1,4 +1,4 @@
-//! A server over a device of the test's own, and a client of it on a thread.
+//! A server over a device of the test, and a client of it on a thread.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ use crate::nbd::client::{
 use crate::nbd::constants::REPLY_TYPE_OFFSET_DATA;
 use crate::reactor::Kind;
 
-/// Memory that may be asked for what it holds by nobody.
+/// Memory that panics on extent queries.
 struct NoExtentQueries(MemoryComponent);
 
 impl BlockDevice for NoExtentQueries {
@@ -60,7 +60,7 @@ impl Client {
         bytes
     }
 
-    /// What is read, and how many bytes came for it.
+    /// The data read, and how many bytes were received for it.
     fn read(&mut self, offset: u64, len: u32) -> (Vec<u8>, usize) {
         let mut out = Vec::new();
         ask(&mut out, Command::Read, 0, 1, offset, len);

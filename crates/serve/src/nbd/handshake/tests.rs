@@ -1,4 +1,4 @@
-//! What is agreed on, option by option.
+//! Negotiation, option by option.
 
 use super::*;
 use crate::nbd::client::option_reply;
@@ -38,7 +38,7 @@ fn contexts(number: u32, export: &str, queries: &[&str]) -> Vec<u8> {
     option(number, &[&text(export)[..], &count, &queries].concat())
 }
 
-/// The kinds and data of the answers, and what came of it, to options that come one after the other.
+/// The replies to consecutive options, as types and data, and the resulting steps.
 fn answers_to(encryption: Encryption, options: &[Vec<u8>]) -> (Vec<(u32, Vec<u8>)>, Vec<Step>) {
     let exports = exports();
     let mut handshake = Handshake::new(&exports, encryption);
@@ -60,7 +60,7 @@ fn answers_to(encryption: Encryption, options: &[Vec<u8>]) -> (Vec<(u32, Vec<u8>
     (answers, steps)
 }
 
-/// The flags that `GO` told last, and what was agreed on.
+/// The flags in the last reply to `GO`, and the agreement.
 fn agreed(options: &[Vec<u8>]) -> (u16, Agreed) {
     let (answers, steps) = answers_to(Encryption::None, options);
     let told = answers.iter().rfind(|(kind, data)| *kind == c::REP_INFO && data[..2] == [0, 0]);

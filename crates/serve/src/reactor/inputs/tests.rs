@@ -1,4 +1,4 @@
-//! A program that is noted and replayed: the same, another one, and files that are cut short or damaged.
+//! Recording and replaying a program: the same, another one, and files that are cut short or damaged.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -16,7 +16,7 @@ use super::record::{Completion, next_frame, read_header};
 use super::*;
 use crate::reactor::{Job, Kind, Memory, Op, Reactor};
 
-/// A program with inputs: a file that is written and read, and a peer that says something.
+/// A program with inputs: a file that is written and read, and a peer that sends something.
 async fn program(reactor: Rc<Reactor>, file: Arc<OwnedFd>, socket: Arc<OwnedFd>, pages: u64) -> Vec<u8> {
     let said = spawn(reactor.submit(Job::new(Op::Receive, &socket, Memory::of(vec![0; 100]))));
     for page in 0..pages {
@@ -36,7 +36,7 @@ async fn program(reactor: Rc<Reactor>, file: Arc<OwnedFd>, socket: Arc<OwnedFd>,
     all
 }
 
-/// Records the program on a kind of reactor; the file of its inputs, if there is such a reactor here.
+/// Records the program on a kind of reactor; its file of inputs, if there is such a reactor here.
 fn recorded(kind: Kind) -> Option<tempfile::NamedTempFile> {
     let inputs = tempfile::NamedTempFile::new().unwrap();
     let Ok((reactor, _)) = Reactor::start(Some(kind)) else {
@@ -56,7 +56,7 @@ fn recorded(kind: Kind) -> Option<tempfile::NamedTempFile> {
     Some(inputs)
 }
 
-/// The program again, with so many pages, and what it gives if it comes to its end.
+/// Replays the program with `pages` pages; the replay's result, and the program's if it reached its end.
 fn replayed(inputs: &std::path::Path, pages: u64) -> (Replayed, Option<Vec<u8>>) {
     let (replayer, text) = Replayer::open(inputs, |text| Ok((text.to_owned(), Kind::Uring))).unwrap();
     assert_eq!(text, "a text");
@@ -102,7 +102,7 @@ fn another_program_departs_and_it_is_told_where() {
 fn a_file_that_is_cut_short_is_replayed_to_where_it_ends() {
     let Some(inputs) = recorded(Kind::Threads) else { return };
     let whole = std::fs::read(inputs.path()).unwrap();
-    // The end of the text's frame: nothing of the run itself.
+    // The end of the header's frame: nothing of the run itself.
     let text = MAGIC_BYTES + 8 + "a text".len();
     for end in [text, text + 3, text + 9, whole.len() - 1] {
         std::fs::write(inputs.path(), &whole[..end]).unwrap();
@@ -123,7 +123,7 @@ fn a_byte_that_changed_is_found() {
         bytes[at] ^= 0x10;
         let mut rest = &bytes[..];
         read_header(&mut rest).unwrap();
-        // A length that is too long is a file that is cut short.
+        // A length that is too long is like a file that is cut short.
         let read = next_frame(&mut rest);
         assert!(matches!(read, Err(_) | Ok(None)), "byte {at}");
     }

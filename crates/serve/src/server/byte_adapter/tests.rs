@@ -1,4 +1,4 @@
-//! Any bytes on memory in blocks that takes its time, held to a copy; and several who write into one block.
+//! Unaligned requests on slow memory in blocks, compared with a model; and several writers of one block.
 
 use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::runtime::{Runtime, rng, sleep, spawn};
@@ -7,7 +7,7 @@ use seekless_core::{IoFuture, Nanos};
 use super::*;
 use crate::component::MemoryComponent;
 
-/// Memory in blocks of 4 KiB that takes its time, and no more than 16 KiB at once.
+/// Slow memory in blocks of 4 KiB, with requests of at most 16 KiB.
 struct Slow(MemoryComponent);
 
 impl Slow {
@@ -42,7 +42,7 @@ impl BlockDevice for Slow {
         self.0.flush(how)
     }
 
-    /// As it was before the answer took its time.
+    /// A result that is older than its completion.
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         io(async move {
             sleep(Nanos(1_000)).await;
@@ -74,7 +74,7 @@ fn any(most: u64) -> Bytes {
     Bytes { start, end: (start + len).min(SIZE) }
 }
 
-/// Reads to memory in which something stands already.
+/// Reads into a buffer that is not zeroed.
 async fn read(device: &ByteAdapter, at: Bytes) -> Result<Buffer, IoError> {
     let room = at.touched(device.block()).bytes() as usize;
     device.read(at, Buffer::from_vec(vec![0xa5; room]), Hints::default()).await
@@ -101,7 +101,7 @@ fn any_bytes_are_written_zeroed_and_read() {
                         device.write(at, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
                     }
                     2 => assert_eq!(read(&device, at).await.unwrap().to_vec(), model[range]),
-                    // Of what is not needed some reads as zeroes afterwards: that is memory's way, block by block.
+                    // Whole discarded blocks read as zeroes: memory's behaviour.
                     _ => {
                         device.discard(at, Hints::default()).await.unwrap();
                         if let Some(whole) = at.within(4096) {
@@ -121,7 +121,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
     Runtime::new(1)
         .run(async {
             let device = slow();
-            // Some began when nobody could write parts of blocks; the last block is theirs and a writer's of its half.
+            // Some began when no client could write partial blocks; they and a writer of its half share the last block.
             let late = Bytes { start: SIZE - 4096, end: SIZE };
             let early = (0..20).map(|_| {
                 let device = device.clone();
@@ -140,7 +140,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             }
             let found = read(&device, late).await.unwrap().to_vec();
             assert_eq!(found, [[99; 2048], [55; 2048]].concat());
-            // Each has every seventh byte, or a block of its own between those.
+            // Each writes every seventh byte, or a block of its own between those.
             let writers = (0..7_u64).map(|writer| {
                 let device = device.clone();
                 spawn(async move {
