@@ -16,7 +16,7 @@ const MIB: usize = 1 << 20;
 /// Memory at a port of this machine, for so many clients.
 fn at_a_port(folder: &Path, kind: &str, clients: &str) -> Option<(Server, u16)> {
     // The clients of these tests are many, too.
-    seekless_serve::descriptors::as_many_as_may_be();
+    seekless_serve::descriptors::raise_limit();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let text = format!(
         "{clients}\n[component.m]\nram = \"64MiB\"\n[[export]]\ntop = \"m\"\nnbd = \"tcp:127.0.0.1:{port}\"\n"
@@ -76,7 +76,7 @@ fn a_thousand_silent_handshakes_keep_nobody_out() {
         is_served(3, port, &format!("{kind}, 1,000 silent handshakes"));
         is_served(2, port, &format!("{kind}, the same peer"));
         drop(silent);
-        server.stop_saying(&["sent away before it said what it wants", "more clients were refused"]);
+        server.stop_saying(&["disconnected during its handshake", "more clients were refused"]);
     }
 }
 

@@ -136,8 +136,8 @@ fn clients_without_a_certificate_that_counts_are_refused() {
         let Some(mut encrypted) = Encrypted::start(folder, kind) else { continue };
         for (who, why) in [
             (&nobody, "it showed no certificate"),
-            (&others, "its certificate is not one that is let in"),
-            (&late, "its certificate is not one that is let in"),
+            (&others, "its certificate is not accepted"),
+            (&late, "its certificate is not accepted"),
         ] {
             let Some(refused) = client("nbdinfo", &["--size", &encrypted.uri(who)]) else { break };
             assert!(!refused.status.success(), "{who:?} was let in");
@@ -328,7 +328,7 @@ fn an_encrypted_export_of_another_server_is_a_component() {
             server.stop();
         }
         let wrong = [
-            (far(&uris[0], &others, &ours), "not one that is let in"),
+            (far(&uris[0], &others, &ours), "is not accepted"),
             (far(&uris[0], &ours, &others), "component.far.nbd"),
             (format!("[component.far]\nnbd = \"{}\"\n", uris[0]), "expected tls = {...}"),
             (far(&uris[0].replace("nbds", "nbd"), &ours, &ours), "expected nbds://"),

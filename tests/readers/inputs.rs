@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::served::{facts, framed, serve};
 use seekless_core::runtime::Runtime;
 use seekless_serve::component::Opened;
-use seekless_serve::reactor::inputs::{Replayer, stand_in};
+use seekless_serve::reactor::inputs::{Replayer, placeholder};
 use seekless_serve::reactor::{Kind, Reactor};
 use seekless_serve::server::Listener;
 
@@ -19,19 +19,21 @@ const TURN_BYTES: usize = 9;
 pub fn run(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let file = if *first == 0 { rest.to_vec() } else { framed(rest) };
-    let Ok((replayer, ())) = Replayer::over(Cursor::new(file), |_| Ok(((), Kind::Threads))) else { return };
+    let Ok((replayer, ())) = Replayer::from_reader(Cursor::new(file), |_| Ok(((), Kind::Threads))) else {
+        return;
+    };
     let (reactor, runtime) = (Reactor::replaying(replayer), Runtime::new(1));
-    let opened = Opened::recalled(facts()).expect("a file that stands for it");
-    let listener = Listener::recalled().expect("a socket that stands for it");
-    let stop = Arc::new(stand_in().expect("another one"));
+    let opened = Opened::from_recording(facts()).expect("a file that stands for it");
+    let listener = Listener::from_recording().expect("a socket that stands for it");
+    let stop = Arc::new(placeholder().expect("another one"));
     let served = async {
         let served = std::pin::pin!(serve(&reactor, opened, listener, stop));
-        let over = std::pin::pin!(reactor.replayed());
+        let over = std::pin::pin!(reactor.replay_end());
         futures_util::future::select(served, over).await;
     };
     runtime.run_live(served, &*reactor).expect("it goes on as long as there are inputs");
     reactor.end(runtime.event_hash());
-    let found = reactor.found();
+    let found = reactor.outcome();
     assert!(found.turns as usize <= input.len() / TURN_BYTES, "{found:?}");
-    assert!(found.ended.is_none() || found.departed.is_none(), "{found:?}");
+    assert!(found.ended.is_none() || found.diverged.is_none(), "{found:?}");
 }

@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use seekless_core::Top;
 use seekless_core::runtime::Runtime;
-use seekless_serve::component::{FileComponent, FileFacts, Opened};
+use seekless_serve::component::{FileComponent, FileProbe, Opened};
 use seekless_serve::nbd::client::go;
 use seekless_serve::reactor::inputs::Recorder;
-use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, CLIENTS, Export, Listener, Server};
+use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
+use seekless_serve::server::{Address, ByteAdapter, CLIENTS, Export, Listener, Server};
 
 const SECTORS: u64 = 64;
 
 /// What is known of the file in a replay.
-pub fn facts() -> FileFacts {
-    FileFacts {
+pub fn facts() -> FileProbe {
+    FileProbe {
         path: "file".into(),
         sectors: SECTORS,
         logical_bytes: 512,
@@ -45,10 +45,10 @@ pub fn framed(records: &[u8]) -> Vec<u8> {
 /// Serves the file until `stop` can be received from.
 pub async fn serve(reactor: &Rc<Reactor>, opened: Opened, listener: Listener, stop: Arc<OwnedFd>) {
     let file = FileComponent::new(reactor, "file", opened);
-    let device = Bytewise::new(Rc::new(Top::new(Rc::new(file))));
+    let device = ByteAdapter::new(Rc::new(Top::new(Rc::new(file))));
     let server = Server::new(reactor, CLIENTS, |_| {});
     server.listen(listener, vec![Export::new("", "", &device, false)], None);
-    let _ = reactor.ask(Job::new(What::Receive, &stop, Memory::of(vec![0]))).await;
+    let _ = reactor.submit(Job::new(Op::Receive, &stop, Memory::of(vec![0]))).await;
     server.stop().await;
 }
 

@@ -1,4 +1,4 @@
-//! What the lab found on a trace, as text: a comparison, one variant.
+//! Text output of a comparison, and of one variant.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use seekless_lab::workload::answers::Response;
 use crate::table::Table;
 use crate::text::{count, counted, factor, number, percent, seconds, size};
 
-/// A figure's name, how it is read from what it is of, and what it is where the name does not say so.
+/// A figure: its name, its value of a variant, and an explanation where the name needs one.
 type Figure<T> = (&'static str, fn(&T) -> String, &'static str);
 
-/// The figures that are shown side by side.
+/// The figures shown side by side.
 const FIGURES: [Figure<Variant>; 17] = [
     ("disk busy", |one| seconds(one.work.head.busy_s), "the sum of the next four"),
     ("  seek", |one| seconds(one.work.head.seek_s), "moving the arm"),
@@ -40,7 +40,7 @@ const FIGURES: [Figure<Variant>; 17] = [
     ),
 ];
 
-/// The figures of both sides, and of the work in the background.
+/// Figures of both sides, and of background work.
 const SIDE_FIGURES: [Figure<Side>; 6] = [
     ("requests", |side| count(side.requests), "reads and writes"),
     ("read", |side| size(side.blocks_read * 512), ""),
@@ -50,7 +50,7 @@ const SIDE_FIGURES: [Figure<Side>; 6] = [
     ("non-sequential", |side| number(side.nonsequential_pct, 2) + " %", "seeks per 512-byte block read"),
 ];
 
-/// A whole comparison.
+/// The text of a comparison.
 pub fn text(comparison: &Comparison) -> String {
     let mut out = settings(comparison);
     let variants = &comparison.variants;
@@ -69,22 +69,22 @@ pub fn text(comparison: &Comparison) -> String {
         }
     }
     for variant in others {
-        out.push_str(&sides(variant));
+        out.push_str(&traffic(variant));
         if others.len() == 1 || !variant.reconfigurations.is_empty() {
-            out.push_str(&course(variant, Some(&base.name)));
+            out.push_str(&phases(variant, Some(&base.name)));
         }
     }
     out.push_str(&notes(&comparison.notes));
     out
 }
 
-/// One variant; `setup` says what it is.
+/// The text of one variant; `setup` describes it.
 pub fn variant_text(setup: &str, variant: &Variant) -> String {
     let one = std::slice::from_ref(variant);
-    let figures = figures(one) + &responses(one) + &sides(variant) + &counters(variant);
-    let course = if variant.reconfigurations.is_empty() { String::new() } else { course(variant, None) };
+    let figures = figures(one) + &responses(one) + &traffic(variant) + &counters(variant);
+    let phases = if variant.reconfigurations.is_empty() { String::new() } else { phases(variant, None) };
     let notes = notes(&variant.notes);
-    format!("{setup}\n\n{figures}{course}{notes}\n  event log: hash {}\n", variant.event_hash)
+    format!("{setup}\n\n{figures}{phases}{notes}\n  event log: hash {}\n", variant.event_hash)
 }
 
 fn settings(comparison: &Comparison) -> String {
@@ -131,7 +131,7 @@ fn bopt(settings: &Settings) -> String {
     )
 }
 
-/// A percentage that somebody chose: `40 %`, `12.5 %`. Rounded where binary fractions are not exact.
+/// A percentage given by the user: `40 %`, `12.5 %`. Rounded where binary fractions are not exact.
 fn share(value: f64) -> String {
     factor((value * 1e6).round() / 1e6) + " %"
 }
@@ -154,7 +154,7 @@ fn figures(variants: &[Variant]) -> String {
     table.text()
 }
 
-/// How long requests took, by operation.
+/// Response times, by operation.
 fn responses(variants: &[Variant]) -> String {
     let columns = ["", "", ">requests", ">mean", ">50 % within", ">90 %", ">99 %", ">99.9 %", ">longest"];
     let mut table = Table::new(&columns);
@@ -175,7 +175,7 @@ fn responses(variants: &[Variant]) -> String {
     format!("\nResponse times in ms, from issue to answer\n{}", table.text())
 }
 
-/// What the layers of a variant counted.
+/// Counters of a variant's layers.
 fn counters(variant: &Variant) -> String {
     let mut table = Table::new(&["", ">"]);
     for (layer, counters) in &variant.layers {
@@ -186,10 +186,10 @@ fn counters(variant: &Variant) -> String {
     if variant.layers.is_empty() { String::new() } else { format!("\n{}", table.text()) }
 }
 
-/// What a layer was asked, and what it asked of the devices below; empty where nothing was counted.
-fn sides(variant: &Variant) -> String {
-    let Some(sides) = &variant.sides else { return String::new() };
-    let Sides { above, below, background, layer, .. } = sides;
+/// Traffic above and below a layer; empty where nothing was counted.
+fn traffic(variant: &Variant) -> String {
+    let Some(traffic) = &variant.sides else { return String::new() };
+    let Sides { above, below, background, layer, .. } = traffic;
     let of = if *layer == variant.name { layer.clone() } else { format!("{}, layer {layer}", variant.name) };
     let mut table = Table::new(&["", ">above", ">below", ">background", ""]);
     for (name, value, meaning) in SIDE_FIGURES {
@@ -197,11 +197,11 @@ fn sides(variant: &Variant) -> String {
     }
     let mut pages = Table::new(&["", ">", ""]);
     let rows = [
-        ("pages asked for", sides.pages, "read or written"),
-        ("hits", sides.hits, "of them from or into the BOPT"),
-        ("absorbed", sides.absorbed_pages, "of the hits, written to the log instead of home"),
-        ("drained", sides.drained_pages, "dirty pages written home in the background"),
-        ("requests split", sides.splits, "over several places"),
+        ("pages asked for", traffic.pages, "read or written"),
+        ("hits", traffic.hits, "of them from or into the BOPT"),
+        ("absorbed", traffic.absorbed_pages, "of the hits, written to the log instead of home"),
+        ("drained", traffic.drained_pages, "dirty pages written home in the background"),
+        ("requests split", traffic.splits, "over several places"),
     ];
     for (name, value, meaning) in rows {
         pages.row([name, &count(value), meaning]);
@@ -244,8 +244,8 @@ fn reductions(others: &[Variant]) -> String {
     table.text()
 }
 
-/// Phases and reconfigurations, beside the base of this name if there is one.
-fn course(variant: &Variant, base: Option<&str>) -> String {
+/// Phases and reconfigurations, compared with the base of this name if there is one.
+fn phases(variant: &Variant, base: Option<&str>) -> String {
     let mut columns = vec!["phase", ">requests", ">busy", ">from BOPT", ">seeks", ">mean seek"];
     let base_busy = base.map(|base| format!(">{base} busy"));
     columns.extend(base_busy.iter().map(String::as_str));
@@ -299,7 +299,7 @@ fn reconfigurations(all: &[Reconfiguration]) -> String {
     table.text()
 }
 
-/// What to know before believing the figures.
+/// Caveats about the figures.
 fn notes(notes: &[String]) -> String {
     if notes.is_empty() {
         return String::new();

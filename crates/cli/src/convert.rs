@@ -1,9 +1,8 @@
-//! `seekless trace convert`: a trace in another format, one record at a time; and where any command that
-//! makes a trace writes it to.
+//! `seekless trace convert`: writes a trace in another format, one record at a time; and the output options of all
+//! commands that write a trace.
 //!
-//! Invariant: a file is there whole or not at all, and what the format could not hold is told, on stderr
-//! and in the JSON. Faults: those of reading and of writing; a reader of standard output that went away is
-//! none.
+//! Invariant: a file is written whole or not at all, and losses of the format are reported on stderr and in the JSON.
+//! Faults: errors of reading and writing; a closed pipe on standard output is not an error.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -35,18 +34,18 @@ Formats, and the endings that ask for them:
   blkparse   .blkparse .txt       what blkparse prints by default
   disksim    .disksim .dsim       DiskSim ascii
 
-A second ending .gz, .xz or .zst compresses. What the format cannot hold is told.";
+A second ending .gz, .xz or .zst compresses. Losses of the format are reported.";
 
-/// Where a trace is written to.
+/// Where to write a trace.
 #[derive(Args)]
 pub struct Writing {
     /// The file to write; - is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// The format to write [default: what the file's name ends in]
+    /// Format to write [default: by the ending of FILE]
     #[arg(long, value_name = "FORMAT", value_parser = target)]
     to: Option<&'static Target>,
-    /// Replace FILE if it is there
+    /// Overwrite FILE
     #[arg(long)]
     force: bool,
     /// Print one JSON object instead of text
@@ -54,7 +53,7 @@ pub struct Writing {
     pub json: bool,
 }
 
-/// What `trace convert` is asked.
+/// Arguments of `trace convert`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -63,20 +62,20 @@ pub struct Arguments {
     writing: Writing,
 }
 
-/// What became of a trace that was written.
+/// A trace that was written.
 #[derive(Serialize)]
-pub struct Told {
-    /// The file; `-` is standard output.
+pub struct WrittenTrace {
+    /// Path of the file; `-` is standard output.
     pub file: String,
-    /// Its format.
+    /// Format.
     pub to: &'static str,
-    /// Records in it.
+    /// Number of records.
     pub records: u64,
-    /// Its size, after compression.
+    /// Size in bytes, after compression.
     pub bytes: u64,
     /// What the format could not hold.
     pub lost: Losses,
-    /// The same in words, and what else a person should know.
+    /// The losses as text, and other warnings.
     pub warnings: Vec<String>,
 }
 
@@ -86,17 +85,17 @@ struct Summary<'a> {
     sources: Vec<Source>,
     records_read: u64,
     #[serde(flatten)]
-    told: &'a Told,
+    written: &'a WrittenTrace,
 }
 
 #[derive(Serialize)]
 struct Source {
     path: String,
-    /// None for what is no file.
+    /// Size in bytes; `None` for standard input.
     bytes: Option<u64>,
 }
 
-/// Without its feature the program knows of Parquet only how to get it.
+/// Error for Parquet in a build without that feature.
 const NO_PARQUET: &str = "found parquet, expected another format: this program was built without its default \
      features, of which parquet is one";
 
@@ -110,12 +109,12 @@ fn target(name: &str) -> Result<&'static Target, String> {
 }
 
 impl Writing {
-    /// Whether the trace goes to standard output, which then says nothing else.
+    /// Whether the trace goes to standard output, which then carries nothing else.
     pub fn is_stdout(&self) -> bool {
         self.output == Path::new("-")
     }
 
-    /// The format to write: the one that was asked for, or the one that the file's name asks for.
+    /// The format to write: from `--to`, or by the ending of the file.
     fn target(&self) -> anyhow::Result<&'static Target> {
         let name = self.output.display().to_string();
         let (packing, plain) = Packing::of(&name);
@@ -129,23 +128,23 @@ impl Writing {
             return Err(Usage(format!("{name}: found no format in the name, {expected}")).into());
         };
         if packing != Packing::Plain && !target.packs {
-            let told = format!("{name}: found a compression around {}, expected none", target.name);
-            return Err(Usage(format!("{told}: it compresses by itself")).into());
+            let why = format!("{name}: found a compression around {}, expected none", target.name);
+            return Err(Usage(format!("{why}: it compresses by itself")).into());
         }
         Ok(target)
     }
 
-    /// Whether it can be written as asked, as far as that can be said beforehand.
+    /// Checks beforehand, as far as possible, whether the file can be written.
     pub fn check(&self) -> anyhow::Result<()> {
         self.target()?;
         if self.is_stdout() {
-            let told = "--json: found -o -, expected a file: standard output is the trace";
-            return if self.json { Err(Usage(told.to_owned()).into()) } else { Ok(()) };
+            let why = "--json: found -o -, expected a file: standard output is the trace";
+            return if self.json { Err(Usage(why.to_owned()).into()) } else { Ok(()) };
         }
         output::expect_folder(&self.output)
     }
 
-    /// What writes it.
+    /// Opens the writer.
     pub fn open(&self, provenance: &Provenance) -> anyhow::Result<Writer> {
         let target = self.target()?;
         let output = if self.is_stdout() {
@@ -168,20 +167,20 @@ impl Writing {
         writer.record(record, tables).map_err(|error| self.error(error))
     }
 
-    /// Writes what is left, and warns of what the format could not hold.
-    pub fn finish(&self, writer: Writer) -> anyhow::Result<Told> {
+    /// Writes what is buffered, and warns of losses.
+    pub fn finish(&self, writer: Writer) -> anyhow::Result<WrittenTrace> {
         let Written { records, bytes, losses, warnings } =
             writer.finish().map_err(|error| self.error(error))?;
         output::warn(&warnings);
         let (file, to) = (self.output.display().to_string(), self.target()?.name);
-        Ok(Told { file, to, records, bytes, lost: losses, warnings })
+        Ok(WrittenTrace { file, to, records, bytes, lost: losses, warnings })
     }
 
     fn error(&self, error: io::Error) -> anyhow::Error {
         anyhow::Error::new(error).context(self.output.display().to_string())
     }
 
-    /// A reader that went away is no error of ours.
+    /// Turns a closed pipe into success.
     pub fn forgive(&self, done: anyhow::Result<()>) -> anyhow::Result<()> {
         let gone = |error: &anyhow::Error| {
             error.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
@@ -193,7 +192,7 @@ impl Writing {
     }
 }
 
-/// This program, and how it was called.
+/// The program's version and command line, for the trace's metadata.
 pub fn provenance(sources: Vec<(String, Option<u64>)>, format: &str) -> Provenance {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy())).collect();
@@ -226,7 +225,7 @@ fn convert(input: &Input, writing: &Writing) -> anyhow::Result<()> {
         writing.record(&mut writer, &record?, tables)?;
         records_read += 1;
         if records_read % 65_536 == 0 {
-            progress.tell(&format!("converting the trace: {} records", count(records_read)));
+            progress.step(&format!("converting the trace: {} records", count(records_read)));
         }
     }
     drop(progress);
@@ -234,20 +233,20 @@ fn convert(input: &Input, writing: &Writing) -> anyhow::Result<()> {
     if records_read == 0 {
         output::warn(&["the trace holds no requests".to_owned()]);
     }
-    let mut told = writing.finish(writer)?;
-    told.warnings.splice(0..0, reader.warnings().iter().cloned());
+    let mut written = writing.finish(writer)?;
+    written.warnings.splice(0..0, reader.warnings().iter().cloned());
     if writing.json {
         let sources = sources.into_iter().map(|(path, bytes)| Source { path, bytes }).collect();
-        return output::json(&Summary { from, sources, records_read, told: &told });
+        return output::json(&Summary { from, sources, records_read, written: &written });
     }
-    if writing.is_stdout() { Ok(()) } else { output::print(&text(from, records_read, &told)) }
+    if writing.is_stdout() { Ok(()) } else { output::print(&text(from, records_read, &written)) }
 }
 
-fn text(from: &str, records_read: u64, told: &Told) -> String {
+fn text(from: &str, records_read: u64, written: &WrittenTrace) -> String {
     let mut table = Table::new(&["", ""]);
     table.row(["read".to_owned(), format!("{} ({from})", counted(records_read, "record"))]);
-    table.row(["written".to_owned(), format!("{} ({})", counted(told.records, "record"), told.to)]);
-    table.row(["file".to_owned(), format!("{} ({})", told.file, size(told.bytes))]);
+    table.row(["written".to_owned(), format!("{} ({})", counted(written.records, "record"), written.to)]);
+    table.row(["file".to_owned(), format!("{} ({})", written.file, size(written.bytes))]);
     table.text()
 }
 

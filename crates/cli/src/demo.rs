@@ -1,5 +1,5 @@
-//! `seekless demo`: the main job on the trace that ships. Reads a recording of a real machine, says
-//! what it is like, and what BORG would save on it.
+//! `seekless demo`: the comparison on the trace that ships with the project. Reads a recording of a real machine,
+//! characterises it, and shows what BORG saves on it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,23 +14,23 @@ use crate::text::{percent, shell_word};
 use crate::trace::{characterised, load};
 use crate::{comparison, lab, output, stats};
 
-/// The recording.
+/// Name of the recording.
 const NAME: &str = "appstart2";
-/// Where recordings are in the checkout that the program was built from.
+/// Folder of recordings in the checkout that the program was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
 
-/// The recording was squeezed into minutes and never lets the disk rest: with the usual share of the
-/// head's time, copying would take half of it.
+/// The recording is compressed into minutes and never leaves the disk idle: with the default share of the head's time,
+/// copying would take half of it.
 const SHARE: (&str, &str) = ("--background-share", "40");
 
-/// What the demo is told.
+/// Arguments of `demo`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   seekless demo
   seekless demo --report appstart2.report.html")]
 pub struct Arguments {
-    /// Where the report goes
+    /// Write the report to this file
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     report: PathBuf,
     /// Print one JSON object instead of text
@@ -38,22 +38,22 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The options of an experiment as they are when nobody sets one.
+/// The default options of an experiment.
 #[derive(Parser)]
 struct Defaults {
     #[command(flatten)]
     setup: Setup,
 }
 
-/// What the demo tells.
+/// JSON output.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Output<'a> {
     stats: &'a Stats,
     comparison: &'a Comparison,
     report: &'a Path,
 }
 
-/// Runs it.
+/// Runs the demo.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     output::expect_folder(&arguments.report)?;
     let recording = recording()?;
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     lab::write_report(&arguments.report, &stats, &compared)?;
     if arguments.json {
-        return output::json(&Told { stats: &stats, comparison: &compared, report: &arguments.report });
+        return output::json(&Output { stats: &stats, comparison: &compared, report: &arguments.report });
     }
     output::print(&format!(
         "Disk time saved by BORG: {} between reconfigurations, {} with all its own work counted\nReport: {}\n",
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ))
 }
 
-/// The recording in this folder's data, or in that of the checkout.
+/// The recording in the current folder's `data`, or in that of the checkout.
 fn recording() -> anyhow::Result<PathBuf> {
     let here = Path::new("data").join(NAME);
     let built_from = PathBuf::from(BUILT_FROM);

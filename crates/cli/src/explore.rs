@@ -1,4 +1,4 @@
-//! `seekless lab explore`: cuts a volume's power wherever it may hurt, and judges what a restart finds.
+//! `seekless lab explore`: cuts a volume's power at critical moments, and checks what a restart finds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::table::Table;
 use crate::text::count;
 use crate::workload::positive_time;
 
-/// Seeds that an exploration takes, at most: its own and those behind it.
+/// Consecutive seeds that an exploration uses, at most.
 const SEEDS: u64 = 1 << 20;
 
 /// Examples.
@@ -37,77 +37,77 @@ Examples:
   seekless lab explore mapper.toml --workload random:size=4KiB,reads=0% --json | jq .states
   seekless lab explore mapper.toml --save lost.script; seekless lab explore mapper.toml --script lost.script --history lost.history";
 
-/// What is explored.
+/// Arguments of `lab explore`.
 #[derive(Args)]
-// Each is a flag of its own on the command line.
+// Each is a flag on the command line.
 #[allow(clippy::struct_excessive_bools)]
 pub struct Arguments {
-    /// The volume; its components become memory that loses power
+    /// Volume file; its components become memory that loses power
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// What is asked of it: a workload with its options; by default each run draws kinds of requests, and where
+    /// Workload with its options [default: each run draws kinds and places of requests]
     #[arg(long, value_name = "WORKLOAD")]
     workload: Option<String>,
-    /// Requests a run; there are as many runs as it takes
+    /// Requests a run; there are as many runs as needed
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     requests: u64,
-    /// One step of a run in so many is a command to the topmost layer, such as to reconfigure or to go; 0: none; by
-    /// default each run draws it
+    /// Send a command, such as to reconfigure or to detach, to the topmost layer in one of this many steps of a run; 0
+    /// for never [default: each run draws it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     commands: Option<u64>,
-    /// New crash states, after which it ends
+    /// New crash states to check before ending
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     states: u64,
-    /// States a moment of a run, at most
+    /// Crash states at one moment of a run, at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     each: u64,
-    /// Of the moments of a run one in so many is looked at: the more, the more runs there are for as many states
+    /// Examine one in this many moments of a run: with a larger number, more runs for the same number of states
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "all", value_parser = clap::value_parser!(u64).range(1..))]
     one_in: u64,
-    /// Requests of the run in which each request to a component fails, once and for ever; 0: none
+    /// Requests of the run in which each request to a component fails, once and permanently; 0 for none
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=100_000))]
     fault_requests: u64,
-    /// Writes every page first, so that no slot is left that was never used
+    /// Write every page first, so that every slot was used before
     #[arg(long)]
     fill: bool,
-    /// Runs before all others in which the power does not go: what is read is judged all the same; by default they take
-    /// turns with the others, and half of the time
+    /// Runs without a power cut, before all others; their reads are checked as well [default: they take turns with the
+    /// others, and half of the time]
     #[arg(long, value_name = "N")]
     plain_runs: Option<u64>,
-    /// How many restarts take as long as a run in which the power stays: decides how many of those there are
+    /// Restarts that cost as much as a run without a power cut: decides how many such runs there are
     #[arg(long, value_name = "N", default_value_t = Options::default().run_costs, conflicts_with = "plain_runs", value_parser = clap::value_parser!(u64).range(1..))]
     run_costs: u64,
-    /// Within which every request has to be answered, in virtual time
+    /// Limit on the response time of every request, in virtual time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     bound: Nanos,
-    /// Crashes one after the other
+    /// Number of crashes in a row
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
     depth: u64,
-    /// Clients that ask at once; by default each run draws 1 to 32
+    /// Concurrent clients [default: each run draws 1 to 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     clients: Option<u64>,
-    /// All chance follows from it
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Goes on with the next seeds for so long, with as many states each
+    /// Continue with further seeds for this long, with as many states each
     #[arg(long = "for", value_name = "TIME", value_parser = positive_time, conflicts_with_all = ["all", "script"])]
     time: Option<Nanos>,
-    /// One of several explorations that reach the edges together: one that is never reached does not fail it
+    /// One of several explorations that together reach all edges: do not fail for an edge that was not reached
     #[arg(long, conflicts_with_all = ["all", "script"])]
     part: bool,
-    /// Instead: all workloads of up to so many requests to two pages, with every set of survivors
+    /// Instead: check all workloads of up to this many requests to two pages, with every set of survivors
     #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["workload", "requests", "commands", "states", "each", "depth", "clients", "plain_runs", "fault_requests"], value_parser = clap::value_parser!(u64).range(1..=5))]
     all: Option<u64>,
-    /// Instead: does again what a script of an earlier finding says
+    /// Instead: replay the script of an earlier finding
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "requests", "commands", "states", "each", "depth", "clients", "seed", "fill", "plain_runs", "fault_requests", "all"])]
     script: Option<PathBuf>,
-    /// Tells a finding as it was found, and does not reduce it
+    /// Report a finding as found, without reducing it
     #[arg(long, conflicts_with = "script")]
     unreduced: bool,
-    /// Write the script of a finding, reduced, to a file too
+    /// Write the script of the reduced finding to this file
     #[arg(long, value_name = "FILE", conflicts_with = "script")]
     save: Option<PathBuf>,
-    /// Write what clients saw of a finding, reduced, or of the script to a file too, for `lab judge`
+    /// Write the clients' history of the reduced finding, or of the script, to this file, for `lab judge`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Print one JSON object instead of text
@@ -115,18 +115,18 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What is told of an exploration.
+/// JSON output.
 #[derive(Serialize)]
-struct Told {
+struct Output {
     volume: String,
     workload: String,
     seed: u64,
-    /// Distinct crash states: by what the components hold.
+    /// Distinct crash states, by the content of the components.
     states: u64,
     states_by_depth: Vec<u64>,
     metadata_states: u64,
     judged: u64,
-    /// Restarts with a sector of metadata that has rotted, and how many of them were refused.
+    /// Restarts with a rotten sector of metadata, and how many of them were refused.
     rotten: u64,
     rotten_refused: u64,
     read_whole: u64,
@@ -146,15 +146,15 @@ struct Told {
     unreached: Vec<String>,
     cpu_s: f64,
     states_per_cpu_s: f64,
-    /// Where the CPU seconds of runs, cuts and restarts went, in per cent.
+    /// CPU time of runs, cuts and restarts, in per cent.
     time_pct: BTreeMap<&'static str, f64>,
     finding: Option<String>,
-    /// The finding reduced: what is wrong, and how it comes to that.
+    /// The reduced finding: the violation, and the script that leads to it.
     reduced: Option<String>,
     script: Option<String>,
 }
 
-/// Explores.
+/// Runs the exploration.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description = file::read(&arguments.volume)?;
     if let Some(script) = &arguments.script {
@@ -165,29 +165,29 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let began = clock_gettime(ClockId::Monotonic).tv_sec as u64;
     let mut seed = arguments.seed;
     loop {
-        let told = explore(arguments, &description, load.as_ref(), seed)?;
-        if let Some(script) = &told.script {
+        let output_of = explore(arguments, &description, load.as_ref(), seed)?;
+        if let Some(script) = &output_of.script {
             arguments.save.as_deref().map_or(Ok(()), |file| output::file(file, script))?;
             replayed(&description, &script.parse()?, arguments.history.as_deref())?;
         }
         if arguments.json {
-            output::json(&told)?;
+            output::json(&output_of)?;
         } else {
-            output::print(&text(&told))?;
+            output::print(&text(&output_of))?;
         }
-        if told.finding.is_some() {
+        if output_of.finding.is_some() {
             anyhow::bail!("a promise is broken, see above");
         }
-        if !told.unreached.is_empty() && arguments.all.is_none() && !arguments.part {
+        if !output_of.unreached.is_empty() && arguments.all.is_none() && !arguments.part {
             anyhow::bail!(
-                "found edges that were never reached, see above; expected all: more --states, another --workload"
+                "found edges that were never reached, see above, expected all: more --states, another --workload"
             );
         }
         let passed = Nanos((clock_gettime(ClockId::Monotonic).tv_sec as u64 - began) * 1_000_000_000);
         if arguments.time.is_none_or(|time| passed >= time) {
             return Ok(());
         }
-        // A run takes its seed and those behind it.
+        // A run uses its seed and those that follow.
         seed = seed.wrapping_add(SEEDS);
     }
 }
@@ -197,7 +197,7 @@ fn explore(
     description: &Description,
     load: Option<&Load>,
     seed: u64,
-) -> anyhow::Result<Told> {
+) -> anyhow::Result<Output> {
     let all = arguments.all.is_some();
     let options = Options {
         states: if all { u64::MAX } else { arguments.states },
@@ -231,7 +231,7 @@ fn explore(
         Some(requests) => campaign.explore_all(requests as usize, &progress)?,
         None => campaign.explore(&progress)?,
     };
-    Ok(told(arguments, seed, &explored, (cpu_nanos() - before) as f64 / 1e9))
+    Ok(output_of(arguments, seed, &explored, (cpu_nanos() - before) as f64 / 1e9))
 }
 
 fn replay_script(description: &Description, script: &Path, arguments: &Arguments) -> anyhow::Result<()> {
@@ -239,23 +239,23 @@ fn replay_script(description: &Description, script: &Path, arguments: &Arguments
     let case: Case = text.parse().with_context(|| script.display().to_string())?;
     let fits = case.fits(description.check()?, description.components.len());
     fits.map_err(|why| anyhow::anyhow!("{}: {why}", script.display()))?;
-    let wrong = replayed(description, &case, arguments.history.as_deref())?;
+    let violation = replayed(description, &case, arguments.history.as_deref())?;
     if arguments.json {
-        output::json(&serde_json::json!({ "script": script, "runs": case.0.len(), "finding": wrong }))?;
+        output::json(&serde_json::json!({ "script": script, "runs": case.0.len(), "finding": violation }))?;
     } else {
         output::print(&format!(
             "{}: {}\n",
             script.display(),
-            wrong.as_deref().unwrap_or("nothing wrong was found")
+            violation.as_deref().unwrap_or("no violation was found")
         ))?;
     }
-    match wrong {
+    match violation {
         Some(_) => anyhow::bail!("a promise is broken, see above"),
         None => Ok(()),
     }
 }
 
-/// Does a case again; what is wrong. What clients saw goes to a file.
+/// Replays a case; returns the violation. The clients' history is written to `file`.
 fn replayed(description: &Description, case: &Case, file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let replayed = replay(description, case);
     if let Some(file) = file {
@@ -269,11 +269,11 @@ fn replayed(description: &Description, case: &Case, file: Option<&Path>) -> anyh
     Ok(replayed.finding.map(|finding| finding.wrong))
 }
 
-fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> Told {
+fn output_of(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> Output {
     let tally = &explored.tally;
-    let wrong = |finding: &Option<Finding>| finding.as_ref().map(|finding| finding.wrong.clone());
+    let violation = |finding: &Option<Finding>| finding.as_ref().map(|finding| finding.wrong.clone());
     let what = arguments.all.map(|requests| format!("all workloads of up to {requests} requests"));
-    Told {
+    Output {
         volume: arguments.volume.display().to_string(),
         workload: what.or_else(|| arguments.workload.clone()).unwrap_or_else(|| "churn".to_owned()),
         seed,
@@ -301,8 +301,8 @@ fn told(arguments: &Arguments, seed: u64, explored: &Explored, cpu_s: f64) -> To
         cpu_s,
         states_per_cpu_s: tally.states as f64 / cpu_s.max(1e-9),
         time_pct: time_pct(&tally.spent),
-        finding: wrong(&explored.finding),
-        reduced: wrong(&explored.reduced),
+        finding: violation(&explored.finding),
+        reduced: violation(&explored.reduced),
         script: explored
             .reduced
             .as_ref()
@@ -317,61 +317,62 @@ fn time_pct(spent: &Spent) -> BTreeMap<&'static str, f64> {
     each.map(|((_, name), part)| (*name, (1_000.0 * part as f64 / all).round() / 10.0)).collect()
 }
 
-fn text(told: &Told) -> String {
+fn text(output_of: &Output) -> String {
     let mut table = Table::new(&["", ">"]);
-    let depths: Vec<String> = told.states_by_depth.iter().map(|states| count(*states)).collect();
+    let depths: Vec<String> = output_of.states_by_depth.iter().map(|states| count(*states)).collect();
     let commands = vec![
-        ("commands carried out", count(told.commands)),
-        ("commands that failed with a request", count(told.fault_failed_commands)),
-        ("longest command, ms", format!("{:.3}", told.longest_command_ms)),
+        ("commands carried out", count(output_of.commands)),
+        ("commands that failed with a request", count(output_of.fault_failed_commands)),
+        ("longest command, ms", format!("{:.3}", output_of.longest_command_ms)),
     ];
     let rows = [
-        ("crash states, all different", count(told.states)),
+        ("crash states, all different", count(output_of.states)),
         ("after one crash, two, ...", depths.join(" + ")),
-        ("different in metadata", count(told.metadata_states)),
-        ("restarts judged", count(told.judged)),
-        ("of those read whole", count(told.read_whole)),
-        ("with a rotten sector", count(told.rotten)),
-        ("of those refused", count(told.rotten_refused)),
-        ("sectors read and judged", count(told.sectors_judged)),
-        ("moments at which power went", count(told.moments)),
-        ("runs", count(told.runs)),
-        ("runs with a request that failed", count(told.fault_runs)),
-        ("requests answered with an error", count(told.fault_errors)),
-        ("longest answer, ms", format!("{:.3}", told.longest_answer_ms)),
-        ("the same with faults, ms", format!("{:.3}", told.longest_answer_with_faults_ms)),
-        ("the bound for both, ms", format!("{:.0}", told.bound_ms)),
+        ("different in metadata", count(output_of.metadata_states)),
+        ("restarts judged", count(output_of.judged)),
+        ("of those read whole", count(output_of.read_whole)),
+        ("with a rotten sector", count(output_of.rotten)),
+        ("of those refused", count(output_of.rotten_refused)),
+        ("sectors read and judged", count(output_of.sectors_judged)),
+        ("moments at which power went", count(output_of.moments)),
+        ("runs", count(output_of.runs)),
+        ("runs with a request that failed", count(output_of.fault_runs)),
+        ("requests answered with an error", count(output_of.fault_errors)),
+        ("longest answer, ms", format!("{:.3}", output_of.longest_answer_ms)),
+        ("the same with faults, ms", format!("{:.3}", output_of.longest_answer_with_faults_ms)),
+        ("the bound for both, ms", format!("{:.0}", output_of.bound_ms)),
     ];
     let times = [
-        ("CPU seconds", format!("{:.2}", told.cpu_s)),
-        ("states a CPU second", count(told.states_per_cpu_s as u64)),
+        ("CPU seconds", format!("{:.2}", output_of.cpu_s)),
+        ("states a CPU second", count(output_of.states_per_cpu_s as u64)),
     ];
-    let commands = if told.commands > 0 { commands } else { Vec::new() };
+    let commands = if output_of.commands > 0 { commands } else { Vec::new() };
     for (name, value) in rows.into_iter().chain(commands).chain(times) {
         table.row([name.to_owned(), value]);
     }
-    for (name, pct) in &told.time_pct {
+    for (name, pct) in &output_of.time_pct {
         table.row([format!("  of them {name}, %"), format!("{pct:.1}")]);
     }
-    let mut out = format!("{}, {}, seed {}\n{}", told.volume, told.workload, told.seed, table.text());
-    if !told.edges.is_empty() {
+    let mut out =
+        format!("{}, {}, seed {}\n{}", output_of.volume, output_of.workload, output_of.seed, table.text());
+    if !output_of.edges.is_empty() {
         let mut edges = Table::new(&["edge", ">reached"]);
-        told.edges.iter().for_each(|(edge, times)| edges.row([(*edge).to_owned(), count(*times)]));
-        told.unreached.iter().for_each(|edge| edges.row([edge.as_str(), "never"]));
+        output_of.edges.iter().for_each(|(edge, times)| edges.row([(*edge).to_owned(), count(*times)]));
+        output_of.unreached.iter().for_each(|edge| edges.row([edge.as_str(), "never"]));
         out.extend(["\n", &edges.text()]);
     }
-    match (&told.finding, &told.script) {
+    match (&output_of.finding, &output_of.script) {
         (Some(finding), Some(script)) => {
             out.extend(["\nfound: ", finding]);
-            told.reduced.iter().for_each(|reduced| out.extend(["\nreduced: ", reduced]));
+            output_of.reduced.iter().for_each(|reduced| out.extend(["\nreduced: ", reduced]));
             out.extend(["\n\n", script]);
         }
-        _ => out += "\nnothing wrong was found\n",
+        _ => out += "\nno violation was found\n",
     }
     out
 }
 
-/// What this process has computed so far.
+/// CPU nanoseconds of this process so far.
 fn cpu_nanos() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

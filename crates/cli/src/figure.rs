@@ -1,4 +1,4 @@
-//! `seekless lab figure`: the papers' figures, as text, JSON and picture.
+//! `seekless lab figure`: figures of the papers, as text, JSON and SVG.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -24,30 +24,30 @@ Examples:
   seekless lab figure proximal-table-1 --json | jq '.rows[] | [.kind, .requests, .strand_ms, .paper_strand_ms]'
   seekless lab figure proximal-1 --drive wd-re3-1tb --requests 500
 
-What each shows, and how near to its paper it is: docs/book/figures.md.";
+What each shows, and how close it is to its paper: docs/book/figures.md.";
 
-/// Which figure, and how it is told.
+/// Arguments of `lab figure`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The figure; without one, all are listed
+    /// Name of the figure [default: list all]
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(FIGURES.map(|entry| entry.name)), hide_possible_values = true)]
     name: Option<String>,
-    /// List the figures, instead
+    /// List the figures instead
     #[arg(long, conflicts_with = "name")]
     list: bool,
-    /// Of another drive than the paper's: one of `seekless drive list`, or a file that ends in .toml
+    /// Use another drive than the paper's: a name or a TOML file
     #[arg(long, value_name = "NAME", requires = "name")]
     drive: Option<String>,
-    /// So many requests or strands behind each number [default: as the figure says]
+    /// Requests or strands per data point [default: as the figure says]
     #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     requests: Option<u64>,
-    /// All randomness follows from it
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the picture too
+    /// Draw the figure to this SVG file too
     #[arg(long, value_name = "FILE.svg", requires = "name")]
     svg: Option<PathBuf>,
-    /// Overwrite a picture that is there
+    /// Overwrite the SVG file
     #[arg(long, requires = "svg")]
     force: bool,
     /// Print one JSON object instead of text
@@ -55,7 +55,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Draws the figure, or lists all.
+/// Computes the figure, or lists all.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Some(entry) = arguments.name.as_deref().and_then(figure::find) else { return list(arguments.json) };
     if let Some(path) = &arguments.svg {
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.json { output::json(&shown.json()) } else { output::print(&text(&shown)) }
 }
 
-/// A figure in a line.
+/// A figure in the list.
 #[derive(Serialize)]
 struct Known {
     name: &'static str,

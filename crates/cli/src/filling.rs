@@ -1,35 +1,35 @@
-//! The options of freeblock scheduling.
+//! Options of freeblock scheduling.
 
 use clap::Args;
 use seekless_core::Nanos;
 use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 use seekless_volume::duration;
 
-/// How the head's waits are filled.
+/// How to use the head's rotational waits.
 #[derive(Args)]
 pub struct Filling {
-    /// What is looked for: as many blocks of one track as can be (paper), or several stops, and blocks that are
-    /// hard to come by first (weighted) [default: weighted]
+    /// How to choose blocks: as many of one track as possible (paper), or several stops, and rare blocks first
+    /// (weighted) [default: weighted]
     #[arg(long, value_name = "POLICY")]
     freeblock_policy: Option<FreePolicy>,
-    /// The head is planned to be so much earlier wherever it has to be in time [default: 0s]
+    /// Safety margin of every planned arrival of the head [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     guard: Option<Nanos>,
-    /// A decision takes so many microseconds of a wait, unless the request was known before [default: 0]
+    /// Microseconds of a wait that a decision takes, unless the request was known before [default: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     decision_us: Option<u64>,
-    /// While nothing waits, what is wanted is read at full speed, as long as the foreground's requests are delayed by no
+    /// Read pending blocks at full speed while the queue is empty, as long as this delays foreground requests by no
     /// more than this on average; 0s for never [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     idle_delay_limit: Option<Nanos>,
-    /// An experiment: wherever the head seeks to in a wait, it comes earlier or later than the model says, by at most
-    /// so much [default: 0s]
+    /// For experiments: random error of every seek in a wait against the model, early or late, at most this [default:
+    /// 0s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     model_error: Option<Nanos>,
 }
 
 impl Filling {
-    /// Whether any of it is told.
+    /// Whether any of the options is given.
     pub fn is_told(&self) -> bool {
         let times = self.guard.or(self.model_error).or(self.idle_delay_limit).is_some();
         self.freeblock_policy.is_some() || times || self.decision_us.is_some()

@@ -1,4 +1,4 @@
-//! `seekless trace info`: what files are, and what is in them. One pass, nothing is kept.
+//! `seekless trace info`: format and content of trace files. One pass, in constant memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,17 +23,16 @@ Examples:
 
 A recording is given by its name (data/mail), or by its files (data/mail.blktrace.*.xz).";
 
-/// What `trace info` is asked.
+/// Arguments of `trace info`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on); - is
-    /// standard input
+    /// Files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on); - is standard input
     #[arg(required_unless_present = "formats")]
     files: Vec<PathBuf>,
-    /// How they are read
+    /// How to read them.
     #[command(flatten)]
     reading: Reading,
-    /// List the formats that can be read, instead
+    /// List the formats that can be read instead
     #[arg(long, conflicts_with = "files")]
     formats: bool,
     /// Print one JSON object instead of text
@@ -41,7 +40,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What `trace info` tells.
+/// JSON output of `trace info`.
 #[derive(Serialize)]
 struct Info<'a> {
     format: &'static str,
@@ -53,7 +52,7 @@ struct Info<'a> {
     discards: u64,
     seconds: f64,
     processes: u64,
-    /// The sector after the last one that was accessed.
+    /// The sector after the last one accessed.
     end_sector: u64,
     devices: Vec<Device>,
     warnings: &'a [String],
@@ -72,14 +71,14 @@ struct Device {
     end_sector: u64,
 }
 
-/// A format, as `trace info --formats` tells of it.
+/// A format in `trace info --formats`.
 #[derive(Serialize)]
 struct Known {
     name: &'static str,
     summary: &'static str,
-    /// How well its reader is known to work.
+    /// How well its reader is tested.
     reader: &'static str,
-    /// Which of its units an option can say, and what they are otherwise.
+    /// Units that options can set, with their defaults.
     leaves_open: String,
 }
 
@@ -114,18 +113,18 @@ fn open_units(format: &Format) -> String {
     [time, sector, columns].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Prints what files are.
-pub fn run(asked: &Arguments) -> anyhow::Result<()> {
-    if asked.formats {
-        return formats(asked.json);
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.formats {
+        return formats(arguments.json);
     }
     let progress = Progress::spinner("reading the trace");
-    let mut reader = Reader::open(&asked.files, &asked.reading.options(false))?;
+    let mut reader = Reader::open(&arguments.files, &arguments.reading.options(false))?;
     let mut seen = Seen::default();
     for record in reader.by_ref() {
         seen.note(&record?);
         if seen.records % 65_536 == 0 {
-            progress.tell(&format!("reading the trace: {} records", count(seen.records)));
+            progress.step(&format!("reading the trace: {} records", count(seen.records)));
         }
     }
     drop(progress);
@@ -145,16 +144,16 @@ pub fn run(asked: &Arguments) -> anyhow::Result<()> {
         flushes: seen.flushes,
         discards: seen.discards,
         seconds: seen.first.map_or(0.0, |first| seen.latest.since(first).seconds()),
-        // Zero is who asks where a trace does not tell.
+        // Process 0 stands for a trace without processes.
         processes: if seen.processes.iter().all(|&one| one == 0) { 0 } else { seen.processes.len() as u64 },
         end_sector: seen.end_sector,
         devices: devices.into_iter().map(name).collect(),
         warnings: reader.warnings(),
     };
-    if asked.json { output::json(&info) } else { output::print(&info_text(&info)) }
+    if arguments.json { output::json(&info) } else { output::print(&info_text(&info)) }
 }
 
-/// What has been seen of a trace.
+/// Statistics of a trace.
 #[derive(Default)]
 struct Seen {
     records: u64,
@@ -183,7 +182,7 @@ impl Seen {
         device.records += 1;
         device.end_sector = device.end_sector.max(end);
         self.end_sector = self.end_sector.max(end);
-        // As elsewhere, flushes have neither a time span nor a process.
+        // As elsewhere, flushes count neither for the time span nor for processes.
         if record.extent.sectors > 0 {
             self.first.get_or_insert(record.time);
             self.latest = record.time;

@@ -1,4 +1,4 @@
-//! Which trace is read, and how: the options that every command on a trace has.
+//! Options of every command that reads a trace.
 
 use std::path::PathBuf;
 
@@ -6,25 +6,25 @@ use clap::Args;
 use seekless_core::Size;
 use seekless_trace::{Columns, Format, ReadOptions, TimeUnit};
 
-/// How the files of a trace are read.
+/// How to read the files of a trace.
 #[derive(Args, Clone, Default)]
 pub struct Reading {
-    /// The format of the files [default: what their content says]; `trace info --formats` lists them
+    /// Format of the files [default: detected from their content]; `trace info --formats` lists them
     #[arg(long, value_name = "NAME", value_parser = format)]
     format: Option<&'static Format>,
-    /// The format that `blkparse -f` was given, for the text it printed: "%D %T.%t %p %a %d %S %n %C\n"
+    /// Format that `blkparse -f` was given for the text: "%D %T.%t %p %a %d %S %n %C\n"
     #[arg(long, value_name = "SPEC")]
     columns: Option<Columns>,
-    /// The unit of times, s, ms, us or ns, where the format leaves it open [default: fio us, mqsim ns]
+    /// Unit of times where the format leaves it open: s, ms, us or ns [default: fio us, mqsim ns]
     #[arg(long, value_name = "UNIT")]
     time_unit: Option<TimeUnit>,
-    /// The size of sectors in addresses, where the format leaves it open [default: spc, fiu 512B]
+    /// Size of a sector in addresses where the format leaves it open [default: spc, fiu 512B]
     #[arg(long, value_name = "SIZE")]
     sector_size: Option<Size>,
-    /// Only the requests of this volume
+    /// Read only the requests of this volume
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
-    /// Count records that make no sense, and go on
+    /// Count malformed records, and go on
     #[arg(long)]
     skip_bad: bool,
 }
@@ -35,7 +35,7 @@ fn format(name: &str) -> Result<&'static Format, String> {
 }
 
 impl Reading {
-    /// The same for the trace crate; with `latencies`, requests wait for their answers.
+    /// Options for the trace crate; with `latencies`, requests are matched with their completions.
     pub fn options(&self, latencies: bool) -> ReadOptions {
         ReadOptions {
             format: self.format,
@@ -49,14 +49,13 @@ impl Reading {
     }
 }
 
-/// A trace that is read.
+/// A trace to read.
 #[derive(Args, Clone)]
 pub struct Input {
-    /// The files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on); - is
-    /// standard input
+    /// Files of one recording, or its name (data/mail for data/mail.blktrace.0.xz and so on); - is standard input
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// How they are read
+    /// How to read them.
     #[command(flatten)]
     pub reading: Reading,
 }

@@ -1,4 +1,4 @@
-//! `seekless lab judge`: whether a history of requests and answers is what a device may do.
+//! `seekless lab judge`: checks a history of requests and answers for consistency.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -21,20 +21,20 @@ Examples:
   zcat run.history.gz | seekless lab judge -
   seekless lab judge run.history --json | jq .violation.text
 
-It fails if the history holds something that no device may do. How histories are written, and what is
-judged: docs/book/judging.md.";
+It fails if the history contains behaviour that no device may show. Format of histories, and the
+checks: docs/book/judging.md.";
 
-/// What is judged.
+/// Arguments of `lab judge`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The history; - is standard input
+    /// File of the history; - is standard input
     file: PathBuf,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// Judges a history.
+/// Checks a history.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (name, from): (String, Box<dyn BufRead>) = if arguments.file.as_os_str() == "-" {
         ("standard input".into(), Box::new(io::stdin().lock()))
@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         output::print(&text(&judged))?;
     }
     match judged.violation {
-        Some(wrong) => anyhow::bail!("{name}: line {}: {}", wrong.line, wrong.text),
+        Some(violation) => anyhow::bail!("{name}: line {}: {}", violation.line, violation.text),
         None => Ok(()),
     }
 }
@@ -75,7 +75,7 @@ fn text(judged: &Judged) -> String {
     }
     let verdict = match &judged.violation {
         None => format!("{}, and all of it may be", counted(judged.requests, "request")),
-        Some(wrong) => format!("wrong from line {} on", count(wrong.line)),
+        Some(violation) => format!("wrong from line {} on", count(violation.line)),
     };
     table.text() + &verdict + "\n"
 }

@@ -1,4 +1,4 @@
-//! `seekless lab`: a drive with a layer and without, on a trace or a workload, in virtual time.
+//! `seekless lab`: simulates volumes, with a layer and without, on a trace or a workload, in virtual time.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -30,10 +30,10 @@ use crate::trace::{characterised, load};
 use crate::volume::inputs;
 use crate::workload::{Span, list, positive_time, text};
 
-/// What can be tried.
+/// Subcommands of `lab`.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Plays the same requests on several volumes, or without a layer and with it, phase by phase
+    /// Compare volumes, or a drive without a layer and with it, on the same requests, phase by phase
     #[command(after_help = "\
 Examples:
   seekless lab compare --trace data/mail
@@ -45,7 +45,7 @@ Examples:
 Volume files may hold any layers, one over another; the first file is the base, the others are compared with it. \
 What can be written in them: docs/book/workloads.md; the figures: docs/book/comparison.md.")]
     Compare(Box<Compare>),
-    /// Runs one variant alone: a trace or a workload, on any volume
+    /// Run one variant: a trace or a workload, on any volume
     #[command(after_help = "\
 Examples:
   seekless lab run --trace data/mail --layer none
@@ -56,32 +56,32 @@ Examples:
   seekless lab run VOLUME.toml --workload 'mix:3*oltp+1*seq:streams=2' --for 10m --json
   seekless lab run VOLUME.toml --trace data/mail
 
-A volume file and what can be written in it: docs/book/workloads.md.")]
+Volume files and their keys: docs/book/workloads.md.")]
     Run(Box<Run>),
-    /// Looks for lost data: a volume's power is cut wherever it may hurt
+    /// Search for lost data: cut a volume's power at critical moments
     #[command(after_help = explore::HELP)]
     Explore(explore::Arguments),
-    /// A figure of a paper, simulated: ours beside theirs
+    /// Simulate a figure of a paper, and compare it with the paper's
     #[command(after_help = figure::HELP)]
     Figure(figure::Arguments),
-    /// Full scans of a busy disk that cost the foreground nothing
+    /// Scan a busy disk in full at no cost to the foreground
     #[command(after_help = scan::HELP)]
     Scan(scan::Arguments),
-    /// What was asked of a device and what it answered: may that be?
+    /// Check a recorded history of requests and answers for consistency
     #[command(after_help = judge::HELP)]
     Judge(judge::Arguments),
-    /// A live run again, from its inputs: does the volume do the same?
+    /// Replay a live run from its recorded inputs, and check that the volume does the same
     #[command(after_help = inputs::HELP)]
     Replay(inputs::Arguments),
 }
 
-/// What is compared.
+/// Arguments of `lab compare`.
 #[derive(Args)]
 pub struct Compare {
-    /// Volumes, described in files, instead of --drive, --layer and so on; the first is the base
+    /// Volume files to compare, instead of --drive, --layer and so on; the first is the base
     #[arg(value_name = "VOLUME.toml", conflicts_with_all = SAID_BY_A_FILE)]
     volumes: Vec<PathBuf>,
-    /// The files of one recording, or its name
+    /// Files of one recording, or its name
     #[arg(long, value_name = "FILES", num_args = 1.., required = true)]
     trace: Vec<PathBuf>,
     #[command(flatten)]
@@ -89,30 +89,30 @@ pub struct Compare {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Write the comparison as one HTML file, too
+    /// Write the comparison to this HTML file too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
-/// What is run.
+/// What to run.
 #[derive(Args)]
 #[group(id = "load", required = true)]
 pub struct Load {
-    /// Make up requests: a workload with its options, such as random or oltp:mpl=20,think=10ms
+    /// Run a synthetic workload with its options, such as random or oltp:mpl=20,think=10ms
     #[arg(long, value_name = "WORKLOAD", conflicts_with_all = OF_A_TRACE)]
     workload: Option<String>,
-    /// The files of one recording, or its name
+    /// Files of one recording, or its name
     #[arg(long, value_name = "FILES", num_args = 1.., conflicts_with_all = ["time", "requests"])]
     trace: Vec<PathBuf>,
-    /// List the workloads with their options and defaults, instead
+    /// List the workloads with their options and defaults instead
     #[arg(long, conflicts_with_all = ["workload", "trace", "volume"])]
     workloads: bool,
 }
 
-/// What a workload has no use for: it says itself how it arrives.
+/// Options that do not apply to a workload, which defines its own arrivals.
 const OF_A_TRACE: [&str; 4] = ["trace", "speed", "reconfigure", "reconfigure_clock"];
 
-/// The options that a volume file says instead.
+/// Options that a volume file replaces.
 const SAID_BY_A_FILE: [&str; 22] = [
     "drive",
     "layer",
@@ -138,31 +138,31 @@ const SAID_BY_A_FILE: [&str; 22] = [
     "reconfigure_class",
 ];
 
-/// How it is run.
+/// Arguments of `lab run`.
 #[derive(Args)]
 pub struct Run {
-    /// The volume, described in a file, instead of --drive, --layer and so on
+    /// Volume file to run on, instead of --drive, --layer and so on
     #[arg(value_name = "VOLUME.toml", conflicts_with_all = SAID_BY_A_FILE)]
     volume: Option<PathBuf>,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
     span: Span,
-    /// Workload: its option size=
+    /// For a workload: its option size=
     #[arg(long, value_name = "SIZE", conflicts_with = "trace")]
     size: Option<String>,
-    /// Workload: its option reads=, reads among the requests in per cent
+    /// For a workload: its option reads=, the percentage of reads
     #[arg(long, value_name = "PCT", conflicts_with = "trace")]
     reads: Option<String>,
-    /// Workload: reconfigure the layout so often [default: never]
+    /// For a workload: interval of reconfigurations [default: never]
     #[arg(long, value_name = "TIME", value_parser = positive_time, conflicts_with_all = ["trace", "volume"])]
     reconfigure_every: Option<Nanos>,
     #[command(flatten)]
     setup: Setup,
-    /// Write every event of the run to a file, one a line
+    /// Write every event of the run to this file, one a line
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Of the events, only what a layer did to this 4 KiB page of the volume
+    /// Of the events, write only what a layer did to this 4 KiB page of the volume
     #[arg(long, value_name = "N", requires = "events")]
     page: Option<u64>,
     /// Print one JSON object instead of text
@@ -170,7 +170,7 @@ pub struct Run {
     json: bool,
 }
 
-/// Does what `command` says.
+/// Runs the subcommand.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Compare(arguments) => run_compare(&arguments),
@@ -184,7 +184,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 }
 
 fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
-    // Before the trace is read: what is wrong with the arguments is told at once.
+    // Before the trace is read: errors in the arguments are reported immediately.
     let candidates = candidates(&arguments.volumes)?;
     if candidates.is_empty() {
         arguments.setup.experiments()?;
@@ -212,14 +212,14 @@ fn run_compare(arguments: &Compare) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compares, with a bar.
+/// Runs the comparison, with a progress bar.
 pub fn compared(trace: &Trace, setup: &Setup) -> anyhow::Result<Comparison> {
     let experiments = setup.experiments_for(trace)?;
     let bar = Progress::measured();
     Ok(compare_experiments(trace, &experiments, &|now| bar.at(now.what, now.done, now.of))?)
 }
 
-/// The volumes of these files, each with its name: that of the file, or all of its path where two have the same.
+/// The volumes of these files, each with its name: that of the file, or its whole path where two names are equal.
 fn candidates(files: &[PathBuf]) -> anyhow::Result<Vec<Candidate>> {
     let stem = |file: &Path| file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let mut candidates = Vec::new();
@@ -231,7 +231,7 @@ fn candidates(files: &[PathBuf]) -> anyhow::Result<Vec<Candidate>> {
     Ok(candidates)
 }
 
-/// The trace, unless a volume file is where a trace should be.
+/// Reads the trace; an error if a volume file is given in its place.
 fn recording(files: &[PathBuf]) -> anyhow::Result<Trace> {
     let volume = files.iter().find(|file| file.extension().is_some_and(|extension| extension == "toml"));
     if let Some(volume) = volume {
@@ -243,7 +243,7 @@ fn recording(files: &[PathBuf]) -> anyhow::Result<Trace> {
     load(files)
 }
 
-/// Writes the page.
+/// Writes the report.
 pub fn write_report(file: &Path, stats: &Stats, comparison: &Comparison) -> anyhow::Result<()> {
     output::file(file, &seekless_lab::report::html(stats, comparison, &output::command_line()))
 }
@@ -252,15 +252,15 @@ fn run_one(arguments: &Run) -> anyhow::Result<()> {
     if arguments.load.workloads {
         return list(arguments.json);
     }
-    let told = match &arguments.load.workload {
+    let render = match &arguments.load.workload {
         Some(workload) => run_load(arguments, workload)?,
         None => run_recording(arguments)?,
     };
-    output::print(&told)
+    output::print(&render)
 }
 
 fn run_recording(arguments: &Run) -> anyhow::Result<String> {
-    // Before the trace is read: what is wrong with the arguments is told at once.
+    // Before the trace is read: errors in the arguments are reported immediately.
     let candidate = match &arguments.volume {
         Some(file) => candidates(std::slice::from_ref(file))?.pop(),
         None => None,
@@ -284,7 +284,7 @@ fn run_recording(arguments: &Run) -> anyhow::Result<String> {
     };
     drop(bar);
     events.map_or(Ok(()), EventFile::end)?;
-    told(arguments.json, &variant, || comparison::variant_text(&setup, &variant))
+    render(arguments.json, &variant, || comparison::variant_text(&setup, &variant))
 }
 
 fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
@@ -312,13 +312,13 @@ fn run_load(arguments: &Run, spec: &str) -> anyhow::Result<String> {
     outcome.options.clone_from(&spec);
     drop(progress);
     events.map_or(Ok(()), EventFile::end)?;
-    told(arguments.json, &outcome, || text(&volume.line(), &spec, &outcome))
+    render(arguments.json, &outcome, || text(&volume.line(), &spec, &outcome))
 }
 
 fn reconfigure_every(volume: &mut Description, every: Nanos) -> anyhow::Result<()> {
     let Some(layer) = volume.layers.get_mut(&volume.top).filter(|layer| layer.entry.reconfigures()) else {
-        let wrong = "--reconfigure-every: found no layer that could be reconfigured, expected --layer borg";
-        return Err(Usage(wrong.into()).into());
+        let why = "--reconfigure-every: found no layer that can be reconfigured, expected --layer borg";
+        return Err(Usage(why.into()).into());
     };
     layer.reconfigure = Some(every);
     Ok(())
@@ -330,12 +330,16 @@ impl Run {
     }
 }
 
-/// The outcome as JSON or as text.
-fn told(json: bool, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> anyhow::Result<String> {
+/// Prints the outcome as JSON or as text.
+fn render(
+    json: bool,
+    value: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<String> {
     if json { Ok(serde_json::to_string(value)? + "\n") } else { Ok(text()) }
 }
 
-/// Events, a line each. The run goes on after a failed write; the failure is told at its end.
+/// Writes events, a line each. The run goes on after a failed write; the error is reported at its end.
 struct EventFile {
     path: PathBuf,
     lines: Rc<RefCell<Lines>>,

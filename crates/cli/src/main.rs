@@ -1,6 +1,6 @@
-//! The program: arguments in, text and JSON out, nothing else. Results are computed in the libraries.
+//! The program: parses arguments, prints text and JSON. Results are computed in the libraries.
 //!
-//! Exit codes: 0 done, 1 an error (on stderr, one line and its causes), 2 arguments that make no sense.
+//! Exit codes: 0 success, 1 an error (on stderr, one line and its causes), 2 invalid arguments.
 
 mod comparison;
 mod convert;
@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Optimises the layout of spinning disks, and says what that would save
+/// Optimises the layout of spinning disks, and predicts the savings
 #[derive(Parser)]
 #[command(
     version,
@@ -52,23 +52,23 @@ struct Program {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The comparison on a real trace that ships
+    /// Compare a disk with BORG and without on a real trace that ships with the project
     Demo(demo::Arguments),
-    /// What a trace is, and what its workload is like
+    /// Read, characterise, record and convert traces
     #[command(subcommand, after_help = "Example:\n  seekless trace stats data/mail")]
     Trace(trace::Command),
-    /// The drives that are known
+    /// Show, validate and calibrate drives
     #[command(subcommand, after_help = "Example:\n  seekless drive show wd2500aaks")]
     Drive(drive::Command),
-    /// A drive with a layer and without, in virtual time
+    /// Simulate volumes in virtual time
     #[command(subcommand, after_help = "Example:\n  seekless lab compare --trace data/mail --bopt 512MiB")]
     Lab(lab::Command),
-    /// A volume that programs use, live
+    /// Serve volumes live
     #[command(subcommand, after_help = "Example:\n  seekless volume serve home.toml")]
     Volume(volume::Command),
 }
 
-/// Arguments that clap cannot see to be wrong together.
+/// Invalid combinations of arguments that clap does not detect.
 #[derive(Debug)]
 struct Usage(String);
 
@@ -80,7 +80,7 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Lets the bug loose that `SEEKLESS_MUTANT` names; an empty name is refused with all names.
+/// Activates the bug that `SEEKLESS_MUTANT` names; an empty name is an error that lists all names.
 #[cfg(feature = "mutants")]
 fn let_loose() -> Result<(), String> {
     use seekless_core::mutant;
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&format!("error: {}", output::with_causes(&error)));
-            // As clap leaves after its own.
+            // Exit as clap does after its own errors.
             if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

@@ -1,7 +1,7 @@
-//! What leaves the program: text and JSON on stdout, warnings and errors on stderr, files.
+//! Output of the program: text and JSON on stdout, warnings and errors on stderr, files.
 //!
-//! Faults: a reader that went away (`| head`) is none, and what was to be written besides still is; a
-//! full disk is an error. Text from traces cannot steer the terminal.
+//! Faults: a closed pipe (`| head`) is not an error, and files are still written; a full disk is an error. Control
+//! characters in traces never reach the terminal.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
@@ -26,20 +26,20 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string(value)? + "\n"))
 }
 
-/// A line for stderr.
+/// Writes a line to stderr.
 pub fn complain(line: &str) {
-    // There is nowhere left to say that stderr is gone.
+    // An error of stderr cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Warnings for stderr, so that they reach a person whatever stdout is used for.
+/// Writes warnings to stderr, so that they are seen whatever stdout is used for.
 pub fn warn(warnings: &[String]) {
     for warning in warnings {
         complain(&format!("warning: {}", plain(warning)));
     }
 }
 
-/// Whether there is a folder for a file that is to be written after long work.
+/// Checks that the folder of a file exists, before long work.
 pub fn expect_folder(path: &Path) -> anyhow::Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
@@ -50,7 +50,7 @@ pub fn expect_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a file, whole or not at all; one that is there is replaced. The error names it.
+/// Writes a file, whole or not at all, replacing an existing one. Errors name it.
 pub fn file(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || {
         let mut output = Output::plain_file(path, true)?;
@@ -61,17 +61,17 @@ pub fn file(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error with its causes, leaving out those that the text before them quotes already.
+/// An error with its causes, without those that the text before quotes already.
 pub fn with_causes(error: &anyhow::Error) -> String {
-    let mut told = String::new();
+    let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if told.is_empty() {
-            told = cause;
-        } else if !told.contains(&cause) {
-            told = format!("{told}: {cause}");
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
         }
     }
-    told.lines().map(plain).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+    message.lines().map(plain).collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
 
 /// `text` without control characters, which could move the cursor or break a table.
@@ -79,7 +79,7 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|each| if each.is_control() { '?' } else { each }).collect()
 }
 
-/// How the program was called, as a shell reads it back.
+/// The command line of this process, quoted for a shell.
 pub fn command_line() -> String {
     let words = std::env::args_os().skip(1).map(|word| shell_word(&word.to_string_lossy()));
     std::iter::once("seekless".to_owned()).chain(words).collect::<Vec<_>>().join(" ")

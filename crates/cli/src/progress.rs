@@ -1,18 +1,18 @@
-//! How far a long job is: a bar where stderr is a terminal, nothing where it is a file or a pipe.
+//! Progress of a long job: a bar where stderr is a terminal, nothing where it is a file or a pipe.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Between two pictures of a job of unknown length.
+/// Interval of redrawing a job of unknown length.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A bar, or nothing; gone when it is dropped.
+/// A progress bar or nothing; removed when dropped.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// For a job whose length is not known.
+    /// Progress of a job of unknown length.
     pub fn spinner(what: &'static str) -> Progress {
         let bar = Progress::bar();
         if !bar.is_hidden() {
@@ -23,12 +23,12 @@ impl Progress {
         Progress(bar)
     }
 
-    /// What goes on now, of a job whose length is not known.
-    pub fn tell(&self, what: &str) {
+    /// Sets the current step of a job of unknown length.
+    pub fn step(&self, what: &str) {
         self.0.set_message(what.to_owned());
     }
 
-    /// For one that tells how far it is.
+    /// Progress of a job that knows how far it is.
     pub fn measured() -> Progress {
         let bar = Progress::bar();
         bar.set_style(style("{msg:<24} [{bar:40}] {percent:>3} %  {elapsed}").progress_chars("=> "));
@@ -41,9 +41,9 @@ impl Progress {
         ProgressBar::with_draw_target(Some(0), target)
     }
 
-    /// `done` of `of` are done of `what`.
+    /// Sets the progress: `done` of `of`, in step `what`.
     pub fn at(&self, what: &str, done: u64, of: u64) {
-        // The message last: it draws, and without a length all of nothing would be done.
+        // The message last: it redraws, and needs the length.
         self.0.set_length(of);
         self.0.set_position(done);
         if self.0.message() != what {

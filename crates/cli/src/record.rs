@@ -1,4 +1,4 @@
-//! `seekless trace record`: the arguments, the progress on a terminal, the summary.
+//! `seekless trace record`: arguments, progress on a terminal, summary.
 
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::output;
 use crate::table::Table;
 use crate::text::{count, counted, size, span};
 
-/// What stands below the help.
+/// Text below the help.
 pub const HELP: &str = "\
 Examples:
   seekless trace record sda -o home.trace --for 10m
@@ -21,30 +21,30 @@ Examples:
 Needs Linux and the rights of root. The file is in the format of blktrace: `seekless trace stats
 home.trace` reads it, and so does `blkparse -i - < home.trace`.";
 
-/// What `trace record` is asked.
+/// Arguments of `trace record`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The device: /dev/sda, sda, a partition, or a device-mapper device
+    /// Device: /dev/sda, sda, a partition, or a device-mapper device
     device: PathBuf,
-    /// The file to write
+    /// File to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Stop after this long, such as 30s, 10m or 2h [default: at Ctrl-C]
+    /// Stop after this time, such as 30s, 10m or 2h [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<Nanos>,
-    /// Stop before the file is larger than this, such as 1GiB
+    /// Stop before the file exceeds this size, such as 1GiB
     #[arg(long, value_name = "SIZE")]
     max: Option<Size>,
-    /// Replace FILE if it is there
+    /// Overwrite FILE
     #[arg(long)]
     force: bool,
-    /// Where the events come from
+    /// Source of the events
     #[arg(long, value_enum, default_value = "auto")]
     source: From,
-    /// The kernel's buffer for each CPU; larger ones lose less
+    /// Size of the kernel's buffer for each CPU; larger ones lose less
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = buffer)]
     buffer: Size,
-    /// Where tracefs is mounted, if not at a usual place
+    /// Mount point of tracefs, if it is not a usual one
     #[arg(long, value_name = "FOLDER")]
     tracefs: Option<PathBuf>,
     /// Print one JSON object instead of text
@@ -52,18 +52,18 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The sources as a user names them.
+/// Sources, as named on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 enum From {
-    /// The blk tracer if nobody uses it, else events
+    /// The blk tracer if it is free, otherwise events
     Auto,
-    /// The kernel's blk tracer, of which there is one
+    /// The kernel's blk tracer, of which there is only one
     Blk,
-    /// Block events in a buffer of their own, which disturbs nobody
+    /// Block events in a buffer of their own, which affects no other tracing
     Events,
 }
 
-/// A buffer that a kernel can make, and that holds something.
+/// A buffer size that kernels accept.
 fn buffer(text: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|error: seekless_core::units::UnitError| error.to_string())?;
     if (64 << 10..=1 << 30).contains(&size.0) {
@@ -73,41 +73,41 @@ fn buffer(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Records.
-pub fn run(asked: &Arguments) -> anyhow::Result<()> {
-    if asked.output.as_os_str() == "-" {
+/// Records a trace.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.output.as_os_str() == "-" {
         anyhow::bail!("-o -: found standard output, expected a file");
     }
     let request = Request {
-        device: asked.device.clone(),
-        output: asked.output.clone(),
-        force: asked.force,
-        tracefs: asked.tracefs.clone(),
-        source: match asked.source {
+        device: arguments.device.clone(),
+        output: arguments.output.clone(),
+        force: arguments.force,
+        tracefs: arguments.tracefs.clone(),
+        source: match arguments.source {
             From::Auto => Choice::Auto,
             From::Blk => Choice::Blk,
             From::Events => Choice::Events,
         },
-        duration: asked.duration,
-        max_bytes: asked.max.map(|max| max.0),
-        buffer_bytes: asked.buffer.0,
+        duration: arguments.duration,
+        max_bytes: arguments.max.map(|max| max.0),
+        buffer_bytes: arguments.buffer.0,
     };
     let bar = bar();
-    let recorded = seekless_record::record(&request, &mut |told| tell(&bar, &told));
+    let recorded = seekless_record::record(&request, &mut |event| show(&bar, &event));
     bar.finish_and_clear();
     let summary = recorded?;
     let lost = summary.tally.lost;
     if lost > 0 {
         output::warn(&[format!(
-            "the kernel had no room for {}: record with a larger --buffer than {}",
+            "the kernel's buffer overflowed by {}: record with a larger --buffer than {}",
             counted(lost, "event"),
-            asked.buffer
+            arguments.buffer
         )]);
     }
-    if asked.json { output::json(&summary) } else { output::print(&text(&summary)) }
+    if arguments.json { output::json(&summary) } else { output::print(&text(&summary)) }
 }
 
-/// A line on a terminal, nothing elsewhere.
+/// A progress line on a terminal, nothing elsewhere.
 fn bar() -> ProgressBar {
     let target =
         if stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -115,8 +115,8 @@ fn bar() -> ProgressBar {
     ProgressBar::with_draw_target(None, target).with_style(style)
 }
 
-fn tell(bar: &ProgressBar, told: &Told) {
-    match told {
+fn show(bar: &ProgressBar, event: &Told) {
+    match event {
         Told::Began(device, source) => {
             bar.set_message(format!("recording {} ({source}), Ctrl-C stops", output::plain(device)));
         }
@@ -140,8 +140,8 @@ fn text(summary: &Summary) -> String {
     let tally = &summary.tally;
     let end = match summary.end {
         End::Signal => "by a signal",
-        End::Time => "the time asked for is over",
-        End::Size => "the file is as large as it may be",
+        End::Time => "the duration is over",
+        End::Size => "the file has reached its size limit",
     };
     let mut table = Table::new(&["", ""]);
     table.row(["device".to_owned(), format!("{} ({})", summary.device, summary.number)]);

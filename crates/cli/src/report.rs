@@ -1,7 +1,7 @@
-//! `seekless trace report`: what one workload is like, or two, as a page and as pictures.
+//! `seekless trace report`: characterises one workload, or compares two, as an HTML page and pictures.
 //!
-//! Faults: a file or a picture that is there already is an error before anything is read; so is a folder
-//! that is missing. The page is written whole or not at all.
+//! Faults: an existing output file, or a missing folder, is an error before anything is read. The page is written whole
+//! or not at all.
 
 use std::path::{Path, PathBuf};
 
@@ -25,23 +25,23 @@ Examples:
   seekless trace report data/mail data/svnserver2 -o both.html
   seekless trace report week.csv.gz -o week.html --volume web_0 --interval 1d --svg pictures
 
-The page needs nothing else: no network, no other file. It is below 8 MB however long the traces
-are. Its figures are those of `seekless trace stats` with the same options.";
+The page is self-contained: no network, no other file. It is below 8 MB for traces of any
+length. Its figures are those of `seekless trace stats` with the same options.";
 
-/// What is shown.
+/// Arguments of `trace report`.
 #[derive(Args)]
 pub struct Arguments {
-    /// One trace, or two to compare: each a file, or a recording's name (data/mail for
-    /// data/mail.blktrace.0.xz and so on); - is standard input
+    /// One trace, or two to compare: each a file, or a recording's name (data/mail for data/mail.blktrace.0.xz and so
+    /// on); - is standard input
     #[arg(value_name = "TRACE", required = true, num_args = 1..=2)]
     traces: Vec<PathBuf>,
-    /// The page to write; - is standard output
+    /// Page to write; - is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Write each figure as an SVG file into this folder, too
+    /// Write each figure as an SVG file into this folder too
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
-    /// Replace files that are there
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// A trace, read.
+/// A trace that was read.
 struct Read {
     name: String,
     sources: Vec<String>,
@@ -63,25 +63,25 @@ struct Read {
     accesses: Picture,
 }
 
-/// What is told of the addresses over time.
+/// JSON output about the picture of addresses over time.
 #[derive(Serialize)]
 struct Shown<'a> {
     /// Requests in the picture.
     requests: u64,
-    /// Whether each is there by itself, rather than counted in a cell.
+    /// Whether each request is drawn individually, rather than counted in a cell.
     one_by_one: bool,
-    /// What the finest mark stands for, in seconds.
+    /// Width of the smallest mark, in seconds.
     mark_s: f64,
-    /// The same in bytes.
+    /// Height of the smallest mark, in bytes.
     mark_bytes: u64,
-    /// How many marks there are.
+    /// Number of marks.
     marks: u64,
-    /// Who makes the requests, and how many.
+    /// Processes, and their numbers of requests.
     processes: Vec<(&'a str, u64)>,
 }
 
 #[derive(Serialize)]
-struct ToldTrace<'a> {
+struct TraceOutput<'a> {
     name: &'a str,
     files: &'a [String],
     format: &'a str,
@@ -96,39 +96,39 @@ struct ToldFile {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct Output<'a> {
     page: &'a ToldFile,
     pictures: &'a [ToldFile],
-    traces: Vec<ToldTrace<'a>>,
+    traces: Vec<TraceOutput<'a>>,
 }
 
-/// Reads, counts, draws, and says what was written.
-pub fn run(asked: &Arguments) -> anyhow::Result<()> {
-    let options = asked.how.options()?;
-    asked.expect_room()?;
-    let names = names(&asked.traces);
-    let text_bytes = TEXT_BYTES / asked.traces.len();
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let options = arguments.how.options()?;
+    arguments.expect_room()?;
+    let names = names(&arguments.traces);
+    let text_bytes = TEXT_BYTES / arguments.traces.len();
     let mut traces = Vec::new();
-    // One after the other: each may have all of the memory.
-    for (path, name) in asked.traces.iter().zip(names) {
-        traces.push(asked.read(path, name, &options, text_bytes)?);
+    // One after the other: each may use all of the memory.
+    for (path, name) in arguments.traces.iter().zip(names) {
+        traces.push(arguments.read(path, name, &options, text_bytes)?);
     }
     let subjects: Vec<Subject> = traces.iter().map(Read::subject).collect();
     let drawn = report(&subjects, &output::command_line());
     let mut pictures = Vec::new();
-    if let Some(folder) = &asked.svg {
+    if let Some(folder) = &arguments.svg {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         for (figure, svg) in &drawn.pictures {
             pictures.push(write(&picture(folder, figure), svg)?);
         }
     }
-    if asked.is_stdout() {
+    if arguments.is_stdout() {
         return output::print(&drawn.html);
     }
-    let page = write(&asked.output, &drawn.html)?;
-    if asked.json {
-        let traces = traces.iter().map(Read::told).collect();
-        return output::json(&Told { page: &page, pictures: &pictures, traces });
+    let page = write(&arguments.output, &drawn.html)?;
+    if arguments.json {
+        let traces = traces.iter().map(Read::output).collect();
+        return output::json(&Output { page: &page, pictures: &pictures, traces });
     }
     let lines = std::iter::once(&page).chain(&pictures);
     let lines: Vec<String> = lines.map(|file| format!("{}: {}\n", file.path, size(file.bytes))).collect();
@@ -136,12 +136,12 @@ pub fn run(asked: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// Whether the page goes to standard output, which then says nothing else.
+    /// Whether the page goes to standard output, which then carries nothing else.
     fn is_stdout(&self) -> bool {
         self.output == Path::new("-")
     }
 
-    /// Before long work: whether what it gives can be written.
+    /// Checks before long work whether the output can be written.
     fn expect_room(&self) -> anyhow::Result<()> {
         if self.is_stdout() && self.json {
             bail!(Usage("--json: found -o -, expected a file: standard output is the page".to_owned()));
@@ -210,9 +210,9 @@ impl Read {
         }
     }
 
-    fn told(&self) -> ToldTrace<'_> {
+    fn output(&self) -> TraceOutput<'_> {
         let picture = &self.accesses;
-        ToldTrace {
+        TraceOutput {
             name: &self.name,
             files: &self.sources,
             format: self.format,
@@ -229,7 +229,7 @@ impl Read {
     }
 }
 
-/// Where a figure goes.
+/// Path of a figure's file.
 fn picture(folder: &Path, figure: &str) -> PathBuf {
     folder.join(format!("{figure}.svg"))
 }
@@ -239,7 +239,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<ToldFile> {
     Ok(ToldFile { path: path.display().to_string(), bytes: text.len() as u64 })
 }
 
-/// What to call the traces: the last part of their names, or all of it where that is the same.
+/// Names of the traces: the last part of their paths, or the whole path where those are equal.
 fn names(paths: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| {
         path.file_name()

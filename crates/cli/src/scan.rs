@@ -31,44 +31,45 @@ Examples:
   seekless lab scan --workload oltp:mpl=7 --scrub class=free wanted=8GiB
   seekless lab scan --drive quantum-atlas-10k --freeblock-policy paper --scheduler fcfs --scans 10 --json
 
-What is free about it: docs/book/freeblock.md.";
+How it is free: docs/book/freeblock.md.";
 
-/// What is scanned beside what.
+/// Arguments of `lab scan`.
 #[derive(Args)]
 pub struct Arguments {
-    /// A disk of `seekless drive list`, or a file that ends in .toml
+    /// Name of a drive, or a TOML file
     #[arg(long, value_name = "NAME", default_value = "wd2500aaks")]
     drive: String,
-    /// The foreground: a workload of `seekless lab run --workloads`
+    /// Workload of the foreground; `seekless lab run --workloads` lists them
     #[arg(long, value_name = "SPEC", default_value = "oltp")]
     workload: String,
-    /// Or a recording, to its end: each process's next read waits for its previous one, and at most 8 are outstanding
+    /// Recording to play as the foreground, to its end: each process's next read waits for its previous one, with at
+    /// most 8 requests outstanding
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workload", "time"])]
     trace: Vec<PathBuf>,
     #[arg(long, value_name = "NAME", default_value = "c-look",
         help = format!("Which request of the foreground comes next: {}", Policy::NAMES))]
     scheduler: Policy,
-    /// The size of a block of the scan
+    /// Block size of the scan
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = whole_sectors)]
     block: u64,
-    /// What blocks may take up that wait for their rest on the next track, or to be taken
+    /// Memory for blocks that continue on the next track, or wait to be taken
     #[arg(long, value_name = "SIZE", default_value = "8MiB")]
     buffers: Size,
-    /// So many full scans, one after another
+    /// Number of full scans, one after another
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     scans: u64,
-    /// Or so much virtual time, whichever is over first
+    /// Limit in virtual time, if it is over first
     #[arg(long = "for", value_name = "TIME", value_parser = positive_time)]
     time: Option<Nanos>,
-    /// By the layer scrub with these options, of its page, instead
+    /// Scan with the layer scrub and these options instead
     #[arg(long, value_name = "KEY=VALUE", num_args = 0.., value_parser = option, conflicts_with_all = ["block", "buffers"])]
     scrub: Option<Vec<(String, String)>>,
-    /// Of the drive the head alone, as in the paper: no cache, and a bus that takes no time
+    /// Simulate the head alone, as in the paper: no cache, and no bus time
     #[arg(long)]
     head_alone: bool,
     #[command(flatten)]
     filling: Filling,
-    /// All randomness follows from it
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print one JSON object instead of text
@@ -76,9 +77,9 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What came of it.
+/// JSON output.
 #[derive(Serialize)]
-struct Told {
+struct Output {
     drive: String,
     workload: String,
     scheduler: String,
@@ -86,11 +87,11 @@ struct Told {
     elapsed_s: f64,
     requests: u64,
     mean_response_ms: f64,
-    /// Without the scan.
+    /// Mean response time without the scan.
     mean_response_alone_ms: f64,
-    /// How much longer all requests took than without the scan, in nanoseconds.
+    /// Increase of the response times of all requests over those without the scan, in nanoseconds.
     foreground_delta_ns: f64,
-    /// Whether each request and each answer came at the same time as without it.
+    /// Whether each request arrived and completed at the same time as without the scan.
     foreground_same: bool,
     free_mb_s: f64,
     potential_mb_s: f64,
@@ -98,25 +99,25 @@ struct Told {
     scans: f64,
     scans_per_day: f64,
     blocks: u64,
-    /// Read by a scrub, and not for free: megabytes a second.
+    /// Throughput of a scrub outside free time, in MB/s.
     paid_mb_s: f64,
-    /// Where the waits went, in per cent of them.
+    /// Use of rotational waits, in per cent.
     free_transfer_pct: f64,
     extra_seek_pct: f64,
     unused_pct: f64,
-    /// In idle time: tracks that the head went to, megabytes a second there, and the delay of the requests that came
-    /// meanwhile, in all: for a seek that had begun, and because the head was elsewhere.
+    /// In idle time: visited tracks, MB/s there, and the total delay of requests that arrived meanwhile: because of a
+    /// seek under way, and because the head was elsewhere.
     idle_visits: u64,
     idle_mb_s: f64,
     idle_waited_ms: f64,
     idle_moved_ms: f64,
-    /// With a wrong model: pieces of blocks that had passed before the head came, and requests of the foreground that
-    /// waited for another turn.
+    /// With a model error: parts of blocks missed because the head came late, and foreground requests that missed a
+    /// revolution.
     missed: u64,
     late: u64,
 }
 
-/// Scans, and does the same without scanning.
+/// Scans, and runs the workload again without the scan.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut drive = spec::find(&arguments.drive)?;
     if arguments.head_alone {
@@ -153,11 +154,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let progress = Progress::spinner("the workload alone");
     let alone = mine(&mining, Some(mined.requests))?;
     drop(progress);
-    let told = told(&mining, &mined, &alone);
-    if arguments.json { output::json(&told) } else { output::print(&text(&told)) }
+    let output = output(&mining, &mined, &alone);
+    if arguments.json { output::json(&output) } else { output::print(&text(&output)) }
 }
 
-/// The options of the layer.
+/// Options of the layer scrub.
 fn scrub(options: &[(String, String)]) -> anyhow::Result<toml::Table> {
     let table = options.iter().map(|(key, value)| (key.clone(), number_or_text(value))).collect();
     let entry = registry::find("scrub").context("scrub: found no such layer")?;
@@ -165,13 +166,13 @@ fn scrub(options: &[(String, String)]) -> anyhow::Result<toml::Table> {
     Ok(table)
 }
 
-fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
+fn output(mining: &Mining, mined: &Mined, alone: &Mined) -> Output {
     let (freed, seconds) = (&mined.freed, mined.elapsed.seconds().max(1e-9));
     let free = (freed.bytes + freed.foreground_bytes) as f64;
     let percent = |part: Nanos| 100.0 * part.seconds() / freed.potential.seconds().max(1e-9);
     let scans = mined.blocks as f64 / (mining.drive.sectors / mining.block) as f64;
     let used = percent(freed.transfer) + percent(freed.seek);
-    Told {
+    Output {
         drive: mining.drive.name.clone(),
         workload: match &mining.foreground {
             Foreground::Load(text) => text.clone(),
@@ -206,44 +207,45 @@ fn told(mining: &Mining, mined: &Mined, alone: &Mined) -> Told {
     }
 }
 
-fn text(told: &Told) -> String {
+fn text(output: &Output) -> String {
     let mut table = Table::new(&["", ""]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
-    row("foreground", format!("{} on {}, {}", told.workload, told.drive, told.scheduler));
-    row("  requests", format!("{} in {} s", count(told.requests), number(told.elapsed_s, 0)));
-    row("  mean response", format!("{} ms", number(told.mean_response_ms, 3)));
-    row("  and without the scan", format!("{} ms", number(told.mean_response_alone_ms, 3)));
-    let same = if told.foreground_same { "each one at the same time" } else { "not the same" };
-    row("  all together longer by", format!("{} ns; {same}", number(told.foreground_delta_ns, 0)));
-    if told.late + told.missed > 0 {
-        row("  waited for another turn", count(told.late));
-        row("  blocks or parts missed", count(told.missed));
+    row("foreground", format!("{} on {}, {}", output.workload, output.drive, output.scheduler));
+    row("  requests", format!("{} in {} s", count(output.requests), number(output.elapsed_s, 0)));
+    row("  mean response", format!("{} ms", number(output.mean_response_ms, 3)));
+    row("  and without the scan", format!("{} ms", number(output.mean_response_alone_ms, 3)));
+    let same = if output.foreground_same { "each one at the same time" } else { "not the same" };
+    row("  all together longer by", format!("{} ns; {same}", number(output.foreground_delta_ns, 0)));
+    if output.late + output.missed > 0 {
+        row("  waited for another turn", count(output.late));
+        row("  blocks or parts missed", count(output.missed));
     }
-    if told.idle_visits > 0 {
-        let each = (told.mean_response_ms - told.mean_response_alone_ms) * 1e3;
+    if output.idle_visits > 0 {
+        let each = (output.mean_response_ms - output.mean_response_alone_ms) * 1e3;
         row("  each later by", format!("{} us on average", number(each, 1)));
-        let parts = format!("{} ms, {} ms", number(told.idle_waited_ms, 1), number(told.idle_moved_ms, 1));
+        let parts =
+            format!("{} ms, {} ms", number(output.idle_waited_ms, 1), number(output.idle_moved_ms, 1));
         row("  waiting for a seek, head elsewhere", parts);
     }
-    row("free", format!("{} MB/s, policy {}", number(told.free_mb_s, 2), told.freeblock_policy));
-    let potential = format!("{} MB/s", number(told.potential_mb_s, 2));
-    row("  of the potential", format!("{} % of {potential}", number(told.share_pct, 1)));
-    if told.idle_visits > 0 {
-        let visits = count(told.idle_visits);
-        row("  in idle time", format!("{} MB/s, {visits} tracks", number(told.idle_mb_s, 2)));
+    row("free", format!("{} MB/s, policy {}", number(output.free_mb_s, 2), output.freeblock_policy));
+    let potential = format!("{} MB/s", number(output.potential_mb_s, 2));
+    row("  of the potential", format!("{} % of {potential}", number(output.share_pct, 1)));
+    if output.idle_visits > 0 {
+        let visits = count(output.idle_visits);
+        row("  in idle time", format!("{} MB/s, {visits} tracks", number(output.idle_mb_s, 2)));
     }
-    if told.paid_mb_s > 0.0 {
-        row("not free", format!("{} MB/s", number(told.paid_mb_s, 2)));
+    if output.paid_mb_s > 0.0 {
+        row("not free", format!("{} MB/s", number(output.paid_mb_s, 2)));
     }
-    row("  scans", format!("{} ({})", number(told.scans, 3), counted(told.blocks, "block")));
-    row("  scans a day", number(told.scans_per_day, 1));
+    row("  scans", format!("{} ({})", number(output.scans, 3), counted(output.blocks, "block")));
+    row("  scans a day", number(output.scans_per_day, 1));
     row(
         "  where the head's waits went",
         format!(
             "transfers {} %, extra seeks {} %, unused {} %",
-            number(told.free_transfer_pct, 1),
-            number(told.extra_seek_pct, 1),
-            number(told.unused_pct, 1)
+            number(output.free_transfer_pct, 1),
+            number(output.extra_seek_pct, 1),
+            number(output.unused_pct, 1)
         ),
     );
     table.text()

@@ -1,4 +1,4 @@
-//! The options of an experiment: which drive, which layer, which queue, at what pace.
+//! Options of an experiment: drive, layer, queue, pace.
 
 use clap::{Args, ValueEnum};
 use seekless_core::{Nanos, SECTOR_BYTES, Size};
@@ -15,116 +15,116 @@ use crate::Usage;
 use crate::filling::Filling;
 use crate::text::{counted, factor, size};
 
-/// At most this many outstanding, if nobody says how many.
+/// Default limit of outstanding requests.
 pub const OUTSTANDING: usize = 8;
 
-/// The drive that is chosen where none is named, and which that is if it is large enough.
+/// Stands for the default drive, or a larger one if needed.
 const AUTO: &str = "auto";
 const USUAL: &str = "wd2500aaks";
 
-/// A layer's name that stands for none.
+/// Layer name that stands for no layer.
 const NONE: &str = "none";
 
 /// A column of a comparison: its name, and its layer if it has one.
 type Column = (String, Option<&'static Entry>);
 
-/// The options, with their defaults.
+/// Options of an experiment, with their defaults.
 #[derive(Args)]
 pub struct Setup {
-    /// A drive of `seekless drive list`, or a file that ends in .toml; auto: wd2500aaks, or the smallest disk that fits
+    /// Name of a drive, or a TOML file; auto: wd2500aaks, or the smallest disk that fits
     #[arg(long, value_name = "NAME", default_value = AUTO)]
     drive: String,
-    /// What to put over the drive: any layer that needs one device, borg, or none; `lab compare` takes several with
-    /// commas between them, of which the first is the base, and compares one alone with the bare drive
+    /// Layer over the drive: any layer that needs one device, borg, or none; `lab compare` takes several separated by
+    /// commas, of which the first is the base, and compares a single one with the bare drive
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = registry::USUAL)]
     layer: Vec<String>,
-    /// The size of BORG's optimised partition (BOPT)
+    /// Size of BORG's optimised partition (BOPT)
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = whole_sectors)]
     bopt: u64,
-    /// The part of the BOPT that absorbs writes, 0 to 1
+    /// Part of the BOPT that absorbs writes, 0 to 1
     #[arg(long, value_name = "PART", default_value_t = 0.4)]
     write_buffer: f64,
-    /// Edges of the access graph that were passed less often let no group grow
+    /// Smallest weight of an edge of the access graph along which groups grow
     #[arg(long, value_name = "TIMES", default_value_t = 1)]
     threshold: u32,
-    /// What a layout is learnt from: all that was seen, what was seen since the last reconfiguration,
-    /// or all with what is older than that counting half each time
+    /// What a layout is learnt from: all requests, those since the last reconfiguration, or all with the weight of
+    /// older ones halved each time
     #[arg(long, value_name = "WINDOW", default_value = "cumulative")]
     training: TrainingName,
-    /// How often the layout is reconfigured, after equal numbers of requests, unless a volume file says how often
+    /// Number of reconfigurations, after equal numbers of requests, unless a volume file sets an interval
     #[arg(long, value_name = "TIMES", default_value_t = 4)]
     reconfigure: u32,
-    /// What clients see, from the start of the drive [default: what the trace reaches, in whole GiB]
+    /// Size of the clients' volume, from the start of the drive [default: what the trace reaches, in whole GiB]
     #[arg(long, value_name = "SIZE", value_parser = whole_sectors)]
     over: Option<u64>,
-    /// Where on the drive the BOPT starts: a size with its unit, or a sector [default: behind what clients see]
+    /// Start of the BOPT on the drive: a size with its unit, or a sector [default: after the clients' volume]
     #[arg(long, value_name = "SIZE|SECTOR", value_parser = place)]
     bopt_at: Option<u64>,
     #[arg(long, value_name = "NAME", default_value = "c-look",
         help = format!("Which request comes next: {}", Policy::NAMES))]
     scheduler: Policy,
-    /// A request that has waited longer goes next, whatever the scheduler says; 0s for never
+    /// Longest wait in the queue before a request goes next regardless of the scheduler; 0s for no limit
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     starvation_limit: Nanos,
-    /// closed: in the recorded order, a process's next read waits for its previous one; open: at the
+    /// Pace of a trace: closed: in the recorded order, a process's next read waits for its previous one; open: at the
     /// recorded times
     #[arg(long, default_value = "closed")]
     pace: PaceName,
-    /// Open pace: how much faster than recorded [default: 1]
+    /// With open pace: speed-up over the recorded times [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
-    /// Closed pace: requests outstanding, at most [default: 8]; the workload's outstanding= [default: 1]
+    /// With closed pace: limit of outstanding requests [default: 8]; for a workload its outstanding= [default: 1]
     #[arg(long, visible_alias = "iodepth", value_name = "N")]
     outstanding: Option<usize>,
-    /// Keep adjacent requests apart in the queue
+    /// Do not merge adjacent requests in the queue
     #[arg(long)]
     no_merge: bool,
-    /// Commands in the drive at once, which puts them in an order of its own: 1 to what its queue holds
-    /// [default: a disk gets one at a time, and the scheduler sees where its head is; flash gets all it holds]
+    /// Queue depth of the drive, which then orders its commands itself: 1 to its limit [default: a disk gets one at a
+    /// time, and the scheduler sees the head's position; flash gets its limit]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
     /// Turn the drive's write cache on or off [default: as its file says]
     #[arg(long, value_name = "on|off", value_parser = on_or_off)]
     write_cache: Option<bool>,
-    /// The background's guaranteed share of the head's time, 1 to 99 per cent
+    /// Guaranteed share of the head's time for background work, 1 to 99 per cent
     #[arg(long, value_name = "PCT", default_value_t = 20)]
     background_share: u8,
-    /// Any other option of the layer, as on its page: overwrite=in-place, segment=512KiB; with several layers
-    /// cache.size=64MiB; may be given several times
+    /// Set any other option of the layer, as on its page: overwrite=in-place, segment=512KiB; with several layers
+    /// cache.size=64MiB; may be repeated
     #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option)]
     options: Vec<(String, String)>,
-    /// While the layout is reconfigured, the trace goes on (run) or waits (stop)
+    /// Let the trace go on (run) or wait (stop) during a reconfiguration
     #[arg(long, value_name = "CLOCK", default_value = "run")]
     reconfigure_clock: ClockName,
-    /// As what a reconfiguration copies: in the background, or for free, only while the head waits anyway (turns
-    /// --freeblock on)
+    /// Class of a reconfiguration's copies: background, or free, only while the head waits anyway (turns --freeblock
+    /// on)
     #[arg(long, value_name = "CLASS", default_value = "background")]
     reconfigure_class: ClassName,
-    /// Carry what is asked for in class free out while the head waits for other requests' sectors
+    /// Carry out requests of class free while the head waits for other requests' sectors
     #[arg(long)]
     freeblock: bool,
     #[command(flatten)]
     filling: Filling,
-    /// All randomness follows from it
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// As what a reconfiguration copies.
+/// Class of a reconfiguration's copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ClassName {
     Background,
     Free,
 }
 
-/// How a trace is played.
+/// Pace of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PaceName {
     Closed,
     Open,
 }
 
-/// What the trace does while a reconfiguration runs.
+/// Behaviour of the trace during a reconfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ClockName {
     Run,
@@ -159,21 +159,21 @@ pub fn whole_sectors(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A key and its value.
+/// Parses a key and its value.
 pub fn option(text: &str) -> Result<(String, String), String> {
     let (key, value) =
         text.split_once('=').ok_or_else(|| format!("found '{text}', expected a key, '=' and a value"))?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// A number, if it is one.
+/// `value` as a number, if it is one.
 pub fn number_or_text(value: &str) -> toml::Value {
     let whole = value.parse().map(toml::Value::Integer).ok();
     let number = whole.or_else(|| value.parse().map(toml::Value::Float).ok());
     number.unwrap_or_else(|| value.into())
 }
 
-/// A sector: a plain number is one, a size says how far from the start.
+/// Parses a sector: a plain number is one, a size is its distance from the start.
 fn place(text: &str) -> Result<u64, String> {
     text.trim().parse::<u64>().or_else(|_| whole_sectors(text))
 }
@@ -186,36 +186,36 @@ fn on_or_off(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A factor that leaves every time of a week's trace within 64 bits of nanoseconds.
+/// Parses a speed-up that keeps every time of a week's trace within 64 bits of nanoseconds.
 fn speed(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|speed| (0.001..=1e6).contains(speed));
     found.ok_or_else(|| format!("found '{text}', expected 0.001 to 1000000"))
 }
 
 impl Setup {
-    /// The experiment, as far as it can be known without a trace.
+    /// The experiment, as far as it is defined without a trace.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         self.on(self.first_drive(), self.only_layer()?)
     }
 
-    /// The experiment on a trace, whose drive it fits if none is named and there is such a one.
+    /// The experiment on a trace, with a drive that fits it if none is named and there is one.
     pub fn experiment_for(&self, trace: &Trace) -> anyhow::Result<Experiment> {
         let layer = self.only_layer()?;
         let mut found = self.fitting(&[(String::new(), layer)], trace)?;
         Ok(found.swap_remove(0).1)
     }
 
-    /// The experiments of a comparison, as far as they can be known without a trace; the base is the first.
+    /// The experiments of a comparison, as far as they are defined without a trace; the base first.
     pub fn experiments(&self) -> anyhow::Result<Vec<(String, Experiment)>> {
         self.of_each(&self.columns()?, self.first_drive())
     }
 
-    /// The experiments of a comparison, on a drive that the trace fits if none is named and there is such a one.
+    /// The experiments of a comparison, on a drive that fits the trace if none is named and there is one.
     pub fn experiments_for(&self, trace: &Trace) -> anyhow::Result<Vec<(String, Experiment)>> {
         self.fitting(&self.columns()?, trace)
     }
 
-    /// How a trace is played.
+    /// How to play a trace.
     pub fn play(&self) -> anyhow::Result<Play> {
         let clock = if self.reconfigure_clock == ClockName::Run { Clock::Run } else { Clock::Stop };
         let play = Play { pace: self.pace()?, reconfigure: self.reconfigure, clock, seed: self.seed };
@@ -223,7 +223,7 @@ impl Setup {
         Ok(play)
     }
 
-    /// The drive that is tried first.
+    /// The drive to try first.
     fn first_drive(&self) -> &str {
         if self.drive == AUTO { USUAL } else { &self.drive }
     }
@@ -234,7 +234,7 @@ impl Setup {
 
     fn fitting(&self, columns: &[Column], trace: &Trace) -> anyhow::Result<Vec<(String, Experiment)>> {
         let (usual, end) = (self.of_each(columns, self.first_drive())?, trace.end_sector());
-        // What was asked for beside the drive is refused where it does not fit, and not met with a larger drive.
+        // A mismatch of other options is an error, not a reason for a larger drive.
         let unfit = |one: &Experiment| matches!(one.places("", end), Err(LabError::Unfit { .. }));
         if self.drive != AUTO || !usual.iter().any(|(_, one)| unfit(one)) {
             return Ok(usual);
@@ -299,13 +299,13 @@ impl Setup {
         Ok(experiment)
     }
 
-    /// Whatever needs the head's waits to be filled turns that on.
+    /// Freeblock options; on if any option needs them.
     fn freeblock(&self) -> Option<FreeOptions> {
         let wanted = self.freeblock || self.filling.is_told() || self.reconfigure_class == ClassName::Free;
         wanted.then(|| self.filling.options())
     }
 
-    /// The layers that are named, each with its name; `None` for none.
+    /// The named layers; `None` for none.
     fn layers(&self) -> anyhow::Result<Vec<Column>> {
         let mut columns: Vec<Column> = Vec::new();
         for name in self.layer.iter().map(|name| name.trim()) {
@@ -314,10 +314,10 @@ impl Setup {
                 let fit = registry::LAYERS.iter().filter(|entry| entry.devices.len() <= 1);
                 let known: Vec<&str> = fit.map(|entry| entry.name).collect();
                 let known = known.join(", ");
-                let wrong = format!(
+                let why = format!(
                     "--layer: found '{name}', expected {known} or none; a volume file can stack them"
                 );
-                return Err(Usage(wrong).into());
+                return Err(Usage(why).into());
             }
             if columns.iter().any(|(other, _)| other == name) {
                 return Err(Usage(format!("--layer: found {name} twice, expected each once")).into());
@@ -351,13 +351,13 @@ impl Setup {
         }
     }
 
-    /// The columns of a comparison: one layer is compared with the bare drive.
+    /// Columns of a comparison: a single layer is compared with the bare drive.
     fn columns(&self) -> anyhow::Result<Vec<Column>> {
         let mut columns = self.layers()?;
         if let [(_, layer)] = columns.as_slice() {
             if layer.is_none() {
-                let wrong = "--layer: found none, expected a layer to compare the bare drive with";
-                return Err(Usage(wrong.into()).into());
+                let why = "--layer: found none, expected a layer to compare the bare drive with";
+                return Err(Usage(why.into()).into());
             }
             columns.insert(0, ("vanilla".to_owned(), None));
         }
@@ -378,9 +378,9 @@ impl Setup {
             };
             options.insert(key.to_owned(), typed(entry, &options, key, value));
         }
-        let wrong = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
+        let why = |why: String| Usage(format!("--option: {}", why.trim_end().replace('\n', ", ")));
         if !self.options.is_empty() {
-            entry.check(&options).map_err(|refused| wrong(refused.to_string()))?;
+            entry.check(&options).map_err(|refused| why(refused.to_string()))?;
         }
         let partition = Partition { sectors: self.bopt, at_sector: self.bopt_at };
         Ok(LayerSetup { entry, options, partition: Some(partition).filter(|_| !entry.devices.is_empty()) })
@@ -400,33 +400,33 @@ impl Setup {
         }
     }
 
-    /// Refuses what only a trace has: a workload says itself how it arrives.
+    /// Refuses options of a trace: a workload defines its own arrivals.
     pub fn expect_closed(&self) -> anyhow::Result<()> {
         if self.pace != PaceName::Closed {
-            let wrong = "--pace: found open with a workload, expected closed: a workload says itself how it arrives (rate=)";
-            return Err(Usage(wrong.into()).into());
+            let why = "--pace: found open with a workload, expected closed: a workload defines its own arrivals (rate=)";
+            return Err(Usage(why.into()).into());
         }
         Ok(())
     }
 
-    /// Requests outstanding at most, if somebody said so.
+    /// Limit of outstanding requests, if given.
     pub fn outstanding(&self) -> Option<usize> {
         self.outstanding
     }
 
-    /// The volume for a workload, which no trace says the size of: all of the drive.
+    /// The volume of a workload: the whole drive.
     pub fn volume(&self) -> anyhow::Result<Description> {
         self.expect_closed()?;
         Ok(self.experiment()?.whole_volume()?)
     }
 
-    /// What all randomness follows from.
+    /// Seed of all random choices.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 }
 
-/// The experiment in a line.
+/// A line that describes the experiment.
 pub fn line(experiment: &Experiment) -> String {
     let layer = experiment.layer.as_ref().map_or_else(
         || "no layer".to_owned(),
@@ -451,11 +451,11 @@ pub fn pace_line(pace: Pace) -> String {
     }
 }
 
-/// An option's value as the layer wants it: a text where that is what the option is, or else what it looks like.
+/// An option's value in its layer's type: a string where the option is one, otherwise by its form.
 fn typed(entry: &Entry, options: &toml::Table, key: &str, value: &str) -> toml::Value {
     let text = || toml::Value::from(value);
     if let Some(default) = options.get(key) {
-        // A size may be a plain number, and is a text all the same.
+        // A size may be a plain number, and is still a string.
         return if default.is_str() { text() } else { looks_like(value) };
     }
     let takes = |value: toml::Value| entry.check(&toml::Table::from_iter([(key.to_owned(), value)])).is_ok();

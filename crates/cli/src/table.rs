@@ -1,25 +1,25 @@
 //! Aligned text tables: numbers to the right, words to the left, long texts in the last column folded.
 //!
-//! Columns stay aligned whatever is in a cell: control characters are replaced, and characters that
-//! terminals draw over two cells, or over none, count so.
+//! Columns stay aligned whatever a cell contains: control characters are replaced, and characters of two terminal
+//! cells, or none, count as such.
 
 use crate::output::plain;
 
-/// Lines get no longer than this by a folded last column.
+/// Width at which the last column is folded.
 const LINE: usize = 100;
-/// A folded column is at least this wide.
+/// Least width of a folded column.
 const FOLD: usize = 30;
 
 /// A table that grows row by row.
 pub struct Table {
-    /// Per column: its title, and whether it is of numbers.
+    /// Per column: its title, and whether it is numeric.
     columns: Vec<(String, bool)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these columns; one whose title starts with `>` is of numbers. If no column has
-    /// more of a title than that, there is no title line.
+    /// A table with these columns; a title that starts with `>` marks a numeric one. If no title has more than that,
+    /// there is no title line.
     pub fn new(columns: &[&str]) -> Table {
         let columns = columns.iter().map(|title| match title.strip_prefix('>') {
             Some(title) => (title.to_owned(), true),
@@ -28,12 +28,12 @@ impl Table {
         Table { columns: columns.collect(), rows: Vec::new() }
     }
 
-    /// The next row. Missing cells are empty.
+    /// Adds a row. Missing cells are empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(|cell| plain(&cell.into())).collect());
     }
 
-    /// The table as text, each line ended, each indented by two spaces.
+    /// The table as text, each line ended and indented by two spaces.
     pub fn text(&self) -> String {
         let titles: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
         let titled = titles.iter().any(|title| !title.is_empty());
@@ -61,7 +61,7 @@ impl Table {
     }
 }
 
-/// Adds `text` behind what is in the line; where it would get too long, goes on below.
+/// Appends `text` to the line, continuing below where it would get too long.
 fn fold(line: &mut String, text: &str) {
     let indent = width(line);
     let room = LINE.saturating_sub(indent).max(FOLD);
@@ -81,7 +81,7 @@ fn fold(line: &mut String, text: &str) {
     }
 }
 
-/// How many cells of a terminal `text` takes.
+/// Width of `text` in terminal cells.
 pub fn width(text: &str) -> usize {
     let cells = |each: char| match u32::from(each) {
         0x0300..=0x036f | 0x200b..=0x200f | 0xfe00..=0xfe0f | 0x20d0..=0x20ff => 0,

@@ -1,9 +1,9 @@
-//! Numbers as people read them, units included.
+//! Numbers as people read them, with units.
 
 use seekless_core::Size;
 pub use seekless_core::units::thousands as count;
 
-/// With `decimals` decimals, and its thousands apart.
+/// A number with thousands separators.
 pub fn number(value: f64, decimals: usize) -> String {
     let plain = format!("{:.decimals$}", value.abs());
     let (whole, part) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
@@ -35,7 +35,7 @@ pub fn span(value: f64) -> String {
     }
 }
 
-/// `1,000 (500 KiB)`: sectors, and how much that is.
+/// `1,000 (500 KiB)`: sectors, and their size.
 pub fn sectors(sectors: u64) -> String {
     format!("{} ({})", count(sectors), size(sectors.saturating_mul(seekless_core::SECTOR_BYTES)))
 }
@@ -55,13 +55,13 @@ pub fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{more}", count(number))
 }
 
-/// A factor that somebody chose, as they wrote it: `2`, `0.5`, `1e-9`.
+/// A factor as the user wrote it: `2`, `0.5`, `1e-9`.
 pub fn factor(value: f64) -> String {
     let text = format!("{value:?}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// A word of a command line as a shell reads it back.
+/// A word quoted for a shell.
 pub fn shell_word(word: &str) -> String {
     let harmless = |each: char| each.is_ascii_alphanumeric() || "_-./,:=@%+".contains(each);
     if !word.is_empty() && word.chars().all(harmless) {

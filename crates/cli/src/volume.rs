@@ -1,4 +1,4 @@
-//! `seekless volume`: volumes that programs use, live.
+//! `seekless volume`: serves volumes live.
 
 mod component;
 mod create;
@@ -13,27 +13,27 @@ mod upgrade;
 
 use clap::Subcommand;
 
-/// What can be done with a volume.
+/// Subcommands of `volume`.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Makes what the layers of a volume file keep on files and devices that nobody needs
+    /// Initialise the metadata of a volume file's layers, on unused files and devices
     #[command(after_help = create::HELP)]
     Create(create::Arguments),
-    /// Serves the exports of a volume file, until it is told to stop (SIGTERM, Ctrl-C)
+    /// Serve the exports of a volume file, until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
-    /// What a server of a volume file does, asked of it
+    /// Show the status of a running volume
     #[command(after_help = status::HELP)]
     Status(status::Arguments),
-    /// Has a layer of a volume that is served do something: scrub, reconfigure itself
+    /// Send a command to a layer of a running volume: scrub, reconfigure
     #[command(after_help = tell::HELP, visible_alias = "ctl")]
     Tell(tell::Arguments),
-    /// Gives what the layers of a volume file keep the newest format
+    /// Upgrade the metadata of a volume file's layers to the newest format
     #[command(after_help = upgrade::HELP)]
     Upgrade(upgrade::Arguments),
 }
 
-/// Runs a command.
+/// Runs the subcommand.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Create(arguments) => create::run(&arguments),

@@ -1,4 +1,4 @@
-//! Workloads on the command line: which there are, how long one runs, what came of it.
+//! Workloads on the command line: list, length of a run, result.
 
 use std::fmt::Write;
 
@@ -14,13 +14,13 @@ use crate::output;
 use crate::table::Table;
 use crate::text::{count, counted, number, percent, seconds, size};
 
-/// How long a workload runs.
+/// Length of a run.
 #[derive(Args)]
 pub struct Span {
-    /// Workload: ask for nothing after so much virtual time (90s, 10m, 2h)
+    /// For a workload: stop issuing requests after this virtual time (90s, 10m, 2h)
     #[arg(long = "for", value_name = "TIME", value_parser = positive_time)]
     time: Option<Nanos>,
-    /// Workload: requests in all [default: 10000, unless --for is given or it ends by itself]
+    /// For a workload: number of requests [default: 10000, unless --for is given or the workload ends by itself]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
 }
@@ -32,13 +32,13 @@ impl Span {
     }
 }
 
-/// A time above zero, with its unit.
+/// Parses a time above zero, with its unit.
 pub fn positive_time(text: &str) -> Result<Nanos, String> {
     let time = duration(text)?;
     if time > Nanos::ZERO { Ok(time) } else { Err(format!("found '{text}', expected more than zero")) }
 }
 
-/// A workload, as the list tells of it.
+/// A workload in the list.
 #[derive(Serialize)]
 struct Known {
     name: &'static str,
@@ -91,7 +91,7 @@ pub fn list(json: bool) -> anyhow::Result<()> {
     output::print(&out)
 }
 
-/// What came of a run; `setup` says on what.
+/// The text of a run's outcome; `setup` describes the volume.
 pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
     let mut table = Table::new(&["", ">"]);
     let per_request = &outcome.head_ms_per_request;
@@ -140,15 +140,15 @@ pub fn text(setup: &str, workload: &str, outcome: &LoadOutcome) -> String {
         outcome.first_failure.as_ref().map(|error| format!("\n  the first request that failed: {error}\n"));
     format!(
         "{setup}\n{workload}: {}\n\n{}{}\n  event log: hash {}\n",
-        asked(outcome),
+        requests_line(outcome),
         table.text(),
         failure.unwrap_or_default(),
         outcome.event_hash
     )
 }
 
-/// What was asked for, in a line.
-pub fn asked(outcome: &LoadOutcome) -> String {
+/// Numbers of requests, in a line.
+pub fn requests_line(outcome: &LoadOutcome) -> String {
     let mut kinds = vec![
         format!("{} of {}", counted(outcome.reads, "read"), size(outcome.bytes_read)),
         format!("{} of {}", counted(outcome.writes, "write"), size(outcome.bytes_written)),

@@ -1,7 +1,7 @@
-//! What a request costs the server in allocations, with nothing below its top, and with layers: part of `make bench`.
+//! Allocations per request in the server, with nothing below its top, and with layers: part of `make bench`.
 //!
-//! The server and its volume are in this thread, where allocations are counted; its client is in another one. What the
-//! start costs cancels out between two runs of different length.
+//! The server and its volume run in this thread, where allocations are counted; its client runs in another one. The
+//! cost of the start cancels out between two runs of different length.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -16,8 +16,8 @@ use seekless_layers::Mapper;
 use seekless_layers::mapper::Options;
 use seekless_serve::component::MemoryComponent;
 use seekless_serve::nbd::Command;
-use seekless_serve::reactor::{Job, Memory, Reactor, What};
-use seekless_serve::server::{Address, Bytewise, CLIENTS, Export, Listener, Server};
+use seekless_serve::reactor::{Job, Memory, Op, Reactor};
+use seekless_serve::server::{Address, ByteAdapter, CLIENTS, Export, Listener, Server};
 
 mod client;
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Serves a client that asks for so many rounds of requests.
+/// Serves a client that sends `rounds` rounds of requests.
 fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("socket");
@@ -66,10 +66,10 @@ fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Err
                 _ => Mapper::open(memory, &Options::of_pages(PAGES)).await?,
             };
             let server = Server::new(&reactor, CLIENTS, |_| {});
-            let device = Bytewise::new(Rc::new(Top::new(device)));
+            let device = ByteAdapter::new(Rc::new(Top::new(device)));
             server.listen(listener, vec![Export::new("", "", &device, false)], None);
             let over = Arc::new(over.into());
-            reactor.ask(Job::new(What::Receive, &over, Memory::of(vec![0]))).await.result?;
+            reactor.submit(Job::new(Op::Receive, &over, Memory::of(vec![0]))).await.result?;
             server.stop().await;
             Ok::<(), Box<dyn Error>>(())
         },
@@ -78,7 +78,7 @@ fn serve(layers: u32, command: Command, rounds: usize) -> Result<(), Box<dyn Err
     Ok(client.join().map_err(|_| "the client panicked")??)
 }
 
-/// A client: it writes every page, and then asks for whole rounds of requests, one behind the other.
+/// A client: it writes every page, then sends one whole round of requests after the other.
 fn ask(path: &Path, command: Command, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut socket = UnixStream::connect(path)?;
     client::agree(&mut socket, "", false)?;
@@ -92,7 +92,7 @@ fn ask(path: &Path, command: Command, rounds: usize) -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// Requests at these pages together, and all their replies.
+/// Sends requests for these pages together, and receives all replies.
 fn round(
     socket: &mut UnixStream,
     command: Command,

@@ -1,5 +1,5 @@
-//! Calibrates a drive that answers as slowly as a real one would, in real time: what this machine's late answers do
-//! to the figures, without a disk. Takes minutes: `cargo run --release -p seekless-serve --example emulated NAME`.
+//! Calibrates a drive that is emulated in real time: the effect of this machine's late wake-ups on the figures, without
+//! a disk. Takes minutes: `cargo run --release -p seekless-serve --example emulated NAME`.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use seekless_drive::calibrate::{Comparison, Options, calibrate};
 use seekless_drive::disk::Drive;
 use seekless_serve::Clock;
 
-/// A drive's arithmetic that takes its time.
+/// A simulated drive that takes real time.
 struct Emulated {
     drive: RefCell<Drive>,
     clock: Clock,

@@ -1,9 +1,10 @@
-//! Large reads of dense files, ours beside nbdkit's file plug-in: `make bench`, or with the program's path as argument.
+//! Large reads of dense files, compared with nbdkit's file plug-in: `make bench`, or with the program's path as
+//! argument.
 //!
 //! A file of 512 MiB on tmpfs, on ext4, and on XFS in some 40,000 extents, each read at random by one client with eight
-//! requests of 128 KiB in flight, and replies in chunks. Servers take turns; each reads past the page cache, and through
-//! it: then the file is in memory from the second round on. The last two file systems need loop devices and mkfs, and are
-//! passed over aloud where there are none.
+//! requests of 128 KiB in flight, and structured replies. Servers take turns; each reads with direct I/O, and through
+//! the page cache, which holds the file from the second round on. The last two file systems need loop devices and mkfs,
+//! and are skipped with a message where there are none.
 
 use std::error::Error;
 use std::fs::File;
@@ -21,7 +22,7 @@ use contest::{Contender, Load, contender, contest, program};
 
 const ROUNDS: usize = 5;
 const BYTES: u64 = 512 << 20;
-/// An extent of the file in many extents.
+/// Bytes of an extent of the fragmented file.
 const PIECE: u64 = 12 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Contenders over one file, which they only read.
+/// Measures contenders over one file, which they only read.
 fn measure(kind: &str, program: &Path, folder: &Path, data: &Path) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir(folder)?;
     let mut contenders = Vec::new();
@@ -102,28 +103,28 @@ fn dense(path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A file of the same pieces, in another order, which shares them with the first: each is an extent.
+/// A file of the same pieces in another order, sharing their blocks with the first: each is an extent.
 fn scattered(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let other = path.with_extension("scattered");
     let (from, to) = (File::open(path)?, File::create(&other)?);
     to.set_len(BYTES)?;
     let pieces = BYTES / PIECE;
     for piece in 0..pieces {
-        // 7,919 is a prime, and none of the number of pieces.
+        // 7,919 is a prime that does not divide the number of pieces.
         let (mut source, mut target) = (piece * 7_919 % pieces * PIECE, piece * PIECE);
         let copied = copy_file_range(&from, Some(&mut source), &to, Some(&mut target), PIECE as usize)?;
         if copied != PIECE as usize {
             return Err(format!("{copied} bytes of a piece were copied").into());
         }
     }
-    // The rest, which is no whole piece.
+    // The remainder, which is no whole piece.
     let (mut source, mut target) = (pieces * PIECE, pieces * PIECE);
     copy_file_range(&from, Some(&mut source), &to, Some(&mut target), (BYTES - pieces * PIECE) as usize)?;
     to.sync_all()?;
     Ok(other)
 }
 
-/// A file system in a file; taken away when dropped.
+/// A file system in a file; removed when dropped.
 struct Mounted {
     at: PathBuf,
 }

@@ -1,8 +1,8 @@
-//! What a request costs the server, ours beside others: `make bench`, or with the program's path as argument.
+//! The cost of a request in the server, compared with others: `make bench`, or with the program's path as argument.
 //!
-//! Servers serve 64 MiB, of memory or of a file in memory, over a unix socket to one client that keeps so many requests
-//! in flight, on the same CPU if it is started with `taskset -c 0`. They take turns; medians of the rounds are told. The
-//! CPU time is that of all of a server's threads, as the kernel's scheduler counts it.
+//! Servers serve 64 MiB, of memory or of a file in memory, over a unix socket to one client with a fixed number of
+//! requests in flight, on the same CPU if started with `taskset -c 0`. They take turns; medians of the rounds are
+//! printed. CPU time is that of all of a server's threads, as the kernel's scheduler counts it.
 
 use std::error::Error;
 use std::path::Path;
@@ -18,7 +18,7 @@ use contest::{Contender, Load, contender, contest, program};
 const ROUNDS: usize = 5;
 const BYTES: u64 = 64 << 20;
 
-/// What is asked: the command, bytes a request, requests in flight, and requests in all.
+/// Name, command, bytes of a request, requests in flight, requests in all.
 const LOADS: [(&str, nbd::Command, u32, usize, usize); 5] = [
     ("read 4 KiB, depth 1", nbd::Command::Read, 4096, 1, 15_000),
     ("read 4 KiB, depth 32", nbd::Command::Read, 4096, 32, 50_000),

@@ -1,6 +1,7 @@
-//! What may be opened for measurements: a whole disk that turns and that nobody uses.
+//! Devices opened for measurements: whole rotational disks that are not in use.
 //!
-//! Fault model: the name can be anything's. What is said to be in use by the kernel is never opened, whatever is asked.
+//! Fault model: the path may name anything. A device that the kernel reports as in use is never opened, whatever the
+//! options.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -11,82 +12,82 @@ use rustix::fs::{OFlags, major, minor};
 use rustix::io::Errno;
 use seekless_core::SECTOR_BYTES;
 
-/// What is asked of a device.
+/// Requirements on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// Files, partitions, stacked and flash devices too.
-    pub anything: bool,
-    /// To be written too; otherwise it is opened so that it cannot be.
+    /// Whether files, partitions, stacked and flash devices are admitted too.
+    pub any_kind: bool,
+    /// Whether the device is opened for writes too; otherwise it is opened read-only.
     pub writes: bool,
 }
 
-/// Why a device is not opened.
+/// Why a device was not opened.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// Opening or looking failed.
+pub enum AdmissionError {
+    /// Opening or probing failed.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Of what.
+        /// Path of the device.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// It is no disk.
+    /// Not a whole disk.
     #[error("{}: found {found}, expected a whole disk such as /dev/sdb", path.display())]
     NoDisk {
-        /// What was asked for.
+        /// Path of the device.
         path: PathBuf,
-        /// What it is.
+        /// What was found there.
         found: String,
     },
-    /// It has no arm.
-    #[error("{}: found a device that says it does not turn (flash), expected a spinning disk", path.display())]
+    /// A flash device: no arm to measure.
+    #[error("{}: found a non-rotational device (flash), expected a spinning disk", path.display())]
     Flash {
-        /// What was asked for.
+        /// Path of the device.
         path: PathBuf,
     },
-    /// Somebody uses it.
-    #[error("{}: found it in use ({by}), expected a disk that nobody uses: unmount it, or take it out of its array",
+    /// The device is in use.
+    #[error("{}: found it in use ({by}), expected a disk that is not in use: unmount it, or take it out of its array",
         path.display())]
     InUse {
-        /// What was asked for.
+        /// Path of the device.
         path: PathBuf,
-        /// By whom, as far as it is known.
+        /// User of the device, as far as known.
         by: String,
     },
-    /// It cannot be read past the page cache.
-    #[error("{}: found a file system that knows no direct reads (O_DIRECT), expected one that does, or a disk",
+    /// No direct I/O (`O_DIRECT`).
+    #[error("{}: found a file system without direct I/O (O_DIRECT), expected one with it, or a disk",
         path.display())]
     NotDirect {
-        /// What was asked for.
+        /// Path of the device.
         path: PathBuf,
     },
 }
 
-/// An opened device; read-only unless writes were asked for.
+/// An opened device; read-only unless opened for writes.
 #[derive(Debug)]
 pub struct Target {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
     pub(crate) writes: bool,
-    /// Its size.
+    /// Size of the device in sectors.
     pub sectors: u64,
-    /// Bytes of a logical block: what reads have to be aligned to.
+    /// Bytes of a logical block: the alignment of reads.
     pub logical_bytes: u64,
     /// Bytes of a physical block.
     pub physical_bytes: u64,
-    /// Whether it says that it turns; of a file it is not known.
+    /// Whether the device reports itself as rotational; true for a file, where it is unknown.
     pub rotational: bool,
-    /// What it is called by its maker, if it says so.
+    /// Model name, if the device reports one.
     pub model: Option<String>,
 }
 
 impl Target {
-    /// Opens `path`, if it is what is asked for: for reading; if asked so, for writes that are on the media when they
-    /// are answered (`O_DSYNC`).
-    pub fn open(path: &Path, asked: Admission) -> Result<Target, Refused> {
-        let io = |error| Refused::Io { path: path.to_owned(), error };
-        let no_disk = |found: &str| Refused::NoDisk { path: path.to_owned(), found: found.to_owned() };
+    /// Opens `path` for reading if `admission` allows it; with writes, those are on the media when they complete
+    /// (`O_DSYNC`).
+    pub fn open(path: &Path, admission: Admission) -> Result<Target, AdmissionError> {
+        let io = |error| AdmissionError::Io { path: path.to_owned(), error };
+        let no_disk = |found: &str| AdmissionError::NoDisk { path: path.to_owned(), found: found.to_owned() };
         let metadata = std::fs::metadata(path).map_err(io)?;
         let kind = metadata.file_type();
         let block = kind.is_block_device();
@@ -94,69 +95,70 @@ impl Target {
             return Err(no_disk("a folder"));
         } else if !block && !kind.is_file() {
             return Err(no_disk("neither a disk nor a file"));
-        } else if !block && !asked.anything {
+        } else if !block && !admission.any_kind {
             return Err(no_disk("a file"));
         }
-        let sysfs = block.then(|| known_of(metadata.rdev()));
-        // Before anything is opened: opening a disk wakes it up.
-        if let Some(sysfs) = sysfs.as_deref().filter(|_| !asked.anything) {
-            whole_and_turning(path, sysfs)?;
+        let sysfs = block.then(|| sysfs_folder(metadata.rdev()));
+        // Before opening: opening a disk wakes it up.
+        if let Some(sysfs) = sysfs.as_deref().filter(|_| !admission.any_kind) {
+            check_whole_and_rotational(path, sysfs)?;
         }
         let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
-        let durable = if asked.writes { OFlags::DSYNC } else { OFlags::empty() };
+        let durable = if admission.writes { OFlags::DSYNC } else { OFlags::empty() };
         let flags = i32::try_from((OFlags::DIRECT | exclusive | durable).bits()).unwrap_or_default();
-        let opened = OpenOptions::new().read(true).write(asked.writes).custom_flags(flags).open(path);
+        let opened = OpenOptions::new().read(true).write(admission.writes).custom_flags(flags).open(path);
         let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::BUSY) => Refused::InUse { path: path.to_owned(), by: users(path) },
-            Some(Errno::INVAL) => Refused::NotDirect { path: path.to_owned() },
+            Some(Errno::BUSY) => AdmissionError::InUse { path: path.to_owned(), by: mounted_by(path) },
+            Some(Errno::INVAL) => AdmissionError::NotDirect { path: path.to_owned() },
             _ => io(error),
         })?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         let sysfs = sysfs.unwrap_or_default();
-        let queue = |name: &str| number(&sysfs, name).filter(|bytes| *bytes >= SECTOR_BYTES);
-        // A file is read in pages: what any file system takes.
+        let queue = |name: &str| queue_attribute(&sysfs, name).filter(|bytes| *bytes >= SECTOR_BYTES);
+        // Files are read in pages, which every file system supports.
         let unknown = if block { SECTOR_BYTES } else { 4096 };
         let logical_bytes = queue("logical_block_size").unwrap_or(unknown);
         Ok(Target {
             file,
             path: path.to_owned(),
-            writes: asked.writes,
+            writes: admission.writes,
             sectors: bytes / SECTOR_BYTES,
             logical_bytes,
             physical_bytes: queue("physical_block_size").unwrap_or(logical_bytes).max(logical_bytes),
-            rotational: number(&sysfs, "rotational").is_none_or(|turns| turns != 0),
+            rotational: queue_attribute(&sysfs, "rotational").is_none_or(|turns| turns != 0),
             model: text(&sysfs.join("device/model")),
         })
     }
 }
 
-/// Refuses partitions, stacked devices, several arms and flash.
-fn whole_and_turning(path: &Path, sysfs: &Path) -> Result<(), Refused> {
-    let no_disk = |found: &str| Err(Refused::NoDisk { path: path.to_owned(), found: found.to_owned() });
+/// Refuses partitions, stacked devices, drives with several arms, and flash.
+fn check_whole_and_rotational(path: &Path, sysfs: &Path) -> Result<(), AdmissionError> {
+    let no_disk =
+        |found: &str| Err(AdmissionError::NoDisk { path: path.to_owned(), found: found.to_owned() });
     if sysfs.join("partition").exists() {
         return no_disk("a partition");
     }
     let stacked = std::fs::read_dir(sysfs.join("slaves")).is_ok_and(|mut slaves| slaves.next().is_some());
     if stacked || sysfs.join("loop").exists() || sysfs.join("dm").exists() || sysfs.join("md").exists() {
-        return no_disk("a device made of others");
+        return no_disk("a stacked device");
     }
     let ranges = std::fs::read_dir(sysfs.join("queue/independent_access_ranges"));
     if ranges.is_ok_and(|ranges| ranges.count() > 1) {
         return no_disk("a drive with several arms");
     }
-    if number(sysfs, "rotational") == Some(0) {
-        return Err(Refused::Flash { path: path.to_owned() });
+    if queue_attribute(sysfs, "rotational") == Some(0) {
+        return Err(AdmissionError::Flash { path: path.to_owned() });
     }
     Ok(())
 }
 
-/// What the system knows of a block device, by its number.
-pub(crate) fn known_of(device: u64) -> PathBuf {
+/// Folder in sysfs of a block device, by its device number.
+pub(crate) fn sysfs_folder(device: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)))
 }
 
-/// A figure of a device's queue; a partition's is its disk's.
-pub(crate) fn number(sysfs: &Path, name: &str) -> Option<u64> {
+/// An attribute of a device's queue; a partition has those of its disk.
+pub(crate) fn queue_attribute(sysfs: &Path, name: &str) -> Option<u64> {
     let of = |folder: PathBuf| text(&folder.join("queue").join(name))?.parse().ok();
     of(sysfs.to_owned()).or_else(|| of(sysfs.canonicalize().ok()?.parent()?.to_owned()))
 }
@@ -166,15 +168,15 @@ fn text(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Where a device or a partition of it is mounted.
-fn users(path: &Path) -> String {
+/// Mount points of a device and its partitions.
+fn mounted_by(path: &Path) -> String {
     let device = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let device = device.to_string_lossy().into_owned();
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    mounted_at(&mounts, &device).unwrap_or_else(|| "mounted, or held by another".to_owned())
+    mounted_at(&mounts, &device).unwrap_or_else(|| "mounted, or opened by another program".to_owned())
 }
 
-/// `mounted at /home`, by the table of mounts.
+/// `mounted at /home`, from the mount table.
 fn mounted_at(mounts: &str, device: &str) -> Option<String> {
     let of_device = |line: &&str| {
         let part = line.split(' ').next().and_then(|source| source.strip_prefix(device));

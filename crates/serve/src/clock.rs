@@ -1,25 +1,25 @@
-//! The clock of the machine beside that of the runtime.
+//! The machine's clock, kept in step with the runtime's.
 //!
-//! The runtime's clock stands still while code computes and jumps when all wait. Around a request to a real device the
-//! two are brought together: whichever is behind catches up. So a request begins and ends in the runtime at the
-//! time at which it does, a sleep before it really passes, and the disk goes on turning while code computes.
+//! The runtime's clock stands still while code computes and jumps when all tasks wait. Around a request to a real
+//! device the clock that is behind catches up with the other. So a request begins and ends at its real time, a sleep
+//! before it really takes place, and the disk goes on turning while code computes.
 
 use std::time::{Duration, Instant};
 
 use seekless_core::Nanos;
 use seekless_core::runtime::{now, sleep_until};
 
-/// Sleeping is not exact: the last stretch is waited for awake.
+/// Sleeping is not exact: the remainder is spent spinning.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// The machine's time since the runtime began, as far as this clock saw.
+/// The machine's time since the runtime started.
 pub struct Clock {
-    /// When the runtime's time was zero.
+    /// When the runtime's clock was zero.
     zero: Instant,
 }
 
 impl Clock {
-    /// The two clocks agree now.
+    /// A clock that agrees with the runtime's now.
     #[allow(clippy::disallowed_methods)] // the one place that reads the machine's clock
     pub fn start() -> Clock {
         let passed = Duration::from_nanos(now().0);
@@ -27,13 +27,13 @@ impl Clock {
         Clock { zero: real.checked_sub(passed).unwrap_or(real) }
     }
 
-    /// The machine's time, in the runtime's.
+    /// The machine's time on the runtime's scale.
     #[allow(clippy::disallowed_methods)]
     pub fn real(&self) -> Nanos {
         Nanos(Instant::now().saturating_duration_since(self.zero).as_nanos() as u64)
     }
 
-    /// Waits, really, until it is what the runtime says that it is; if it is later already, the runtime catches up.
+    /// Waits in real time until the runtime's time; if that has passed already, the runtime catches up.
     pub async fn agree(&self) {
         self.wait_for(now());
         sleep_until(self.real()).await;

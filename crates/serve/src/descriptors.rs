@@ -1,12 +1,12 @@
-//! How many files and sockets the program may have open.
+//! The limit of open files and sockets.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Has the system let us open as many as it lets us, at most; how many that are.
-pub fn as_many_as_may_be() -> u64 {
+/// Raises the limit of open files to the highest allowed; returns the limit.
+pub fn raise_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    let wish = rustix::process::Rlimit { current: limit.maximum, ..limit };
-    let now = if setrlimit(Resource::Nofile, wish).is_ok() { wish } else { limit };
-    // No limit is told as none.
-    now.current.unwrap_or(u64::MAX)
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    let effective = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
+    // `None` means unlimited.
+    effective.current.unwrap_or(u64::MAX)
 }

@@ -1,13 +1,13 @@
-//! A device or file that is read, and written if it was opened so, directly, a request at a time: a component that takes what the device takes.
+//! A device or file with direct I/O, one request at a time: a component that takes as long as the device.
 //!
-//! A read, or a write, goes past the page cache into a buffer of its own, while the thread waits; the runtime's clock stands
-//! where the machine's does when it begins and when it ends (see [`Clock`]). So a client measures the device,
-//! and not what code computes in between. For measurements; what serves has to do more than one thing at a time.
+//! A request bypasses the page cache, with a buffer of its own, while the thread waits; the runtime's clock agrees with
+//! the machine's when it begins and when it ends (see [`Clock`]). So a client measures the device, not computation in
+//! between. For measurements only; a server has to do more than one thing at a time.
 //!
-//! Invariants: never writes unless the target was opened for it, and otherwise cannot. Reads and writes are of whole
-//! logical blocks; a write is on the media when it is answered, whatever its hints say.
-//! Fault model: a read or a write fails, or does less than was asked for: an error with its place. A write that
-//! fails, or within which the power does, may have changed any part of its blocks.
+//! Invariants: never writes unless the target was opened for it, and otherwise cannot. Requests are of whole logical
+//! blocks; a write is on the media when it completes, whatever its hints. Fault model: a read or a write fails or is
+//! short: an error with its place. A write that fails, or during which power fails, may have changed any part of its
+//! blocks.
 
 use std::cell::RefCell;
 use std::os::unix::fs::FileExt;
@@ -20,24 +20,24 @@ use seekless_core::{
 use crate::admit::Target;
 use crate::clock::Clock;
 
-/// What it is called in errors.
+/// Name of the component in errors.
 const COMPONENT: &str = "direct file";
 
-/// A device or file that is read directly.
+/// A device or file with direct I/O.
 pub struct DirectFile {
     target: Target,
     clock: Clock,
-    /// Where the device puts what it reads and takes what it writes; a part of it is aligned.
+    /// Buffer of the device's transfers; a part of it is aligned.
     scratch: RefCell<Vec<u8>>,
 }
 
 impl DirectFile {
-    /// A component of an opened device. Inside a runtime: from now on its clock is held to the machine's.
+    /// A component on an opened device. Inside a runtime: from now on its clock follows the machine's.
     pub fn new(target: Target) -> DirectFile {
         DirectFile { target, clock: Clock::start(), scratch: RefCell::default() }
     }
 
-    /// Whether `at` is whole logical blocks of the device.
+    /// Checks that `at` is whole logical blocks of the device.
     fn check(&self, at: Extent) -> Result<(), IoError> {
         check(&self.geometry(), at, COMPONENT)?;
         let block = self.target.logical_bytes / SECTOR_BYTES;
@@ -48,7 +48,7 @@ impl DirectFile {
         Err(IoError::new(ErrorKind::Invalid, COMPONENT, Some(at), why))
     }
 
-    /// Reads now; the thread waits.
+    /// Reads, blocking the thread.
     fn read_now(&self, at: Extent, into: &Buffer) -> Result<(), IoError> {
         self.aligned(at, |aligned| {
             self.target.file.read_exact_at(aligned, at.start.0 * SECTOR_BYTES)?;
@@ -59,7 +59,7 @@ impl DirectFile {
         })
     }
 
-    /// Writes now, through to the media; the thread waits.
+    /// Writes through to the media, blocking the thread.
     fn write_now(&self, at: Extent, from: &Buffer) -> Result<(), IoError> {
         self.aligned(at, |aligned| {
             aligned.copy_from_slice(&from.to_vec());
@@ -67,7 +67,7 @@ impl DirectFile {
         })
     }
 
-    /// Does something with as many bytes as `at` has, aligned as the device wants them.
+    /// Calls `does` with a buffer of the length of `at`, aligned for the device.
     fn aligned(
         &self,
         at: Extent,
@@ -89,7 +89,7 @@ impl DirectFile {
     }
 
     fn refused(&self, at: Extent) -> IoError {
-        let why = format!("{}: opened for reading only", self.path());
+        let why = format!("{}: opened read-only", self.path());
         IoError::new(ErrorKind::ReadOnly, COMPONENT, Some(at), why)
     }
 }
@@ -134,13 +134,13 @@ impl BlockDevice for DirectFile {
         })
     }
 
-    /// What was written is on the media: there is nothing to make durable.
+    /// Writes are on the media already: nothing to make durable.
     fn flush(&self, _how: Hints) -> IoFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
-        let why = format!("{}: nothing is discarded here", self.path());
+        let why = format!("{}: discard is not supported", self.path());
         let error = IoError::new(ErrorKind::ReadOnly, COMPONENT, Some(at), why);
         Box::pin(std::future::ready(Err(error)))
     }

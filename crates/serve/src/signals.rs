@@ -8,7 +8,7 @@ use std::sync::Arc;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-/// A socket that gets a byte for each signal that tells the program to end, from now on.
+/// A socket that receives a byte for each terminating signal from now on.
 pub fn listen() -> io::Result<Arc<OwnedFd>> {
     let (socket, sender) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,4 +1,4 @@
-//! Direct reads of files and devices: what is read, how long it takes, what is refused.
+//! Direct reads of files and devices: their content, their duration, refused devices.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use seekless_core::runtime::{Runtime, now, sleep};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Nanos};
-use seekless_serve::{Admission, DirectFile, Refused, Target};
+use seekless_serve::{Admission, AdmissionError, DirectFile, Target};
 
-const ANYTHING: Admission = Admission { anything: true, writes: false };
-const WRITES: Admission = Admission { anything: true, writes: true };
+const ANYTHING: Admission = Admission { any_kind: true, writes: false };
+const WRITES: Admission = Admission { any_kind: true, writes: true };
 
-/// A file of 64 KiB on a file system that may know no direct reads.
+/// A file of 64 KiB on a file system that may lack direct I/O.
 fn file() -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let bytes: Vec<u8> = (0..65_536_u32).map(|index| (index / 512) as u8).collect();
@@ -23,7 +23,7 @@ fn file() -> tempfile::NamedTempFile {
 fn reads_are_direct_and_take_their_time() {
     let file = file();
     let target = match Target::open(file.path(), ANYTHING) {
-        Err(Refused::NotDirect { path }) => {
+        Err(AdmissionError::NotDirect { path }) => {
             eprintln!("left out: {} is on a file system without direct reads", path.display());
             return;
         }
@@ -39,7 +39,7 @@ fn reads_are_direct_and_take_their_time() {
         let bytes = read(16, 8, Buffer::zeroed(4096)).await.unwrap().to_vec();
         assert!((0..8).all(|sector| bytes[sector * 512] == 16 + sector as u8), "{bytes:?}");
         assert!(now() > Nanos::from_millis(3), "a read takes no time");
-        // A sleep passes in both clocks.
+        // A sleep advances both clocks.
         let before = now();
         sleep(Nanos::from_millis(20)).await;
         read(0, 128, Buffer::hollow(65_536)).await.unwrap();
@@ -61,7 +61,7 @@ fn writes_are_direct_where_they_were_asked_for() {
     let file = file();
     let before = std::fs::read(file.path()).unwrap();
     let target = match Target::open(file.path(), WRITES) {
-        Err(Refused::NotDirect { path }) => {
+        Err(AdmissionError::NotDirect { path }) => {
             eprintln!("left out: {} is on a file system without direct reads", path.display());
             return;
         }
@@ -71,7 +71,7 @@ fn writes_are_direct_where_they_were_asked_for() {
         let device = DirectFile::new(target);
         let write =
             |start, sectors, buffer| device.write(Extent::new(start, sectors), buffer, Hints::default());
-        // Back goes what was read.
+        // Writes back the data that was read.
         for start in [0, 48, 120] {
             let at = Extent::new(start, 8);
             let held = device.read(at, Buffer::zeroed(4096), Hints::default()).await.unwrap();
@@ -109,10 +109,10 @@ fn what_is_no_spinning_disk_is_refused() {
         assert!(words.iter().all(|word| error.contains(word)) && error.contains("/dev/sdb"), "{error}");
     }
     assert!(told("/dev/nonexistent").contains("No such file"));
-    assert!(matches!(Target::open(Path::new("/proc"), ANYTHING).unwrap_err(), Refused::NoDisk { .. }));
+    assert!(matches!(Target::open(Path::new("/proc"), ANYTHING).unwrap_err(), AdmissionError::NoDisk { .. }));
 }
 
-/// The disk that holds the running system is in use, flash, or not to be seen from here: it is never opened.
+/// The disk of the running system is in use, flash, or not visible from here: it is never opened.
 #[test]
 fn the_disk_of_the_running_system_is_refused() {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();

@@ -1,5 +1,4 @@
-//! `seekless drive calibrate`: what a disk is like, by timed reads; by timed writes too if that is asked for by the
-//! device's name.
+//! `seekless drive calibrate`: measures a disk by timed reads; by timed writes too if requested with the device's name.
 
 use std::path::{Path, PathBuf};
 
@@ -24,37 +23,37 @@ Examples:
   seekless drive calibrate wd2500aaks --json | jq .found.zones
   seekless drive calibrate /dev/sdb --destructive /dev/sdb -o my-drive.toml
 
-DEVICE is a whole spinning disk that nobody uses, and that nobody else reads meanwhile. Without
+DEVICE is a whole spinning disk that is not in use, nor read by others meanwhile. Without
 --destructive it is only read.
-A drive of `seekless drive list` or a TOML file is simulated, which takes no time of anybody's; what
-is true is then told beside what was found.
+A drive of `seekless drive list` or a TOML file is simulated; the output then shows its true figures
+beside the measured ones.
 
---destructive writes to some hundred blocks what was read from them just before, to find how much
-longer writes settle. No byte changes, unless the power or a write fails: then a block may be lost.
+--destructive rewrites some hundred blocks with their own content, to measure how much longer writes
+settle. No byte changes, unless the power or a write fails: then a block may be lost.
 At your own risk.";
 
-/// Which device, and how.
+/// Arguments of `drive calibrate`.
 #[derive(Args)]
 pub struct Calibrate {
-    /// A disk such as /dev/sdb; or a drive of `seekless drive list` or a TOML file, simulated
+    /// A disk such as /dev/sdb; or the name or TOML file of a drive to simulate
     device: String,
-    /// Where to write the drive that was found
+    /// Write the measured drive to this file
     #[arg(long, short, value_name = "FILE.toml")]
     output: Option<PathBuf>,
-    /// What the drive is to be called [default: the name of the file that is written]
+    /// Name of the drive [default: the name of the output file]
     #[arg(long, requires = "output")]
     name: Option<String>,
-    /// Overwrite a file that is there
+    /// Overwrite the output file
     #[arg(long, requires = "output")]
     force: bool,
-    /// Of the disk's time, at most
+    /// Limit on the disk time used
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = at_least_a_minute)]
     time: Nanos,
-    /// Take flash, a partition, a device made of others or a file, to try: the figures mean nothing
+    /// Allow flash, a partition, a stacked device or a file, for experiments: the figures mean nothing
     #[arg(long)]
     anything: bool,
-    /// Write too, to find how much longer writes settle: DEVICE again, so that no other disk is meant. Blocks get what
-    /// was read from them; they may be lost if the power fails. At your own risk
+    /// Write too, to measure the settle time of writes: repeat DEVICE here, to confirm the disk. Blocks are rewritten
+    /// with their own content, but may be lost if the power fails. At your own risk
     #[arg(long, value_name = "DEVICE")]
     destructive: Option<String>,
     /// Print one JSON object instead of text
@@ -62,13 +61,13 @@ pub struct Calibrate {
     json: bool,
 }
 
-/// What was found.
+/// JSON output.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Output<'a> {
     device: &'a str,
     simulated: bool,
     found: &'a Found,
-    /// Where the device is simulated: how near that is to what it is.
+    /// For a simulated device: how close the result is to the truth.
     #[serde(skip_serializing_if = "Option::is_none")]
     near: Option<&'a Comparison>,
     output: Option<&'a Path>,
@@ -83,65 +82,65 @@ fn at_least_a_minute(text: &str) -> Result<Nanos, String> {
 }
 
 /// `seekless drive calibrate`
-pub fn run(asked: &Calibrate) -> anyhow::Result<()> {
-    if let Some(again) = asked.destructive.as_ref().filter(|again| **again != asked.device) {
+pub fn run(arguments: &Calibrate) -> anyhow::Result<()> {
+    if let Some(again) = arguments.destructive.as_ref().filter(|again| **again != arguments.device) {
         anyhow::bail!(
             "--destructive: found {again}, expected the device that is calibrated again: {}",
-            asked.device
+            arguments.device
         );
     }
-    if let Some(path) = &asked.output {
+    if let Some(path) = &arguments.output {
         output::expect_folder(path)?;
-        if path.exists() && !asked.force {
+        if path.exists() && !arguments.force {
             anyhow::bail!("{}: is there already; --force overwrites it", path.display());
         }
     }
-    let truth = simulated(&asked.device)?;
+    let truth = simulated(&arguments.device)?;
     if let Some(spec) = truth.as_ref().filter(|spec| spec.actuators > 1) {
-        anyhow::bail!("{}: found {} arms, expected a drive with one", asked.device, spec.actuators);
+        anyhow::bail!("{}: found {} arms, expected a drive with one", arguments.device, spec.actuators);
     }
     let progress = Progress::measured();
-    let mut tell =
+    let mut report =
         |stage: &'static str, part: f64| progress.at(stage, (part.clamp(0.0, 1.0) * 1000.0) as u64, 1000);
-    let destructive = asked.destructive.is_some();
-    let options = Options { time: asked.time, destructive, ..Options::default() };
+    let destructive = arguments.destructive.is_some();
+    let options = Options { time: arguments.time, destructive, ..Options::default() };
     let (found, title) = match &truth {
         Some(spec) => {
             let disk = Disk::new(0, spec, QueueOptions::default());
-            let found = Runtime::new(options.seed).run(calibrate::calibrate(&disk, options, &mut tell))?;
+            let found = Runtime::new(options.seed).run(calibrate::calibrate(&disk, options, &mut report))?;
             (found, format!("{}, simulated and calibrated", spec.title))
         }
-        None => real(asked, options, &mut tell)?,
+        None => real(arguments, options, &mut report)?,
     };
     drop(progress);
-    let found = found.with_context(|| asked.device.clone())?;
+    let found = found.with_context(|| arguments.device.clone())?;
     let near = truth.as_ref().map(|spec| Comparison::new(&found, spec));
-    if let Some(path) = &asked.output {
+    if let Some(path) = &arguments.output {
         let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = asked.name.clone().unwrap_or_else(stem);
+        let name = arguments.name.clone().unwrap_or_else(stem);
         let text = toml::to_string(&found.spec(&name, &title))?;
         seekless_drive::spec::parse(&path.display().to_string(), &text)
-            .context("what was found is no drive")?;
+            .context("the measured figures make no valid drive")?;
         output::file(path, &text)?;
     }
-    if asked.json {
-        let told = Told {
-            device: &asked.device,
+    if arguments.json {
+        let result = Output {
+            device: &arguments.device,
             simulated: truth.is_some(),
             found: &found,
             near: near.as_ref(),
-            output: asked.output.as_deref(),
+            output: arguments.output.as_deref(),
         };
-        return output::json(&told);
+        return output::json(&result);
     }
-    let mut text = calibrated::text(&asked.device, &found, truth.as_ref(), near.as_ref());
-    if let Some(path) = &asked.output {
+    let mut text = calibrated::text(&arguments.device, &found, truth.as_ref(), near.as_ref());
+    if let Some(path) = &arguments.output {
         text.extend(["\nWritten to ", &path.display().to_string(), "\n"]);
     }
     output::print(&text)
 }
 
-/// The drive to simulate, if `device` is the name of one.
+/// The drive to simulate, if `device` names one.
 fn simulated(device: &str) -> anyhow::Result<Option<Spec>> {
     let file = Path::new(device).extension().is_some_and(|extension| extension == "toml");
     let name = shipped().any(|name| name == device);
@@ -154,31 +153,35 @@ fn simulated(device: &str) -> anyhow::Result<Option<Spec>> {
     Ok(None)
 }
 
-/// What was found, and what the drive is called by people.
+/// The measured drive, and its description.
 type Measured = (Result<Found, calibrate::Unknown>, String);
 
-/// A real device.
+/// Calibrates a real device.
 #[cfg(target_os = "linux")]
-fn real(asked: &Calibrate, options: Options, tell: &mut calibrate::Progress<'_>) -> anyhow::Result<Measured> {
+fn real(
+    arguments: &Calibrate,
+    options: Options,
+    report: &mut calibrate::Progress<'_>,
+) -> anyhow::Result<Measured> {
     use seekless_serve::{Admission, DirectFile, Target};
 
     let target = Target::open(
-        Path::new(&asked.device),
-        Admission { anything: asked.anything, writes: options.destructive },
+        Path::new(&arguments.device),
+        Admission { any_kind: arguments.anything, writes: options.destructive },
     )?;
-    let title = target.model.clone().unwrap_or_else(|| asked.device.clone());
+    let title = target.model.clone().unwrap_or_else(|| arguments.device.clone());
     let found = Runtime::new(options.seed).run(async {
         let device = DirectFile::new(target);
-        calibrate::calibrate(&device, options, tell).await
+        calibrate::calibrate(&device, options, report).await
     })?;
     Ok((found, format!("{title}, calibrated")))
 }
 
-/// Nothing: this is not Linux.
+/// Not supported: this is not Linux.
 #[cfg(not(target_os = "linux"))]
-fn real(asked: &Calibrate, _: Options, _: &mut calibrate::Progress<'_>) -> anyhow::Result<Measured> {
+fn real(arguments: &Calibrate, _: Options, _: &mut calibrate::Progress<'_>) -> anyhow::Result<Measured> {
     anyhow::bail!(
-        "{}: found a device, expected the name of a drive: devices are read on Linux only",
-        asked.device
+        "{}: found a device, expected the name of a drive: devices can be read on Linux only",
+        arguments.device
     )
 }

@@ -1,4 +1,4 @@
-//! What a calibration found, as text: each figure with its interval, and the truth where the drive is simulated.
+//! Text output of a calibration: each figure with its interval, and the true value where the drive is simulated.
 
 use seekless_drive::Spec;
 use seekless_drive::calibrate::{Comparison, Estimate, Found, true_seek_us};
@@ -9,10 +9,10 @@ use crate::output::plain;
 use crate::table::Table;
 use crate::text::{count, number, percent, sectors, span};
 
-/// Seeks that are told, at most.
+/// Rows of the seek table, at most.
 const SEEKS: usize = 24;
 
-/// All of it.
+/// The whole text.
 pub fn text(device: &str, found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> String {
     let how = if truth.is_some() { "simulated" } else { "by direct reads" };
     let spent = span(found.seconds);
@@ -29,7 +29,7 @@ pub fn text(device: &str, found: &Found, truth: Option<&Spec>, near: Option<&Com
     out
 }
 
-/// Figures of the whole drive: quantity, found, interval, truth.
+/// A table of figures: quantity, found, interval, truth.
 struct Figures {
     table: Table,
     true_too: bool,
@@ -37,9 +37,9 @@ struct Figures {
 
 impl Figures {
     fn row(&mut self, what: &str, unit: &str, decimals: usize, found: Estimate, truth: Option<f64>) {
-        let told = |value: f64| number(value, decimals);
-        let interval = format!("{} to {}", told(found.low), told(found.high));
-        self.cells(what, &told(found.value), unit, &interval, truth.map(told));
+        let cell = |value: f64| number(value, decimals);
+        let interval = format!("{} to {}", cell(found.low), cell(found.high));
+        self.cells(what, &cell(found.value), unit, &interval, truth.map(cell));
     }
 
     fn cells(&mut self, what: &str, found: &str, unit: &str, interval: &str, truth: Option<String>) {

@@ -1,4 +1,4 @@
-//! `seekless drive fit`: what no data sheet tells, from service times measured on the real drive.
+//! `seekless drive fit`: estimates figures that no data sheet gives, from service times measured on the real drive.
 
 use std::path::PathBuf;
 
@@ -17,23 +17,23 @@ Examples:
   seekless drive fit atlas10k.parv atlas10k.trace -o atlas10k-fitted.toml
   seekless drive validate atlas10k-fitted.toml atlas10k.trace --half second
 
-Only the first half of the trace is looked at; how near the fitted drive comes is told for both
-halves, of which the second is the honest one.";
+Only the first half of the trace is used for the fit; errors are given for both halves, of
+which the second is the honest test.";
 
-/// Which drive and trace, and what becomes of them.
+/// Arguments of `drive fit`.
 #[derive(Args)]
 pub struct Fit {
-    /// A drive of `seekless drive list`, a TOML file, or DiskSim's .parv
+    /// Name of a drive, a TOML file, or a .parv file of DiskSim
     drive: String,
-    /// The measured requests, as for `seekless drive validate`
+    /// Measured requests, as for `seekless drive validate`
     trace: PathBuf,
-    /// Where to write the fitted drive
+    /// Write the fitted drive to this file
     #[arg(long, short, value_name = "FITTED.toml")]
     output: PathBuf,
-    /// What the drive is to be called [default: the name of the file that is written]
+    /// Name of the drive [default: the name of the output file]
     #[arg(long)]
     name: Option<String>,
-    /// Overwrite a file that is there
+    /// Overwrite the output file
     #[arg(long)]
     force: bool,
     /// Print one JSON object instead of text
@@ -41,12 +41,12 @@ pub struct Fit {
     json: bool,
 }
 
-/// How near the fitted drive comes.
+/// Errors of the fitted drive.
 #[derive(Serialize)]
-struct Told {
-    /// To what it was fitted to.
+struct Output {
+    /// On the half that it was fitted to.
     first: Validated,
-    /// To what it had not seen.
+    /// On the other half.
     second: Validated,
 }
 
@@ -67,19 +67,19 @@ pub fn run(arguments: &Fit) -> anyhow::Result<()> {
     fitted.name = arguments.name.clone().unwrap_or_else(stem);
     let text_of_it = toml::to_string(&fitted)?;
     std::fs::write(path, &text_of_it).with_context(|| path.display().to_string())?;
-    // What is told is of the file that was written, which rounds nothing but could.
+    // Evaluate the file as written, not the drive in memory.
     let fitted = seekless_drive::spec::parse(&path.display().to_string(), &text_of_it)?;
     let half = |half| Validated::of(&fitted, &measured, think, half);
-    let told = Told { first: half(Half::First), second: half(Half::Second) };
+    let result = Output { first: half(Half::First), second: half(Half::Second) };
     if arguments.json {
-        return output::json(&told);
+        return output::json(&result);
     }
     let mut out = String::from("Changed\n");
     for change in &changes {
         out.extend(["  ", change, "\n"]);
     }
-    out.extend(["\nThe half that it was fitted to\n", &text(&told.first)]);
-    out.extend(["\nThe half that it had not seen\n", &text(&told.second)]);
+    out.extend(["\nThe half that it was fitted to\n", &text(&result.first)]);
+    out.extend(["\nThe half that it had not seen\n", &text(&result.second)]);
     out.extend(["\nWritten to ", &path.display().to_string(), "\n"]);
     output::print(&out)
 }

@@ -1,4 +1,4 @@
-//! What `seekless drive list` and `show` tell of a drive without a disk.
+//! `seekless drive list` and `show` for flash drives.
 
 use seekless_core::SECTOR_BYTES;
 use seekless_drive::FlashSpec;
@@ -9,14 +9,14 @@ use crate::output;
 use crate::table::Table;
 use crate::text::{number, size};
 
-/// A flash drive in a line.
+/// A flash drive in the list.
 #[derive(Serialize)]
 pub struct Summary {
     pub name: String,
     title: String,
     kind: &'static str,
     capacity_bytes: u64,
-    /// The interface.
+    /// Bandwidth of the interface, in MB/s.
     bus_mb_s: f64,
     channels: u32,
     dies: u32,
@@ -49,7 +49,7 @@ impl Summary {
     }
 }
 
-/// A flash drive in full.
+/// A flash drive with all figures.
 #[derive(Serialize)]
 pub struct Shown<'a> {
     #[serde(flatten)]

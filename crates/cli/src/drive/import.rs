@@ -1,4 +1,4 @@
-//! `seekless drive import`: DiskSim's files become a drive.
+//! `seekless drive import`: converts DiskSim's files to a drive.
 
 use std::path::{Path, PathBuf};
 
@@ -18,31 +18,31 @@ Examples:
   seekless drive import atlas10k.parv | less
 
 FILE is a .parv, a .diskspecs or a .model; the files that it names are read too. What a drive here
-cannot express is told, line by line.";
+cannot express is listed, line by line.";
 
-/// Which files, and what becomes of them.
+/// Arguments of `drive import`.
 #[derive(Args)]
 pub struct Import {
-    /// DiskSim's file: .parv, .diskspecs or .model
+    /// A file of DiskSim: .parv, .diskspecs or .model
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What the drive is to be called [default: the name of FILE, and -disksim]
+    /// Name of the drive [default: the name of FILE with -disksim]
     #[arg(long)]
     name: Option<String>,
-    /// Where to write it [default: standard output]
+    /// Write the drive to this file [default: standard output]
     #[arg(long, short, value_name = "FILE.toml")]
     output: Option<PathBuf>,
-    /// Overwrite a file that is there
+    /// Overwrite the output file
     #[arg(long)]
     force: bool,
-    /// Print one JSON object that says what was imported
+    /// Print one JSON object about the import
     #[arg(long, requires = "output")]
     json: bool,
 }
 
-/// What was imported.
+/// JSON output.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Output<'a> {
     name: &'a str,
     output: Option<&'a Path>,
     capacity_bytes: u64,
@@ -68,12 +68,17 @@ pub fn run(import: &Import) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| path.display().to_string())?;
     let capacity_bytes = spec.sectors * SECTOR_BYTES;
     if import.json {
-        return output::json(&Told { name: &name, output: Some(path), capacity_bytes, left_out: &left_out });
+        return output::json(&Output {
+            name: &name,
+            output: Some(path),
+            capacity_bytes,
+            left_out: &left_out,
+        });
     }
     let size = number(capacity_bytes as f64 / 1e9, 2);
-    let mut told = format!("{name}: {size} GB, {} zones; written to {}\n", spec.zone.len(), path.display());
+    let mut text = format!("{name}: {size} GB, {} zones; written to {}\n", spec.zone.len(), path.display());
     for line in &left_out {
-        told.extend(["left out: ", line, "\n"]);
+        text.extend(["left out: ", line, "\n"]);
     }
-    output::print(&told)
+    output::print(&text)
 }

@@ -1,4 +1,4 @@
-//! `seekless drive`: the drives that are known, and how well they are known.
+//! `seekless drive`: known drives, and their accuracy.
 
 mod calibrate;
 mod calibrated;
@@ -11,30 +11,30 @@ mod words;
 
 use clap::Subcommand;
 
-/// What can be asked about drives.
+/// Subcommands of `drive`.
 #[derive(Subcommand)]
 pub enum Command {
-    /// All of them, a line each
+    /// List the known drives, one a line
     #[command(after_help = "Example:\n  seekless drive list")]
     List(show::List),
-    /// One of them: its figures with their sources, its zones, its seek curve
+    /// Show a drive: its figures with their sources, zones and seek curve
     #[command(after_help = show::HELP)]
     Show(show::Show),
-    /// Make a drive of DiskSim's files
+    /// Convert DiskSim's files to a drive
     #[command(after_help = import::HELP)]
     Import(import::Import),
-    /// Compare a drive with service times that were measured on the real one
+    /// Compare a drive with service times measured on the real one
     #[command(after_help = validate::HELP)]
     Validate(validate::Validate),
-    /// Improve a drive by service times that were measured on the real one
+    /// Fit a drive to service times measured on the real one
     #[command(after_help = fit::HELP)]
     Fit(fit::Fit),
-    /// Find out what a disk is like, by timed reads
+    /// Measure a disk by timed reads
     #[command(after_help = calibrate::HELP)]
     Calibrate(calibrate::Calibrate),
 }
 
-/// Does what `command` says.
+/// Runs the subcommand.
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::List(list) => show::list(&list),

@@ -1,4 +1,4 @@
-//! `seekless drive list` and `show`: the drives that are known, and what is known of each.
+//! `seekless drive list` and `show`: known drives and their figures.
 
 use std::path::PathBuf;
 
@@ -15,9 +15,9 @@ use crate::output;
 use crate::table::Table;
 use crate::text::{count, number, size};
 
-/// Points of a seek curve that are told, at most.
+/// Rows of the seek curve, at most.
 const CURVE_POINTS: u64 = 20;
-/// The longest bar of a seek curve, and of a zone, in characters.
+/// Longest bar, in characters.
 const BAR: f64 = 50.0;
 const ZONE_BAR: f64 = 30.0;
 
@@ -28,7 +28,7 @@ Examples:
   seekless drive show wd2500aaks --svg wd2500aaks.svg
   seekless drive show drives/wd2500aaks.toml --json | jq .zone";
 
-/// How the list is told.
+/// Arguments of `drive list`.
 #[derive(Args)]
 pub struct List {
     /// Print one JSON array instead of text
@@ -36,15 +36,15 @@ pub struct List {
     json: bool,
 }
 
-/// Which drive, and how it is told.
+/// Arguments of `drive show`.
 #[derive(Args)]
 pub struct Show {
-    /// A drive of `seekless drive list`, or a file that ends in .toml
+    /// Name of a drive, or a TOML file
     name: String,
-    /// Write its seek curve and its zones as a picture too
+    /// Draw the seek curve and zones to this SVG file too
     #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
-    /// Overwrite a picture that is there
+    /// Overwrite the SVG file
     #[arg(long, requires = "svg")]
     force: bool,
     /// Print one JSON object instead of text
@@ -91,7 +91,7 @@ pub fn show(show: &Show) -> anyhow::Result<()> {
     if show.json { output::json(&shown) } else { output::print(&show_text(&shown)) }
 }
 
-/// A drive in a line.
+/// A drive in the list.
 #[derive(Serialize)]
 struct Summary {
     name: String,
@@ -103,17 +103,17 @@ struct Summary {
     heads: u32,
     actuators: u32,
     queue_depth: u32,
-    /// To the next cylinder.
+    /// Seek to the next cylinder, in microseconds.
     seek_one_us: f64,
-    /// Over a third of all: about the average of random seeks.
+    /// Seek over a third of the cylinders: about the average of random seeks.
     seek_third_us: f64,
-    /// Over all.
+    /// Seek over all cylinders.
     seek_full_us: f64,
     revolution_us: f64,
-    /// In sequence, on its first tracks and on its last.
+    /// Sequential throughput on the first and on the last tracks.
     first_mb_s: f64,
     last_mb_s: f64,
-    /// How its seeks and its zones are known.
+    /// Sources of its seek times and zones.
     seek_known: String,
     zone_known: String,
 }
@@ -152,18 +152,18 @@ fn known(spec: &Spec, figure: &str) -> String {
     source.split_once(": ").map_or("", |(kind, _)| kind).to_owned()
 }
 
-/// A drive in full.
+/// A drive with all figures.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
     spec: &'a Spec,
     #[serde(rename = "computed")]
     summary: Summary,
-    /// (cylinders, microseconds).
+    /// Points (cylinders, microseconds).
     seek_curve: Vec<(u64, f64)>,
 }
 
-/// The curve that the drive obeys, at distances that are evenly apart.
+/// The drive's seek curve, at evenly spaced distances.
 fn curve(spec: &Spec) -> Vec<(u64, f64)> {
     let drive = Drive::new(spec);
     let farthest = spec.cylinders().saturating_sub(1);
@@ -319,7 +319,7 @@ fn curve_text(curve: &[(u64, f64)]) -> String {
     table.text()
 }
 
-/// A part of the longest bar.
+/// A bar in proportion to the longest.
 fn bar(part: f64, longest: f64) -> String {
     "#".repeat((part * longest).round() as usize)
 }

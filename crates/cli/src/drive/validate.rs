@@ -1,4 +1,4 @@
-//! `seekless drive validate`: a drive against service times measured on the real one.
+//! `seekless drive validate`: compares a drive with service times measured on the real one.
 
 use std::path::{Path, PathBuf};
 
@@ -28,24 +28,24 @@ Examples:
 TRACE is one of DiskSim's validation traces: R|W, Hit|Miss, sector, sectors, service time, think
 time. The model is driven as the real drive was: one request at a time.";
 
-/// Which drive and trace, and how.
+/// Arguments of `drive validate`.
 #[derive(Args)]
 pub struct Validate {
-    /// A drive of `seekless drive list`, a TOML file, or DiskSim's .parv
+    /// Name of a drive, a TOML file, or a .parv file of DiskSim
     drive: String,
-    /// The measured requests
+    /// Measured requests
     trace: PathBuf,
-    /// Which half of the requests counts; the other only warms the drive
+    /// Half of the requests that counts; the other one only warms the drive up
     #[arg(long, value_enum, default_value = "all")]
     half: Half,
-    /// On which side of a request its think time lies [default: that on which reads off the media
-    /// are in phase with a turning disk]
+    /// Whether a request's think time comes before or after it [default: the one for which media reads are in phase
+    /// with the rotating disk]
     #[arg(long, value_enum)]
     think: Option<Side>,
-    /// Draw both distributions, and the errors over time and by kind of request
+    /// Draw both distributions, and the errors over time and by kind of request, to this SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Overwrite a picture that is there
+    /// Overwrite the SVG file
     #[arg(long, requires = "plot")]
     force: bool,
     /// Print one JSON object instead of text
@@ -66,7 +66,7 @@ pub enum Half {
 }
 
 impl Half {
-    /// Its requests, of so many.
+    /// The range of the part among `requests` requests.
     fn of(self, requests: usize) -> std::ops::Range<usize> {
         match self {
             Half::All => 0..requests,
@@ -76,16 +76,16 @@ impl Half {
     }
 }
 
-/// Where a think time lies.
+/// Position of a think time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Side {
     /// Before its request
     Before,
-    /// Behind it
+    /// After its request
     After,
 }
 
-/// What comes out.
+/// Result of a validation.
 #[derive(Serialize)]
 pub struct Validated {
     half: Half,
@@ -121,7 +121,7 @@ pub fn run(validate: &Validate) -> anyhow::Result<()> {
 }
 
 impl Validated {
-    /// How far `spec` is from what was measured.
+    /// The errors of `spec` against measured requests.
     pub fn of(spec: &Spec, measured: &[Measured], think: Think, half: Half) -> Validated {
         let mut model = Drive::new(spec);
         let began = cpu_seconds();
@@ -134,7 +134,7 @@ impl Validated {
     }
 }
 
-/// What this process has computed so far.
+/// CPU seconds of this process so far.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -166,7 +166,7 @@ pub fn measured(path: &Path, spec: &Spec) -> anyhow::Result<Vec<Measured>> {
             );
         }
         let service = record.latency.known().unwrap_or_default();
-        // The trace tells when the next request would come if it did not wait for this one's answer.
+        // The trace gives the time at which the next request would arrive if it did not wait for this one.
         let next = records.get(number + 1).map_or(record.time, |next| next.time);
         measured.push(Measured { op: record.op, at: record.extent, service, think: next.since(record.time) });
     }

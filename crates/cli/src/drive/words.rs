@@ -1,4 +1,4 @@
-//! Words for figures that drives of every kind have.
+//! Text of figures that all kinds of drive have.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use seekless_drive::spec::PowerSpec;
 use crate::table::Table;
 use crate::text::number;
 
-/// Manufacturers count in powers of ten.
+/// Capacity in powers of ten, as manufacturers count.
 pub fn capacity(bytes: u64) -> String {
     match bytes as f64 / 1e9 {
         gb if gb < 1000.0 => number(gb, 2) + " GB",
@@ -15,7 +15,7 @@ pub fn capacity(bytes: u64) -> String {
     }
 }
 
-/// What a drive draws, if that is known.
+/// Power draw, if known.
 pub fn power_rows(power: Option<&PowerSpec>, source: &BTreeMap<String, String>, table: &mut Table) {
     let Some(power) = power else { return };
     let watts = |value: f64| number(value, 2) + " W";
@@ -25,12 +25,12 @@ pub fn power_rows(power: Option<&PowerSpec>, source: &BTreeMap<String, String>, 
     }
     table.row(["reading or writing", &watts(power.active_w), ""]);
     for state in &power.state {
-        let rest = format!(
+        let spin_down = format!(
             "{} after {} s, back in {} s",
             watts(state.watts),
             number(state.after_s, 0),
             number(state.recover_ms / 1e3, 1)
         );
-        table.row([&state.name, &rest, ""]);
+        table.row([&state.name, &spin_down, ""]);
     }
 }

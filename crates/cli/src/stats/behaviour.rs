@@ -1,5 +1,5 @@
-//! What people ask of a trace besides the paper's figures, as text: arrivals, idle time, queue depth,
-//! reuse, what a cache would miss, and how all of it goes over time.
+//! Statistics of a trace beyond the paper's figures, as text: arrivals, idle time, queue depth, reuse, cache misses,
+//! and their course over time.
 
 use seekless_core::PAGE_BYTES;
 use seekless_trace::Stats;
@@ -8,10 +8,10 @@ use seekless_trace::stats::{Doubling, Sampling, Slice};
 use crate::table::Table;
 use crate::text::{count, number, percent, size, span};
 
-/// Lines of a table of what goes on over time, or by the size of a cache.
+/// Rows of a table over time, or by cache size.
 const LINES: usize = 12;
 
-/// All of it.
+/// The whole text.
 pub fn text(stats: &Stats) -> String {
     let sections = [
         ("Pairs of requests that are not sequential, by how often they occur", repeats(stats)),
@@ -57,7 +57,7 @@ fn runs(stats: &Stats) -> String {
     shown(&table, all)
 }
 
-/// A table of something; nothing of nothing.
+/// The text of a table; empty if it has no rows.
 fn shown(table: &Table, of: u64) -> String {
     if of == 0 { String::new() } else { table.text() }
 }
@@ -123,7 +123,7 @@ fn reuse(stats: &Stats) -> String {
     shown(&table, all)
 }
 
-/// At most so many of `all`, evenly, the last among them.
+/// At most `most` of `all`, evenly spaced, including the last.
 fn some<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
     let step = all.len().div_ceil(most).max(1);
     let last = all.len().wrapping_sub(1);
@@ -146,7 +146,7 @@ fn misses(stats: &Stats) -> String {
 fn overwrites(stats: &Stats) -> String {
     let all = stats.overwrite_intervals.iter().map(|class| class.count).sum();
     let mut table = Table::new(&[">up to", ">writes", ">share"]);
-    // Below a millisecond it is one class.
+    // All below a millisecond is one class.
     let (short, long): (Vec<&Doubling>, Vec<&Doubling>) =
         stats.overwrite_intervals.iter().partition(|class| class.up_to < 1e-3);
     let below: u64 = short.iter().map(|class| class.count).sum();
@@ -159,7 +159,7 @@ fn overwrites(stats: &Stats) -> String {
     shown(&table, all)
 }
 
-/// So many GiB, in the unit that suits.
+/// An amount of GiB, in a suitable unit.
 fn data(gib: f64) -> String {
     size((gib * f64::from(1 << 30)).round() as u64)
 }

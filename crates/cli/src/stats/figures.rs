@@ -1,5 +1,4 @@
-//! The curves and the map of Figure 1 of the BORG paper, as text: how often pages are accessed, and where on
-//! the device.
+//! Figure 1 of the BORG paper as text: how often pages are accessed, and where on the device.
 
 use seekless_trace::Stats;
 use seekless_trace::stats::{HeatMap, RankPoint};
@@ -7,7 +6,7 @@ use seekless_trace::stats::{HeatMap, RankPoint};
 use crate::table::Table;
 use crate::text::{count, size};
 
-/// Both, with their titles; nothing where no page was accessed.
+/// Both parts with titles; empty where no page was accessed.
 pub fn text(stats: &Stats) -> String {
     if stats.accessed_pages == 0 {
         return String::new();

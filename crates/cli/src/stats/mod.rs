@@ -1,4 +1,4 @@
-//! `seekless trace stats`: what a workload is like.
+//! `seekless trace stats`: characterises a workload.
 
 mod behaviour;
 mod figures;
@@ -25,27 +25,26 @@ Examples:
   seekless trace stats week.csv.gz --interval 1d --volume web_0
 
 The first figures are those of Table 1 and Figure 1 of the BORG paper (FAST 2009). Everything is
-exact while it fits into --memory; above it pages and pairs of requests are sampled, and the error
-is told.";
+exact while it fits into --memory; above it pages and pairs of requests are sampled, and the error is given.";
 
-/// How a trace is characterised.
+/// How to characterise a trace.
 #[derive(Args, Clone)]
 pub struct Characterising {
-    /// Use at most so much memory, about
+    /// Limit of memory, about
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = memory)]
     memory: Size,
-    /// Cut the trace into so many intervals of equally many requests, for its working sets [default: 7]
+    /// Number of intervals of equal request counts, for working sets [default: 7]
     #[arg(long, value_name = "N", conflicts_with = "interval", value_parser = interval_count)]
     intervals: Option<u32>,
-    /// Cut it into intervals of this time instead, such as 1d
+    /// Use intervals of this length instead, such as 1d
     #[arg(long, value_name = "TIME")]
     interval: Option<Nanos>,
-    /// The size of the device [default: up to where it was accessed]
+    /// Size of the device [default: the end of the last access]
     #[arg(long, value_name = "SIZE")]
     device_size: Option<Size>,
 }
 
-/// Less than that holds no tables at all.
+/// Less does not suffice for any tables.
 const LEAST_MEMORY: u64 = 16 << 20;
 
 fn memory(text: &str) -> Result<Size, String> {
@@ -59,15 +58,15 @@ fn interval_count(text: &str) -> Result<u32, String> {
 }
 
 impl Characterising {
-    /// What of it does not fit a trace.
+    /// Options that do not fit a trace.
     fn warnings(&self, survey: &Survey) -> Vec<String> {
-        let Some(told) = self.device_size else { return Vec::new() };
+        let Some(device_size) = self.device_size else { return Vec::new() };
         let ends: Vec<u64> = survey.volumes().map(|(_, end)| end).collect();
         let end = Size(ends.iter().max().copied().unwrap_or(0).saturating_mul(SECTOR_BYTES));
         match ends.len() {
-            0 | 1 if end > told => {
+            0 | 1 if end > device_size => {
                 vec![format!(
-                    "--device-size: found {told}, expected at least {end}, where the last access ends"
+                    "--device-size: found {device_size}, expected at least {end}, where the last access ends"
                 )]
             }
             0 | 1 => Vec::new(),
@@ -77,27 +76,27 @@ impl Characterising {
         }
     }
 
-    /// How many bytes may be used.
+    /// Limit of memory in bytes.
     pub fn memory(&self) -> u64 {
         self.memory.0
     }
 
-    /// The same for the trace crate.
+    /// Options for the trace crate.
     pub fn options(&self) -> anyhow::Result<StatsOptions> {
         if self.interval == Some(Nanos::ZERO) {
-            bail!("interval: found no time at all, expected a time such as 1d");
+            bail!("interval: found zero, expected a time such as 1d");
         }
         Ok(StatsOptions {
             device_sectors: self.device_size.map(|size| size.0.div_ceil(SECTOR_BYTES)),
             intervals: self.interval.map_or(Intervals::Count(self.intervals.unwrap_or(7)), Intervals::Every),
-            // What is left is for the records that are kept.
+            // The remainder is for the records that are kept.
             memory: self.memory.0 / 4 * 3,
             ..StatsOptions::default()
         })
     }
 }
 
-/// What is asked.
+/// Arguments of `trace stats`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -109,26 +108,26 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Characterises a trace and prints what it is like.
-pub fn run(asked: &Arguments) -> anyhow::Result<()> {
-    let options = asked.how.options()?;
-    let trace = survey(&asked.input, &asked.how)?;
+/// Characterises a trace and prints the result.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let options = arguments.how.options()?;
+    let trace = survey(&arguments.input, &arguments.how)?;
     output::warn(&trace.warnings);
     let stats = characterise(&trace, &options)?;
-    if asked.json { output::json(&stats) } else { output::print(&text(&stats)) }
+    if arguments.json { output::json(&stats) } else { output::print(&text(&stats)) }
 }
 
-/// Reads a trace for the first time.
+/// First pass over a trace.
 pub fn survey(input: &Input, how: &Characterising) -> anyhow::Result<Surveyed> {
     let progress = Progress::spinner("reading the trace");
-    let told =
-        |records| progress.tell(&format!("reading the trace: {} records", crate::text::count(records)));
-    let mut trace = Surveyed::open(&input.files, &input.reading.options(true), how.memory(), told)?;
+    let device_size =
+        |records| progress.step(&format!("reading the trace: {} records", crate::text::count(records)));
+    let mut trace = Surveyed::open(&input.files, &input.reading.options(true), how.memory(), device_size)?;
     trace.warnings.extend(how.warnings(&trace.survey));
     Ok(trace)
 }
 
-/// What the workload of a trace is like.
+/// The statistics of a trace.
 pub fn characterise(trace: &Surveyed, options: &StatsOptions) -> anyhow::Result<Stats> {
     let progress = Progress::measured();
     let mut analysis = Analysis::new(trace.survey.clone(), options);
@@ -143,7 +142,7 @@ pub fn characterise(trace: &Surveyed, options: &StatsOptions) -> anyhow::Result<
     Ok(analysis.finish(&trace.names, &trace.volumes))
 }
 
-/// All of it.
+/// The whole text.
 fn text(stats: &Stats) -> String {
     text::paper(stats) + &behaviour::text(stats)
 }

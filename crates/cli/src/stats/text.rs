@@ -1,4 +1,4 @@
-//! What a workload is like, as text: Table 1 and Figure 1 of the BORG paper, in numbers.
+//! A workload as text: Table 1 and Figure 1 of the BORG paper, in numbers.
 
 use seekless_trace::Stats;
 
@@ -6,7 +6,7 @@ use super::figures;
 use crate::table::Table;
 use crate::text::{count, number, percent, size, span};
 
-/// A demo shows this many processes.
+/// Processes shown in the demo.
 const FEW: usize = 5;
 
 /// Table 1 and Figure 1.
@@ -26,7 +26,7 @@ pub fn paper(stats: &Stats) -> String {
     out
 }
 
-/// What is worth a look before a comparison.
+/// A short form, to show before a comparison.
 pub fn compact(stats: &Stats) -> String {
     let mut table = Table::new(&["", ">", "", ""]);
     let requests = |part: u64| percent_of(part, stats.requests);
@@ -80,12 +80,12 @@ fn data(stats: &Stats) -> String {
     let all = size(stats.accessed_pages.saturating_mul(seekless_core::PAGE_BYTES));
     table.row(["pages", &count(stats.accessed_pages), "", &format!("of 4 KiB: {all}")]);
     let device = size((stats.device_gib * f64::from(1 << 30)).round() as u64);
-    let told = format!("of {device}: the device, as told or as far as it was accessed");
-    table.row(["accessed", &number(stats.device_accessed_pct, 2), "%", &told]);
+    let meaning = format!("of {device}: the device, as told or as far as it was accessed");
+    table.row(["accessed", &number(stats.device_accessed_pct, 2), "%", &meaning]);
     table.text()
 }
 
-/// What reuse and order come to, and what each figure means.
+/// Figures of reuse and order, with their meanings.
 fn figures(stats: &Stats) -> [(&'static str, f64, &'static str); 3] {
     [
         ("top 20 % of pages", stats.top20_share_pct, "of all page accesses go to them"),

@@ -9,8 +9,8 @@ use seekless_core::{BlockDevice, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::simulated;
 use seekless_layers::Refused;
 use seekless_serve::component::{
-    Connected, EmulatedComponent, FileComponent, FileFacts, MemoryComponent, Opened, Reconnect,
-    RemoteComponent, TimedComponent, Told,
+    Connected, EmulatedComponent, ExportInfo, FileComponent, FileProbe, MemoryComponent, Opened, Reconnect,
+    RemoteComponent, TimedComponent,
 };
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::Trust;
@@ -38,7 +38,7 @@ enum Store {
     /// So many sectors of memory.
     Memory(u64),
     /// An export of another server, connected to; taken when it is built. And how it is found again when it is gone.
-    Remote(RefCell<Option<Connected>>, Told, Option<Reconnect>),
+    Remote(RefCell<Option<Connected>>, ExportInfo, Option<Reconnect>),
 }
 
 /// What was found of a component when it was opened.
@@ -46,11 +46,11 @@ enum Store {
 #[serde(rename_all = "snake_case")]
 pub enum Facts {
     /// A file or block device.
-    File(FileFacts),
+    File(FileProbe),
     /// So many sectors of memory.
     Memory(u64),
     /// An export of another server.
-    Remote(Told),
+    Remote(ExportInfo),
 }
 
 impl Leaf for Live {
@@ -110,7 +110,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
             let uri = reached(file, uri);
             let connected = Connected::to(&uri, trust.as_ref())
                 .map_err(|error| wrong(".nbd", format!("{uri}: {error}"), "an export that can be reached"))?;
-            let told = connected.told();
+            let told = connected.info();
             let again = limit.map(|limit| Reconnect { uri, trust, limit });
             Ok(Store::Remote(RefCell::new(Some(connected)), told, again))
         }
@@ -120,7 +120,7 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
             let opened = opened.map_err(|error| {
                 wrong(".file", format!("{}: {}", path.display(), error.found), &error.expected)
             })?;
-            let (sectors, read_only) = (opened.facts().sectors, opened.facts().read_only);
+            let (sectors, read_only) = (opened.probe().sectors, opened.probe().read_only);
             Ok(Store::File(RefCell::new(Some(opened)), sectors, read_only))
         }
         (None, _, _) if keys.cached || keys.read_only => {
@@ -203,10 +203,10 @@ impl Live {
                 Facts::Memory(sectors) => Ok(Store::Memory(sectors)),
                 Facts::File(facts) => {
                     let (sectors, read_only) = (facts.sectors, facts.read_only);
-                    Opened::recalled(facts)
+                    Opened::from_recording(facts)
                         .map(|opened| Store::File(RefCell::new(Some(opened)), sectors, read_only))
                 }
-                Facts::Remote(told) => Connected::recalled(told).map(|connected| {
+                Facts::Remote(told) => Connected::from_recording(told).map(|connected| {
                     let again = limit.map(|limit| Reconnect { uri: String::new(), trust: None, limit });
                     Store::Remote(RefCell::new(Some(connected)), told, again)
                 }),
@@ -222,7 +222,7 @@ impl Live {
     /// Whether it goes past the page cache, where registered memory is of use; as long as it is not built.
     pub fn is_direct(&self) -> bool {
         let Store::File(opened, ..) = &self.store else { return false };
-        opened.borrow().as_ref().is_some_and(|opened| opened.facts().direct)
+        opened.borrow().as_ref().is_some_and(|opened| opened.probe().direct)
     }
 
     /// Whether it holds only zeroes, since it is made when it is built.
@@ -258,7 +258,7 @@ impl Live {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
             Store::Memory(sectors) => Facts::Memory(*sectors),
-            Store::File(opened, ..) => Facts::File(opened.borrow().as_ref().context(built)?.facts().clone()),
+            Store::File(opened, ..) => Facts::File(opened.borrow().as_ref().context(built)?.probe().clone()),
             Store::Remote(_, told, _) => Facts::Remote(*told),
         })
     }
@@ -273,7 +273,7 @@ impl Live {
         let data = self.store.build(reactor, name)?;
         let device: Rc<dyn BlockDevice> = match &self.emulated {
             Some(Component { drive, queue, .. }) => {
-                reactor.be_exact();
+                reactor.spin_before_timers();
                 Rc::new(EmulatedComponent::new(simulated(number, drive, *queue), data))
             }
             None => data,

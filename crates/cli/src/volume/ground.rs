@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use seekless_serve::reactor::inputs::stand_in;
+use seekless_serve::reactor::inputs::placeholder;
 use seekless_serve::server::{Address, ListenError, Listener};
 use seekless_serve::{descriptors, signals};
 
@@ -34,7 +34,7 @@ impl Ground {
     pub fn signals(self) -> io::Result<Arc<OwnedFd>> {
         match self {
             Ground::Live => signals::listen(),
-            Ground::Replay => stand_in().map(Arc::new),
+            Ground::Replay => placeholder().map(Arc::new),
         }
     }
 
@@ -42,7 +42,7 @@ impl Ground {
     pub fn listen(self, address: &Address) -> Result<Listener, ListenError> {
         match self {
             Ground::Live => Listener::bind(address),
-            Ground::Replay => Listener::recalled()
+            Ground::Replay => Listener::from_recording()
                 .map_err(|error| ListenError { address: address.clone(), why: error.to_string() }),
         }
     }
@@ -52,7 +52,7 @@ impl Ground {
         if self == Ground::Replay {
             return;
         }
-        let (may, wanted) = (descriptors::as_many_as_may_be(), (clients + BESIDE) as u64);
+        let (may, wanted) = (descriptors::raise_limit(), (clients + BESIDE) as u64);
         if may < wanted {
             output::complain(&format!(
                 "clients: found a limit of {may} open files (ulimit -n), expected {wanted} for clients = {clients}"

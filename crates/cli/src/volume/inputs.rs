@@ -153,13 +153,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Serving { volume: &run.volume, ground: Ground::Replay, process: run.process, reactor: &reactor };
     let served = async {
         let served = std::pin::pin!(serve::serve(&serving, &description, places, None));
-        let over = std::pin::pin!(reactor.replayed());
+        let over = std::pin::pin!(reactor.replay_end());
         futures_util::future::select(served, over).await;
     };
     runtime.run_live(served, &*reactor)?;
     reactor.end(runtime.event_hash());
-    let found = reactor.found();
-    let departed = found.departed.clone();
+    let found = reactor.outcome();
+    let departed = found.diverged.clone();
     output::print(&told(&found, &run, arguments.json)?)?;
     match departed {
         Some(where_to) => bail!("{}: it departed: {where_to}", place()),
@@ -174,11 +174,11 @@ fn told(found: &Replayed, run: &Run, json: bool) -> anyhow::Result<String> {
         let outcome = Outcome {
             turns: found.turns,
             jobs: found.jobs,
-            jobs_of_components: found.of_files,
+            jobs_of_components: found.component_jobs,
             virtual_s: found.time.seconds(),
             digest,
             complete,
-            departed: found.departed.clone(),
+            departed: found.diverged.clone(),
         };
         return Ok(serde_json::to_string(&outcome)? + "\n");
     }
@@ -186,11 +186,11 @@ fn told(found: &Replayed, run: &Run, json: bool) -> anyhow::Result<String> {
     table.row(["volume", &run.volume.display().to_string()]);
     table.row(["turns".to_owned(), count(found.turns)]);
     table.row(["jobs, the same".to_owned(), count(found.jobs)]);
-    table.row(["of them of components".to_owned(), count(found.of_files)]);
+    table.row(["of them of components".to_owned(), count(found.component_jobs)]);
     table.row(["virtual time".to_owned(), format!("{:.3} s", found.time.seconds())]);
     table.row(["digest", &digest]);
     let end =
         if complete { "of the run, with the same events" } else { "of the file: it is cut short there" };
-    table.row(["to the end", if found.departed.is_some() { "no" } else { end }]);
+    table.row(["to the end", if found.diverged.is_some() { "no" } else { end }]);
     Ok(table.text())
 }

@@ -12,8 +12,10 @@ use futures_util::future::{Either, select};
 use seekless_core::runtime::{Runtime, sleep, spawn};
 use seekless_core::{BlockDevice, Class, Hints, Layer, Lba, Nanos, PAGE_BYTES, SECTOR_BYTES, Size};
 use seekless_serve::component::Numbered;
-use seekless_serve::reactor::{Job, Kind, Memory, Reactor, What};
-use seekless_serve::server::{Address, AddressError, Bytewise, CLIENTS, Export, Home, Keys, Server, control};
+use seekless_serve::reactor::{Job, Kind, Memory, Op, Reactor};
+use seekless_serve::server::{
+    Address, AddressError, ByteAdapter, CLIENTS, Export, Home, Keys, Server, control,
+};
 use seekless_volume::description::{self, Description, Tls};
 use seekless_volume::file;
 use seekless_volume::tree::{Bytes, Tree, under};
@@ -241,7 +243,7 @@ fn listen(
             places.len()
         );
     }
-    let tops = trees.iter().map(|(name, tree)| (name, Bytewise::new(tree.top.clone())));
+    let tops = trees.iter().map(|(name, tree)| (name, ByteAdapter::new(tree.top.clone())));
     let tops: BTreeMap<_, _> = tops.collect();
     for (address, numbers) in places {
         let listener = if given.is_empty() { ground.listen(&address)? } else { given.remove(0) };
@@ -249,7 +251,7 @@ fn listen(
         for number in numbers {
             let asked = &description.exports[number];
             let export = offered(description, asked, &tops[&asked.top]);
-            let (bytes, line) = (Size(export.told.bytes), &export.told.description);
+            let (bytes, line) = (Size(export.info.bytes), &export.info.description);
             let how = if export.read_only { ", read-only" } else { "" };
             let uri = address.uri(&asked.name, keys.is_some());
             lines.push(format!("serving {} ({bytes}{how}, {line}) at {uri}", asked.name));
@@ -277,10 +279,10 @@ pub fn at(volume: &Path, path: &Path) -> PathBuf {
 }
 
 /// What clients are told of an export.
-fn offered(description: &Description<Live>, asked: &description::Export, device: &Rc<Bytewise>) -> Export {
+fn offered(description: &Description<Live>, asked: &description::Export, device: &Rc<ByteAdapter>) -> Export {
     let line = description.line_of(&asked.top);
     let mut export = Export::new(&asked.name, &line, device, is_read_only(description, asked));
-    export.told.bytes = bytes_of(description, &asked.top, export.told.bytes);
+    export.info.bytes = bytes_of(description, &asked.top, export.info.bytes);
     Export { home: home(description, &asked.top), class: asked.class, ..export }
 }
 
@@ -442,7 +444,7 @@ async fn stop(
 }
 
 async fn signal(reactor: &Rc<Reactor>, signals: &Arc<OwnedFd>) {
-    let _ = reactor.ask(Job::new(What::Receive, signals, Memory::of(vec![0]))).await;
+    let _ = reactor.submit(Job::new(Op::Receive, signals, Memory::of(vec![0]))).await;
 }
 
 /// Ends the program at the next signal.

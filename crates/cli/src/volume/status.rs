@@ -13,7 +13,7 @@ use seekless_core::device::unknown_command;
 use seekless_core::{Class, Hints, Layer, SECTOR_BYTES, Size, runtime};
 use seekless_layers::registry::Entry;
 use seekless_serve::reactor::Reactor;
-use seekless_serve::server::{Answering, Server};
+use seekless_serve::server::{ControlReply, Server};
 use seekless_volume::description::Description;
 use seekless_volume::tree::Tree;
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,7 @@ impl Told {
     }
 
     /// The answer to a line.
-    pub fn answer(&self, line: &str) -> Answering {
+    pub fn answer(&self, line: &str) -> ControlReply {
         let answer = match serde_json::from_str(line) {
             Ok(Question::Status) => serde_json::json!({ "status": self.status() }),
             Ok(Question::Tell { layer, command }) => match self.layer(&layer, &command) {
@@ -202,7 +202,7 @@ impl Told {
 }
 
 /// The answer when it is done.
-fn tell(layer: Rc<dyn Layer>, command: String) -> Answering {
+fn tell(layer: Rc<dyn Layer>, command: String) -> ControlReply {
     Box::pin(async move {
         let how = Hints { class: Class::Background, ..Hints::default() };
         let done = match layer.command(&command, how).await {

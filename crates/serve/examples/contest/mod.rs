@@ -1,4 +1,4 @@
-//! What the examples that measure servers beside each other have in common: contenders, and a load on one of them.
+//! A benchmark of several servers, for the examples that compare them: contenders, and a load on one of them.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use seekless_serve::nbd;
 
 use super::client;
 
-/// What is asked for.
+/// A load.
 pub struct Load {
     pub name: &'static str,
     pub command: nbd::Command,
@@ -21,9 +21,9 @@ pub struct Load {
     pub depth: usize,
     /// Requests in all.
     pub requests: usize,
-    /// Bytes of the export, from its beginning, that are asked for.
+    /// Bytes of the export, from its beginning, that requests are within.
     pub within: u64,
-    /// Replies come in chunks, as nearly all clients want them.
+    /// Whether replies are structured, as for nearly all clients.
     pub structured: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Contender {
     child: Child,
     socket: PathBuf,
     export: &'static str,
-    /// The medians are of these: seconds, and CPU seconds, for each load.
+    /// Seconds and CPU seconds of each round, per load; medians are printed.
     pub seen: Vec<Vec<(f64, f64)>>,
 }
 
@@ -44,7 +44,7 @@ impl Drop for Contender {
     }
 }
 
-/// Starts one, and waits until it listens.
+/// Starts a server, and waits until it listens.
 pub fn contender(
     name: &'static str,
     export: &'static str,
@@ -68,14 +68,14 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// The program that is measured: the first argument, or what was built beside this example.
+/// The program to measure: the first argument, or the one built along with this example.
 pub fn program() -> Result<PathBuf, Box<dyn Error>> {
     let beside =
         std::env::current_exe()?.parent().and_then(Path::parent).map(|folder| folder.join("seekless"));
     std::env::args().nth(1).map(PathBuf::from).or(beside).ok_or_else(|| "where is the program?".into())
 }
 
-/// Contenders take turns at each load; the medians of the rounds are told.
+/// Runs the contenders in turn at each load, and prints the medians of the rounds.
 pub fn contest(contenders: &mut [Contender], loads: &[Load], rounds: usize) -> Result<(), Box<dyn Error>> {
     for contender in &mut *contenders {
         contender.seen = vec![Vec::new(); loads.len()];
@@ -120,7 +120,7 @@ fn measure(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn Err
         let offset = (state >> 33) % (load.within / u64::from(bytes)) * u64::from(bytes);
         client::request(out, command, state, offset, &data);
     };
-    // A read's chunk has an offset besides; all data of a request comes in one.
+    // A chunk of a read also has an offset; all data of a request comes in one chunk.
     let reads = command == nbd::Command::Read;
     let header = if !load.structured {
         16
@@ -142,7 +142,7 @@ fn measure(contender: &Contender, load: &Load) -> Result<(f64, f64), Box<dyn Err
         socket.write_all(&out)?;
         got += socket.read(&mut input[got..])?;
         done += got / reply;
-        // Whole replies are passed over, the rest of one is kept.
+        // Whole replies are dropped, a partial one is kept.
         input.copy_within(got / reply * reply..got, 0);
         got %= reply;
     }
@@ -154,7 +154,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Of all threads of a process.
+/// CPU seconds of all threads of a process.
 fn cpu_seconds(process: u32) -> Result<f64, Box<dyn Error>> {
     let mut sum = 0.0;
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {

@@ -1,9 +1,9 @@
-//! A component that answers as slowly as a drive would, in real time: its data is on another one.
+//! A component that is as slow as a simulated drive, in real time; its data is on another component.
 //!
-//! The drive is the simulated one of the lab, with its queue, its scheduler and its caches; live, its clock is the
-//! machine's. It says when a request is answered, the component below says what is read; whoever is later decides.
-//! Invariants: the drive sees what is asked for in the order in which it comes, and no bytes. Fault model: that of the
-//! component below. A machine that wakes the server up late makes the drive slower by so much, and no faster.
+//! The drive is the lab's, with its queue, scheduler and caches, on the machine's clock. The drive decides when a
+//! request completes, the data component what is read; the later of the two counts. Invariants: the drive gets requests
+//! in the order in which they arrive, and no data. Fault model: that of the data component. If the machine wakes the
+//! server up late, the drive is slower by that, and never faster.
 
 use std::rc::Rc;
 
@@ -19,12 +19,12 @@ pub struct EmulatedComponent {
 }
 
 impl EmulatedComponent {
-    /// `data`, which is no larger than the drive, as slow as `drive`: on its first sectors.
+    /// `data` at the speed of `drive`, on the drive's first sectors; `data` is no larger than the drive.
     pub fn new(drive: Rc<dyn Simulated>, data: Rc<dyn BlockDevice>) -> EmulatedComponent {
         EmulatedComponent { drive, data }
     }
 
-    /// Both write. What is withdrawn before the drive has it is not written at all.
+    /// Writes to both. A write withdrawn before the drive has it is not written at all.
     async fn write_both(&self, at: Extent, from: Buffer, how: Hints) -> Result<(), IoError> {
         let slow = self.drive.write(at, Buffer::hollow_sectors(at.sectors), how.clone());
         if how.ticket.is_some() {
@@ -52,7 +52,7 @@ impl BlockDevice for EmulatedComponent {
         io(async move {
             let slow = self.drive.read(at, Buffer::hollow_sectors(at.sectors), how.clone());
             if how.verify {
-                // There may be very many, as long as they wait for free time.
+                // Verification reads that wait for free time may be numerous: they hold no data meanwhile.
                 slow.await?;
                 return self.data.read(at, into, how).await;
             }
@@ -77,7 +77,7 @@ impl BlockDevice for EmulatedComponent {
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
-            // The drive first: it may refuse.
+            // The drive first: it may refuse the request.
             self.drive.write_zeroes(at, how.clone(), zeroes).await?;
             self.data.write_zeroes(at, how, zeroes).await
         })

@@ -1,4 +1,4 @@
-//! The system's errors as those of devices.
+//! System errors as device errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use seekless_core::ErrorKind;
 
-/// Why a component is not opened: where, what was found, and what was expected.
+/// Why a component was not opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: found {found}, expected {expected}", path.display())]
 pub struct OpenError {
-    /// Which.
+    /// Path of the component.
     pub path: PathBuf,
-    /// What was found.
+    /// What was found there.
     pub found: String,
-    /// What was expected.
+    /// What was expected instead.
     pub expected: String,
 }
 
-/// What an error of the system is to a layer.
+/// The kind of device error of a system error.
 pub fn kind_of(error: &io::Error) -> ErrorKind {
     match Errno::from_io_error(error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => ErrorKind::NoSpace,

@@ -1,13 +1,12 @@
 //! A file or a block device as a component.
 //!
-//! It is read and written past the page cache where its file system allows that, so that what is durable is what the
-//! device says; a flush is the device's own. Invariants: no other volume has it (it is locked, a block device opened
-//! exclusively). Fault model: any request fails or is cut short. A flush that failed once is never followed by one that
-//! succeeds, since the system may have dropped what it could not write; through the page
-//! cache it tells of that once, to one of those who then make something durable. A file is made smaller under us: what was written
-//! is lost, and a write behind its end makes it grow again, with zeroes in between. So its size is looked at before a
-//! write of its last block, the only one that brings the old size back, before one that is durable when answered, and at
-//! each flush.
+//! It uses direct I/O where its file system allows that, so that durable means what the device says; a flush is the
+//! device's own. Invariants: no other volume uses the file (it is locked, a block device is opened exclusively). Fault
+//! model: any request fails or is cut short. After a failed flush no flush succeeds, since the system may have dropped
+//! the data that it could not write; with the page cache the system reports such an error once, to one of the callers
+//! that sync next. The file is truncated while in use: data is lost, and a write past its end makes it grow again, with
+//! zeroes in between. So its size is checked before a write of its last block, the only one that restores the old size,
+//! before a FUA write, and at each flush.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -25,19 +24,18 @@ use seekless_core::{
 };
 
 use super::error::kind_of;
-use crate::reactor::{Job, Memory, Reactor, What};
-pub use opened::{FileFacts, Opened};
+use crate::reactor::{Job, Memory, Op, Reactor};
+pub use opened::{FileProbe, Opened};
 
-/// Memory that is kept for the next requests, in pieces of this size at most.
-const KEPT_BYTES: usize = 128 << 10;
-/// So many of them.
-const KEPT: usize = 64;
-/// Zeroes are written in parts of this many bytes where the system has nothing better.
+/// Size limit, in bytes, of a buffer that is kept for reuse.
+const SPARE_BYTES: usize = 128 << 10;
+/// Number of buffers kept for reuse.
+const SPARE: usize = 64;
+/// Bytes of a write of zeroes, where the system has no faster way.
 const ZEROES: u64 = 1 << 20;
-/// The kernel's clock for files goes on this often at least, with 100 ticks a second the slowest that there are: 10 ms,
-/// and as much again.
+/// The kernel's clock for file times ticks at least every 10 ms (100 Hz, the slowest setting); twice that.
 const TICK: Nanos = Nanos::from_millis(20);
-/// What stands for the whole file where one at a time does something.
+/// Lock range that stands for the whole file.
 const ALL: Extent = Extent { start: Lba(0), sectors: 1 };
 
 /// See the file's header.
@@ -48,31 +46,31 @@ pub struct FileComponent {
     path: PathBuf,
     geometry: Geometry,
     read_only: bool,
-    /// Whether it goes through the page cache.
+    /// Whether the file goes through the page cache.
     cached: bool,
-    /// A flush failed: nothing is known to be durable any more.
+    /// Whether a flush failed: nothing is known to be durable any more.
     lost: Cell<bool>,
-    /// Held by who makes something durable where the system tells an error to one of several alone.
+    /// Held while syncing where the system reports an error to one of several callers only.
     syncing: RangeLocks,
-    /// Flushes that the system was asked for.
+    /// Flushes issued to the system.
     syncs: Cell<u64>,
-    /// The last of them that succeeded.
+    /// Number of the last flush that succeeded.
     synced: Cell<u64>,
-    /// Who asks what the file holds waits for those who asked before.
-    asking: RangeLocks,
-    kept: RefCell<Vec<Memory>>,
+    /// Held by an extent query: one at a time.
+    querying: RangeLocks,
+    spare: RefCell<Vec<Memory>>,
 }
 
 impl FileComponent {
     /// The component called `name` on an opened file.
     pub fn new(reactor: &Rc<Reactor>, name: &str, opened: Opened) -> FileComponent {
-        let Opened { file, facts } = opened;
+        let Opened { file, probe } = opened;
         let geometry = Geometry {
-            sectors: facts.sectors,
-            logical_sectors: facts.logical_bytes / SECTOR_BYTES,
-            physical_sectors: facts.physical_bytes / SECTOR_BYTES,
+            sectors: probe.sectors,
+            logical_sectors: probe.logical_bytes / SECTOR_BYTES,
+            physical_sectors: probe.physical_bytes / SECTOR_BYTES,
             volatile_cache: true,
-            rotational: facts.rotational,
+            rotational: probe.rotational,
             discard_sectors: 8,
             largest_sectors: LARGEST_REQUEST_SECTORS,
         };
@@ -80,16 +78,16 @@ impl FileComponent {
             reactor: reactor.clone(),
             file: Arc::new(file.into()),
             name: name.to_owned(),
-            path: facts.path,
+            path: probe.path,
             geometry,
-            read_only: facts.read_only,
-            cached: !facts.direct,
+            read_only: probe.read_only,
+            cached: !probe.direct,
             lost: Cell::new(false),
             syncing: RangeLocks::new(),
             syncs: Cell::new(0),
             synced: Cell::new(0),
-            asking: RangeLocks::new(),
-            kept: RefCell::default(),
+            querying: RangeLocks::new(),
+            spare: RefCell::default(),
         }
     }
 
@@ -101,11 +99,11 @@ impl FileComponent {
         self.error(kind_of(error), at, error)
     }
 
-    /// Whether `at` is of whole logical blocks, and within the device.
+    /// Checks that `at` is whole logical blocks within the device.
     fn check(&self, at: Extent, writes: bool) -> Result<(), IoError> {
         check(&Geometry { largest_sectors: u64::MAX, ..self.geometry }, at, "file")?;
         if writes && self.read_only {
-            return Err(self.error(ErrorKind::ReadOnly, Some(at), "opened for reading only"));
+            return Err(self.error(ErrorKind::ReadOnly, Some(at), "opened read-only"));
         }
         let block = self.geometry.logical_sectors;
         if at.start.0 % block != 0 || at.sectors % block != 0 {
@@ -115,9 +113,9 @@ impl FileComponent {
         Ok(())
     }
 
-    /// Whether it is as large as it was; if not, nothing is known to be durable any more.
+    /// Checks that the file is no smaller than when it was opened; if it is, nothing is known to be durable any more.
     fn is_whole(&self, at: Option<Extent>) -> Result<(), IoError> {
-        let found = self.reactor.find_out(|| size(&self.file).to_le_bytes().to_vec());
+        let found = self.reactor.observe(|| size(&self.file).to_le_bytes().to_vec());
         let found = found.try_into().map_or(u64::MAX, u64::from_le_bytes);
         let expected = self.geometry.sectors * SECTOR_BYTES;
         if found >= expected {
@@ -128,31 +126,31 @@ impl FileComponent {
         Err(self.error(ErrorKind::Gone, at, why))
     }
 
-    /// Memory for a request.
+    /// A buffer for a request.
     fn memory(&self, len: usize) -> Memory {
-        if len > KEPT_BYTES {
+        if len > SPARE_BYTES {
             return Memory::aligned(len);
         }
         if let Some(pooled) = self.reactor.pooled(len) {
             return pooled;
         }
-        let kept = self.kept.borrow_mut().pop();
-        kept.unwrap_or_else(|| Memory::aligned(KEPT_BYTES)).cut(0..len)
+        let spare = self.spare.borrow_mut().pop();
+        spare.unwrap_or_else(|| Memory::aligned(SPARE_BYTES)).cut(0..len)
     }
 
     fn keep(&self, memory: Memory) {
-        let mut kept = self.kept.borrow_mut();
-        if memory.part().len() <= KEPT_BYTES && kept.len() < KEPT && !memory.is_pooled() {
-            kept.push(memory);
+        let mut spare = self.spare.borrow_mut();
+        if memory.part().len() <= SPARE_BYTES && spare.len() < SPARE && !memory.is_pooled() {
+            spare.push(memory);
         }
     }
 
-    /// Moves bytes until all are moved; less than that is progress.
-    async fn all(
+    /// Repeats a transfer until all bytes are moved; a short one is progress.
+    async fn transfer(
         &self,
         at: Extent,
         mut memory: Memory,
-        what: impl Fn(u64) -> What,
+        op: impl Fn(u64) -> Op,
     ) -> Result<Memory, IoError> {
         let (start, len) = (at.start.0 * SECTOR_BYTES, memory.part().len());
         let mut moved = 0;
@@ -160,14 +158,14 @@ impl FileComponent {
             let left = if moved == 0 { memory } else { memory.cut(moved..len) };
             let again = mutant::is("file: the rest of a short write goes to its beginning");
             let to = if again { start } else { start + moved as u64 };
-            let done = self.reactor.ask(Job::new(what(to), &self.file, left)).await;
+            let done = self.reactor.submit(Job::new(op(to), &self.file, left)).await;
             memory = done.memory.back(moved);
             match done.result {
                 Ok(0) => {
                     let why = "it ends before this: it was made smaller while in use";
                     return Err(self.error(ErrorKind::Gone, Some(at), why));
                 }
-                // Direct I/O goes on at whole blocks.
+                // Direct I/O continues at whole blocks.
                 Ok(bytes) => {
                     if mutant::is("file: a short write counts as whole") {
                         break;
@@ -186,17 +184,17 @@ impl FileComponent {
         Ok(memory)
     }
 
-    /// Moves bytes that are durable when that is answered. Through the page cache one at a time does so: the system tells
-    /// that it could not write something back once, to who asks first, and to others that all is well.
-    async fn through(&self, at: Extent, memory: Memory) -> Result<Memory, IoError> {
+    /// Writes bytes that are durable on completion. With the page cache one at a time: the system reports a failed
+    /// write-back once, to the first caller, and success to the others.
+    async fn write_through(&self, at: Extent, memory: Memory) -> Result<Memory, IoError> {
         if !self.cached {
-            return self.all(at, memory, What::WriteThrough).await;
+            return self.transfer(at, memory, Op::WriteThrough).await;
         }
         let _alone = self.syncing.exclusive(ALL, &Hints::default()).await;
-        let unheard = Unheard(&self.lost);
-        let done = self.all(at, memory, What::WriteThrough).await;
-        std::mem::forget(unheard);
-        // What it could not write back may be anybody's; but there was no room for this alone.
+        let guard = LostUnlessHeard(&self.lost);
+        let done = self.transfer(at, memory, Op::WriteThrough).await;
+        std::mem::forget(guard);
+        // A failed write-back may concern any data; a lack of space concerns this write only.
         let own = |error: &IoError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported);
         if done.as_ref().is_err_and(|error| !own(error)) && !mutant::is("file: an error is told to FUA alone")
         {
@@ -205,29 +203,29 @@ impl FileComponent {
         done
     }
 
-    /// Makes durable what was answered by now: by a flush that the system is asked for from now on, mine or another's.
+    /// Makes all completed writes durable, by a flush that is issued from now on, by this caller or another.
     async fn sync(&self) -> Result<(), IoError> {
-        let asked = self.syncs.get();
+        let requested = self.syncs.get();
         let joins = mutant::is("file: a flush covers less than was answered") && !self.syncing.is_empty();
-        let asked = if joins { asked.saturating_sub(1) } else { asked };
+        let requested = if joins { requested.saturating_sub(1) } else { requested };
         let alone = self.syncing.exclusive(ALL, &Hints::default()).await;
         let _alone = (!mutant::is("file: flushes do not wait for each other")).then_some(alone);
         if self.lost.get() {
-            let why = "a flush failed before: what was written since may be lost";
+            let why = "an earlier flush failed: writes since then may be lost";
             return Err(self.error(ErrorKind::Medium, None, why));
         }
-        if self.synced.get() > asked {
+        if self.synced.get() > requested {
             return Ok(());
         }
         let number = self.syncs.get() + 1;
         self.syncs.set(number);
-        let answer = self.reactor.ask(Job::without(What::Sync, &self.file));
+        let answer = self.reactor.submit(Job::without(Op::Sync, &self.file));
         if mutant::is("file: a flush is not waited for") {
             return Ok(());
         }
-        let unheard = Unheard(&self.lost);
+        let guard = LostUnlessHeard(&self.lost);
         let answer = answer.await;
-        std::mem::forget(unheard);
+        std::mem::forget(guard);
         match answer.result {
             Ok(_) => {
                 self.is_whole(None)?;
@@ -244,8 +242,8 @@ impl FileComponent {
         }
     }
 
-    /// Zeroes where the system has no quick way to them.
-    async fn write_them(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
+    /// Writes zeroes where the system has no faster way.
+    async fn write_zero_blocks(&self, at: Extent, how: &Hints) -> Result<(), IoError> {
         for part in at.split(ZEROES / SECTOR_BYTES) {
             self.write(part, Buffer::zeroed(part.bytes()), how.clone()).await?;
         }
@@ -253,17 +251,18 @@ impl FileComponent {
     }
 }
 
-/// What makes something durable is under way. If nobody waits for it any more, as after a time-out, nobody hears of its
-/// error, and the system tells that once: so what was written may be lost.
-struct Unheard<'a>(&'a Cell<bool>);
+/// A sync under way. If its caller gives up, as after a timeout, its error goes unseen, and the system reports it only
+/// once: so written data may be lost.
+struct LostUnlessHeard<'a>(&'a Cell<bool>);
 
-impl Drop for Unheard<'_> {
+impl Drop for LostUnlessHeard<'_> {
     fn drop(&mut self) {
         self.0.set(true);
     }
 }
 
-/// What a file is known by, as bytes: inode, size, times of the last write and change; a block device by nothing.
+/// What identifies a file's state, as bytes: inode, size, times of the last write and change; `None` for a block
+/// device.
 fn mark(file: &OwnedFd) -> Option<Vec<u8>> {
     let found = rustix::fs::fstat(file).ok()?;
     let nanos = |seconds: i64, nanos: u64| {
@@ -286,7 +285,7 @@ impl BlockDevice for FileComponent {
         io(async move {
             self.check(at, false)?;
             let memory = self.memory(at.bytes() as usize);
-            let memory = self.all(at, memory, What::Read).await?;
+            let memory = self.transfer(at, memory, Op::Read).await?;
             into.put(0, memory.part());
             self.keep(memory);
             Ok(into)
@@ -307,9 +306,9 @@ impl BlockDevice for FileComponent {
             });
             let durable = how.fua && !mutant::is("file: FUA is dropped");
             let memory = if durable {
-                self.through(at, memory).await?
+                self.write_through(at, memory).await?
             } else {
-                self.all(at, memory, What::Write).await?
+                self.transfer(at, memory, Op::Write).await?
             };
             self.keep(memory);
             Ok(())
@@ -323,10 +322,10 @@ impl BlockDevice for FileComponent {
     fn discard(&self, at: Extent, _how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             self.check(at, true)?;
-            let what = What::Punch { at: at.start.0 * SECTOR_BYTES, len: at.bytes() };
-            match self.reactor.ask(Job::without(what, &self.file)).await.result {
+            let op = Op::Punch { at: at.start.0 * SECTOR_BYTES, len: at.bytes() };
+            match self.reactor.submit(Job::without(op, &self.file)).await.result {
                 Err(error) if kind_of(&error) != ErrorKind::Unsupported => Err(self.system(Some(at), &error)),
-                // Where nothing can be given back, nothing is.
+                // Not supported: the space stays allocated.
                 _ => Ok(()),
             }
         })
@@ -336,25 +335,25 @@ impl BlockDevice for FileComponent {
         io(async move {
             self.check(at, true)?;
             let (start, len) = (at.start.0 * SECTOR_BYTES, at.bytes());
-            let zero = What::Zero { at: start, len };
-            let quick = if zeroes.may_unmap { What::Punch { at: start, len } } else { zero };
-            match self.reactor.ask(Job::without(quick, &self.file)).await.result {
+            let zero = Op::Zero { at: start, len };
+            let quick = if zeroes.may_unmap { Op::Punch { at: start, len } } else { zero };
+            match self.reactor.submit(Job::without(quick, &self.file)).await.result {
                 Ok(_) if how.fua && !mutant::is("file: zeroes with FUA are not flushed") => {
                     self.flush(how).await
                 }
                 Ok(_) => Ok(()),
                 Err(error) if kind_of(&error) != ErrorKind::Unsupported => Err(self.system(Some(at), &error)),
                 Err(error) if zeroes.only_if_fast => Err(self.system(Some(at), &error)),
-                Err(_) => self.write_them(at, &how).await,
+                Err(_) => self.write_zero_blocks(at, &how).await,
             }
         })
     }
 
     fn mark(&self) -> IoFuture<'_, Option<Mark>> {
         io(async move {
-            // Whoever writes after this does so at another time, as far as file systems tell times apart.
+            // A later write then has another time, at the resolution of file systems.
             runtime::sleep(TICK).await;
-            let found = self.reactor.find_out(|| mark(&self.file).unwrap_or_default());
+            let found = self.reactor.observe(|| mark(&self.file).unwrap_or_default());
             let number =
                 |index: usize| found.get(8 * index..)?.first_chunk().copied().map(u64::from_le_bytes);
             let mark = || {
@@ -367,15 +366,15 @@ impl BlockDevice for FileComponent {
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         io(async move {
             self.check(at, false)?;
-            // The whole file is asked about by one at a time: each is a thread.
-            let _alone = self.asking.exclusive(ALL, &Hints::default()).await;
+            // One query at a time: each occupies a thread.
+            let _alone = self.querying.exclusive(ALL, &Hints::default()).await;
             let file = self.file.clone();
-            Ok(self.reactor.look(at, move || holes(&file, at)).await)
+            Ok(self.reactor.query_extents(at, move || file_extents(&file, at)).await)
         })
     }
 }
 
-/// Bytes of a file or a block device; none of one that cannot be asked any more.
+/// Bytes of a file or a block device; 0 if it cannot be queried any more.
 fn size(file: &OwnedFd) -> u64 {
     match rustix::fs::fstat(file) {
         Ok(found) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_block_device() => {
@@ -386,9 +385,9 @@ fn size(file: &OwnedFd) -> u64 {
     }
 }
 
-/// The data and the holes of a part of a file, as its file system tells them: that may take as long as the file has
-/// extents, so it is asked beside the volume. Only here is the file's own position used.
-fn holes(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
+/// Data and holes of a part of a file, as its file system reports them. That may take as long as the file has extents,
+/// so it runs on a worker thread. Only here is the file's own position used.
+fn file_extents(file: &OwnedFd, at: Extent) -> Vec<ExtentState> {
     let (mut from, end) = (at.start.0, at.start.0 + at.sectors);
     let mut states: Vec<ExtentState> = Vec::new();
     let seek = |to| rustix::fs::seek(file, to);

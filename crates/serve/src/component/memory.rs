@@ -1,7 +1,8 @@
-//! Memory as a component: for tries, and to measure what all the rest costs. Gone with the server.
+//! Memory as a component: for experiments, and to measure the cost of everything else. Its data is gone when the server
+//! ends.
 //!
-//! It is asked for in the largest pages that the system has: with small ones, finding a page at random costs more than
-//! all of a request besides.
+//! It uses the largest pages that the system has: with small ones, address translation at random costs more than the
+//! rest of a request.
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -9,23 +10,23 @@ use std::future::ready;
 use seekless_core::device::{LARGEST_REQUEST_SECTORS, check};
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoError, IoFuture, Zeroes};
 
-/// What it is called in errors.
+/// Name of the component in errors.
 const COMPONENT: &str = "memory";
 
-/// A large page, and its alignment; where the system has another size it knows what to make of the wish.
+/// Size and alignment of a large page; a system with another size adapts the request.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// Sectors in memory. The system gives it only as much as is written, in large pages where it has them.
+/// Sectors in memory. The system allocates pages as they are written, large ones where it has them.
 pub struct MemoryComponent {
     bytes: RefCell<Vec<u8>>,
     geometry: Geometry,
 }
 
 impl MemoryComponent {
-    /// So many sectors, all zeroes; `None` if there is not that much.
+    /// `sectors` sectors, all zeroes; `None` if memory does not suffice.
     pub fn new(sectors: u64) -> Option<MemoryComponent> {
         let bytes = usize::try_from(sectors.checked_mul(512)?).ok()?;
-        // Asked for before it is made: an attempt that fails would end the program.
+        // Reserved first: a failed allocation would end the program.
         Vec::<u8>::new().try_reserve_exact(bytes).ok()?;
         let geometry = Geometry {
             sectors,
@@ -48,14 +49,14 @@ impl MemoryComponent {
     }
 }
 
-/// Asks for large pages; it is as well if there are none.
+/// Requests large pages; works without them.
 fn want_large_pages(all: &mut [u8]) {
     let start = all.as_ptr().align_offset(LARGE_PAGE).min(all.len());
     let whole = &mut all[start..];
     let len = whole.len() / LARGE_PAGE * LARGE_PAGE;
     if len > 0 {
-        // SAFETY: the range is memory of ours, whole pages of it, and this is a wish about how it is laid out; what it
-        // holds does not change.
+        // SAFETY: the range is memory of ours, whole pages of it, and `madvise` only affects how it is laid out, not
+        // its content.
         #[allow(unsafe_code)]
         let _ = unsafe { libc::madvise(whole.as_mut_ptr().cast(), len, libc::MADV_HUGEPAGE) };
     }

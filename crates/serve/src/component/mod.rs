@@ -1,7 +1,7 @@
-//! Components: what a live volume stores its sectors on.
+//! Components: the devices that a live volume stores its sectors on.
 //!
-//! Invariants: a component is in one volume at a time. Fault model: what is below fails, ends early or is full: each of
-//! these is an error value with the component's name and the place.
+//! Invariants: a component is in one volume at a time. Fault model: the device below fails, ends early or is full: each
+//! is an error value with the component's name and the place.
 
 mod emulated;
 mod error;
@@ -11,10 +11,10 @@ mod numbered;
 mod remote;
 mod timed;
 
-pub use crate::nbd::client::Told;
+pub use crate::nbd::client::ExportInfo;
 pub use emulated::EmulatedComponent;
 pub use error::{OpenError, kind_of};
-pub use file::{FileComponent, FileFacts, Opened};
+pub use file::{FileComponent, FileProbe, Opened};
 pub use memory::MemoryComponent;
 pub use numbered::Numbered;
 pub use remote::{Connected, Reconnect, RemoteComponent};

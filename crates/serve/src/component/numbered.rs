@@ -1,4 +1,4 @@
-//! A component that knows its number in the volume, so that what lies on it can be told.
+//! A component that knows its number in the volume, for reports of where data lies.
 
 use std::rc::Rc;
 

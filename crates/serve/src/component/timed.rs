@@ -1,8 +1,8 @@
-//! A component that may not take longer than it is told.
+//! A component with a time limit for requests.
 //!
 //! Invariants: every request is answered in time, with `Timeout` if the component has not answered. Fault model: the
-//! component may answer late or never. What was asked of it goes on: a write that timed out may be carried out later, as
-//! one that failed may have been.
+//! component may answer late or never. A request that timed out goes on: a write may be carried out later, as any
+//! failed write may have been.
 
 use std::future::Future;
 use std::pin::pin;
@@ -23,7 +23,7 @@ pub struct TimedComponent {
 }
 
 impl TimedComponent {
-    /// The component `device` called `name`, which has `limit` for each request.
+    /// `device`, called `name` in errors, with `limit` for each request.
     pub fn new(device: Rc<dyn BlockDevice>, name: &str, limit: Nanos) -> TimedComponent {
         TimedComponent { device, name: name.to_owned(), limit }
     }
@@ -49,7 +49,7 @@ impl BlockDevice for TimedComponent {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        // What comes too late is dropped with the request: nothing is written to memory that has another use by then.
+        // A late read is dropped with its request: its buffer may have another use by then.
         io(self.in_time(Some(at), self.device.read(at, into, how)))
     }
 

@@ -6,49 +6,49 @@ use serde::{Deserialize, Serialize};
 use super::constants as c;
 use super::{Command, Context, u16_at, u32_at, u64_at};
 
-/// What a server told of the export that was asked for.
+/// An export as the server describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
-    /// Its size.
+pub struct ExportInfo {
+    /// Size in bytes.
     pub bytes: u64,
     /// `NBD_FLAG_*`.
     pub flags: u16,
-    /// The smallest, the preferred and the largest request, if the server said so.
+    /// Smallest, preferred and largest request in bytes, if the server sent them.
     pub blocks: Option<[u32; 3]>,
-    /// Replies come in chunks.
+    /// Whether replies are structured.
     #[serde(default)]
     pub structured: bool,
-    /// The number of `base:allocation`, if block status can be asked for.
+    /// Number of the context `base:allocation`, if block status is available.
     #[serde(default)]
     pub allocation: Option<u32>,
 }
 
-impl Told {
-    /// Whether the export cannot be written.
+impl ExportInfo {
+    /// Whether the export is read-only.
     pub fn is_read_only(&self) -> bool {
         self.flags & c::FLAG_READ_ONLY != 0
     }
 }
 
-/// What a server says to an option.
+/// A server's reply to an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// Something of the export; there is more.
-    Told,
-    /// Requests may begin.
+pub enum OptionReply {
+    /// Information; more replies follow.
+    Info,
+    /// The option is accepted.
     Ready,
-    /// It refuses, for this reason.
+    /// The option is refused, for this reason.
     Refused(String),
 }
 
-/// Whether 18 bytes are the greeting of a server that can be talked to.
-pub fn greets(bytes: &[u8]) -> bool {
+/// Whether 18 bytes are the greeting of a server with fixed newstyle.
+pub fn is_greeting(bytes: &[u8]) -> bool {
     let magic = (u64_at(bytes, 0), u64_at(bytes, 8)) == (Some(c::NBDMAGIC), Some(c::IHAVEOPT));
     magic && u16_at(bytes, 16).is_some_and(|flags| flags & c::FLAG_FIXED_NEWSTYLE != 0)
 }
 
-/// What a client says first.
+/// The client's flags, sent first.
 pub fn flags() -> Vec<u8> {
     (c::FLAG_C_FIXED_NEWSTYLE | c::FLAG_C_NO_ZEROES).to_be_bytes().to_vec()
 }
@@ -65,17 +65,17 @@ fn named(export: &str) -> Vec<u8> {
     [&(export.len() as u32).to_be_bytes(), export.as_bytes()].concat()
 }
 
-/// The wish for TLS.
+/// The option `STARTTLS`.
 pub fn start_tls() -> Vec<u8> {
     option(c::OPT_STARTTLS, &[])
 }
 
-/// The wish for structured replies.
+/// The option `STRUCTURED_REPLY`.
 pub fn structured() -> Vec<u8> {
     option(c::OPT_STRUCTURED_REPLY, &[])
 }
 
-/// The wish to be told what is allocated of this export.
+/// The option `SET_META_CONTEXT`, for `base:allocation` of this export.
 pub fn contexts(export: &str) -> Vec<u8> {
     let count = 1_u32.to_be_bytes();
     option(
@@ -84,52 +84,52 @@ pub fn contexts(export: &str) -> Vec<u8> {
     )
 }
 
-/// The wish for this export, and to be told of its blocks.
+/// The option `GO` for this export, with its block sizes.
 pub fn choose(export: &str) -> Vec<u8> {
     let wishes = [1_u16.to_be_bytes(), c::INFO_BLOCK_SIZE.to_be_bytes()].concat();
     option(c::OPT_GO, &[named(export), wishes].concat())
 }
 
-/// All that a client has to say that wants this export and simple replies.
+/// Everything that a client sends for this export and simple replies.
 pub fn go(export: &str) -> Vec<u8> {
     [flags(), choose(export)].concat()
 }
 
-/// The kind of a reply to an option and the length of its data, from its header of 20 bytes.
+/// Type of an option reply and length of its data, from its header of 20 bytes.
 pub fn option_reply(header: &[u8]) -> Option<(u32, usize)> {
     let kind = u32_at(header, 12)?;
     (u64_at(header, 0)? == c::OPTION_REPLY_MAGIC).then_some((kind, u32_at(header, 16)? as usize))
 }
 
-/// What a reply to an option says, noted in `told`.
-pub fn said(kind: u32, data: &[u8], told: &mut Told) -> Said {
+/// Parses an option reply, noting what it says in `info`.
+pub fn parse_option_reply(kind: u32, data: &[u8], info: &mut ExportInfo) -> OptionReply {
     match kind {
-        c::REP_ACK => Said::Ready,
+        c::REP_ACK => OptionReply::Ready,
         c::REP_INFO => {
             match u16_at(data, 0) {
                 Some(c::INFO_EXPORT) => {
-                    told.bytes = u64_at(data, 2).unwrap_or(0);
-                    told.flags = u16_at(data, 10).unwrap_or(0);
+                    info.bytes = u64_at(data, 2).unwrap_or(0);
+                    info.flags = u16_at(data, 10).unwrap_or(0);
                 }
                 Some(c::INFO_BLOCK_SIZE) => {
                     let sizes = [2, 6, 10].map(|at| u32_at(data, at).unwrap_or(0));
-                    told.blocks = Some(sizes).filter(|sizes| !sizes.contains(&0));
+                    info.blocks = Some(sizes).filter(|sizes| !sizes.contains(&0));
                 }
                 _ => {}
             }
-            Said::Told
+            OptionReply::Info
         }
         c::REP_META_CONTEXT => {
             if data.get(4..) == Some(Context::Allocation.name().as_bytes()) {
-                told.allocation = u32_at(data, 0);
+                info.allocation = u32_at(data, 0);
             }
-            Said::Told
+            OptionReply::Info
         }
-        _ => Said::Refused(String::from_utf8_lossy(data).into_owned()),
+        _ => OptionReply::Refused(String::from_utf8_lossy(data).into_owned()),
     }
 }
 
-/// Puts a request without its payload behind `out`.
+/// Appends a request without its payload to `out`.
 pub fn ask(out: &mut Vec<u8>, command: Command, flags: u16, cookie: u64, offset: u64, length: u32) {
     let number = match command {
         Command::Read => c::CMD_READ,
@@ -150,7 +150,7 @@ pub fn ask(out: &mut Vec<u8>, command: Command, flags: u16, cookie: u64, offset:
     out.extend(length.to_be_bytes());
 }
 
-/// The cookie and the error of a simple reply of 16 bytes; `None` if it is none.
+/// Cookie and error of a simple reply of 16 bytes; `None` if it is another kind.
 pub fn simple_reply(bytes: &[u8]) -> Option<(u64, u32)> {
     let reply = (u64_at(bytes, 8)?, u32_at(bytes, 4)?);
     (u32_at(bytes, 0)? == c::SIMPLE_REPLY_MAGIC).then_some(reply)
@@ -159,20 +159,20 @@ pub fn simple_reply(bytes: &[u8]) -> Option<(u64, u32)> {
 /// The header of a chunk of a structured reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Of the request.
+    /// Cookie of the request.
     pub cookie: u64,
     /// `NBD_REPLY_TYPE_*`.
     pub kind: u16,
-    /// No more comes for this request.
+    /// Whether this is the last chunk of the request.
     pub last: bool,
-    /// Bytes that follow.
+    /// Bytes of its payload.
     pub length: u32,
 }
 
 /// Bytes of a chunk's header: four more than of a simple reply.
 pub const CHUNK: usize = 20;
 
-/// The header of a chunk; `None` if it is none.
+/// Parses the header of a chunk; `None` if it is not one.
 pub fn chunk(bytes: &[u8]) -> Option<Chunk> {
     let (flags, kind) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
     let (cookie, length) = (u64_at(bytes, 8)?, u32_at(bytes, 16)?);
@@ -180,20 +180,20 @@ pub fn chunk(bytes: &[u8]) -> Option<Chunk> {
     known.then_some(Chunk { cookie, kind, last: flags & c::REPLY_FLAG_DONE != 0, length })
 }
 
-/// What a chunk without data says.
+/// A chunk without data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Nothing: the request was done.
+    /// No content: the request is done.
     Done,
-    /// So many bytes from this one on are zeroes.
+    /// This many bytes from this offset on are zeroes: offset, length.
     Hole(u64, u32),
-    /// Bytes and their state, one behind the other, by the context of this number.
+    /// Lengths and states of consecutive extents, in the context of this number.
     Status(u32, Vec<(u32, u32)>),
-    /// The request failed, with this error, for this reason.
+    /// The request failed: error and reason.
     Failed(u32, String),
 }
 
-/// What a chunk says that has this behind its header, and is not one of data; `None` if that makes no sense.
+/// Parses a chunk other than one of data from its payload; `None` if it is malformed.
 pub fn part(kind: u16, payload: &[u8]) -> Option<Part> {
     match kind {
         c::REPLY_TYPE_NONE => payload.is_empty().then_some(Part::Done),
@@ -228,21 +228,28 @@ mod tests {
             largest: 1 << 25,
             contexts: Vec::new(),
         };
-        assert!(greets(&GREETING));
+        assert!(is_greeting(&GREETING));
         let exports = [export];
         for (name, found) in [("disk", true), ("", true), ("other", false)] {
             let mut out = Vec::new();
             let (_, step) = Handshake::new(&exports, Encryption::None).feed(&go(name), &mut out);
             assert_eq!(matches!(step, Step::Serve(_)), found);
-            let (mut told, mut at, mut last) = (Told::default(), 0, Said::Told);
+            let (mut info, mut at, mut last) = (ExportInfo::default(), 0, OptionReply::Info);
             while at < out.len() {
                 let (kind, length) = option_reply(&out[at..]).unwrap();
-                last = said(kind, &out[at + 20..at + 20 + length], &mut told);
+                last = parse_option_reply(kind, &out[at + 20..at + 20 + length], &mut info);
                 at += 20 + length;
             }
-            let all =
-                Told { bytes: 1 << 30, flags: 5, blocks: Some([512, 4096, 1 << 25]), ..Told::default() };
-            assert_eq!((last == Said::Ready, told), (found, if found { all } else { Told::default() }));
+            let all = ExportInfo {
+                bytes: 1 << 30,
+                flags: 5,
+                blocks: Some([512, 4096, 1 << 25]),
+                ..ExportInfo::default()
+            };
+            assert_eq!(
+                (last == OptionReply::Ready, info),
+                (found, if found { all } else { ExportInfo::default() })
+            );
         }
         let mut out = Vec::new();
         ask(&mut out, Command::Read, 0, 7, 4096, 512);
@@ -299,7 +306,7 @@ mod tests {
             largest: 1 << 25,
             contexts: vec![Context::Allocation],
         };
-        let (exports, mut told) = ([export], Told::default());
+        let (exports, mut info) = ([export], ExportInfo::default());
         let mut handshake = Handshake::new(&exports, Encryption::None);
         for wish in [flags(), structured(), contexts("disk"), choose("disk")] {
             let mut out = Vec::new();
@@ -307,10 +314,13 @@ mod tests {
             let mut rest = &out[..];
             while !rest.is_empty() {
                 let (kind, length) = option_reply(rest).unwrap();
-                assert_ne!(said(kind, &rest[20..20 + length], &mut told), Said::Refused(String::new()));
+                assert_ne!(
+                    parse_option_reply(kind, &rest[20..20 + length], &mut info),
+                    OptionReply::Refused(String::new())
+                );
                 rest = &rest[20 + length..];
             }
         }
-        assert_eq!((told.allocation, told.bytes), (Some(Context::Allocation as u32), 1 << 30));
+        assert_eq!((info.allocation, info.bytes), (Some(Context::Allocation as u32), 1 << 30));
     }
 }

@@ -1,4 +1,4 @@
-//! The numbers of the NBD protocol, under the names of its document.
+//! The protocol's numbers, under the names of its document.
 #![allow(missing_docs)] // the protocol's document says what they mean
 
 pub const NBDMAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -26,7 +26,7 @@ pub const OPT_LIST_META_CONTEXT: u32 = 9;
 pub const OPT_SET_META_CONTEXT: u32 = 10;
 pub const OPT_EXTENDED_HEADERS: u32 = 11;
 
-/// What makes a reply an error.
+/// The bit that marks a reply as an error.
 const ERROR: u32 = 0x8000_0000;
 pub const REP_ACK: u32 = 1;
 pub const REP_SERVER: u32 = 2;
@@ -80,7 +80,7 @@ pub const REPLY_TYPE_OFFSET_DATA: u16 = 1;
 pub const REPLY_TYPE_OFFSET_HOLE: u16 = 2;
 pub const REPLY_TYPE_BLOCK_STATUS: u16 = 5;
 pub const REPLY_TYPE_BLOCK_STATUS_EXT: u16 = 6;
-/// What makes a chunk one of an error.
+/// The bit that marks a chunk as an error.
 pub const REPLY_TYPE_ERRORS: u16 = 0x8000;
 pub const REPLY_TYPE_ERROR: u16 = 0x8001;
 

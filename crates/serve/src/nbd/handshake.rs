@@ -1,12 +1,12 @@
 //! The handshake as a state machine: bytes in, bytes and a decision out.
 //!
 //! Invariants: what it holds is bounded by one option's length; every option is answered, in order. Fault model: the
-//! client is not known yet, and sends what it likes.
+//! client is not known yet, and may send anything.
 
 use super::constants as c;
 use super::{Style, u16_at, u32_at, u64_at};
 
-/// What a server says first: who it is, and that it speaks fixed newstyle.
+/// What a server sends first: its magic, and that it knows fixed newstyle.
 pub const GREETING: [u8; 18] = {
     let (magic, option) = (c::NBDMAGIC.to_be_bytes(), c::IHAVEOPT.to_be_bytes());
     let flags = (c::FLAG_FIXED_NEWSTYLE | c::FLAG_NO_ZEROES).to_be_bytes();
@@ -27,43 +27,43 @@ const LONGEST_OPTION: u32 = 64 << 10;
 /// The header of an option.
 const OPTION_HEADER: usize = 16;
 
-/// What a client is told of an export.
+/// An export as described to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// What clients ask for.
+    /// Name that clients request it by.
     pub name: String,
-    /// A word to a person.
+    /// Description for people.
     pub description: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// `NBD_FLAG_*`, as for who agreed on all that there is.
+    /// `NBD_FLAG_*`, for a client that negotiated every option.
     pub flags: u16,
-    /// Requests begin and end at multiples of this many bytes.
+    /// Bytes that requests have to be a multiple of.
     pub smallest: u32,
-    /// They had better begin and end at multiples of this many.
+    /// Bytes that requests should be a multiple of.
     pub preferred: u32,
-    /// They are not longer than this.
+    /// Bytes of the largest request.
     pub largest: u32,
-    /// What block status can tell of it.
+    /// Contexts that block status knows.
     pub contexts: Vec<Context>,
 }
 
-/// A context that block status knows.
+/// A context of block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Context {
     /// `base:allocation`: holes and zeroes.
     Allocation = 1,
-    /// `seekless:place`: where it lies below the layers.
+    /// `seekless:place`: location below the layers.
     Place = 2,
-    /// `seekless:heat`: how often it was asked for.
+    /// `seekless:heat`: how often the bytes were accessed.
     Heat = 3,
-    /// `seekless:unreadable`: whether a scrub could not read it.
+    /// `seekless:unreadable`: whether a scrub could not read the bytes.
     Unreadable = 4,
 }
 
 impl Context {
-    /// What clients call it.
+    /// Name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Context::Allocation => "base:allocation",
@@ -74,40 +74,40 @@ impl Context {
     }
 }
 
-/// What was agreed on.
+/// What the handshake negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// The number of the export.
+    /// Index of the export.
     pub export: usize,
-    /// How replies, and requests, look.
+    /// Style of requests and replies.
     pub style: Style,
-    /// The contexts of block status.
+    /// Contexts of block status.
     pub contexts: Vec<Context>,
-    /// Whether the client was told of the sizes of blocks, which it keeps to then. Else it may ask for any bytes.
+    /// Whether the client was sent the block sizes, which it then keeps to. Otherwise its requests may be unaligned.
     pub knows_blocks: bool,
 }
 
 /// Whether a connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
-    /// It never is.
+    /// Never encrypted.
     None,
-    /// It has to be: nothing else is answered before.
+    /// Encryption is required: until then no other option is answered.
     Demanded,
-    /// It is.
+    /// Encrypted.
     On,
 }
 
-/// What comes next.
+/// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// More bytes are needed.
+    /// Wait for more bytes.
     More,
-    /// When what is to be sent is sent, the next byte is TLS's, and what comes out of that is fed here again.
+    /// Send the output; the next byte is TLS's, and the decrypted bytes are fed here again.
     Encrypt,
     /// The transmission phase begins with the next byte.
     Serve(Agreed),
-    /// The connection ends, when what is to be sent is sent.
+    /// Send the output, and end the connection.
     End,
 }
 
@@ -116,23 +116,23 @@ pub enum Step {
 pub struct Handshake<'a> {
     exports: &'a [Export],
     encryption: Encryption,
-    /// The client's flags; before them comes nothing else.
+    /// The client's flags, which come first.
     flags: Option<u32>,
     style: Style,
-    /// The export for which contexts were agreed on, and which.
+    /// The export for which contexts were negotiated, and those contexts.
     contexts: Option<(usize, Vec<Context>)>,
-    /// The export whose sizes of blocks were told last.
-    told_blocks: Option<usize>,
-    /// Bytes of an option that was too long, still to be passed over.
+    /// The export whose block sizes were sent last.
+    sizes_sent_for: Option<usize>,
+    /// Bytes of an oversized option still to be skipped.
     skip: u64,
-    /// Why there is no place for the client, if so.
+    /// Why no slot is free for the client, if so.
     full: Option<String>,
-    /// It was refused for that, since somebody asked.
+    /// Whether it was refused for that since the last query.
     refused: bool,
 }
 
 impl<'a> Handshake<'a> {
-    /// A handshake about these exports; [`GREETING`] goes before it.
+    /// A handshake for these exports; [`GREETING`] is sent before it.
     pub fn new(exports: &'a [Export], encryption: Encryption) -> Handshake<'a> {
         Handshake {
             exports,
@@ -140,26 +140,26 @@ impl<'a> Handshake<'a> {
             flags: None,
             style: Style::Simple,
             contexts: None,
-            told_blocks: None,
+            sizes_sent_for: None,
             skip: 0,
             full: None,
             refused: false,
         }
     }
 
-    /// Says why there is no place for the client now, or that there is one: who begins then is refused. It may ask for all
-    /// else.
-    pub fn has_no_place(&mut self, why: Option<String>) {
+    /// Sets why no slot is free for the client now, if so: then it cannot start the transmission phase. Other options
+    /// are answered.
+    pub fn set_full(&mut self, why: Option<String>) {
         self.full = why;
     }
 
-    /// Why the client was refused a place, if it was since this was asked last.
-    pub fn was_refused(&mut self) -> Option<&str> {
+    /// Why the client was refused a slot, if it was since the last call.
+    pub fn take_refusal(&mut self) -> Option<&str> {
         if std::mem::take(&mut self.refused) { self.full.as_deref() } else { None }
     }
 
-    /// Takes what it can from the beginning of `input`: how many bytes, and what comes next. What is to be sent is
-    /// added to `out`. More is needed only if it took nothing.
+    /// Consumes what it can of `input`: returns the number of bytes, and the next step. Output is appended to `out`.
+    /// More input is needed only if nothing was consumed.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         let mut used = 0;
         loop {
@@ -168,14 +168,14 @@ impl<'a> Handshake<'a> {
             used += took;
             match step {
                 Some(step) => return (used, step),
-                // Many small questions have long answers: they are sent before more is looked at.
+                // Small options may have long replies: send those before parsing more.
                 None if took == 0 || out.len() > LONGEST_OPTION as usize => return (used, Step::More),
                 None => {}
             }
         }
     }
 
-    /// The same for one thing: the flags, or an option.
+    /// Consumes one item: the flags, or an option.
     fn next(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Option<Step>) {
         if self.skip > 0 {
             let skipped = self.skip.min(input.len() as u64);
@@ -222,7 +222,7 @@ impl<'a> Handshake<'a> {
                 out,
                 option,
                 c::REP_ERR_TLS_REQD,
-                "expected STARTTLS first: this server has all encrypted",
+                "expected STARTTLS first: this server requires encryption",
             );
             return None;
         }
@@ -239,10 +239,10 @@ impl<'a> Handshake<'a> {
             }
             c::OPT_LIST => {
                 for export in self.exports {
-                    let mut told = (export.name.len() as u32).to_be_bytes().to_vec();
-                    told.extend(export.name.as_bytes());
-                    told.extend(export.description.as_bytes());
-                    reply(out, option, c::REP_SERVER, &told);
+                    let mut info = (export.name.len() as u32).to_be_bytes().to_vec();
+                    info.extend(export.name.as_bytes());
+                    info.extend(export.description.as_bytes());
+                    reply(out, option, c::REP_SERVER, &info);
                 }
                 reply(out, option, c::REP_ACK, &[]);
             }
@@ -251,7 +251,7 @@ impl<'a> Handshake<'a> {
                     out,
                     option,
                     c::REP_ERR_EXT_HEADER_REQD,
-                    "extended headers were agreed on, which are more",
+                    "extended headers were negotiated, which include structured replies",
                 );
             }
             c::OPT_STRUCTURED_REPLY => {
@@ -263,7 +263,7 @@ impl<'a> Handshake<'a> {
                 reply(out, option, c::REP_ACK, &[]);
             }
             c::OPT_STARTTLS => return self.start_tls(data, out),
-            _ => refuse(out, option, c::REP_ERR_UNSUP, "this server does not know the option"),
+            _ => refuse(out, option, c::REP_ERR_UNSUP, "this server does not support the option"),
         }
         None
     }
@@ -280,7 +280,7 @@ impl<'a> Handshake<'a> {
                 None
             }
             Encryption::On => {
-                refuse(out, option, c::REP_ERR_INVALID, "all is encrypted already");
+                refuse(out, option, c::REP_ERR_INVALID, "the connection is encrypted already");
                 None
             }
             Encryption::Demanded => {
@@ -291,15 +291,15 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// The number of the export of this name; the empty one is the first.
+    /// Index of the export of this name; the empty name is the first.
     fn find(&self, name: &[u8]) -> Option<usize> {
         let named = self.exports.iter().position(|export| export.name.as_bytes() == name);
         named.or_else(|| (name.is_empty() && !self.exports.is_empty()).then_some(0))
     }
 
-    /// The old way to begin, which has no way to say no.
+    /// `EXPORT_NAME`, the old way to begin, which has no error reply.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
-        // With extended headers a client has to say `GO`.
+        // With extended headers a client has to send `GO`.
         let may = self.style != Style::Extended && self.full.is_none();
         self.refused |= self.full.is_some();
         let Some(number) = self.find(name).filter(|_| may) else {
@@ -314,7 +314,7 @@ impl<'a> Handshake<'a> {
         self.agreed(number)
     }
 
-    /// The flags of an export, without those that go with what was not agreed on.
+    /// Flags of an export, without those whose options were not negotiated.
     fn flags(&self, number: usize) -> u16 {
         let mut flags = self.exports[number].flags;
         if self.style == Style::Simple {
@@ -330,13 +330,13 @@ impl<'a> Handshake<'a> {
 
     fn agreed(&mut self, export: usize) -> Step {
         let contexts = self.contexts.take().filter(|(of, _)| *of == export).map(|(_, contexts)| contexts);
-        let (contexts, knows_blocks) = (contexts.unwrap_or_default(), self.told_blocks == Some(export));
+        let (contexts, knows_blocks) = (contexts.unwrap_or_default(), self.sizes_sent_for == Some(export));
         Step::Serve(Agreed { export, style: self.style, contexts, knows_blocks })
     }
 
     fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Step> {
-        let Some((name, wanted)) = info_request(data) else {
-            refuse(out, option, c::REP_ERR_INVALID, "expected a name and a list of what is asked for");
+        let Some((name, requested)) = info_request(data) else {
+            refuse(out, option, c::REP_ERR_INVALID, "expected a name and a list of information types");
             return None;
         };
         let Some(number) = self.find(name) else {
@@ -345,28 +345,28 @@ impl<'a> Handshake<'a> {
         };
         if let Some(why) = self.full.as_ref().filter(|_| option == c::OPT_GO) {
             self.refused = true;
-            refuse(out, option, c::REP_ERR_POLICY, &format!("there is no place for another client: {why}"));
+            refuse(out, option, c::REP_ERR_POLICY, &format!("no slot is free for another client: {why}"));
             return None;
         }
         let export = &self.exports[number];
-        let mut told = c::INFO_EXPORT.to_be_bytes().to_vec();
-        told.extend(export.bytes.to_be_bytes());
-        told.extend(self.flags(number).to_be_bytes());
-        reply(out, option, c::REP_INFO, &told);
-        for wanted in wanted {
-            let mut told = wanted.to_be_bytes().to_vec();
-            match wanted {
-                c::INFO_NAME => told.extend(export.name.as_bytes()),
-                c::INFO_DESCRIPTION => told.extend(export.description.as_bytes()),
+        let mut info = c::INFO_EXPORT.to_be_bytes().to_vec();
+        info.extend(export.bytes.to_be_bytes());
+        info.extend(self.flags(number).to_be_bytes());
+        reply(out, option, c::REP_INFO, &info);
+        for requested in requested {
+            let mut info = requested.to_be_bytes().to_vec();
+            match requested {
+                c::INFO_NAME => info.extend(export.name.as_bytes()),
+                c::INFO_DESCRIPTION => info.extend(export.description.as_bytes()),
                 c::INFO_BLOCK_SIZE => {
-                    self.told_blocks = Some(number);
+                    self.sizes_sent_for = Some(number);
                     for size in [export.smallest, export.preferred, export.largest] {
-                        told.extend(size.to_be_bytes());
+                        info.extend(size.to_be_bytes());
                     }
                 }
                 _ => continue,
             }
-            reply(out, option, c::REP_INFO, &told);
+            reply(out, option, c::REP_INFO, &info);
         }
         reply(out, option, c::REP_ACK, &[]);
         (option == c::OPT_GO).then(|| self.agreed(number))
@@ -388,7 +388,7 @@ impl<'a> Handshake<'a> {
                 out,
                 option,
                 c::REP_ERR_INVALID,
-                "expected structured replies to be agreed on before",
+                "expected structured replies to be negotiated before",
             );
         }
         let Some((name, queries)) = context_request(data) else {
@@ -402,30 +402,30 @@ impl<'a> Handshake<'a> {
             query == context.name().as_bytes() || !set && query == all_of_its_kind.as_bytes()
         };
         let known = self.exports[number].contexts.iter().copied();
-        let wanted = known.filter(|context| {
+        let requested = known.filter(|context| {
             !set && queries.is_empty() || queries.iter().any(|query| asks(query, *context))
         });
-        let wanted: Vec<Context> = wanted.collect();
-        for context in &wanted {
-            // A list has no numbers.
-            let mut told = if set { *context as u32 } else { 0 }.to_be_bytes().to_vec();
-            told.extend(context.name().as_bytes());
-            reply(out, option, c::REP_META_CONTEXT, &told);
+        let requested: Vec<Context> = requested.collect();
+        for context in &requested {
+            // In a list, contexts have no numbers.
+            let mut info = if set { *context as u32 } else { 0 }.to_be_bytes().to_vec();
+            info.extend(context.name().as_bytes());
+            reply(out, option, c::REP_META_CONTEXT, &info);
         }
         reply(out, option, c::REP_ACK, &[]);
         if set {
-            self.contexts = Some((number, wanted));
+            self.contexts = Some((number, requested));
         }
     }
 }
 
-/// A string behind its length: it, and what follows.
+/// A string after its length: the string, and what follows.
 fn string(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32_at(data, 0)? as usize;
     data[4..].split_at_checked(length)
 }
 
-/// The name and the numbers of `INFO` and `GO`.
+/// Name and info types of `INFO` and `GO`.
 fn info_request(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
     let (name, rest) = string(data)?;
     let count = u16_at(rest, 0)?.into();
@@ -433,7 +433,7 @@ fn info_request(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
     numbers.filter(|_| rest.len() == 2 + 2 * count).map(|numbers| (name, numbers))
 }
 
-/// The name and the queries of the options about contexts.
+/// Name and queries of the options about contexts.
 fn context_request(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let (name, rest) = string(data)?;
     let (count, mut rest) = (u32_at(rest, 0)?, &rest[4..]);

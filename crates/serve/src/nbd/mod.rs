@@ -1,8 +1,8 @@
-//! The NBD protocol (fixed newstyle) as a codec that knows bytes and nothing else: no socket, no device, no time. The
-//! server, its tests and the fuzzer use the same code.
+//! The NBD protocol (fixed newstyle) as a codec of bytes only: no socket, no device, no time. The server, its tests and
+//! the fuzzer use the same code.
 //!
-//! Fault model: the other end may send any bytes, in any pieces. Nothing is read past what is there, what is asked for
-//! is bounded, and after a request that makes no sense the next one is still found where the protocol says.
+//! Fault model: the peer may send any bytes, in any pieces. Nothing is read past the input, requested memory is
+//! bounded, and after a malformed request the next one is still found where the protocol says.
 
 pub mod client;
 pub mod constants;
@@ -12,9 +12,9 @@ mod request;
 
 pub use handshake::{Agreed, Context, Encryption, Export, GREETING, Handshake, Step};
 pub use reply::{Errno, Replies, Style};
-pub use request::{Command, Request, Wrong, filter, request};
+pub use request::{BadMagic, Command, Request, filter, request};
 
-/// A number of the protocol, which writes the highest byte first.
+/// A number of the protocol: big-endian.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }

@@ -1,4 +1,4 @@
-//! The replies of the transmission phase, as bytes.
+//! Replies of the transmission phase, as bytes.
 
 use super::constants::{
     EXTENDED_REPLY_MAGIC, REPLY_FLAG_DONE, REPLY_TYPE_BLOCK_STATUS, REPLY_TYPE_BLOCK_STATUS_EXT,
@@ -6,29 +6,29 @@ use super::constants::{
     STRUCTURED_REPLY_MAGIC,
 };
 
-/// How replies look, as was agreed on.
+/// Style of replies, as negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// A number for the error, and the data if there is none.
+    /// An error number, and the data if it is 0.
     #[default]
     Simple,
-    /// In chunks.
+    /// Structured replies, in chunks.
     Structured,
-    /// In chunks, with lengths and offsets of 64 bits.
+    /// Structured replies with offsets and lengths of 64 bits.
     Extended,
 }
 
-/// The errors that the protocol knows.
+/// Errors that the protocol knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
-    /// `EPERM`: writes are not taken.
+    /// `EPERM`: the export is read-only.
     NotPermitted = 1,
     /// `EIO`.
     Io = 5,
     /// `ENOMEM`.
     NoMemory = 12,
-    /// `EINVAL`: the request makes no sense.
+    /// `EINVAL`: the request is malformed.
     Invalid = 22,
     /// `ENOSPC`.
     NoSpace = 28,
@@ -36,7 +36,7 @@ pub enum Errno {
     Overflow = 75,
     /// `ENOTSUP`.
     NotSupported = 95,
-    /// `ESHUTDOWN`: the server ends.
+    /// `ESHUTDOWN`: the server shuts down.
     Shutdown = 108,
 }
 
@@ -45,7 +45,7 @@ pub enum Errno {
 pub struct Replies(pub Style);
 
 impl Replies {
-    /// A request without data was done.
+    /// Reply to a request without data.
     pub fn done(self, out: &mut Vec<u8>, cookie: u64) {
         match self.0 {
             Style::Simple => simple(out, cookie, 0),
@@ -53,12 +53,12 @@ impl Replies {
         }
     }
 
-    /// A request failed; `why` is for a person.
+    /// Error reply; `why` is for a person.
     pub fn error(self, out: &mut Vec<u8>, cookie: u64, error: Errno, why: &str) {
         if self.0 == Style::Simple {
             return simple(out, cookie, error as u32);
         }
-        // As much as the protocol's strings may have.
+        // The protocol's limit for strings.
         let mut end = why.len().min(4096);
         while !why.is_char_boundary(end) {
             end -= 1;
@@ -69,8 +69,8 @@ impl Replies {
         out.extend(&why.as_bytes()[..end]);
     }
 
-    /// The header of the last part of a reply to a read: `length` bytes of data, which follow. In simple replies they are
-    /// all of it.
+    /// Header of the last part of a reply to a read: `length` bytes of data follow. In a simple reply they are all of
+    /// it.
     pub fn data(self, out: &mut Vec<u8>, cookie: u64, offset: u64, length: u64) {
         match self.0 {
             Style::Simple => simple(out, cookie, 0),
@@ -88,7 +88,7 @@ impl Replies {
         out.extend(length.to_be_bytes());
     }
 
-    /// What is where, for one context: lengths and their flags. Not for simple replies.
+    /// Block status in one context: lengths and flags. Not for simple replies.
     pub fn status(
         self,
         out: &mut Vec<u8>,
@@ -117,7 +117,7 @@ impl Replies {
         }
     }
 
-    /// A chunk's header; `length` bytes follow.
+    /// Header of a chunk; `length` bytes follow.
     fn chunk(self, out: &mut Vec<u8>, kind: u16, last: bool, cookie: u64, offset: u64, length: u64) {
         let extended = self.0 == Style::Extended;
         let magic = if extended { EXTENDED_REPLY_MAGIC } else { STRUCTURED_REPLY_MAGIC };

@@ -1,4 +1,4 @@
-//! A request of the transmission phase, from its bytes.
+//! Parsing requests of the transmission phase.
 
 use super::constants::{
     CMD_BLOCK_STATUS, CMD_CACHE, CMD_DISC, CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE,
@@ -7,61 +7,62 @@ use super::constants::{
 };
 use super::{u16_at, u32_at, u64_at};
 
-/// What a client asks for.
+/// A command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Bytes.
+    /// Read.
     Read,
-    /// To take bytes.
+    /// Write.
     Write,
-    /// To end.
+    /// End the connection.
     Disconnect,
-    /// Durability of what was answered.
+    /// Make completed writes durable.
     Flush,
-    /// To forget bytes.
+    /// Discard.
     Trim,
-    /// To have bytes at hand soon.
+    /// Prefetch.
     Cache,
-    /// Zeroes.
+    /// Write zeroes.
     WriteZeroes,
-    /// What is where.
+    /// Block status.
     BlockStatus,
-    /// What this server does not know.
+    /// A command that this server does not know.
     Unknown(u16),
 }
 
 /// A request without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
+    /// The command.
     pub command: Command,
     /// `NBD_CMD_FLAG_*`.
     pub flags: u16,
-    /// What the reply has to carry.
+    /// Identifies the reply.
     pub cookie: u64,
-    /// From this byte on.
+    /// First byte.
     pub offset: u64,
-    /// So many bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Bytes that follow the header, whether or not the request makes sense.
+    /// Bytes of payload after the header, whether or not the request is valid.
     pub payload: u64,
-    /// Whether the command may have these flags, and this payload.
+    /// Whether the command may have these flags and this payload.
     pub well_formed: bool,
 }
 
-/// What is no request: step is lost, and the client with it.
+/// Not a request: the stream is out of step, and the client cannot be served further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// What stands where a magic number should.
+pub struct BadMagic {
+    /// The bytes found in place of a magic number.
     pub magic: u32,
 }
 
-/// The request that `bytes` begin with, and the length of its header; `None` as long as there are too few.
-pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>, Wrong> {
+/// Parses the request at the beginning of `bytes`: the request and the length of its header; `None` if there are too
+/// few bytes.
+pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>, BadMagic> {
     let Some(magic) = u32_at(bytes, 0) else { return Ok(None) };
     let expected = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
     if magic != expected {
-        return Err(Wrong { magic });
+        return Err(BadMagic { magic });
     }
     let fields = || {
         let (flags, command) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
@@ -73,12 +74,12 @@ pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>,
     let (command, allowed) = command(number);
     let carries = flags & CMD_FLAG_PAYLOAD_LEN != 0;
     let (payload, allowed) = match command {
-        // A write has its payload. With extended headers it has to say so too; there are clients that do not.
+        // A write has its payload. With extended headers it should have the flag too; some clients do not set it.
         Command::Write if extended => (length, allowed | CMD_FLAG_PAYLOAD_LEN),
         Command::Write => (length, allowed),
-        // It may say which contexts it is about.
+        // The payload may name the contexts.
         Command::BlockStatus if extended && carries => (length, allowed | CMD_FLAG_PAYLOAD_LEN),
-        // Nothing else has one that this server knows, nor has anything in compact headers.
+        // No other command has a payload that this server knows, and in compact headers none has any.
         _ => (if extended && carries { length } else { 0 }, allowed),
     };
     let well_formed = flags & !allowed == 0;
@@ -86,8 +87,8 @@ pub fn request(bytes: &[u8], extended: bool) -> Result<Option<(Request, usize)>,
     Ok(Some((request, if extended { 32 } else { 28 })))
 }
 
-/// What the payload of a block status says: how many bytes it is about, and the numbers of contexts. `None` if it is not
-/// made so, or names none.
+/// Parses the payload of a block status request: its length and context numbers. `None` if it is malformed or names
+/// none.
 pub fn filter(payload: &[u8]) -> Option<(u64, Vec<u32>)> {
     let (length, numbers) = (u64_at(payload, 0)?, &payload[8..]);
     if numbers.is_empty() || numbers.len() % 4 != 0 {
@@ -97,10 +98,10 @@ pub fn filter(payload: &[u8]) -> Option<(u64, Vec<u32>)> {
     Some((length, numbers))
 }
 
-/// A command, and the flags that it may have.
+/// A command by its number, and the flags that it may have.
 fn command(number: u16) -> (Command, u16) {
     match number {
-        // FUA is allowed with every command, and does nothing where nothing is written.
+        // FUA is allowed with every command, and has no effect where nothing is written.
         CMD_READ => (Command::Read, CMD_FLAG_FUA | CMD_FLAG_DF),
         CMD_WRITE => (Command::Write, CMD_FLAG_FUA),
         CMD_DISC => (Command::Disconnect, CMD_FLAG_FUA),
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn other_bytes_are_no_request() {
-        assert_eq!(request(b"GET / HTTP/1.1", false), Err(Wrong { magic: 0x4745_5420 }));
+        assert_eq!(request(b"GET / HTTP/1.1", false), Err(BadMagic { magic: 0x4745_5420 }));
         assert!(
             request(&compact(0, CMD_READ, 0, 512), true).is_err(),
             "compact where extended was agreed on"

@@ -1,9 +1,9 @@
-//! The system call that does a job of a file: the same for both kinds of reactors.
+//! The system call of a file job: the same for both kinds of reactor.
 
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 
-use super::job::What;
+use super::job::Op;
 
 /// A system call on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,22 +14,22 @@ pub enum Call {
     Write(u64, ReadWriteFlags),
     /// `fdatasync`.
     DataSync,
-    /// `fallocate` from this byte on, so many.
+    /// `fallocate`: mode, offset, length.
     Allocate(FallocateFlags, u64, u64),
 }
 
 impl Call {
-    /// That which does this; `None` if that is not done to a file.
-    pub fn of(what: What) -> Option<Call> {
-        let kept = FallocateFlags::KEEP_SIZE;
-        match what {
-            What::Read(at) => Some(Call::Read(at)),
-            What::Write(at) => Some(Call::Write(at, ReadWriteFlags::empty())),
-            What::WriteThrough(at) => Some(Call::Write(at, ReadWriteFlags::DSYNC)),
-            What::Sync => Some(Call::DataSync),
-            What::Punch { at, len } => Some(Call::Allocate(FallocateFlags::PUNCH_HOLE | kept, at, len)),
-            What::Zero { at, len } => Some(Call::Allocate(FallocateFlags::ZERO_RANGE | kept, at, len)),
-            What::Receive | What::Send | What::Accept => None,
+    /// The call of an operation; `None` for one on a socket.
+    pub fn of(op: Op) -> Option<Call> {
+        let free = FallocateFlags::KEEP_SIZE;
+        match op {
+            Op::Read(at) => Some(Call::Read(at)),
+            Op::Write(at) => Some(Call::Write(at, ReadWriteFlags::empty())),
+            Op::WriteThrough(at) => Some(Call::Write(at, ReadWriteFlags::DSYNC)),
+            Op::Sync => Some(Call::DataSync),
+            Op::Punch { at, len } => Some(Call::Allocate(FallocateFlags::PUNCH_HOLE | free, at, len)),
+            Op::Zero { at, len } => Some(Call::Allocate(FallocateFlags::ZERO_RANGE | free, at, len)),
+            Op::Receive | Op::Send | Op::Accept => None,
         }
     }
 }

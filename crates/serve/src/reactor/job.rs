@@ -1,4 +1,4 @@
-//! A job for the kernel: what is to be done, to which file or socket, with which memory.
+//! A job for the kernel: an operation, its file or socket, and its memory.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::OwnedFd;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::pool::Piece;
 
-/// Direct I/O wants memory that begins at a multiple of this, whatever the device.
+/// Alignment of memory for direct I/O, for any device.
 pub const ALIGNED: usize = 4096;
 
-/// Whose bytes they are.
+/// Owner of the bytes.
 #[derive(Debug)]
 enum Owner {
     Heap(Vec<u8>),
@@ -46,12 +46,12 @@ impl DerefMut for Owner {
 #[derive(Debug, Default)]
 pub struct Memory {
     bytes: Owner,
-    /// The part that the job is about.
+    /// The part that the job works on.
     part: Range<usize>,
 }
 
 impl Memory {
-    /// All of these.
+    /// All of `bytes`.
     pub fn of(bytes: Vec<u8>) -> Memory {
         let part = 0..bytes.len();
         Memory { bytes: Owner::Heap(bytes), part }
@@ -63,19 +63,19 @@ impl Memory {
         Memory { bytes: Owner::Pool(piece), part }
     }
 
-    /// Whether it is of a reactor's pool.
+    /// Whether it is from a reactor's pool.
     pub fn is_pooled(&self) -> bool {
         matches!(self.bytes, Owner::Pool(_))
     }
 
-    /// `len` bytes that begin where direct I/O wants it.
+    /// `len` bytes, aligned for direct I/O.
     pub fn aligned(len: usize) -> Memory {
         let bytes = vec![0; len + ALIGNED];
         let start = bytes.as_ptr().align_offset(ALIGNED);
         Memory { bytes: Owner::Heap(bytes), part: start..start + len }
     }
 
-    /// Only this part of what there is, counted from the beginning of the part so far.
+    /// Restricts the part, counted from its beginning so far.
     ///
     /// # Panics
     /// When it reaches past the end of the memory: the caller has mixed up two requests.
@@ -86,7 +86,7 @@ impl Memory {
         self
     }
 
-    /// The part with this many bytes before it, which a cut left out.
+    /// Extends the part by `before` bytes at its beginning, which a cut left out.
     pub fn back(mut self, before: usize) -> Memory {
         self.part.start -= before;
         self
@@ -102,7 +102,7 @@ impl Memory {
         &mut self.bytes[self.part.clone()]
     }
 
-    /// All bytes, whatever the part; those of the pool as a copy.
+    /// All bytes, regardless of the part; those of the pool as a copy.
     pub fn into_bytes(self) -> Vec<u8> {
         match self.bytes {
             Owner::Heap(bytes) => bytes,
@@ -111,67 +111,67 @@ impl Memory {
     }
 }
 
-/// What is to be done.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Op {
     /// Read at this offset of a file.
     Read(u64),
     /// Write at this offset of a file.
     Write(u64),
-    /// The same, durable when answered.
+    /// Write at this offset of a file, durable on completion.
     WriteThrough(u64),
-    /// Make durable what was written to a file.
+    /// Make the writes to a file durable.
     Sync,
-    /// Give the space of a part of a file back; it reads as zeroes.
+    /// Deallocate a part of a file, which then reads as zeroes.
     Punch {
-        /// From this byte on.
+        /// First byte.
         at: u64,
-        /// So many.
+        /// Length in bytes.
         len: u64,
     },
-    /// A part of a file reads as zeroes.
+    /// Zero a part of a file.
     Zero {
-        /// From this byte on.
+        /// First byte.
         at: u64,
-        /// So many.
+        /// Length in bytes.
         len: u64,
     },
-    /// What a socket has, at least a byte unless it ended.
+    /// Receive from a socket: at least one byte unless it ended.
     Receive,
-    /// All of it into a socket; less only with an error.
+    /// Send all to a socket; fewer bytes only with an error.
     Send,
-    /// The next client of a listening socket.
+    /// Accept a client at a listening socket.
     Accept,
 }
 
-impl What {
-    /// Whether it waits for the other end of a socket.
+impl Op {
+    /// Whether it waits for the peer of a socket.
     pub fn is_of_socket(self) -> bool {
-        matches!(self, What::Receive | What::Send | What::Accept)
+        matches!(self, Op::Receive | Op::Send | Op::Accept)
     }
 }
 
 /// A job for the kernel.
 #[derive(Debug)]
 pub struct Job {
-    /// What is to be done.
-    pub what: What,
-    /// With what.
+    /// Operation.
+    pub op: Op,
+    /// File or socket.
     pub to: Arc<OwnedFd>,
-    /// Into or from where, if it moves bytes.
+    /// Memory of the transfer, if any.
     pub memory: Memory,
-    /// Bytes that it moved already.
+    /// Bytes transferred already.
     pub(super) moved: usize,
 }
 
 impl Job {
-    /// A job that moves bytes.
-    pub fn new(what: What, to: &Arc<OwnedFd>, memory: Memory) -> Job {
-        Job { what, to: to.clone(), memory, moved: 0 }
+    /// A job that transfers bytes.
+    pub fn new(op: Op, to: &Arc<OwnedFd>, memory: Memory) -> Job {
+        Job { op, to: to.clone(), memory, moved: 0 }
     }
 
-    /// A job that moves none.
-    pub fn without(what: What, to: &Arc<OwnedFd>) -> Job {
-        Job::new(what, to, Memory::default())
+    /// A job without a transfer.
+    pub fn without(op: Op, to: &Arc<OwnedFd>) -> Job {
+        Job::new(op, to, Memory::default())
     }
 }

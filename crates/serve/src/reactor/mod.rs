@@ -1,17 +1,17 @@
-//! The reactor: what a live volume asks of the kernel, and the clock that it lives by.
+//! The reactor: a live volume's access to the kernel, and its clock.
 //!
-//! A [`Job`] is handed in and owns the memory that the kernel works on until it is answered; the future of its answer
-//! may be dropped, the memory stays. Jobs go to the kernel together, once a turn, and the same system call waits for
-//! what comes back: `io_uring` where the kernel lets us, else a few threads and `poll`.
+//! A submitted [`Job`] owns the memory that the kernel works on until it completes; the future of its completion may be
+//! dropped, the memory stays. Jobs go to the kernel together, once a turn, and the same system call waits for
+//! completions: `io_uring` where the kernel allows it, otherwise a few threads and `poll`.
 //!
-//! Invariants: every job is answered once. Memory is in one job at a time. Time is read once a turn and never goes back.
-//! What it tells can be noted and told again ([`inputs`]). Fault model: the kernel may refuse `io_uring` (then there are threads), interrupt any wait, and answer any job with any
-//! error.
+//! Invariants: every job completes once. Memory is in one job at a time. Time is read once a turn and never goes back.
+//! All inputs can be recorded and replayed ([`inputs`]). Fault model: the kernel may refuse `io_uring` (then there are
+//! threads), interrupt any wait, and fail any job with any error.
 
-mod beside;
 mod call;
 pub mod inputs;
 mod job;
+mod offload;
 mod pool;
 #[cfg(test)]
 pub mod shim;
@@ -32,21 +32,20 @@ use seekless_core::runtime::Outside;
 use slab::Slab;
 
 use inputs::{Recorder, Replayed, Replayer, Step};
-pub use job::{Job, Memory, What};
+pub use job::{Job, Memory, Op};
 use pool::Pool;
 use threads::Threads;
 use uring::Uring;
 
-/// Where timers have to be exact, the last stretch before one is waited for awake: as long as it takes a machine at rest
-/// to wake up.
-const AWAKE: Nanos = Nanos(200_000);
+/// Before an exact timer the remainder of the wait is spent spinning: the time that an idle machine takes to wake up.
+const SPIN: Nanos = Nanos(200_000);
 
 /// How jobs get to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `io_uring`.
     Uring,
-    /// Threads that wait in `pread` and `pwrite`, and `poll` for sockets.
+    /// Threads that block in `pread` and `pwrite`, and `poll` for sockets.
     Threads,
 }
 
@@ -59,14 +58,14 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// What became of a job.
+/// A completed job.
 #[derive(Debug)]
 pub struct Done {
-    /// Bytes done, or the number of an accepted socket.
+    /// Bytes transferred, or the descriptor of an accepted socket.
     pub result: io::Result<usize>,
     /// The job's memory.
     pub memory: Memory,
-    /// The socket that was accepted.
+    /// The accepted socket.
     pub socket: Option<OwnedFd>,
 }
 
@@ -74,45 +73,44 @@ pub struct Done {
 pub struct Reactor {
     jobs: RefCell<Slab<Slot>>,
     backend: Backend,
-    /// When the runtime's time was zero.
+    /// When the runtime's clock was zero.
     zero: Instant,
     turns: Cell<u64>,
-    /// Timers have to be exact.
-    exact: Cell<bool>,
-    /// Jobs asked for so far.
-    asked: Cell<u64>,
-    /// Notes what happens, if that is wanted.
+    /// Whether timers are exact.
+    spins: Cell<bool>,
+    /// Jobs submitted so far.
+    submitted: Cell<u64>,
+    /// Records the inputs, if enabled.
     recorder: Option<RefCell<Recorder>>,
-    /// Memory that the kernel was told of, where it was asked for.
+    /// Memory registered with the kernel, if requested.
     pool: OnceCell<Option<Pool>>,
 }
 
 enum Backend {
     Uring(Box<RefCell<Uring>>),
     Threads(Threads),
-    /// No kernel: what happened in another run.
+    /// No kernel: inputs of a recorded run.
     Replay(Box<RefCell<Replayer>>),
-    /// No kernel: a test answers.
+    /// No kernel: a test completes the jobs.
     #[cfg(test)]
     Shim(Rc<RefCell<dyn shim::Kernel>>),
 }
 
-/// A job under way, or its answer that was not fetched yet.
+/// A job in flight, or its completion that was not fetched yet.
 struct Slot {
-    /// In the order of asking.
+    /// In order of submission.
     number: u64,
     job: Job,
     waker: Option<Waker>,
     result: Option<io::Result<usize>>,
-    /// What was accepted: ours from then on, whether or not somebody fetches it.
+    /// The accepted socket: owned from then on, whether or not it is fetched.
     socket: Option<OwnedFd>,
-    /// Nobody waits for the answer any more.
+    /// Whether the completion is not awaited any more.
     abandoned: bool,
 }
 
 impl Reactor {
-    /// A reactor of this kind, or, if there is no wish, of the best that the kernel allows; the reason if that is not
-    /// `io_uring`.
+    /// A reactor of this kind, or by default the best that the kernel allows; and the reason if that is not `io_uring`.
     pub fn start(wish: Option<Kind>) -> io::Result<(Reactor, Option<io::Error>)> {
         let (backend, refused) = match wish {
             Some(Kind::Uring) => (Backend::Uring(Box::new(RefCell::new(Uring::new()?))), None),
@@ -125,7 +123,7 @@ impl Reactor {
         Ok((Reactor::of(backend), refused))
     }
 
-    /// A reactor without a kernel: what happens is what happened in another run.
+    /// A reactor without a kernel, which replays a recorded run.
     pub fn replaying(replayer: Replayer) -> Rc<Reactor> {
         Rc::new(Reactor::of(Backend::Replay(Box::new(RefCell::new(replayer)))))
     }
@@ -133,18 +131,18 @@ impl Reactor {
     fn of(backend: Backend) -> Reactor {
         #[allow(clippy::disallowed_methods)] // where the machine's clock enters a live runtime
         let zero = Instant::now();
-        let (turns, exact, asked) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        let (turns, spins, submitted) = (Cell::new(0), Cell::new(false), Cell::new(0));
         let (recorder, pool) = (None, OnceCell::new());
-        Reactor { jobs: RefCell::default(), backend, zero, turns, exact, asked, recorder, pool }
+        Reactor { jobs: RefCell::default(), backend, zero, turns, spins, submitted, recorder, pool }
     }
 
-    /// The same, which also notes what happens.
+    /// The reactor, recording its inputs.
     pub fn recorded(mut self, recorder: Recorder) -> Reactor {
         self.recorder = Some(RefCell::new(recorder));
         self
     }
 
-    /// What it is made of.
+    /// The kind of its backend.
     pub fn kind(&self) -> Kind {
         match &self.backend {
             Backend::Uring(_) => Kind::Uring,
@@ -155,14 +153,14 @@ impl Reactor {
         }
     }
 
-    /// Timers are exact to some microseconds from now on, at the cost of [`AWAKE`] of the processor each: for components
-    /// that take their time by the clock. What else happens meanwhile is told as ever.
-    pub fn be_exact(&self) {
-        self.exact.set(true);
+    /// Makes timers exact to some microseconds, at the cost of [`SPIN`] of CPU time each: for components that emulate a
+    /// drive's timing. Other completions are delivered as before.
+    pub fn spin_before_timers(&self) {
+        self.spins.set(true);
     }
 
-    /// Tells the kernel of a pool of memory, for files that are read and written past the page cache; once, and only
-    /// where that is of use. Without it, or where the kernel refuses, all memory is ordinary.
+    /// Registers a pool of memory with the kernel, for files with direct I/O; once, and only where that helps. Without
+    /// it, or where the kernel refuses, all memory is ordinary.
     pub fn register(&self) -> io::Result<()> {
         let Backend::Uring(ring) = &self.backend else { return Ok(()) };
         if self.pool.get().is_some() {
@@ -174,23 +172,23 @@ impl Reactor {
         registered
     }
 
-    /// Memory of the pool for a job that moves `len` bytes, if there is any left.
+    /// Memory of the pool for a job of `len` bytes, if any is left.
     pub fn pooled(&self, len: usize) -> Option<Memory> {
         let piece = self.pool.get()?.as_ref()?.take(len)?;
         Some(Memory::pooled(piece).cut(0..len))
     }
 
-    /// How often it went to the kernel so far.
+    /// System calls for turns so far.
     pub fn turns(&self) -> u64 {
         self.turns.get()
     }
 
-    /// Hands a job in; it reaches the kernel at the end of this turn at the latest.
-    pub fn ask(self: &Rc<Self>, job: Job) -> Answer {
-        let number = self.asked.get();
-        self.asked.set(number + 1);
+    /// Submits a job; it reaches the kernel at the end of this turn at the latest.
+    pub fn submit(self: &Rc<Self>, job: Job) -> Pending {
+        let number = self.submitted.get();
+        self.submitted.set(number + 1);
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().asked(&job);
+            recorder.borrow_mut().submitted(&job);
         }
         let mut jobs = self.jobs.borrow_mut();
         let entry = jobs.vacant_entry();
@@ -205,19 +203,19 @@ impl Reactor {
             Backend::Shim(kernel) => shim::start(kernel, key, &mut slot.job),
         };
         if let Some(result) = &slot.result {
-            slot.socket = accepted(slot.job.what, result);
+            slot.socket = accepted(slot.job.op, result);
             if let Some(recorder) = &self.recorder {
-                recorder.borrow_mut().at_once(result, &slot.job);
+                recorder.borrow_mut().immediate(result, &slot.job);
             }
         }
-        Answer { reactor: self.clone(), key: Some(key) }
+        Pending { reactor: self.clone(), key: Some(key) }
     }
 
-    /// A job was answered.
-    fn answered(&self, key: usize, result: io::Result<usize>, job: Option<Job>) {
+    /// A job completed.
+    fn completed(&self, key: usize, result: io::Result<usize>, job: Option<Job>) {
         let mut jobs = self.jobs.borrow_mut();
         let Some(slot) = jobs.get_mut(key) else { return };
-        slot.socket = accepted(slot.job.what, &result);
+        slot.socket = accepted(slot.job.op, &result);
         if slot.abandoned {
             jobs.remove(key);
             return;
@@ -226,7 +224,7 @@ impl Reactor {
             slot.job = job;
         }
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().answered(slot.number, &result, &slot.job);
+            recorder.borrow_mut().completed(slot.number, &result, &slot.job);
         }
         slot.result = Some(result);
         let waker = slot.waker.take();
@@ -243,19 +241,19 @@ impl Reactor {
 impl Outside for Reactor {
     fn turn(&self, until: Option<Nanos>) -> Nanos {
         self.turns.set(self.turns.get() + 1);
-        let awake = if self.exact.get() { AWAKE } else { Nanos::ZERO };
+        let awake = if self.spins.get() { SPIN } else { Nanos::ZERO };
         let wait = until.map(|until| Duration::from_nanos(until.since(self.time() + awake).0));
-        let each = |key, result, job| self.answered(key, result, job);
+        let each = |key, result, job| self.completed(key, result, job);
         match &self.backend {
             Backend::Uring(ring) => ring.borrow_mut().turn(wait, |key, result| each(key, result, None)),
             Backend::Threads(threads) => {
-                let waiting = self.waiting_for_sockets();
+                let waiting = self.polled_jobs();
                 threads.turn(wait, &waiting, each, |key| {
                     let mut jobs = self.jobs.borrow_mut();
                     jobs.get_mut(key).and_then(|slot| threads::try_now(&mut slot.job))
                 });
             }
-            Backend::Replay(replayer) => return self.turn_again(replayer),
+            Backend::Replay(replayer) => return self.replay_turn(replayer),
             #[cfg(test)]
             Backend::Shim(kernel) => {
                 let (time, answers) = kernel.borrow_mut().turn(until);
@@ -274,29 +272,29 @@ impl Outside for Reactor {
 }
 
 impl Reactor {
-    /// What `look` finds out of the world, which is more than jobs tell; it is asked at once, and noted.
-    pub fn find_out(&self, look: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    /// Result of `look`, an observation of the system outside jobs; it is made immediately, and recorded.
+    pub fn observe(&self, look: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
         if let Backend::Replay(replayer) = &self.backend {
-            return replayer.borrow_mut().found_out();
+            return replayer.borrow_mut().observed();
         }
-        let found = look();
+        let observed = look();
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().found(&found);
+            recorder.borrow_mut().observed(&observed);
         }
-        found
+        observed
     }
 
-    /// This descriptor was not there before, or was another's.
-    pub(crate) fn is_new(&self, descriptor: RawFd) {
+    /// Notes that this descriptor is new, or was another file's before.
+    pub(crate) fn new_descriptor(&self, descriptor: RawFd) {
         if let Some(recorder) = &self.recorder {
-            recorder.borrow_mut().is_new(descriptor);
+            recorder.borrow_mut().new_descriptor(descriptor);
         }
         if let Backend::Replay(replayer) = &self.backend {
-            replayer.borrow_mut().is_new(descriptor);
+            replayer.borrow_mut().new_descriptor(descriptor);
         }
     }
 
-    /// The run is over, with this hash of its events: what was noted is written, what is replayed is compared.
+    /// Notes the end of the run with the hash of its events: a recording is written out, a replay compared.
     pub fn end(&self, hash: u64) {
         if let Some(recorder) = &self.recorder {
             recorder.borrow_mut().end(hash);
@@ -306,10 +304,10 @@ impl Reactor {
         }
     }
 
-    /// Waits until a replay has come to where its file ends, or departed from it; live for ever. What was found.
-    pub async fn replayed(&self) -> Replayed {
+    /// Waits until a replay has reached the end of its file or diverged; live, for ever. Returns its result.
+    pub async fn replay_end(&self) -> Replayed {
         poll_fn(|context| match &self.backend {
-            Backend::Replay(replayer) if replayer.borrow().over => Poll::Ready(replayer.borrow().found()),
+            Backend::Replay(replayer) if replayer.borrow().ended => Poll::Ready(replayer.borrow().outcome()),
             Backend::Replay(replayer) => {
                 replayer.borrow_mut().waker = Some(context.waker().clone());
                 Poll::Pending
@@ -319,26 +317,26 @@ impl Reactor {
         .await
     }
 
-    /// What a replay found so far; of a live run nothing.
-    pub fn found(&self) -> Replayed {
+    /// Result of a replay so far; empty for a live run.
+    pub fn outcome(&self) -> Replayed {
         match &self.backend {
-            Backend::Replay(replayer) => replayer.borrow().found(),
+            Backend::Replay(replayer) => replayer.borrow().outcome(),
             _ => Replayed::default(),
         }
     }
 
     /// A turn of a replay.
-    fn turn_again(&self, replayer: &RefCell<Replayer>) -> Nanos {
+    fn replay_turn(&self, replayer: &RefCell<Replayer>) -> Nanos {
         loop {
             let jobs = &self.jobs;
-            let what = |key| jobs.borrow().get(key).map(|slot| (slot.job.what, slot.job.memory.part().len()));
-            let step = replayer.borrow_mut().step(what);
+            let op = |key| jobs.borrow().get(key).map(|slot| (slot.job.op, slot.job.memory.part().len()));
+            let step = replayer.borrow_mut().step(op);
             match step {
-                Step::Answered { key, told, result } => {
+                Step::Completed { key, completion, result } => {
                     if let Some(slot) = self.jobs.borrow_mut().get_mut(key) {
-                        replayer.borrow_mut().fill(&told, &mut slot.job);
+                        replayer.borrow_mut().fill(&completion, &mut slot.job);
                     }
-                    self.answered(key, result, None);
+                    self.completed(key, result, None);
                 }
                 Step::Turned(time) => return time,
                 Step::Over(time) => {
@@ -351,27 +349,26 @@ impl Reactor {
 }
 
 impl Reactor {
-    /// The jobs that wait until a socket is ready, for the kind that polls.
-    fn waiting_for_sockets(&self) -> Vec<threads::Awaited> {
+    /// Jobs that wait for a socket to become ready, for the backend that polls.
+    fn polled_jobs(&self) -> Vec<threads::Polled> {
         let jobs = self.jobs.borrow();
         let waiting = jobs.iter().filter(|(_, slot)| slot.result.is_none());
-        waiting.filter_map(|(key, slot)| threads::Awaited::of(key, &slot.job)).collect()
+        waiting.filter_map(|(key, slot)| threads::Polled::of(key, &slot.job)).collect()
     }
 }
 
-/// The socket that a job gave us.
+/// The socket that a job accepted.
 #[allow(unsafe_code)]
-fn accepted(what: What, result: &io::Result<usize>) -> Option<OwnedFd> {
-    let number = RawFd::try_from(*result.as_ref().ok()?).ok().filter(|_| what == What::Accept)?;
-    // SAFETY: the kernel has just given it to us as the answer to an accept (a replay has just opened it), and nobody
-    // else knows it.
+fn accepted(op: Op, result: &io::Result<usize>) -> Option<OwnedFd> {
+    let number = RawFd::try_from(*result.as_ref().ok()?).ok().filter(|_| op == Op::Accept)?;
+    // SAFETY: the kernel has just returned it from an accept (a replay has just opened it), and nothing else knows it.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 impl Drop for Reactor {
     fn drop(&mut self) {
         let kernel = !matches!(self.backend, Backend::Replay(_));
-        // The kernel may still work on the memory of a job that was not answered: it is left to it.
+        // The kernel may still work on the memory of a job in flight: leave it allocated.
         for slot in self.jobs.get_mut().drain() {
             if slot.result.is_none() && kernel {
                 std::mem::forget(slot.job);
@@ -380,13 +377,13 @@ impl Drop for Reactor {
     }
 }
 
-/// The future of a job's answer. Dropping it loses the answer and leaves the job to its end.
-pub struct Answer {
+/// The future of a job's completion. Dropping it discards the completion; the job goes on.
+pub struct Pending {
     reactor: Rc<Reactor>,
     key: Option<usize>,
 }
 
-impl Future for Answer {
+impl Future for Pending {
     type Output = Done;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
@@ -404,7 +401,7 @@ impl Future for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for Pending {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let mut jobs = self.reactor.jobs.borrow_mut();

@@ -1,61 +1,61 @@
-//! Memory that the kernel has been told of beforehand, so that it need not find and hold its pages anew at each request.
+//! Memory registered with the kernel, which then need not find and pin its pages at each request.
 //!
-//! Invariants: a piece is in one job, or with whoever asked for it, or here; it comes back when it is dropped. The pool
-//! is of one size: whoever finds it empty takes ordinary memory. It is never given back to the system, since the kernel
-//! may work on a piece for some time after the ring is gone.
+//! Invariants: a piece is in one job, or with a caller, or here; it returns when it is dropped. The pool has a fixed
+//! size: a caller that finds it empty takes ordinary memory. It is never freed, since the kernel may work on a piece
+//! for some time after the ring is gone.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::job::ALIGNED;
 
-/// Bytes of a piece, and how many there are of them: 4 MiB in all, half of what a user may hold in memory where nobody
-/// set a limit (`ulimit -l`), with as many small requests as a device takes at once.
+/// Sizes of pieces in bytes, and their numbers: 4 MiB in all, half of the default limit of locked memory (`ulimit -l`),
+/// with as many small pieces as a device takes requests.
 const PIECES: [(usize, usize); 2] = [(16 << 10, 128), (128 << 10, 16)];
 
-/// Those of a size that nobody has.
-type Kept = Arc<Mutex<Vec<&'static mut [u8]>>>;
+/// Free pieces of a size.
+type FreePieces = Arc<Mutex<Vec<&'static mut [u8]>>>;
 
 /// See the file's header.
 pub struct Pool {
     whole: Range<usize>,
-    kept: [(usize, Kept); PIECES.len()],
+    free: [(usize, FreePieces); PIECES.len()],
 }
 
 /// A piece of the pool.
 #[derive(Debug)]
 pub struct Piece {
     bytes: &'static mut [u8],
-    home: Kept,
+    home: FreePieces,
 }
 
 impl Pool {
-    /// All of its memory, at addresses that direct I/O takes.
+    /// Allocates the pool, aligned for direct I/O.
     pub fn new() -> Pool {
         let len: usize = PIECES.iter().map(|(bytes, count)| bytes * count).sum();
         let all = Box::leak(vec![0; len + ALIGNED].into_boxed_slice());
         let start = all.as_ptr().align_offset(ALIGNED);
         let mut rest = &mut all[start..start + len];
         let whole = rest.as_ptr() as usize..rest.as_ptr() as usize + len;
-        let kept = PIECES.map(|(bytes, count)| {
+        let free = PIECES.map(|(bytes, count)| {
             let (these, others) = std::mem::take(&mut rest).split_at_mut(bytes * count);
             rest = others;
             (bytes, Arc::new(Mutex::new(these.chunks_exact_mut(bytes).collect())))
         });
-        Pool { whole, kept }
+        Pool { whole, free }
     }
 
-    /// The addresses of all of it.
+    /// Addresses of the whole pool.
     pub fn whole(&self) -> Range<usize> {
         self.whole.clone()
     }
 
-    /// A piece of at least so many bytes, if there is one.
+    /// A piece of at least `len` bytes, if one is free.
     pub fn take(&self, len: usize) -> Option<Piece> {
-        let mut large_enough = self.kept.iter().filter(|(bytes, _)| len <= *bytes);
-        large_enough.find_map(|(_, kept)| {
-            let bytes = kept.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            Some(Piece { bytes, home: kept.clone() })
+        let mut large_enough = self.free.iter().filter(|(bytes, _)| len <= *bytes);
+        large_enough.find_map(|(_, free)| {
+            let bytes = free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            Some(Piece { bytes, home: free.clone() })
         })
     }
 }

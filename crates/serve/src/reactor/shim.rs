@@ -1,4 +1,4 @@
-//! A reactor without a kernel, for tests: something else answers its system calls on files, in virtual time.
+//! A reactor without a kernel, for tests: a test answers its system calls on files, in virtual time.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,28 +10,28 @@ use super::{Backend, Job, Reactor};
 
 pub use super::call::Call;
 
-/// What stands in for the kernel.
+/// A simulated kernel.
 pub trait Kernel {
-    /// A system call begins. What is read is there at once, in this memory; it is answered later.
+    /// Starts a system call. Data read is in `memory` immediately; the call completes later.
     fn start(&mut self, key: usize, call: Call, memory: &mut [u8]);
 
-    /// Time goes on until a call is answered, or to this time: the time then, and the answers.
+    /// Advances time until a call completes, or to `until`; returns the time then, and the completions.
     fn turn(&mut self, until: Option<Nanos>) -> (Nanos, Vec<(usize, io::Result<usize>)>);
 }
 
 impl Reactor {
-    /// One of which this answers all system calls.
+    /// A reactor whose system calls go to `kernel`.
     pub fn over(kernel: Rc<RefCell<dyn Kernel>>) -> Rc<Reactor> {
         Rc::new(Reactor::of(Backend::Shim(kernel)))
     }
 }
 
-/// A job of a file begins; it is answered in a later turn.
+/// Starts a job on a file; it completes in a later turn.
 ///
 /// # Panics
-/// When it is of a socket: tests of files have none.
+/// When it is on a socket: tests of files have none.
 pub fn start(kernel: &RefCell<dyn Kernel>, key: usize, job: &mut Job) -> Option<io::Result<usize>> {
-    let call = Call::of(job.what).expect("only files are here");
+    let call = Call::of(job.op).expect("only files are here");
     kernel.borrow_mut().start(key, call, job.memory.part_mut());
     None
 }

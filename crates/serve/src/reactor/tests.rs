@@ -1,4 +1,4 @@
-//! What the reactor promises, on both of its kinds.
+//! Tests of the reactor, on both of its kinds.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -19,8 +19,8 @@ fn on_both<T: Future<Output = ()>>(test: impl Fn(Rc<Reactor>) -> T) {
             }
             Err(error) => panic!("{kind}: {error}"),
         };
-        let (runtime, beside) = (Runtime::new(1), reactor.clone());
-        runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+        let (runtime, workers) = (Runtime::new(1), reactor.clone());
+        runtime.offload_to(Rc::new(move |work| workers.offload(work)));
         runtime.run_live(test(reactor.clone()), &*reactor).unwrap();
     }
 }
@@ -35,17 +35,17 @@ fn files_are_written_and_read_and_told_of_their_end() {
     on_both(|reactor| async move {
         let file: Arc<OwnedFd> = Arc::new(tempfile::tempfile().unwrap().into());
         let bytes: Vec<u8> = (0..8192).map(|at| (at % 251) as u8).collect();
-        for what in [What::Write(0), What::WriteThrough(4096)] {
-            let done = reactor.ask(Job::new(what, &file, Memory::of(bytes.clone()))).await;
+        for op in [Op::Write(0), Op::WriteThrough(4096)] {
+            let done = reactor.submit(Job::new(op, &file, Memory::of(bytes.clone()))).await;
             assert_eq!(done.result.unwrap(), 8192);
         }
-        reactor.ask(Job::without(What::Sync, &file)).await.result.unwrap();
-        let done = reactor.ask(Job::new(What::Read(4096), &file, Memory::aligned(16384))).await;
+        reactor.submit(Job::without(Op::Sync, &file)).await.result.unwrap();
+        let done = reactor.submit(Job::new(Op::Read(4096), &file, Memory::aligned(16384))).await;
         assert_eq!(done.result.unwrap(), 8192, "the file ends there");
         assert_eq!(done.memory.part()[..8192], bytes);
         assert_eq!(done.memory.part().as_ptr().align_offset(4096), 0);
         let read_only: Arc<OwnedFd> = Arc::new(File::open("/dev/null").unwrap().into());
-        let refused = reactor.ask(Job::new(What::Write(0), &read_only, Memory::of(vec![1]))).await;
+        let refused = reactor.submit(Job::new(Op::Write(0), &read_only, Memory::of(vec![1]))).await;
         assert!(refused.result.is_err());
     });
 }
@@ -67,24 +67,24 @@ fn registered_memory_does_what_other_memory_does_and_comes_back() {
         let file: Arc<OwnedFd> = Arc::new(tempfile::tempfile().unwrap().into());
         let bytes: Vec<u8> = (0..8192).map(|at| (at % 251) as u8).collect();
         memory.part_mut().copy_from_slice(&bytes);
-        for what in [What::Write(0), What::WriteThrough(4096)] {
-            let done = reactor.ask(Job::new(what, &file, memory)).await;
+        for op in [Op::Write(0), Op::WriteThrough(4096)] {
+            let done = reactor.submit(Job::new(op, &file, memory)).await;
             assert_eq!(done.result.unwrap(), 8192);
             memory = done.memory;
         }
-        // A part of a piece, short at the end of the file, and one whose answer nobody wants.
+        // A part of a piece, short at the end of the file, and one whose completion is dropped.
         memory.part_mut().fill(0);
-        let done = reactor.ask(Job::new(What::Read(4096 + 512), &file, memory.cut(512..8192))).await;
+        let done = reactor.submit(Job::new(Op::Read(4096 + 512), &file, memory.cut(512..8192))).await;
         assert_eq!(done.result.unwrap(), 7680);
         assert_eq!(done.memory.part(), &bytes[512..]);
         assert_eq!(done.memory.back(512).part()[..512], [0; 512]);
         let read_only: Arc<OwnedFd> = Arc::new(File::open("/dev/null").unwrap().into());
-        let refused = reactor.ask(Job::new(What::Write(0), &read_only, reactor.pooled(1).unwrap())).await;
+        let refused = reactor.submit(Job::new(Op::Write(0), &read_only, reactor.pooled(1).unwrap())).await;
         assert!(refused.result.is_err());
         drop(refused);
         let all = |reactor: &Reactor| std::iter::from_fn(|| reactor.pooled(512)).collect::<Vec<_>>().len();
         let free = all(&reactor);
-        drop(reactor.ask(Job::new(What::Read(0), &file, reactor.pooled(512).unwrap())));
+        drop(reactor.submit(Job::new(Op::Read(0), &file, reactor.pooled(512).unwrap())));
         assert_eq!(all(&reactor), free - 1, "the kernel has it");
         sleep(Nanos::from_millis(5)).await;
         assert_eq!(all(&reactor), free);
@@ -95,12 +95,12 @@ fn registered_memory_does_what_other_memory_does_and_comes_back() {
 fn sockets_wait_for_each_other_and_time_passes_meanwhile() {
     on_both(|reactor| async move {
         let (here, there) = socket();
-        let waits = reactor.ask(Job::new(What::Receive, &here, Memory::of(vec![0; 100])));
+        let waits = reactor.submit(Job::new(Op::Receive, &here, Memory::of(vec![0; 100])));
         let waits = spawn(waits);
         let began = now();
         sleep(Nanos::from_millis(20)).await;
         assert!(now().since(began) >= Nanos::from_millis(20));
-        let sent = reactor.ask(Job::new(What::Send, &there, Memory::of(b"hello".to_vec()))).await;
+        let sent = reactor.submit(Job::new(Op::Send, &there, Memory::of(b"hello".to_vec()))).await;
         assert_eq!(sent.result.unwrap(), 5);
         let got = waits.await;
         assert_eq!((got.result.unwrap(), &got.memory.part()[..5]), (5, &b"hello"[..]));
@@ -111,10 +111,10 @@ fn sockets_wait_for_each_other_and_time_passes_meanwhile() {
 fn what_is_sent_is_sent_whole_however_slowly_it_is_taken() {
     on_both(|reactor| async move {
         let (here, there) = socket();
-        let sent = spawn(reactor.ask(Job::new(What::Send, &there, Memory::of(vec![7; 4 << 20]))));
+        let sent = spawn(reactor.submit(Job::new(Op::Send, &there, Memory::of(vec![7; 4 << 20]))));
         let mut got = 0;
         while got < 4 << 20 {
-            let done = reactor.ask(Job::new(What::Receive, &here, Memory::of(vec![0; 100_000]))).await;
+            let done = reactor.submit(Job::new(Op::Receive, &here, Memory::of(vec![0; 100_000]))).await;
             got += done.result.unwrap();
         }
         assert_eq!(sent.await.result.unwrap(), 4 << 20);
@@ -125,9 +125,9 @@ fn what_is_sent_is_sent_whole_however_slowly_it_is_taken() {
 fn an_answer_that_nobody_wants_leaves_its_memory_to_the_kernel_until_it_comes() {
     on_both(|reactor| async move {
         let (here, there) = socket();
-        drop(reactor.ask(Job::new(What::Receive, &here, Memory::of(vec![0; 10]))));
+        drop(reactor.submit(Job::new(Op::Receive, &here, Memory::of(vec![0; 10]))));
         assert_eq!(reactor.jobs.borrow().len(), 1);
-        reactor.ask(Job::new(What::Send, &there, Memory::of(vec![1; 10]))).await.result.unwrap();
+        reactor.submit(Job::new(Op::Send, &there, Memory::of(vec![1; 10]))).await.result.unwrap();
         sleep(Nanos::from_millis(5)).await;
         assert_eq!(reactor.jobs.borrow().len(), 0);
     });

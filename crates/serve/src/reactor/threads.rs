@@ -1,7 +1,7 @@
-//! Jobs without `io_uring`: files by a few threads that wait in `pread`, `pwrite` and the like, sockets by `poll`. What the
-//! page cache has is read at once.
+//! Jobs without `io_uring`: on files by a few threads that block in `pread`, `pwrite` and the like, on sockets by
+//! `poll`. Data in the page cache is read immediately.
 //!
-//! Fault model: any call may be interrupted or do less than asked; it goes on where it stopped.
+//! Fault model: any call may be interrupted or be short; it continues where it stopped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,9 +15,9 @@ use rustix::io::{Errno, IoSlice, IoSliceMut, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use super::call::Call;
-use super::job::{Job, What};
+use super::job::{Job, Op};
 
-/// As many jobs of files are at the kernel at once: a spinning disk has something to choose from.
+/// File jobs at the kernel at once: enough for a spinning disk to choose from.
 const THREADS: usize = 8;
 
 /// The threads.
@@ -25,37 +25,37 @@ pub struct Threads {
     shared: Arc<Shared>,
 }
 
-/// What the threads have in common with the reactor.
+/// State that the threads share with the reactor.
 struct Shared {
-    asked: Mutex<Asked>,
-    some: Condvar,
-    answers: Mutex<Vec<(usize, io::Result<usize>, Job)>>,
+    queue: Mutex<Queue>,
+    not_empty: Condvar,
+    completions: Mutex<Vec<(usize, io::Result<usize>, Job)>>,
     /// Ends the reactor's wait.
-    awake: OwnedFd,
+    wakeup: OwnedFd,
 }
 
 #[derive(Default)]
-struct Asked {
+struct Queue {
     jobs: VecDeque<(usize, Job)>,
-    over: bool,
+    stopped: bool,
 }
 
 /// A job that waits for a socket.
-pub struct Awaited {
+pub struct Polled {
     key: usize,
     socket: Arc<OwnedFd>,
     readiness: PollFlags,
 }
 
-impl Awaited {
-    /// What this job waits for, if that is a socket.
-    pub fn of(key: usize, job: &Job) -> Option<Awaited> {
-        let readiness = match job.what {
-            What::Receive | What::Accept => PollFlags::IN,
-            What::Send => PollFlags::OUT,
+impl Polled {
+    /// The readiness that a job waits for, if it is on a socket.
+    pub fn of(key: usize, job: &Job) -> Option<Polled> {
+        let readiness = match job.op {
+            Op::Receive | Op::Accept => PollFlags::IN,
+            Op::Send => PollFlags::OUT,
             _ => return None,
         };
-        Some(Awaited { key, socket: job.to.clone(), readiness })
+        Some(Polled { key, socket: job.to.clone(), readiness })
     }
 }
 
@@ -64,13 +64,13 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts the threads.
     pub fn new() -> io::Result<Threads> {
         let shared = Arc::new(Shared {
-            asked: Mutex::default(),
-            some: Condvar::new(),
-            answers: Mutex::default(),
-            awake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            queue: Mutex::default(),
+            not_empty: Condvar::new(),
+            completions: Mutex::default(),
+            wakeup: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         });
         for number in 0..THREADS {
             let shared = shared.clone();
@@ -81,54 +81,54 @@ impl Threads {
         Ok(Threads { shared })
     }
 
-    /// Does a job if that takes no waiting, and else sees to it that it is done.
+    /// Does a job if that needs no waiting, otherwise queues it.
     pub fn start(&self, key: usize, job: &mut Job) -> Option<io::Result<usize>> {
         if let Some(result) = try_now(job) {
             return Some(result);
         }
-        if !job.what.is_of_socket() {
+        if !job.op.is_of_socket() {
             let memory = std::mem::take(&mut job.memory);
-            let whole = Job { what: job.what, to: job.to.clone(), memory, moved: job.moved };
-            locked(&self.shared.asked).jobs.push_back((key, whole));
-            self.shared.some.notify_one();
+            let whole = Job { op: job.op, to: job.to.clone(), memory, moved: job.moved };
+            locked(&self.shared.queue).jobs.push_back((key, whole));
+            self.shared.not_empty.notify_one();
         }
         None
     }
 
-    /// Waits for a thread or a socket, and tells what was answered; `retry` does a socket's job if it can.
+    /// Waits for a thread or a socket, and reports completions; `retry` does a socket's job if it can.
     pub fn turn(
         &self,
         wait: Option<Duration>,
-        waiting: &[Awaited],
-        mut answered: impl FnMut(usize, io::Result<usize>, Option<Job>),
+        waiting: &[Polled],
+        mut completed: impl FnMut(usize, io::Result<usize>, Option<Job>),
         mut retry: impl FnMut(usize) -> Option<io::Result<usize>>,
     ) {
-        let mut watched: Vec<PollFd<'_>> =
+        let mut polled: Vec<PollFd<'_>> =
             waiting.iter().map(|each| PollFd::new(&*each.socket, each.readiness)).collect();
-        watched.push(PollFd::new(&self.shared.awake, PollFlags::IN));
+        polled.push(PollFd::new(&self.shared.wakeup, PollFlags::IN));
         let limit = wait.map(|wait| Timespec {
             tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: wait.subsec_nanos().into(),
         });
-        match poll(&mut watched, limit.as_ref()) {
+        match poll(&mut polled, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => panic!("poll: {error}"),
         }
         let ready: Vec<usize> = waiting
             .iter()
-            .zip(&watched)
-            .filter(|(_, watched)| !watched.revents().is_empty())
+            .zip(&polled)
+            .filter(|(_, polled)| !polled.revents().is_empty())
             .map(|(each, _)| each.key)
             .collect();
-        // The number counts the answers, which are fetched all at once.
-        let _ = rustix::io::read(&self.shared.awake, &mut [0; 8]);
-        let answers = std::mem::take(&mut *locked(&self.shared.answers));
-        for (key, result, job) in answers {
-            answered(key, result, Some(job));
+        // The eventfd counts completions, which are all fetched here.
+        let _ = rustix::io::read(&self.shared.wakeup, &mut [0; 8]);
+        let completions = std::mem::take(&mut *locked(&self.shared.completions));
+        for (key, result, job) in completions {
+            completed(key, result, Some(job));
         }
         for key in ready {
             if let Some(result) = retry(key) {
-                answered(key, result, None);
+                completed(key, result, None);
             }
         }
     }
@@ -136,44 +136,44 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        locked(&self.shared.asked).over = true;
-        self.shared.some.notify_all();
+        locked(&self.shared.queue).stopped = true;
+        self.shared.not_empty.notify_all();
     }
 }
 
 impl Shared {
     fn work(&self) {
         loop {
-            let mut asked = locked(&self.asked);
+            let mut queue = locked(&self.queue);
             let (key, mut job) = loop {
-                if let Some(next) = asked.jobs.pop_front() {
+                if let Some(next) = queue.jobs.pop_front() {
                     break next;
                 }
-                if asked.over {
+                if queue.stopped {
                     return;
                 }
-                asked = self.some.wait(asked).unwrap_or_else(PoisonError::into_inner);
+                queue = self.not_empty.wait(queue).unwrap_or_else(PoisonError::into_inner);
             };
-            drop(asked);
+            drop(queue);
             let result = done(&mut job);
-            locked(&self.answers).push((key, result, job));
-            let _ = rustix::io::write(&self.awake, &1_u64.to_ne_bytes());
+            locked(&self.completions).push((key, result, job));
+            let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// What a job that need not wait gives, if it need not.
+/// Result of a job that can be done without waiting, otherwise `None`.
 pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
     let fd = job.to.as_fd();
-    let result = match job.what {
-        What::Read(at) => {
+    let result = match job.op {
+        Op::Read(at) => {
             let cached = &mut [IoSliceMut::new(job.memory.part_mut())];
             return rustix::io::preadv2(fd, cached, at, ReadWriteFlags::NOWAIT).ok().map(Ok);
         }
-        What::Receive => {
+        Op::Receive => {
             rustix::net::recv(fd, job.memory.part_mut(), RecvFlags::DONTWAIT).map(|(_, read)| read)
         }
-        What::Send => loop {
+        Op::Send => loop {
             let rest = &job.memory.part()[job.moved..];
             match rustix::net::send(fd, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) if sent < rest.len() => job.moved += sent,
@@ -182,7 +182,7 @@ pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
                 Err(error) => break Err(error),
             }
         },
-        What::Accept => {
+        Op::Accept => {
             rustix::net::accept_with(fd, SocketFlags::CLOEXEC).map(|socket| socket.into_raw_fd() as usize)
         }
         _ => return None,
@@ -193,10 +193,10 @@ pub fn try_now(job: &mut Job) -> Option<io::Result<usize>> {
     }
 }
 
-/// Does a job of a file; the thread waits.
+/// Does a job on a file, blocking the thread.
 fn done(job: &mut Job) -> io::Result<usize> {
     let fd = job.to.as_fd();
-    let call = Call::of(job.what).unwrap_or_else(|| unreachable!("sockets are polled"));
+    let call = Call::of(job.op).unwrap_or_else(|| unreachable!("sockets are polled"));
     let result = loop {
         let result = match call {
             Call::Read(at) => rustix::io::pread(fd, job.memory.part_mut(), at),

@@ -1,7 +1,7 @@
 //! Jobs by `io_uring`: those of a turn go to the kernel together, in the call that also waits.
 //!
-//! Fault model: the kernel may not know `io_uring`, or not allow it (containers); then there is no ring. It may refuse to
-//! hold the pool's memory (`ulimit -l`); then that is memory as any other.
+//! Fault model: the kernel may lack `io_uring`, or not allow it (containers); then there is no ring. It may refuse to
+//! register the pool (`ulimit -l`); then its memory is used unregistered.
 
 use std::io;
 use std::ops::Range;
@@ -14,24 +14,24 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use super::call::Call;
-use super::job::{Job, What};
+use super::job::{Job, Op};
 use super::pool::Pool;
 
-/// Jobs that go to the kernel in one call, at most; more take a second one.
+/// Jobs submitted in one call, at most; more take a second one.
 const ENTRIES: u32 = 1024;
 
-/// A ring.
+/// An `io_uring`.
 pub struct Uring {
     ring: IoUring,
-    /// The addresses that the kernel was told of: the only buffer that is registered.
+    /// Addresses of the only registered buffer.
     registered: Range<usize>,
 }
 
 impl Uring {
-    /// A ring, if the kernel lets us have one that can do all that we ask.
+    /// A ring, if the kernel allows one with all operations that are needed.
     pub fn new() -> io::Result<Uring> {
-        // One thread asks, and fetches its answers itself: the kernel need not interrupt it for them. Kernels before
-        // 6.1 do not know that.
+        // One thread submits and reaps: the kernel need not interrupt it for completions. Kernels before 6.1 lack these
+        // flags.
         let mut best = IoUring::builder();
         best.setup_single_issuer().setup_defer_taskrun().setup_clamp();
         let ring = best.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))?;
@@ -52,7 +52,7 @@ impl Uring {
         Ok(Uring { ring, registered: 0..0 })
     }
 
-    /// Tells the kernel of the pool's memory, if it lets us; its requests are quicker then.
+    /// Registers the pool's memory, if the kernel allows it; its requests are faster then.
     pub fn register(&mut self, pool: &Pool) -> io::Result<()> {
         let mut probe = Probe::new();
         self.ring.submitter().register_probe(&mut probe)?;
@@ -61,8 +61,8 @@ impl Uring {
         }
         let whole = pool.whole();
         let all = libc::iovec { iov_base: whole.start as *mut libc::c_void, iov_len: whole.len() };
-        // SAFETY: the pool's memory is never given back, so it is there as long as the ring. Its pieces are handed out
-        // once at a time, and the kernel touches one only for a job that has it.
+        // SAFETY: the pool's memory is never freed, so it outlives the ring. A piece has one owner at a time, and the
+        // kernel touches one only for a job that has it.
         #[allow(unsafe_code)]
         unsafe {
             self.ring.submitter().register_buffers(&[all])?;
@@ -71,31 +71,31 @@ impl Uring {
         Ok(())
     }
 
-    /// Puts a job in line for the end of the turn.
+    /// Queues a job for the end of the turn.
     pub fn start(&mut self, key: usize, job: &mut Job) -> io::Result<()> {
         let entry = entry(job, &self.registered).user_data(key as u64);
         loop {
-            // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until the
-            // kernel has answered it; a reactor that ends before that leaves them to the kernel for ever.
+            // SAFETY: the entry's file and memory belong to the job, which stays in its slot, untouched, until it
+            // completes; a reactor that is dropped before that leaks them.
             #[allow(unsafe_code)]
             let pushed = unsafe { self.ring.submission().push(&entry) };
             if pushed.is_ok() {
                 return Ok(());
             }
-            // No room: those before go first.
+            // The queue is full: submit first.
             self.ring.submit()?;
         }
     }
 
-    /// Hands over what is in line, waits for an answer, and tells all that are there.
-    pub fn turn(&mut self, wait: Option<Duration>, mut answered: impl FnMut(usize, io::Result<usize>)) {
+    /// Submits the queue, waits for a completion, and reports all that are there.
+    pub fn turn(&mut self, wait: Option<Duration>, mut completed: impl FnMut(usize, io::Result<usize>)) {
         let limit = wait.map(|wait| Timespec::new().sec(wait.as_secs()).nsec(wait.subsec_nanos()));
         let mut arguments = SubmitArgs::new();
         if let Some(limit) = &limit {
             arguments = arguments.timespec(limit);
         }
         match self.ring.submitter().submit_with_args(1, &arguments) {
-            // In time, interrupted, or too many answers that have to be fetched first: what is there is fetched.
+            // In time, interrupted, or a full completion queue: reap what is there.
             Ok(_) => {}
             Err(error)
                 if matches!(
@@ -108,18 +108,18 @@ impl Uring {
             let result = entry.result();
             let result =
                 if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) };
-            answered(entry.user_data() as usize, result);
+            completed(entry.user_data() as usize, result);
         }
     }
 }
 
-/// A job in the kernel's words.
+/// The submission entry of a job.
 fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
     let fd = Fd(job.to.as_raw_fd());
     let part = job.memory.part_mut();
     let (start, len) = (part.as_mut_ptr(), part.len() as u32);
     let known = registered.contains(&(start as usize));
-    match Call::of(job.what) {
+    match Call::of(job.op) {
         Some(Call::Read(at)) if known => {
             opcode::ReadFixed::new(fd, start, len, REGISTERED).offset(at).build()
         }
@@ -135,33 +135,33 @@ fn entry(job: &mut Job, registered: &Range<usize>) -> squeue::Entry {
         Some(Call::Allocate(how, at, len)) => {
             opcode::Fallocate::new(fd, len).offset(at).mode(flags(how.bits())).build()
         }
-        None => of_socket(job.what, fd, start, len),
+        None => of_socket(job.op, fd, start, len),
     }
 }
 
-/// The same for what is done to a socket.
-fn of_socket(what: What, fd: Fd, start: *mut u8, len: u32) -> squeue::Entry {
-    match what {
-        What::Receive => opcode::Recv::new(fd, start, len).build(),
-        What::Send => {
-            // MSG_WAITALL: the kernel sends the rest of what a socket has no room for.
+/// As `entry`, for a job on a socket.
+fn of_socket(op: Op, fd: Fd, start: *mut u8, len: u32) -> squeue::Entry {
+    match op {
+        Op::Receive => opcode::Recv::new(fd, start, len).build(),
+        Op::Send => {
+            // MSG_WAITALL: the kernel sends the remainder when the socket has room.
             opcode::Send::new(fd, start, len).flags(flags(SendFlags::NOSIGNAL.bits() | WAIT_ALL)).build()
         }
-        What::Accept => {
+        Op::Accept => {
             opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(CLOSE_ON_EXEC).build()
         }
         _ => unreachable!("files have calls"),
     }
 }
 
-/// Flags as the ring has them; none uses the highest bit.
+/// Flags in the ring's type; none uses the highest bit.
 fn flags(bits: u32) -> i32 {
     i32::try_from(bits).unwrap_or_default()
 }
 
-/// The number of the buffer that is registered.
+/// Index of the registered buffer.
 const REGISTERED: u16 = 0;
-/// `MSG_WAITALL`, which is not among the flags for sending in libraries.
+/// `MSG_WAITALL`, which the library lacks among the flags for sending.
 const WAIT_ALL: u32 = 0x100;
 /// `SOCK_CLOEXEC`.
 const CLOSE_ON_EXEC: i32 = 0o2_000_000;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A place to listen at.
+/// An address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
     /// A socket in the file system.
@@ -14,13 +14,13 @@ pub enum Address {
     Tcp(SocketAddr),
 }
 
-/// What is no address.
+/// Text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("found '{0}', expected unix:/PATH or tcp:HOST:PORT such as tcp:127.0.0.1:10809")]
 pub struct AddressError(pub String);
 
 impl Address {
-    /// Whether only programs of this machine reach it.
+    /// Whether only programs on this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -28,7 +28,7 @@ impl Address {
         }
     }
 
-    /// How NBD clients name an export here.
+    /// URI of an export here, for NBD clients.
     pub fn uri(&self, export: &str, encrypted: bool) -> String {
         let nbd = if encrypted { "nbds" } else { "nbd" };
         match self {
@@ -51,13 +51,13 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        let wrong = || AddressError(text.to_owned());
+        let invalid = || AddressError(text.to_owned());
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Address::Unix(path.into()));
         }
-        let at = text.strip_prefix("tcp:").ok_or_else(wrong)?;
-        let mut found = at.to_socket_addrs().map_err(|_| wrong())?;
-        found.next().map(Address::Tcp).ok_or_else(wrong)
+        let at = text.strip_prefix("tcp:").ok_or_else(invalid)?;
+        let mut found = at.to_socket_addrs().map_err(|_| invalid())?;
+        found.next().map(Address::Tcp).ok_or_else(invalid)
     }
 }
 

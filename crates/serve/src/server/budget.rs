@@ -1,7 +1,7 @@
-//! The memory that requests hold: a share for each client, and more that all of them have in common.
+//! The memory that requests hold: a share for each client, and a common pool.
 //!
-//! Invariants: what clients hold beyond their own share is at most [`COMMON`], and what those of one peer do, at most half
-//! of it: so no peer keeps another from it. Each can always finish a request that fits its share, whatever the others hold.
+//! Invariants: clients hold at most [`COMMON`] beyond their own shares, and those of one peer at most half of it: so no
+//! peer keeps another from it. Each client can always finish a request that fits its share, whatever the others hold.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use std::task::Waker;
 
 use super::peer::Peer;
 
-/// What each client may hold besides: a request of 1 MiB, and the headers of all requests that it may have in flight.
+/// A client's own share in bytes: a request of 1 MiB, and the headers of all its requests in flight.
 pub const OWN: u64 = (1 << 20) + (64 << 10);
-/// What all may hold beyond that: eight of the largest requests.
+/// The common pool in bytes: eight of the largest requests.
 const COMMON: u64 = 256 << 20;
 
 /// See the file's header.
@@ -23,7 +23,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Lets a client of a peer hold so many bytes, which held fewer, if there are so many.
+    /// Grows what a client of `peer` holds from `from` to `to` bytes, if the pool has room.
     pub fn grow(&self, peer: Peer, from: u64, to: u64) -> bool {
         let more = beyond(to) - beyond(from);
         if more == 0 {
@@ -39,7 +39,7 @@ impl Budget {
         fits
     }
 
-    /// A client holds less than it did.
+    /// Shrinks what a client holds from `from` to `to` bytes.
     pub fn shrink(&self, peer: Peer, from: u64, to: u64) {
         let less = beyond(from) - beyond(to);
         if less == 0 {
@@ -57,7 +57,7 @@ impl Budget {
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes who waits when somebody holds less.
+    /// Wakes this waker when a client holds less.
     pub fn wake(&self, waker: &Waker) {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|other| other.will_wake(waker)) {
@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-/// What of it is not the client's own share.
+/// The part of `held` beyond the client's own share.
 fn beyond(held: u64) -> u64 {
     held.saturating_sub(OWN)
 }

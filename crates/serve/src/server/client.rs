@@ -1,8 +1,8 @@
-//! A client, from its first byte to its last.
+//! A client connection, from its first byte to its last.
 //!
-//! Fault model: it may be silent, which is its right once it was agreed with, but neither before nor within a request; send
-//! what makes no sense (answered with an error where the protocol still knows where the next request begins, and else sent
-//! away), or vanish at any byte.
+//! Fault model: the client may be silent, which is allowed between requests but neither in the handshake nor within a
+//! request; send malformed requests (answered with an error where the next request can still be found, otherwise
+//! disconnected), or vanish at any byte.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,24 +17,24 @@ use rustix::net::{Shutdown, shutdown};
 use seekless_core::Nanos;
 use seekless_core::runtime::{now, sleep, spawn};
 
+use super::client_slots::ClientSlot;
 use super::input::Input;
-use super::outbox::Outbox;
 use super::peer::Peer;
-use super::places::Place;
-use super::request::{Asked, PIECE, Payload, Session};
+use super::request::{PIECE, Payload, Plan, Session};
+use super::send_queue::SendQueue;
 use super::tls::Tunnel;
 use super::{Offer, Server};
 use crate::nbd::{Agreed, Command, Encryption, GREETING, Handshake, Replies, Request, Step, Style, request};
-use crate::reactor::{Job, Memory, What};
+use crate::reactor::{Job, Memory, Op};
 
-/// A handshake is over within this.
-const PATIENCE: Nanos = Nanos::from_millis(30_000);
-/// So is what is missing of a request, and of a payload in addition a second for so many bytes.
-const SLOWEST: u64 = 64 << 10;
-/// The longest payload that is passed over: more is no client's.
-const LONGEST_PASSED_OVER: u64 = 1 << 32;
+/// Time limit of a handshake, and of the remainder of a request.
+const TIMEOUT: Nanos = Nanos::from_millis(30_000);
+/// A payload gets a further second for each this many bytes.
+const SLOWEST_BYTES_PER_S: u64 = 64 << 10;
+/// Bytes of the longest payload that is skipped: no client sends more.
+const LARGEST_SKIPPED: u64 = 1 << 32;
 
-/// Serves a client until it goes; why it was sent away, if it was.
+/// Serves a client until it disconnects; returns why it was disconnected by the server, if so.
 pub async fn serve(
     server: &Rc<Server>,
     socket: Arc<OwnedFd>,
@@ -43,24 +43,24 @@ pub async fn serve(
     offer: &Rc<Offer>,
 ) -> Result<(), String> {
     let mut input = Input::new(&server.reactor, &socket);
-    let late = spawn({
+    let deadline = spawn({
         let socket = socket.clone();
         async move {
-            sleep(PATIENCE).await;
+            sleep(TIMEOUT).await;
             let _ = shutdown(socket, Shutdown::Both);
         }
     });
-    let greeted = shake_hands(server, &socket, &mut input, (number, peer), offer).await;
-    drop(late);
+    let handshaken = handshake(server, &socket, &mut input, (number, peer), offer).await;
+    drop(deadline);
     server.handshakes.end(number);
-    let (agreed, tunnel, _place) = match greeted {
+    let (agreed, tunnel, _slot) = match handshaken {
         Ok(Some(agreed)) => agreed,
-        // Whoever only looks, or asks for the list, goes without a word; not so who was not let in.
-        Ok(None) | Err(Ended::Gone) => return Ok(()),
-        Err(Ended::NotLetIn(why)) => return Err(why),
+        // Clients that only list exports disconnect silently; rejected ones are logged.
+        Ok(None) | Err(HandshakeError::Gone) => return Ok(()),
+        Err(HandshakeError::Rejected(why)) => return Err(why),
     };
-    let outbox = Outbox::new(&server.budget, peer);
-    let sent = spawn(outbox.clone().send(server.reactor.clone(), socket.clone(), tunnel.clone()));
+    let send_queue = SendQueue::new(&server.budget, peer);
+    let sent = spawn(send_queue.clone().send(server.reactor.clone(), socket.clone(), tunnel.clone()));
     let export = offer.exports[agreed.export].clone();
     let session = Rc::new(Session {
         server: server.clone(),
@@ -68,67 +68,69 @@ pub async fn serve(
         replies: Replies(agreed.style),
         contexts: agreed.contexts,
         knows_blocks: agreed.knows_blocks,
-        any_bytes: RefCell::default(),
-        outbox: outbox.clone(),
+        unaligned_permit: RefCell::default(),
+        send_queue: send_queue.clone(),
         client: number,
     });
     let ended = transmission(&session, &mut input).await;
-    outbox.answered().await;
+    send_queue.drained().await;
     sent.await;
-    if let Some(farewell) = tunnel.map(|tunnel| tunnel.close()).filter(|_| !outbox.is_closed()) {
-        let _ = server.reactor.ask(Job::new(What::Send, &socket, Memory::of(farewell))).await;
+    if let Some(close_notify) = tunnel.map(|tunnel| tunnel.close()).filter(|_| !send_queue.is_closed()) {
+        let _ = server.reactor.submit(Job::new(Op::Send, &socket, Memory::of(close_notify))).await;
     }
-    // The other end learns now that this is over; whoever holds the socket besides would keep it open.
+    // Tells the peer that this is over, even if another process holds the socket open.
     let _ = shutdown(socket, Shutdown::Both);
     ended
 }
 
-/// Why a handshake ended before anything was agreed on.
-enum Ended {
-    /// The client went.
+/// Why a handshake ended without agreement.
+enum HandshakeError {
+    /// The client disconnected.
     Gone,
-    /// It could not show that it may be here, or spoke no TLS.
-    NotLetIn(String),
+    /// It has no valid certificate, or did not start TLS.
+    Rejected(String),
 }
 
-impl From<io::Error> for Ended {
-    fn from(_: io::Error) -> Ended {
-        Ended::Gone
+impl From<io::Error> for HandshakeError {
+    fn from(_: io::Error) -> HandshakeError {
+        HandshakeError::Gone
     }
 }
 
-/// What was agreed on, and whether it is encrypted; `None` if the client does not want to go on.
-async fn shake_hands(
+/// Performs the handshake; the agreement and the tunnel if any; `None` if the client ended it.
+async fn handshake(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
     input: &mut Input,
     (number, peer): (u32, Peer),
     offer: &Rc<Offer>,
-) -> Result<Option<(Agreed, Option<Rc<Tunnel>>, Place)>, Ended> {
-    let told: Vec<_> = offer.exports.iter().map(|export| export.told.clone()).collect();
+) -> Result<Option<(Agreed, Option<Rc<Tunnel>>, ClientSlot)>, HandshakeError> {
+    let exports: Vec<_> = offer.exports.iter().map(|export| export.info.clone()).collect();
     let demanded = if offer.keys.is_some() { Encryption::Demanded } else { Encryption::None };
-    let mut handshake = Handshake::new(&told, demanded);
+    let mut handshake = Handshake::new(&exports, demanded);
     let (mut out, mut tunnel): (Vec<u8>, Option<Rc<Tunnel>>) = (GREETING.to_vec(), None);
     loop {
         send(server, socket, tunnel.as_deref(), std::mem::take(&mut out)).await?;
-        handshake.has_no_place(server.places.refuses(peer));
+        handshake.set_full(server.slots.refusal(peer));
         let (took, step) = handshake.feed(input.rest(), &mut out);
         input.take(took);
-        if let Some(why) = handshake.was_refused() {
+        if let Some(why) = handshake.take_refusal() {
             server.refuse(&format!("client {number} is refused: {why}"));
         }
         let ended = match (step, &offer.keys) {
             (Step::More, _) if took > 0 || receive_more(input).await? => continue,
             (Step::Encrypt, Some(keys)) if input.rest().is_empty() => {
                 send(server, socket, None, std::mem::take(&mut out)).await?;
-                let opened = Tunnel::new(keys).map_err(Ended::NotLetIn)?;
+                let opened = Tunnel::new(keys).map_err(HandshakeError::Rejected)?;
                 open(server, socket, input, &opened).await?;
                 tunnel = Some(opened);
                 continue;
             }
-            // What came behind the wish for TLS, before there was any, nobody vouches for.
-            (Step::Encrypt, _) => return Err(Ended::NotLetIn("it sent more before TLS began".to_owned())),
-            (Step::Serve(agreed), _) => Some((agreed, server.places.take(peer))),
+            // Bytes received before TLS began are not authenticated.
+            (Step::Encrypt, _) => {
+                return Err(HandshakeError::Rejected("it sent more before TLS began".to_owned()));
+            }
+            (Step::Serve(agreed), _) => Some((agreed, server.slots.take(peer))),
             (Step::More, _) => return Ok(None),
             (Step::End, _) => None,
         };
@@ -137,7 +139,7 @@ async fn shake_hands(
     }
 }
 
-/// Sends what is to be said, through the tunnel if there is one.
+/// Sends bytes, through the tunnel if there is one.
 async fn send(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
@@ -151,95 +153,96 @@ async fn send(
     if bytes.is_empty() {
         return Ok(());
     }
-    server.reactor.ask(Job::new(What::Send, socket, Memory::of(bytes))).await.result.map(drop)
+    server.reactor.submit(Job::new(Op::Send, socket, Memory::of(bytes))).await.result.map(drop)
 }
 
-/// Agrees on TLS: each shows its certificate.
+/// Performs the TLS handshake, with certificates on both sides.
 async fn open(
     server: &Rc<Server>,
     socket: &Arc<OwnedFd>,
     input: &mut Input,
     tunnel: &Rc<Tunnel>,
-) -> Result<(), Ended> {
+) -> Result<(), HandshakeError> {
     input.decrypt(tunnel.clone());
     while tunnel.is_opening() {
         let received = input.unseal().await;
-        // Also the word of an error.
+        // TLS alerts too.
         send(server, socket, Some(tunnel), Vec::new()).await?;
         match received {
             Ok(true) => {}
-            // What TLS refuses, and not what the system could not do.
+            // A TLS error, not one of the system.
             Err(error) if error.kind() == io::ErrorKind::Other => {
-                return Err(Ended::NotLetIn(error.to_string()));
+                return Err(HandshakeError::Rejected(error.to_string()));
             }
-            Ok(false) | Err(_) => return Err(Ended::Gone),
+            Ok(false) | Err(_) => return Err(HandshakeError::Gone),
         }
     }
     Ok(())
 }
 
-/// Whether anything came.
+/// Whether anything was received.
 async fn receive_more(input: &mut Input) -> io::Result<bool> {
     let before = input.rest().len();
     Ok(input.more().await? && input.rest().len() > before)
 }
 
-/// Reads requests and has them answered, until the client goes or is sent away.
+/// Receives requests and has them answered, until the client disconnects or is disconnected.
 async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), String> {
     let extended = session.replies.0 == Style::Extended;
-    let mut late = None;
+    let mut deadline = None;
     loop {
         let parsed = request(input.rest(), extended)
             .map_err(|wrong| format!("found {:#010x} where a request should begin", wrong.magic))?;
         let Some((request, header)) = parsed else {
             // Silence between requests may last.
-            late = if input.rest().is_empty() { None } else { late.or_else(|| Some(now() + PATIENCE)) };
-            input.expect(late);
-            let more = !session.outbox.is_closed()
-                && receive_more(input).await.map_err(|error| gone(input, &error))?;
+            deadline =
+                if input.rest().is_empty() { None } else { deadline.or_else(|| Some(now() + TIMEOUT)) };
+            input.expect(deadline);
+            let more = !session.send_queue.is_closed()
+                && receive_more(input).await.map_err(|error| disconnect_reason(input, &error))?;
             if !more {
                 return Ok(());
             }
             continue;
         };
-        late = None;
+        deadline = None;
         input.take(header);
         if request.command == Command::Disconnect {
             return Ok(());
         }
-        let asked = session.judge(&request);
-        if !session.outbox.hold(asked.holds(&request)).await {
+        let plan = session.plan(&request);
+        if !session.send_queue.hold(plan.holds(&request)).await {
             return Ok(());
         }
-        let mut payload = Payload { holds: asked.holds(&request), ..Payload::default() };
-        let came = receive_payload(session, asked, &request, input, &mut payload).await;
-        if !matches!(came, Ok(true)) {
-            session.outbox.reply(payload.holds, |_| {});
-            return came.map(drop).map_err(|error| gone(input, &error));
+        let mut payload = Payload { holds: plan.holds(&request), ..Payload::default() };
+        let received = receive_payload(session, plan, &request, input, &mut payload).await;
+        if !matches!(received, Ok(true)) {
+            session.send_queue.reply(payload.holds, |_| {});
+            return received.map(drop).map_err(|error| disconnect_reason(input, &error));
         }
-        begin(Box::pin(session.clone().answer(request, asked, payload))).await;
+        poll_once_then_spawn(Box::pin(session.clone().answer(request, plan, payload))).await;
     }
 }
 
-/// Why a client is gone, or sent away because half of a request came: nothing more is for it either.
-fn gone(input: &Input, error: &io::Error) -> String {
+/// Why a client is gone, or disconnected because a request was incomplete; ends the connection.
+fn disconnect_reason(input: &Input, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::TimedOut {
         input.end();
-        return "it sent a part of a request, and the rest did not come in time".to_owned();
+        return "it sent a part of a request, and the remainder did not arrive in time".to_owned();
     }
     format!("it is gone: {error}")
 }
 
-/// When a request has to be here of which so many bytes are missing.
-fn until(missing: u64) -> Nanos {
-    now() + PATIENCE + Nanos::from_millis(1_000 * (missing / SLOWEST))
+/// Deadline for receiving the `missing` bytes of a request.
+fn payload_deadline(missing: u64) -> Nanos {
+    now() + TIMEOUT + Nanos::from_millis(1_000 * (missing / SLOWEST_BYTES_PER_S))
 }
 
-/// Receives what a request sends, or passes over it if the request makes no sense; false if it does not come. Where
-/// memory is short a long write is carried out in parts as they come: so it ends, whatever others hold.
+/// Receives a request's payload, or skips it if the request is refused; false if it does not arrive in full. Where
+/// memory is short a long write is carried out in parts as they arrive: so it completes, whatever other clients hold.
 async fn receive_payload(
     session: &Session,
-    asked: Asked,
+    plan: Plan,
     request: &Request,
     input: &mut Input,
     payload: &mut Payload,
@@ -248,11 +251,11 @@ async fn receive_payload(
     if whole == 0 {
         return Ok(true);
     }
-    input.expect(Some(until(whole)));
-    if !matches!(asked, Asked::Takes(_)) {
-        return Ok(whole <= LONGEST_PASSED_OVER && input.pass_over(whole).await?);
+    input.expect(Some(payload_deadline(whole)));
+    if !matches!(plan, Plan::Receive(_)) {
+        return Ok(whole <= LARGEST_SKIPPED && input.skip(whole).await?);
     }
-    payload.bytes = session.outbox.memory(least as usize);
+    payload.bytes = session.send_queue.memory(least as usize);
     let mut got = 0;
     loop {
         let to = got + PIECE.min((whole - payload.written) as usize - got);
@@ -263,7 +266,7 @@ async fn receive_payload(
         let next = left.min(PIECE as u64);
         if left == 0 {
             return Ok(true);
-        } else if session.outbox.more(next) {
+        } else if session.send_queue.grow_request(next) {
             payload.holds += next;
             continue;
         }
@@ -273,14 +276,14 @@ async fn receive_payload(
         }
         payload.written += got as u64;
         got = 0;
-        session.outbox.less(payload.holds - least);
+        session.send_queue.shrink_request(payload.holds - least);
         payload.holds = least;
-        input.expect(Some(until(left)));
+        input.expect(Some(payload_deadline(left)));
     }
 }
 
-/// Carries a request as far as it gets at once; what then still waits goes on by itself.
-async fn begin(mut work: Pin<Box<impl Future<Output = ()> + 'static>>) {
+/// Runs a request as far as it gets without waiting; the rest runs in a task of its own.
+async fn poll_once_then_spawn(mut work: Pin<Box<impl Future<Output = ()> + 'static>>) {
     let done = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready())).await;
     if !done {
         spawn(work).detach();

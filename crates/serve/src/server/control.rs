@@ -1,7 +1,7 @@
-//! The control socket: a line of JSON asks, a line of JSON answers. Only the server's owner may connect.
+//! The control socket: a line of JSON as a request, a line of JSON as its reply. Only the server's owner may connect.
 //!
-//! Fault model: whoever connects may send anything, or nothing; a line is at most [`LONGEST`] bytes, and who sends a
-//! longer one is sent away.
+//! Fault model: a peer may send anything, or nothing; a line is at most [`LONGEST`] bytes, and a longer one ends the
+//! connection.
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -14,20 +14,20 @@ use seekless_core::runtime::{sleep, spawn};
 
 use super::Listener;
 use super::input::Input;
-use crate::reactor::{Job, Memory, Reactor, What};
+use crate::reactor::{Job, Memory, Op, Reactor};
 
 /// Bytes of a line.
 const LONGEST: usize = 64 << 10;
 
-/// An answer on its way.
-pub type Answering = Pin<Box<dyn Future<Output = String>>>;
+/// The future of a reply.
+pub type ControlReply = Pin<Box<dyn Future<Output = String>>>;
 
-/// Answers the lines of whoever connects to `listener` by `answer`, from now on. Answers have no line's end.
-pub fn control(reactor: &Rc<Reactor>, listener: Listener, answer: impl Fn(String) -> Answering + 'static) {
+/// Replies to each line from clients of `listener` with `answer`, from now on. Replies come without a line end.
+pub fn control(reactor: &Rc<Reactor>, listener: Listener, answer: impl Fn(String) -> ControlReply + 'static) {
     let (reactor, answer) = (reactor.clone(), Rc::new(answer));
     spawn(async move {
         loop {
-            match reactor.ask(Job::without(What::Accept, &listener.socket)).await.socket {
+            match reactor.submit(Job::without(Op::Accept, &listener.socket)).await.socket {
                 Some(socket) => {
                     let socket = Arc::new(listener.accepted(socket));
                     spawn(lines(reactor.clone(), socket, answer.clone())).detach();
@@ -39,7 +39,7 @@ pub fn control(reactor: &Rc<Reactor>, listener: Listener, answer: impl Fn(String
     .detach();
 }
 
-async fn lines(reactor: Rc<Reactor>, socket: Arc<OwnedFd>, answer: Rc<impl Fn(String) -> Answering>) {
+async fn lines(reactor: Rc<Reactor>, socket: Arc<OwnedFd>, answer: Rc<impl Fn(String) -> ControlReply>) {
     let mut input = Input::new(&reactor, &socket);
     loop {
         let Some(end) = input.rest().iter().position(|byte| *byte == b'\n') else {
@@ -53,7 +53,7 @@ async fn lines(reactor: Rc<Reactor>, socket: Arc<OwnedFd>, answer: Rc<impl Fn(St
         let line = String::from_utf8_lossy(&input.rest()[..end]).into_owned();
         input.take(end + 1);
         let answer = answer(line).await + "\n";
-        let sent = reactor.ask(Job::new(What::Send, &socket, Memory::of(answer.into_bytes()))).await;
+        let sent = reactor.submit(Job::new(Op::Send, &socket, Memory::of(answer.into_bytes()))).await;
         if sent.result.is_err() {
             return;
         }

@@ -1,33 +1,33 @@
-//! An export: a device, and what clients are told of it.
+//! An export: a device, and its description for clients.
 
 use std::rc::Rc;
 
 use seekless_core::{Class, Extent, SECTOR_BYTES};
 
-use super::bytewise::Bytewise;
+use super::byte_adapter::ByteAdapter;
 use super::status::Home;
 use crate::nbd::{self, Context, constants as c};
 
-/// A device that clients see.
+/// A device as clients see it.
 #[derive(Clone)]
 pub struct Export {
-    /// What they are told.
-    pub told: nbd::Export,
-    /// The top of its volume.
-    pub device: Rc<Bytewise>,
-    /// They may not write.
+    /// Its description.
+    pub info: nbd::Export,
+    /// The top device of its volume.
+    pub device: Rc<ByteAdapter>,
+    /// Whether clients may not write.
     pub read_only: bool,
-    /// Of which class their requests are.
+    /// Class of its requests.
     pub class: Class,
-    /// Where it all would be without layers, if that is one place.
+    /// Where its data would be without layers, if that is one place.
     pub home: Option<Home>,
 }
 
 impl Export {
-    /// `device` under this name. Exports of the same device have to have the same [`Bytewise`].
-    pub fn new(name: &str, description: &str, device: &Rc<Bytewise>, read_only: bool) -> Export {
+    /// An export of `device`. Exports of the same device share a [`ByteAdapter`].
+    pub fn new(name: &str, description: &str, device: &Rc<ByteAdapter>, read_only: bool) -> Export {
         let geometry = device.device().geometry();
-        // All clients see one volume without caches of their own: what one has flushed all have (multi-conn).
+        // All clients share one volume without caches per client: a flush by one covers all (multi-conn).
         let mut flags = c::FLAG_HAS_FLAGS | c::FLAG_SEND_FLUSH | c::FLAG_SEND_FUA | c::FLAG_CAN_MULTI_CONN;
         flags |= c::FLAG_SEND_DF | c::FLAG_SEND_CACHE | c::FLAG_BLOCK_STAT_PAYLOAD;
         if geometry.rotational {
@@ -46,17 +46,17 @@ impl Export {
         if device.device().unreadable(Extent::new(0, 1), &mut |_, _| {}) {
             contexts.push(Context::Unreadable);
         }
-        let told = nbd::Export {
+        let info = nbd::Export {
             name: name.to_owned(),
             description: description.to_owned(),
             bytes: geometry.sectors * SECTOR_BYTES,
             flags,
-            // Parts of blocks are read and written back.
+            // Partial blocks are read, modified and written.
             smallest: 1,
             preferred: bytes(geometry.physical_sectors.max(8)),
             largest: bytes(geometry.largest_sectors),
             contexts,
         };
-        Export { told, device: device.clone(), read_only, class: Class::Foreground, home: None }
+        Export { info, device: device.clone(), read_only, class: Class::Foreground, home: None }
     }
 }

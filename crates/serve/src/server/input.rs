@@ -1,4 +1,4 @@
-//! What a client sends: received in large pieces, taken in small ones.
+//! A buffered reader of a socket: large receives, small takes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,9 +12,9 @@ use seekless_core::Nanos;
 use seekless_core::runtime::sleep_until;
 
 use super::tls::Tunnel;
-use crate::reactor::{Job, Memory, Reactor, What};
+use crate::reactor::{Job, Memory, Op, Reactor};
 
-/// Bytes that are received at once, at most.
+/// Bytes of a receive, at most.
 const PIECE: usize = 128 << 10;
 
 /// See the file's header.
@@ -24,31 +24,30 @@ pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// What comes is encrypted, and received here first.
+    /// The tunnel of an encrypted connection, and the buffer of encrypted bytes.
     tunnel: Option<(Rc<Tunnel>, Vec<u8>)>,
-    /// When something has to have come.
+    /// Deadline for more bytes.
     until: Option<Nanos>,
 }
 
 impl Input {
-    /// Nothing came yet.
+    /// An empty buffer.
     pub fn new(reactor: &Rc<Reactor>, socket: &Arc<OwnedFd>) -> Input {
         let (reactor, socket, bytes) = (reactor.clone(), socket.clone(), vec![0; PIECE]);
         Input { reactor, socket, bytes, start: 0, end: 0, tunnel: None, until: None }
     }
 
-    /// What came and was not taken.
+    /// Bytes received and not taken.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The first bytes of that are done with.
+    /// Takes this many bytes.
     pub fn take(&mut self, bytes: usize) {
         self.start += bytes;
     }
 
-    /// What is waited for from now on has to come until then, if there is a then: else it is an error, and nothing more
-    /// can be received.
+    /// Sets or clears a deadline: if nothing arrives until then, the wait fails, and nothing more can be received.
     pub fn expect(&mut self, until: Option<Nanos>) {
         self.until = until;
     }
@@ -60,7 +59,7 @@ impl Input {
 
     /// Receives once.
     async fn receive(&self, memory: Memory) -> io::Result<(usize, Memory)> {
-        let received = self.reactor.ask(Job::new(What::Receive, &self.socket, memory));
+        let received = self.reactor.submit(Job::new(Op::Receive, &self.socket, memory));
         let done = match self.until {
             None => received.await,
             Some(until) => match select(received, pin!(sleep_until(until))).await {
@@ -71,12 +70,12 @@ impl Input {
         Ok((done.result?, done.memory))
     }
 
-    /// What comes from now on is encrypted.
+    /// Decrypts from now on.
     pub fn decrypt(&mut self, tunnel: Rc<Tunnel>) {
         self.tunnel = Some((tunnel, vec![0; PIECE]));
     }
 
-    /// Receives once through the tunnel, which may give nothing yet; false if nothing more will come.
+    /// Receives once through the tunnel, which may yield nothing yet; false at the end of the stream.
     pub async fn unseal(&mut self) -> io::Result<bool> {
         let Some((tunnel, sealed)) = &mut self.tunnel else { return Ok(false) };
         let (tunnel, memory) = (tunnel.clone(), Memory::of(std::mem::take(sealed)));
@@ -91,7 +90,7 @@ impl Input {
         Ok(received > 0)
     }
 
-    /// Waits for more; false if nothing more will come.
+    /// Waits for more bytes; false at the end of the stream.
     pub async fn more(&mut self) -> io::Result<bool> {
         if self.tunnel.is_some() {
             let before = self.rest().len();
@@ -110,12 +109,12 @@ impl Input {
         Ok(self.end > self.start)
     }
 
-    /// The next `len` bytes; `None` if they will not all come.
+    /// The next `len` bytes; `None` if the stream ends before.
     pub async fn exactly(&mut self, len: usize) -> io::Result<Option<Vec<u8>>> {
         self.fill(Vec::new(), 0, len).await
     }
 
-    /// The same in memory that there is, behind its first `got` bytes: `len` bytes are there then.
+    /// Fills `bytes` up to `len` bytes, after the first `got` that it holds already.
     pub async fn fill(
         &mut self,
         mut bytes: Vec<u8>,
@@ -146,8 +145,8 @@ impl Input {
         }
     }
 
-    /// Passes over the next `len` bytes; false if they will not all come.
-    pub async fn pass_over(&mut self, mut len: u64) -> io::Result<bool> {
+    /// Skips the next `len` bytes; false if the stream ends before.
+    pub async fn skip(&mut self, mut len: u64) -> io::Result<bool> {
         loop {
             let here = len.min(self.rest().len() as u64);
             self.take(here as usize);

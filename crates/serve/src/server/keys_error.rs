@@ -1,10 +1,10 @@
-//! Why certificates and keys cannot be used.
+//! Errors of certificates and keys.
 
 /// See the file's header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{which}: found {found}, expected a file in PEM that can be used")]
+#[error("{which}: found {found}, expected a usable PEM file")]
 pub struct KeysError {
-    /// Which of them.
+    /// Which file.
     pub which: &'static str,
     /// What was found.
     pub found: String,

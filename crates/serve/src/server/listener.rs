@@ -1,7 +1,6 @@
-//! A listening socket. One in the file system is its owner's alone, and goes with the server.
+//! A listening socket. One in the file system is accessible to its owner only, and removed with the server.
 //!
-//! Fault model: another server listens there already, or one did and was killed: then its socket is in the way, and
-//! nobody answers.
+//! Fault model: another server listens there already; or a killed one left its socket, which nothing listens at.
 
 use std::io;
 use std::net::TcpListener;
@@ -19,34 +18,34 @@ use rustix::net::{AddressFamily, sockopt};
 use rustix::process::umask;
 
 use super::address::Address;
-use crate::patience::patiently;
-use crate::reactor::inputs::stand_in;
+use crate::reactor::inputs::placeholder;
+use crate::retry::retry_while;
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {why}")]
 pub struct ListenError {
-    /// Where.
+    /// Address to listen at.
     pub address: Address,
     /// Why.
     pub why: String,
 }
 
-/// A machine that was silent so long is asked whether it is there, every so often, and is gone when it did not answer so
-/// many times: two minutes in all.
-const SILENT: Duration = Duration::from_secs(60);
-const ASKED: Duration = Duration::from_secs(10);
-const UNANSWERED: u32 = 6;
+/// TCP keepalive: idle time before the first probe, interval of probes, and unanswered probes until the connection
+/// ends. Two minutes in all.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
 
-/// The number of the first socket that a starter gives.
-const FIRST_GIVEN: i32 = 3;
+/// The first descriptor of socket activation.
+const LISTEN_FDS_START: i32 = 3;
 
 /// A socket that clients connect to.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) socket: Arc<OwnedFd>,
     tcp: bool,
-    /// Removed with the server.
+    /// Path of the socket, which is removed with the server.
     path: Option<PathBuf>,
 }
 
@@ -54,11 +53,11 @@ impl Listener {
     /// Listens at `address`.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
         let bound = match address {
-            Address::Tcp(at) => patiently(|| TcpListener::bind(at), is_taken).and_then(|listener| {
+            Address::Tcp(at) => retry_while(|| TcpListener::bind(at), is_in_use).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok((listener.into(), None))
             }),
-            Address::Unix(path) => patiently(|| in_file_system(path), is_taken).and_then(|listener| {
+            Address::Unix(path) => retry_while(|| bind_unix(path), is_in_use).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok((listener.into(), Some(path.clone())))
             }),
@@ -68,13 +67,13 @@ impl Listener {
         Ok(Listener { socket: Arc::new(socket), tcp: path.is_none(), path })
     }
 
-    /// A socket that nobody connects to: for a replay.
-    pub fn recalled() -> io::Result<Listener> {
-        Ok(Listener { socket: Arc::new(stand_in()?), tcp: false, path: None })
+    /// A socket without clients: for a replay.
+    pub fn from_recording() -> io::Result<Listener> {
+        Ok(Listener { socket: Arc::new(placeholder()?), tcp: false, path: None })
     }
 
-    /// The listening sockets that whoever started the program gave it (`LISTEN_FDS`), in their order; none if it gave
-    /// none. Once: the second call finds none.
+    /// The listening sockets passed by socket activation (`LISTEN_FDS`), in order; none without it. Only the first call
+    /// returns them.
     pub fn activated() -> io::Result<Vec<Listener>> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
@@ -83,13 +82,13 @@ impl Listener {
         if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
             return Ok(Vec::new());
         }
-        (FIRST_GIVEN..FIRST_GIVEN + count).map(Listener::given).collect()
+        (LISTEN_FDS_START..LISTEN_FDS_START + count).map(Listener::inherited).collect()
     }
 
     #[allow(unsafe_code)]
-    fn given(number: i32) -> io::Result<Listener> {
-        // SAFETY: the starter says that this number is ours, nobody else in the program knows it, and it is taken once.
-        // One that is not open is an error at the next line.
+    fn inherited(number: i32) -> io::Result<Listener> {
+        // SAFETY: socket activation passes this descriptor to us, nothing else in the program uses it, and it is taken
+        // once. The next line fails if it is not open.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         if !sockopt::socket_acceptconn(&socket)? {
             return Err(io::Error::other(format!("found descriptor {number}, which does not listen")));
@@ -100,38 +99,38 @@ impl Listener {
         Ok(Listener { socket: Arc::new(socket), tcp, path: None })
     }
 
-    /// Whether clients come over a network.
+    /// Whether clients connect over a network.
     pub(super) fn is_tcp(&self) -> bool {
         self.tcp
     }
 
-    /// A socket that was accepted here.
+    /// Prepares an accepted socket.
     pub(super) fn accepted(&self, socket: OwnedFd) -> OwnedFd {
         if self.tcp {
-            // Replies are sent together already. A client may be silent as long as it likes; one whose machine is gone is
-            // noticed. Neither is needed.
+            // Replies are batched already, so no delay. A silent client is fine; one whose machine is gone is noticed
+            // by keepalive. Both are optional.
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let _ = sockopt::set_socket_keepalive(&socket, true);
-            let _ = sockopt::set_tcp_keepidle(&socket, SILENT);
-            let _ = sockopt::set_tcp_keepintvl(&socket, ASKED);
-            let _ = sockopt::set_tcp_keepcnt(&socket, UNANSWERED);
+            let _ = sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE);
+            let _ = sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL);
+            let _ = sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES);
         }
         socket
     }
 }
 
-fn is_taken(error: &io::Error) -> bool {
+fn is_in_use(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
 /// A socket at `path` that only its owner may connect to.
-fn in_file_system(path: &Path) -> io::Result<UnixListener> {
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path).map(|found| found.file_type().is_socket()) {
         Ok(true) if UnixStream::connect(path).is_ok() => {
             let why = "found a server that listens there, expected none";
             return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
         }
-        // Left behind by one that was killed.
+        // Left by a server that was killed.
         Ok(true) => std::fs::remove_file(path)?,
         Ok(false) => return Err(io::Error::other("found a file, expected nothing or an old socket")),
         Err(_) => {}

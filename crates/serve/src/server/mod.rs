@@ -1,32 +1,32 @@
 //! The NBD server: listens, and serves each client in a task of the volume's own thread.
 //!
-//! Invariants: a client holds a bounded amount of memory, whatever it does ([`outbox`]), and so do all of them
-//! ([`budget`]); no peer takes all places ([`places`]); requests in flight are shared fairly between clients by the volume's
-//! top. A request that was taken is carried out though its client goes.
-//! Fault model: clients are slow, vanish, or send anything; that ends them and harms nobody else.
+//! Invariants: memory is bounded per client, whatever it does ([`send_queue`]), and over all clients ([`budget`]); no
+//! peer takes all slots ([`client_slots`]); requests in flight are shared fairly between clients by the volume's top
+//! layer. A received request is carried out even if its client disconnects. Fault model: clients are slow, vanish, or
+//! send anything; that ends them and affects no other client.
 
 mod address;
 mod budget;
-mod bytewise;
+mod byte_adapter;
 mod client;
+mod client_slots;
 mod control;
 mod export;
 mod input;
 mod keys_error;
 mod listener;
-mod outbox;
 mod peer;
-mod places;
 mod request;
 #[cfg(feature = "tls")]
 mod rsa;
+mod send_queue;
 mod status;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
-mod written;
+mod write_tracker;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -38,96 +38,97 @@ use rustix::net::{Shutdown, shutdown};
 use seekless_core::Nanos;
 use seekless_core::runtime::{now, sleep, spawn};
 
-use crate::reactor::{Job, Reactor, What};
+use crate::reactor::{Job, Op, Reactor};
 use budget::Budget;
+use client_slots::{ClientSlots, Handshakes};
 use peer::Peer;
-use places::{Handshakes, Places};
 
 pub use address::{Address, AddressError};
-pub use bytewise::{AnyBytes, Bytes, Bytewise};
-pub use control::{Answering, control};
+pub use byte_adapter::{ByteAdapter, Bytes, UnalignedPermit};
+pub use client_slots::CLIENTS;
+pub use control::{ControlReply, control};
 pub use export::Export;
 pub(crate) use input::Input;
 pub use keys_error::KeysError;
 pub use listener::{ListenError, Listener};
-pub use places::CLIENTS;
 pub use status::Home;
 pub(crate) use tls::Tunnel;
 pub use tls::{Keys, Trust};
 
-/// How long clients may take to get the last replies when the server stops.
-const GRACE: Nanos = Nanos::from_millis(5_000);
-/// Of clients that are refused, one is told of in so long, and how many there were besides.
-const REFUSALS: Nanos = Nanos::from_millis(1_000);
+/// How long a stopping server waits for clients to receive their last replies.
+const STOP_TIMEOUT: Nanos = Nanos::from_millis(5_000);
+/// Interval in which one refused client is reported, and after it the number of further ones.
+const REFUSAL_INTERVAL: Nanos = Nanos::from_millis(1_000);
 
-/// What the server did.
+/// Statistics of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Requests answered.
     pub requests: u64,
-    /// Of them, with an error.
+    /// Requests answered with an error.
     pub failed: u64,
     /// Bytes read by clients.
     pub read_bytes: u64,
-    /// Bytes written by them.
+    /// Bytes written by clients.
     pub written_bytes: u64,
 }
 
-/// What those who connect to a socket find there.
+/// What a listening socket offers to clients.
 struct Offer {
     exports: Vec<Export>,
-    /// All is encrypted.
+    /// Keys, if everything is encrypted.
     keys: Option<Keys>,
 }
 
 /// See the file's header.
 pub struct Server {
     reactor: Rc<Reactor>,
-    /// The sockets of those who are here, by their numbers.
+    /// Sockets of connected clients, by number.
     clients: RefCell<BTreeMap<u32, Arc<OwnedFd>>>,
-    came: Cell<u32>,
-    places: Rc<Places>,
+    connected: Cell<u32>,
+    slots: Rc<ClientSlots>,
     handshakes: Handshakes,
     budget: Rc<Budget>,
-    /// Clients that were refused since one was told of, if that was not long ago.
+    /// Clients refused since the last report, if that was less than [`REFUSAL_INTERVAL`] ago.
     refused: Cell<Option<u32>>,
     served: RefCell<Served>,
-    /// No new clients and no new requests.
+    /// Whether the server accepts no new clients and requests any more.
     stopping: Cell<bool>,
-    /// Hears what goes wrong with clients, a line each.
-    tell: Box<dyn Fn(&str)>,
+    /// Gets a line for each problem with a client.
+    report: Box<dyn Fn(&str)>,
 }
 
 impl Server {
-    /// A server with nothing to serve yet, and places for so many clients; `tell` hears a line for each client that is sent
-    /// away.
-    pub fn new(reactor: &Rc<Reactor>, clients: usize, tell: impl Fn(&str) + 'static) -> Rc<Server> {
+    /// A server without exports, for up to `clients` clients; `report` gets a line for each client that is refused or
+    /// disconnected.
+    pub fn new(reactor: &Rc<Reactor>, clients: usize, report: impl Fn(&str) + 'static) -> Rc<Server> {
         Rc::new(Server {
             reactor: reactor.clone(),
             clients: RefCell::default(),
-            came: Cell::new(0),
-            places: Places::new(clients),
+            connected: Cell::new(0),
+            slots: ClientSlots::new(clients),
             handshakes: Handshakes::default(),
             budget: Rc::default(),
             refused: Cell::new(None),
             served: RefCell::default(),
             stopping: Cell::new(false),
-            tell: Box::new(tell),
+            report: Box::new(report),
         })
     }
 
-    /// Serves `exports` to whoever connects to `listener`, from now on; with `keys`, encrypted and to their clients only.
+    /// Serves `exports` to clients of `listener`, from now on; with `keys`, encrypted and only to clients with
+    /// certificates.
     pub fn listen(self: &Rc<Self>, listener: Listener, exports: Vec<Export>, keys: Option<Keys>) {
         let (server, offer) = (self.clone(), Rc::new(Offer { exports, keys }));
         spawn(async move {
             while !server.stopping.get() {
-                let done = server.reactor.ask(Job::without(What::Accept, &listener.socket)).await;
+                let done = server.reactor.submit(Job::without(Op::Accept, &listener.socket)).await;
                 match done.socket {
                     Some(socket) => {
-                        let noted = server.reactor.find_out(|| Peer::of(&socket, listener.is_tcp()).noted());
-                        server.welcome(listener.accepted(socket), Peer::recalled(&noted), &offer);
+                        let noted = server.reactor.observe(|| Peer::of(&socket, listener.is_tcp()).encode());
+                        server.admit(listener.accepted(socket), Peer::decode(&noted), &offer);
                     }
-                    // Out of descriptors, or a client that went before it was here.
+                    // Out of descriptors, or the client disconnected already.
                     None => sleep(Nanos::from_millis(10)).await,
                 }
             }
@@ -135,12 +136,12 @@ impl Server {
         .detach();
     }
 
-    fn welcome(self: &Rc<Self>, socket: OwnedFd, peer: Peer, offer: &Rc<Offer>) {
+    fn admit(self: &Rc<Self>, socket: OwnedFd, peer: Peer, offer: &Rc<Offer>) {
         if self.stopping.get() {
             return;
         }
-        let number = self.came.get() + 1;
-        self.came.set(number);
+        let number = self.connected.get() + 1;
+        self.connected.set(number);
         let socket = Arc::new(socket);
         self.clients.borrow_mut().insert(number, socket.clone());
         if let Some(why) = self.handshakes.begin(number, peer, &socket) {
@@ -149,7 +150,7 @@ impl Server {
         let (server, offer) = (self.clone(), offer.clone());
         spawn(async move {
             if let Err(why) = client::serve(&server, socket, number, peer, &offer).await {
-                (server.tell)(&format!("client {number}: {why}"));
+                (server.report)(&format!("client {number}: {why}"));
             }
             server.handshakes.end(number);
             server.clients.borrow_mut().remove(&number);
@@ -157,51 +158,51 @@ impl Server {
         .detach();
     }
 
-    /// A client has no place: one is told of at once, those that follow are counted.
+    /// A client is refused: the first is reported immediately, further ones are counted.
     fn refuse(self: &Rc<Self>, why: &str) {
         if let Some(more) = self.refused.get() {
             return self.refused.set(Some(more + 1));
         }
-        (self.tell)(why);
+        (self.report)(why);
         self.refused.set(Some(0));
         let server = self.clone();
         spawn(async move {
-            sleep(REFUSALS).await;
-            server.tell_refused();
+            sleep(REFUSAL_INTERVAL).await;
+            server.report_refused();
         })
         .detach();
     }
 
-    /// Tells how many were refused besides the one that was told of.
-    fn tell_refused(&self) {
+    /// Reports the number of refused clients since the last report.
+    fn report_refused(&self) {
         if let Some(more @ 1..) = self.refused.take() {
-            (self.tell)(&format!("{more} more clients were refused or sent away so"));
+            (self.report)(&format!("{more} more clients were refused or disconnected"));
         }
     }
 
-    /// How many clients are here, and how many came so far.
+    /// Number of connected clients, and of all that connected so far.
     pub fn clients(&self) -> (usize, u32) {
-        (self.clients.borrow().len(), self.came.get())
+        (self.clients.borrow().len(), self.connected.get())
     }
 
-    /// What it did so far.
+    /// Statistics so far.
     pub fn served(&self) -> Served {
         self.served.borrow().clone()
     }
 
-    /// Takes no new requests, answers those that were taken, and sends all clients away.
+    /// Accepts no new requests, answers those that were received, and disconnects all clients.
     pub async fn stop(&self) {
         self.stopping.set(true);
-        self.tell_refused();
+        self.report_refused();
         let all = |how| {
             let sockets: Vec<_> = self.clients.borrow().values().cloned().collect();
             for socket in sockets {
-                // One that is gone already is as good.
+                // Fails only if it is disconnected already.
                 let _ = shutdown(socket, how);
             }
         };
         all(Shutdown::Read);
-        let late = now() + GRACE;
+        let late = now() + STOP_TIMEOUT;
         while !self.clients.borrow().is_empty() {
             sleep(Nanos::from_millis(2)).await;
             if now() > late {

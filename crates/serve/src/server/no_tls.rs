@@ -1,4 +1,4 @@
-//! What stands for TLS in a build without it: nothing of this can be had.
+//! Stubs for TLS in a build without it; nothing here can be constructed.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -6,31 +6,31 @@ use std::rc::Rc;
 
 use super::keys_error::KeysError;
 
-/// There are none.
+/// Uninhabited.
 #[derive(Clone, Debug)]
 pub struct Keys(Infallible);
 
 impl Keys {
-    /// Refuses.
+    /// Always an error.
     pub fn read(certificate: &Path, _key: &Path, _clients: &Path) -> Result<Keys, KeysError> {
         let found = format!("{} in a build without the feature tls", certificate.display());
         Err(KeysError { which: "certificate", found })
     }
 }
 
-/// There is none.
+/// Uninhabited.
 #[derive(Clone, Debug)]
 pub struct Trust(Infallible);
 
 impl Trust {
-    /// Refuses.
+    /// Always an error.
     pub fn read(authority: &Path, _own: Option<(&Path, &Path)>) -> Result<Trust, KeysError> {
         let found = format!("{} in a build without the feature tls", authority.display());
         Err(KeysError { which: "authority", found })
     }
 }
 
-/// There is none.
+/// Uninhabited.
 pub struct Tunnel(Infallible);
 
 #[allow(missing_docs)]

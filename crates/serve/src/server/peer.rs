@@ -1,8 +1,8 @@
-//! Who a client is, as far as its places go.
+//! The peer that a client belongs to, for limits.
 //!
-//! Over a network it is the address; of IPv6 the network of 64 bits that it is in, all of which one machine may have. On
-//! this machine it is the process that connected: sockets in the file system are one user's alone, so the user would be
-//! the same for all. Who can start processes of that user can be several peers; the bounds over all peers hold for those.
+//! Over a network it is the address; for IPv6 the /64 network, of which one machine may have all addresses. On this
+//! machine it is the process that connected: sockets in the file system belong to one user, so the user would be the
+//! same for all. A user who can start processes can be several peers; the limits over all peers apply to those.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,17 +13,17 @@ use rustix::net::{getpeername, sockopt};
 /// See the file's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
-    /// An address, or the first of a network.
+    /// An IPv4 address, or the first address of a /64 network.
     Address(IpAddr),
-    /// A process of this machine.
+    /// A process on this machine.
     Process(u32),
-    /// It was gone before it could be asked.
+    /// The peer was gone before its address was read.
     #[default]
     Unknown,
 }
 
 impl Peer {
-    /// Who is at the other end.
+    /// The peer of a socket.
     pub fn of(socket: &OwnedFd, tcp: bool) -> Peer {
         if !tcp {
             let process = sockopt::socket_peercred(socket).ok().map(|who| who.pid.as_raw_nonzero().get());
@@ -40,8 +40,8 @@ impl Peer {
         })
     }
 
-    /// As bytes, for a file of inputs.
-    pub fn noted(self) -> Vec<u8> {
+    /// Bytes for the recording of inputs.
+    pub fn encode(self) -> Vec<u8> {
         match self {
             Peer::Address(IpAddr::V4(address)) => [&[4], &address.octets()[..]].concat(),
             Peer::Address(IpAddr::V6(address)) => [&[6], &address.octets()[..]].concat(),
@@ -50,9 +50,9 @@ impl Peer {
         }
     }
 
-    /// The one that was noted.
-    pub fn recalled(noted: &[u8]) -> Peer {
-        let known = match noted.split_first() {
+    /// The peer from recorded bytes.
+    pub fn decode(bytes: &[u8]) -> Peer {
+        let known = match bytes.split_first() {
             Some((4, rest)) => rest.try_into().ok().map(|it: [u8; 4]| Peer::at(Ipv4Addr::from(it).into())),
             Some((6, rest)) => rest.try_into().ok().map(|it: [u8; 16]| Peer::at(Ipv6Addr::from(it).into())),
             Some((1, rest)) => rest.try_into().ok().map(|it| Peer::Process(u32::from_le_bytes(it))),
@@ -84,8 +84,8 @@ mod tests {
         assert_eq!(at("fd00::1:2:3:4"), at("fd00::ffff"));
         assert_ne!(at("fd00:0:0:1::1"), at("fd00::1"));
         for peer in [at("10.1.2.3"), at("fd00:1::9"), Peer::Process(77), Peer::Unknown] {
-            assert_eq!(Peer::recalled(&peer.noted()), peer);
+            assert_eq!(Peer::decode(&peer.encode()), peer);
         }
-        assert_eq!(Peer::recalled(&[4, 1]), Peer::Unknown);
+        assert_eq!(Peer::decode(&[4, 1]), Peer::Unknown);
     }
 }

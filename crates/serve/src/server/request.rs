@@ -1,4 +1,4 @@
-//! A request of a client, from its header to its reply.
+//! A client's request, from its header to its reply.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -9,27 +9,27 @@ use seekless_core::{
 };
 
 use super::Server;
-use super::bytewise::{AnyBytes, Bytes};
+use super::byte_adapter::{Bytes, UnalignedPermit};
 use super::export::Export;
-use super::outbox::{Large, Outbox, ROOM};
-use super::status::described;
+use super::send_queue::{Large, ROOM, SendQueue};
+use super::status::block_status;
 use crate::nbd::constants::{
     CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA, CMD_FLAG_NO_HOLE, CMD_FLAG_REQ_ONE,
 };
 use crate::nbd::{Command, Context, Errno, Replies, Request, Style, filter};
 
-/// Reads from this many bytes on are not copied to their replies: below it, replies that go together cost less. Zeroes at
-/// their ends are left out, where the reply has a way to say so.
+/// Reads of at least this many bytes are sent from the buffer that they are read into: copying smaller ones, so that
+/// their replies go together, costs less. Zeroes at the ends are left out, where the reply style allows it.
 const LARGE_BYTES: u64 = 32 << 10;
-/// So long a request of class `Free` waits for others to carry it along.
+/// How long a request of class `Free` waits to be carried out along with others.
 const FREE_DEADLINE: Nanos = Nanos::from_millis(5_000);
-/// What clients that know no better have for the largest request.
+/// Largest request, in bytes, of clients that were not sent the block sizes.
 const USUAL_LARGEST: u64 = 32 << 20;
 
-/// Of requests that are about no bytes.
+/// The range of a request without one.
 const NOTHING: Bytes = Bytes { start: 0, end: 0 };
 
-/// A request of class `Free` goes on in the background when nothing has carried it out for long enough.
+/// Promotes a request of class `Free` to the background class after the deadline.
 fn deadline(ticket: Ticket) -> runtime::Task<()> {
     runtime::spawn(async move {
         runtime::sleep(FREE_DEADLINE).await;
@@ -37,74 +37,74 @@ fn deadline(ticket: Ticket) -> runtime::Task<()> {
     })
 }
 
-/// A client that was agreed with.
+/// A client in the transmission phase.
 pub struct Session {
     pub server: Rc<Server>,
     pub export: Export,
     pub replies: Replies,
     pub contexts: Vec<Context>,
-    /// The client was told of the sizes of blocks.
+    /// Whether the client was sent the block sizes.
     pub knows_blocks: bool,
-    /// Since it first wrote a part of a block.
-    pub any_bytes: RefCell<Option<AnyBytes>>,
-    pub outbox: Rc<Outbox>,
+    /// Set since its first write of a partial block.
+    pub unaligned_permit: RefCell<Option<UnalignedPermit>>,
+    pub send_queue: Rc<SendQueue>,
     pub client: u32,
 }
 
-/// What is to be done with a request.
+/// How to handle a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// It is carried out.
-    Does(Bytes),
-    /// The same, and it has a payload.
-    Takes(Bytes),
-    /// It makes no sense.
-    Refused(Errno, &'static str),
+pub enum Plan {
+    /// Carry it out.
+    Execute(Bytes),
+    /// Receive its payload, and carry it out.
+    Receive(Bytes),
+    /// Reply with an error.
+    Refuse(Errno, &'static str),
 }
 
-impl Asked {
-    /// The bytes that a request holds until it is answered, as far as that is known from its header: of what it sends, no
-    /// more than a client may always hold.
+impl Plan {
+    /// Bytes that a request holds until it is answered, as far as its header tells: of a payload, no more than a
+    /// client's own share.
     pub fn holds(self, request: &Request) -> u64 {
         match self {
-            Asked::Does(_) if request.command == Command::Read => request.length,
-            Asked::Takes(_) => request.payload.min(PIECE as u64),
+            Plan::Execute(_) if request.command == Command::Read => request.length,
+            Plan::Receive(_) => request.payload.min(PIECE as u64),
             _ => 0,
         }
     }
 }
 
-/// Of longer payloads so many bytes are received at a time: what a client may always hold.
+/// Longer payloads are received this many bytes at a time: a client's own share.
 pub const PIECE: usize = 1 << 20;
 
-/// What came with a request.
+/// The payload of a request.
 #[derive(Default)]
 pub struct Payload {
-    /// The last bytes of it, or all.
+    /// The last part of it, or all.
     pub bytes: Vec<u8>,
-    /// Bytes before those, which are written already.
+    /// Bytes before `bytes`, written already.
     pub written: u64,
-    /// Why some of them are not.
+    /// Error of writing some of those.
     pub failed: Option<IoError>,
     /// Bytes that the request holds until it is answered.
     pub holds: u64,
 }
 
 impl Session {
-    /// Whether a request makes sense.
-    pub fn judge(&self, request: &Request) -> Asked {
-        let invalid = |why| Asked::Refused(Errno::Invalid, why);
+    /// Validates a request.
+    pub fn plan(&self, request: &Request) -> Plan {
+        let invalid = |why| Plan::Refuse(Errno::Invalid, why);
         if !request.well_formed {
-            return invalid("flags that do not go with this command");
+            return invalid("flags that this command does not have");
         }
         match request.command {
             Command::Write => {}
-            // What it is about stands in the payload, which is judged when it is here.
+            // Its range is in the payload, which is validated once received.
             Command::BlockStatus if request.payload > 0 => {
                 return if request.payload <= 8 + 4 * self.contexts.len() as u64 {
-                    Asked::Takes(NOTHING)
+                    Plan::Receive(NOTHING)
                 } else {
-                    invalid("a payload that names more contexts than were agreed on")
+                    invalid("a payload that names more contexts than were negotiated")
                 };
             }
             _ if request.payload > 0 => return invalid("a payload with a command that has none"),
@@ -112,20 +112,20 @@ impl Session {
         }
         match request.command {
             Command::Unknown(_) | Command::Disconnect => return invalid("an unknown command"),
-            Command::Flush => return Asked::Does(NOTHING),
-            Command::BlockStatus if self.contexts.is_empty() => return invalid("no context was agreed on"),
+            Command::Flush => return Plan::Execute(NOTHING),
+            Command::BlockStatus if self.contexts.is_empty() => return invalid("no context was negotiated"),
             _ => {}
         }
-        match self.place(request) {
-            Err((errno, why)) => Asked::Refused(errno, why),
-            Ok(at) if request.command == Command::Write => Asked::Takes(at),
-            Ok(at) => Asked::Does(at),
+        match self.byte_range(request) {
+            Err((errno, why)) => Plan::Refuse(errno, why),
+            Ok(at) if request.command == Command::Write => Plan::Receive(at),
+            Ok(at) => Plan::Execute(at),
         }
     }
 
-    /// The bytes that a request is about.
-    fn place(&self, request: &Request) -> Result<Bytes, (Errno, &'static str)> {
-        let told = &self.export.told;
+    /// The byte range of a request.
+    fn byte_range(&self, request: &Request) -> Result<Bytes, (Errno, &'static str)> {
+        let info = &self.export.info;
         let invalid = |why| Err((Errno::Invalid, why));
         let writes = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
         let moves = matches!(request.command, Command::Read | Command::Write);
@@ -135,9 +135,9 @@ impl Session {
         let end = request.offset.checked_add(request.length);
         if request.length == 0 {
             return invalid("expected a length of at least one block");
-        } else if end.is_none_or(|end| end > told.bytes) {
+        } else if end.is_none_or(|end| end > info.bytes) {
             let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
-            return Err((errno, "it reaches past the end of the export"));
+            return Err((errno, "the range reaches past the end of the export"));
         } else if moves && request.length > self.largest() {
             return invalid("it is larger than the largest request");
         }
@@ -145,32 +145,32 @@ impl Session {
         Ok(at)
     }
 
-    /// Bytes of the largest request. Who was told nothing of it may take what the protocol has for the usual.
+    /// Bytes of the largest request. A client that was not sent the limit may use the protocol's default.
     fn largest(&self) -> u64 {
-        let told = u64::from(self.export.told.largest);
-        if self.knows_blocks { told } else { told.max(USUAL_LARGEST) }
+        let info = u64::from(self.export.info.largest);
+        if self.knows_blocks { info } else { info.max(USUAL_LARGEST) }
     }
 
-    /// Waits for leave to write these bytes, from then on until the client goes, if they are no whole blocks.
-    async fn leave(&self, at: Bytes) {
+    /// Waits for the client's permit for unaligned writes, if these bytes are not whole blocks. The client keeps it.
+    async fn ensure_permit(&self, at: Bytes) {
         let device = &self.export.device;
-        if at.are_whole(device.block()) || self.any_bytes.borrow().is_some() {
+        if at.are_whole(device.block()) || self.unaligned_permit.borrow().is_some() {
             return;
         }
-        let leave = device.any_bytes().await;
-        // Another request may have waited for the same.
-        self.any_bytes.borrow_mut().get_or_insert(leave);
+        let permit = device.allow_unaligned().await;
+        // Another request may have waited for it too.
+        self.unaligned_permit.borrow_mut().get_or_insert(permit);
     }
 
-    /// Carries a request out, and puts its reply into the outbox.
-    pub async fn answer(self: Rc<Self>, request: Request, asked: Asked, payload: Payload) {
+    /// Carries a request out, and queues its reply.
+    pub async fn answer(self: Rc<Self>, request: Request, plan: Plan, payload: Payload) {
         let holds = payload.holds;
-        let result = match asked {
-            Asked::Refused(errno, why) => Err((errno, why.to_owned())),
-            Asked::Takes(_) if request.command == Command::BlockStatus => {
-                self.filtered(&request, &payload.bytes).await
+        let result = match plan {
+            Plan::Refuse(errno, why) => Err((errno, why.to_owned())),
+            Plan::Receive(_) if request.command == Command::BlockStatus => {
+                self.filtered_status(&request, &payload.bytes).await
             }
-            Asked::Does(at) | Asked::Takes(at) => {
+            Plan::Execute(at) | Plan::Receive(at) => {
                 let rest = Bytes { start: at.start + payload.written, ..at };
                 let carried = match payload.failed {
                     Some(error) => Err(error),
@@ -189,9 +189,9 @@ impl Session {
         }
         drop(served);
         if let Ok(Answer::Large(before, reply)) = result {
-            return self.outbox.reply_large(holds, |out| out.extend(before), reply);
+            return self.send_queue.reply_large(holds, |out| out.extend(before), reply);
         }
-        self.outbox.reply(holds, |out| match &result {
+        self.send_queue.reply(holds, |out| match &result {
             Err((errno, why)) => self.replies.error(out, request.cookie, *errno, why),
             Ok(Answer::Done) => self.replies.done(out, request.cookie),
             Ok(Answer::Data(data)) => self.data(out, &request, data),
@@ -202,11 +202,11 @@ impl Session {
             Ok(Answer::Large(..)) => unreachable!("put in before"),
         });
         if let Ok(Answer::Data(data)) = result {
-            self.outbox.keep(data);
+            self.send_queue.keep(data);
         }
     }
 
-    /// Writes a part of what a request sends, which begins at this byte.
+    /// Writes a part of a payload, beginning at byte `start`.
     pub async fn write_part(&self, request: &Request, start: u64, bytes: Vec<u8>) -> Result<(), IoError> {
         let at = Bytes { start, end: start + bytes.len() as u64 };
         self.carry_out(request, at, bytes).await.map(drop)
@@ -218,17 +218,17 @@ impl Session {
         let origin = Origin { stream: StreamId(self.client), ..Origin::default() };
         let class = self.export.class;
         let ticket = (class > Class::Foreground).then(Ticket::new);
-        // Dropped with the request.
+        // Cancelled when dropped, with the request.
         let _deadline = ticket.clone().filter(|_| class == Class::Free).map(deadline);
         let how = || Hints { fua, origin, class, ticket: ticket.clone(), ..Hints::default() };
         let blocks = at.touched(device.block());
         match request.command {
             Command::Read => return self.read(request, at, how()).await,
             Command::Write => {
-                self.leave(at).await;
+                self.ensure_permit(at).await;
                 let from = Buffer::from_vec(payload);
                 let written = device.write(at, from.clone(), how()).await;
-                self.outbox.keep(from);
+                self.send_queue.keep(from);
                 written?;
             }
             Command::Flush => device.device().flush(how()).await?,
@@ -241,7 +241,7 @@ impl Session {
             Command::WriteZeroes => {
                 let may_unmap = request.flags & CMD_FLAG_NO_HOLE == 0;
                 let zeroes = Zeroes { may_unmap, only_if_fast: request.flags & CMD_FLAG_FAST_ZERO != 0 };
-                self.leave(at).await;
+                self.ensure_permit(at).await;
                 device.write_zeroes(at, how(), zeroes).await?;
             }
             Command::Cache => {
@@ -255,8 +255,8 @@ impl Session {
         Ok(Answer::Done)
     }
 
-    /// Block status of the contexts that its payload names.
-    async fn filtered(&self, request: &Request, payload: &[u8]) -> Result<Answer, (Errno, String)> {
+    /// Block status of the contexts that the payload names.
+    async fn filtered_status(&self, request: &Request, payload: &[u8]) -> Result<Answer, (Errno, String)> {
         let invalid = |why: &str| (Errno::Invalid, why.to_owned());
         let (length, numbers) =
             filter(payload).ok_or_else(|| invalid("expected a length and the numbers of contexts"))?;
@@ -264,12 +264,12 @@ impl Session {
             .iter()
             .map(|number| self.contexts.iter().copied().find(|context| *context as u32 == *number));
         let named: Option<Vec<Context>> = named.collect();
-        let named = named.ok_or_else(|| invalid("a context that was not agreed on"))?;
+        let named = named.ok_or_else(|| invalid("a context that was not negotiated"))?;
         if (1..named.len()).any(|index| named[..index].contains(&named[index])) {
             return Err(invalid("a context is named twice"));
         }
         let about = Request { length, ..*request };
-        let at = self.place(&about).map_err(|(errno, why)| (errno, why.to_owned()))?;
+        let at = self.byte_range(&about).map_err(|(errno, why)| (errno, why.to_owned()))?;
         let status = self.status_of(request, at, &named).await;
         status.map_err(|error| (errno(&error), error.to_string()))
     }
@@ -279,7 +279,7 @@ impl Session {
         let only_first = request.flags & CMD_FLAG_REQ_ONE != 0;
         let mut status = Vec::new();
         for context in contexts {
-            status.push((*context, described(device, *home, *context, at, only_first).await?));
+            status.push((*context, block_status(device, *home, *context, at, only_first).await?));
         }
         Ok(Answer::Status(status))
     }
@@ -289,20 +289,20 @@ impl Session {
         if request.length >= LARGE_BYTES && device.takes(at) {
             return self.read_large(request, at.touched(device.block()), how).await;
         }
-        let into = self.outbox.memory(at.touched(device.block()).bytes() as usize);
+        let into = self.send_queue.memory(at.touched(device.block()).bytes() as usize);
         device.read(at, Buffer::from_vec(into), how).await.map(Answer::Data)
     }
 
-    /// Reads to where it is sent from.
+    /// Reads into the buffer that the reply is sent from.
     async fn read_large(&self, request: &Request, at: Extent, how: Hints) -> Result<Answer, IoError> {
-        let whole = Buffer::from_vec(self.outbox.memory_large(at.bytes() as usize));
+        let whole = Buffer::from_vec(self.send_queue.memory_large(at.bytes() as usize));
         let data = whole.cut(ROOM, at.bytes() as usize);
         drop(self.export.device.device().read(at, data, how).await?);
         let (mut bytes, mut header) = (whole.into_vec(), Vec::with_capacity(ROOM));
         let may_be_sparse = self.replies.0 != Style::Simple && request.flags & CMD_FLAG_DF == 0;
         let part = if may_be_sparse { not_zero(&bytes[ROOM..]) } else { 0..bytes.len() - ROOM };
         if part.is_empty() {
-            self.outbox.keep_large(bytes);
+            self.send_queue.keep_large(bytes);
             return Ok(Answer::Zeroes);
         }
         let (mut before, all) = (Vec::new(), 0..bytes.len() - ROOM);
@@ -314,7 +314,7 @@ impl Session {
         }
         let offset = request.offset + part.start as u64;
         self.replies.data(&mut header, request.cookie, offset, part.len() as u64);
-        // The header goes where zeroes are that are left out, or into the room before.
+        // The header overwrites zeroes that are left out, or the room before the data.
         let start = ROOM + part.start - header.len();
         bytes[start..start + header.len()].copy_from_slice(&header);
         Ok(Answer::Large(before, Large { bytes, start, end: ROOM + part.end }))
@@ -333,13 +333,13 @@ impl Session {
     }
 }
 
-/// What a request gives besides an error.
+/// Result of a request.
 enum Answer {
     Done,
     Data(Buffer),
-    /// What goes before it, and a large one.
+    /// Chunks that go before it, and a large reply.
     Large(Vec<u8>, Large),
-    /// All that was read.
+    /// A read that is all zeroes.
     Zeroes,
     Status(Vec<(Context, Vec<(u64, u32)>)>),
 }
@@ -352,18 +352,18 @@ fn append(out: &mut Vec<u8>, data: &Buffer) {
     });
 }
 
-/// Zeroes are looked for by so many bytes: where there is data, its first bytes tell.
-const LOOKED_AT: usize = 4096;
+/// Zeroes are detected in units of this many bytes: where there is data, the first bytes decide.
+const ZERO_UNIT: usize = 4096;
 
-/// The bytes of these that are not zero, but for less than [`LOOKED_AT`] at either end.
+/// The range of `bytes` without zeroes at its ends, to whole [`ZERO_UNIT`]s.
 fn not_zero(bytes: &[u8]) -> Range<usize> {
-    let zero = |part: &&[u8]| **part == [0; LOOKED_AT];
-    let start = bytes.chunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT;
+    let zero = |part: &&[u8]| **part == [0; ZERO_UNIT];
+    let start = bytes.chunks_exact(ZERO_UNIT).take_while(zero).count() * ZERO_UNIT;
     let rest = &bytes[start..];
-    start..bytes.len() - rest.rchunks_exact(LOOKED_AT).take_while(zero).count() * LOOKED_AT
+    start..bytes.len() - rest.rchunks_exact(ZERO_UNIT).take_while(zero).count() * ZERO_UNIT
 }
 
-/// An error in the protocol's words.
+/// The protocol's error for a device error.
 fn errno(error: &IoError) -> Errno {
     match error.kind() {
         ErrorKind::NoSpace => Errno::NoSpace,

@@ -1,8 +1,8 @@
-//! How long an RSA key is, read from its file: those who sign with it do not say why they refuse one.
+//! The length of an RSA key, read from its file: the TLS library does not say why it refuses one.
 
 use rustls::pki_types::PrivateKeyDer;
 
-/// Bits of the shortest key that is taken.
+/// Bits of the shortest accepted key.
 const SHORTEST: usize = 2048;
 /// `rsaEncryption`: 1.2.840.113549.1.1.1.
 const RSA: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
@@ -12,7 +12,7 @@ const OCTETS: u8 = 0x04;
 const NAME: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 
-/// Why a key cannot be used, if it is one of RSA and its length is the reason.
+/// Why a key cannot be used, if it is an RSA key of an unsupported length.
 pub fn refused(key: &PrivateKeyDer<'_>) -> Option<String> {
     let bits = match key {
         PrivateKeyDer::Pkcs1(key) => modulus_bits(key.secret_pkcs1_der()),
@@ -28,7 +28,7 @@ pub fn refused(key: &PrivateKeyDer<'_>) -> Option<String> {
     }
 }
 
-/// The next element, of this kind, of `bytes`, which begin behind it then.
+/// Takes the next element off `bytes`, if it is of this kind.
 fn element<'a>(bytes: &mut &'a [u8], kind: u8) -> Option<&'a [u8]> {
     let (&[found, short], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match usize::from(short) {
@@ -44,7 +44,7 @@ fn element<'a>(bytes: &mut &'a [u8], kind: u8) -> Option<&'a [u8]> {
     (found == kind).then_some(element)
 }
 
-/// The key of PKCS #1 in one of PKCS #8; `None` if it is not of RSA.
+/// The PKCS #1 key within a PKCS #8 key; `None` if it is not RSA.
 fn inner(mut key: &[u8]) -> Option<&[u8]> {
     let mut whole = element(&mut key, SEQUENCE)?;
     element(&mut whole, INTEGER)?;
@@ -53,7 +53,7 @@ fn inner(mut key: &[u8]) -> Option<&[u8]> {
     element(&mut whole, OCTETS)
 }
 
-/// Bits of the modulus of a key of PKCS #1.
+/// Bits of the modulus of a PKCS #1 key.
 fn modulus_bits(mut key: &[u8]) -> Option<usize> {
     let mut whole = element(&mut key, SEQUENCE)?;
     element(&mut whole, INTEGER)?;
@@ -71,7 +71,7 @@ mod tests {
         [&[kind, 0x82, high, low], content].concat()
     }
 
-    /// A key of RSA whose modulus has so many bits, as far as it is looked at.
+    /// An RSA key with a modulus of `bits` bits, as far as it is parsed.
     fn key(bits: usize) -> Vec<u8> {
         let modulus: Vec<u8> = std::iter::once(0).chain(std::iter::repeat_n(0x80, bits / 8)).collect();
         put(SEQUENCE, &[put(INTEGER, &[0]), put(INTEGER, &modulus), put(INTEGER, &[1, 0, 1])].concat())

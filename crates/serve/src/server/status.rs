@@ -1,52 +1,52 @@
-//! Block status: what is where, in the words of each context.
+//! Block status: the states of extents in each context.
 //!
-//! `seekless:place` says on which component a read of the bytes goes: the component's number in the lowest eight bits
-//! (its place among the names of all, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is
-//! home, on the first component. `seekless:heat` says how often the bytes were asked for, on a scale of doublings: 0 is
-//! never, 1 is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for what a
-//! scrub could not read, and nobody wrote since.
+//! `seekless:place` says on which component a read of the bytes goes: the component's index in the lowest eight bits
+//! (in order of all names, from 0 on; 255 from there on), and [`MOVED`], [`NOWHERE`] or [`UNKNOWN`]. So 0 is home, on
+//! the first component. `seekless:heat` says how often the bytes were accessed, on a logarithmic scale: 0 is never, 1
+//! is once, 2 is two or three times, 3 is four to seven times, and so on. `seekless:unreadable` is 1 for bytes that a
+//! scrub could not read and that were not written since.
 
 use seekless_core::device::{Content, Place};
 use seekless_core::{Extent, IoError, Lba, SECTOR_BYTES};
 
-use super::bytewise::{Bytes, Bytewise};
+use super::byte_adapter::{ByteAdapter, Bytes};
 use crate::nbd::Context;
 use crate::nbd::constants::{STATE_HOLE, STATE_ZERO};
 
-/// Not where it would be without layers.
+/// Not at home, where it would be without layers.
 pub const MOVED: u32 = 0x100;
 /// On no component: it reads as zeroes.
 pub const NOWHERE: u32 = 0x200;
 /// The layers cannot tell.
 pub const UNKNOWN: u32 = 0x400;
 
-/// Bytes that are looked at for one answer. Holes are asked of the system, by the extent; places and heat of the layers,
-/// by the page, and others wait meanwhile.
-const LOOKED_AT: u64 = 1 << 30;
-const LOOKED_AT_BY_THE_PAGE: u64 = 128 << 20;
-/// Parts of an answer.
+/// Bytes covered by one reply. Holes are found by the extent; places and heat by the page, which keeps other tasks
+/// waiting.
+const STATUS_BYTES: u64 = 1 << 30;
+const PAGED_STATUS_BYTES: u64 = 128 << 20;
+/// Extents in a reply, at most.
 const PARTS: usize = 1 << 14;
 
 /// Where the bytes of an export would be without layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// The component's number.
+    /// Index of the component.
     pub component: u32,
-    /// Where on it the first byte would be.
+    /// Location of the first byte on it.
     pub start: Lba,
 }
 
-/// Lengths and values of what begins where `at` does, in a context; the first of them alone if only that is wanted.
-pub async fn described(
-    device: &Bytewise,
+/// Block status of a range in a context, as lengths and values; only the first extent if `first_only`.
+pub async fn block_status(
+    device: &ByteAdapter,
     home: Option<Home>,
     context: Context,
     at: Bytes,
-    only_first: bool,
+    first_only: bool,
 ) -> Result<Vec<(u64, u32)>, IoError> {
-    let most = if context == Context::Allocation { LOOKED_AT } else { LOOKED_AT_BY_THE_PAGE };
+    let most = if context == Context::Allocation { STATUS_BYTES } else { PAGED_STATUS_BYTES };
     let blocks = Bytes { end: at.end.min(at.start.saturating_add(most)), ..at }.touched(device.block());
-    let mut parts = Parts { at, told: Vec::new(), most: if only_first { 1 } else { PARTS }, full: false };
+    let mut parts = Parts { at, runs: Vec::new(), most: if first_only { 1 } else { PARTS }, full: false };
     match context {
         Context::Allocation => {
             for state in device.extents(blocks).await? {
@@ -67,7 +67,7 @@ pub async fn described(
             }
         }
     }
-    Ok(parts.told)
+    Ok(parts.runs)
 }
 
 fn allocation(content: Content) -> u32 {
@@ -82,33 +82,33 @@ fn doublings(count: u32) -> u32 {
     u32::BITS - count.leading_zeros()
 }
 
-/// Parts that follow each other; equal neighbours are one.
+/// Collects consecutive extents, merging equal neighbours.
 struct Parts {
-    /// What is left to tell.
+    /// The range not covered yet.
     at: Bytes,
-    told: Vec<(u64, u32)>,
+    runs: Vec<(u64, u32)>,
     most: usize,
     full: bool,
 }
 
 impl Parts {
-    /// What comes next.
+    /// Adds the next extent.
     fn add(&mut self, extent: Extent, value: u32) {
         let end = (extent.end().0 * SECTOR_BYTES).min(self.at.end);
         let length = end.saturating_sub(self.at.start);
         if length == 0 || self.full {
             return;
         }
-        let fits = self.told.len() < self.most;
-        match self.told.last_mut() {
+        let fits = self.runs.len() < self.most;
+        match self.runs.last_mut() {
             Some((before, same)) if *same == value => *before += length,
-            _ if fits => self.told.push((length, value)),
+            _ if fits => self.runs.push((length, value)),
             _ => self.full = true,
         }
         self.at.start = end;
     }
 
-    /// The same for where it is: what lies at home and what was moved may follow each other in one run.
+    /// As `add`, for a place: data at home and moved data may be in one extent.
     fn add_place(&mut self, extent: Extent, place: Place, home: Option<Home>) {
         let value = match place {
             Place::Nowhere => NOWHERE,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn parts(start: u64, end: u64, most: usize) -> Parts {
-        Parts { at: Bytes { start, end }, told: Vec::new(), most, full: false }
+        Parts { at: Bytes { start, end }, runs: Vec::new(), most, full: false }
     }
 
     #[test]
@@ -137,12 +137,12 @@ mod tests {
         for (start, sectors, value) in [(0, 1, 7), (1, 2, 7), (3, 1, 0), (4, 4, 7)] {
             all.add(Extent::new(start, sectors), value);
         }
-        assert_eq!(all.told, [(1436, 7), (512, 0), (1952, 7)]);
+        assert_eq!(all.runs, [(1436, 7), (512, 0), (1952, 7)]);
         let mut few = parts(0, 4096, 1);
         for (start, value) in [(0, 1), (1, 1), (2, 0), (3, 1)] {
             few.add(Extent::new(start, 1), value);
         }
-        assert_eq!(few.told, [(1024, 1)], "what follows something else is not told as its neighbour");
+        assert_eq!(few.runs, [(1024, 1)], "what follows something else is not told as its neighbour");
     }
 
     #[test]
@@ -155,12 +155,12 @@ mod tests {
             parts.add_place(Extent::new(number * 8, 8), place, Some(home));
         }
         let values = [(8192, 2), (4096, MOVED | 2), (4096, MOVED | 0xff), (4096, NOWHERE), (4096, UNKNOWN)];
-        assert_eq!(parts.told, values);
+        assert_eq!(parts.runs, values);
     }
 
     #[test]
     fn heat_is_in_doublings() {
-        let told: Vec<u32> = [0, 1, 2, 3, 4, 7, 8, u32::MAX].into_iter().map(doublings).collect();
-        assert_eq!(told, [0, 1, 2, 2, 3, 3, 4, 32]);
+        let runs: Vec<u32> = [0, 1, 2, 3, 4, 7, 8, u32::MAX].into_iter().map(doublings).collect();
+        assert_eq!(runs, [0, 1, 2, 2, 3, 3, 4, 32]);
     }
 }

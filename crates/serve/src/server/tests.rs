@@ -1,4 +1,4 @@
-//! A server over a device of the test's own, and a client of it on a thread.
+//! A server over a device of the test, and a client of it on a thread.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,15 +12,16 @@ use super::*;
 use crate::component::MemoryComponent;
 use crate::nbd::Command;
 use crate::nbd::client::{
-    CHUNK, Part, Said, Told, ask, choose, chunk, flags, option_reply, part, said, structured,
+    CHUNK, ExportInfo, OptionReply, Part, ask, choose, chunk, flags, option_reply, parse_option_reply, part,
+    structured,
 };
 use crate::nbd::constants::REPLY_TYPE_OFFSET_DATA;
 use crate::reactor::Kind;
 
-/// Memory that may be asked for what it holds by nobody.
-struct Unasked(MemoryComponent);
+/// Memory that panics on extent queries.
+struct NoExtentQueries(MemoryComponent);
 
-impl BlockDevice for Unasked {
+impl BlockDevice for NoExtentQueries {
     fn below(&self) -> Option<&dyn BlockDevice> {
         Some(&self.0)
     }
@@ -43,10 +44,10 @@ impl Client {
             loop {
                 let (kind, length) = option_reply(&client.take(20)).unwrap();
                 let data = client.take(length);
-                match said(kind, &data, &mut Told::default()) {
-                    Said::Told => {}
-                    Said::Ready => break,
-                    Said::Refused(why) => panic!("{why}"),
+                match parse_option_reply(kind, &data, &mut ExportInfo::default()) {
+                    OptionReply::Info => {}
+                    OptionReply::Ready => break,
+                    OptionReply::Refused(why) => panic!("{why}"),
                 }
             }
         }
@@ -59,16 +60,16 @@ impl Client {
         bytes
     }
 
-    /// What is read, and how many bytes came for it.
+    /// The data read, and how many bytes were received for it.
     fn read(&mut self, offset: u64, len: u32) -> (Vec<u8>, usize) {
         let mut out = Vec::new();
         ask(&mut out, Command::Read, 0, 1, offset, len);
         self.0.write_all(&out).unwrap();
-        let (mut data, mut told, mut came) = (vec![0xee; len as usize], 0, 0);
+        let (mut data, mut covered, mut received) = (vec![0xee; len as usize], 0, 0);
         loop {
             let head = chunk(&self.take(CHUNK)).unwrap();
             let payload = self.take(head.length as usize);
-            came += CHUNK + payload.len();
+            received += CHUNK + payload.len();
             let (at, bytes) = if head.kind == REPLY_TYPE_OFFSET_DATA {
                 (u64::from_be_bytes(payload[..8].try_into().unwrap()), payload[8..].to_vec())
             } else {
@@ -79,10 +80,10 @@ impl Client {
             };
             let at = (at - offset) as usize;
             data[at..at + bytes.len()].copy_from_slice(&bytes);
-            told += bytes.len();
+            covered += bytes.len();
             if head.last {
-                assert_eq!(told, data.len(), "each byte is told once");
-                return (data, came);
+                assert_eq!(covered, data.len(), "each byte is told once");
+                return (data, received);
             }
         }
     }
@@ -96,14 +97,14 @@ fn served(device: impl Fn() -> Rc<dyn BlockDevice>, client: impl Fn(&Path) + Clo
             continue;
         };
         let (reactor, runtime) = (Rc::new(reactor), Runtime::new(1));
-        let beside = reactor.clone();
-        runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+        let workers = reactor.clone();
+        runtime.offload_to(Rc::new(move |work| workers.offload(work)));
         let (device, client) = (device(), client.clone());
         let served = async {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("socket");
             let server = Server::new(&reactor, CLIENTS, |line| eprintln!("{line}"));
-            let export = Export::new("device", "", &Bytewise::new(device), false);
+            let export = Export::new("device", "", &ByteAdapter::new(device), false);
             let listener = Listener::bind(&Address::Unix(path.clone())).unwrap();
             server.listen(listener, vec![export], None);
             offload(move || client(&path), |()| Nanos::ZERO).await;
@@ -125,7 +126,7 @@ fn a_read_asks_for_no_holes_and_sends_no_zeroes() {
         let memory = MemoryComponent::new(2048).unwrap();
         let written = memory.write(Extent::new(0, 2048), Buffer::from_vec(bytes.clone()), Hints::default());
         drop(written);
-        Rc::new(Unasked(memory)) as Rc<dyn BlockDevice>
+        Rc::new(NoExtentQueries(memory)) as Rc<dyn BlockDevice>
     };
     served(device, move |path| {
         let mut client = Client::connect(path);
@@ -137,9 +138,9 @@ fn a_read_asks_for_no_holes_and_sends_no_zeroes() {
             (128, 64, 32 * KIB + 60),
             (0, 1024, 96 * KIB + 92),
         ] {
-            let (read, came) = client.read((at * KIB) as u64, (len * KIB) as u32);
+            let (read, received) = client.read((at * KIB) as u64, (len * KIB) as u32);
             assert!(read == model[at * KIB..(at + len) * KIB], "{at} KiB");
-            assert!(came <= most, "{at} KiB: {came} bytes came, expected at most {most}");
+            assert!(received <= most, "{at} KiB: {received} bytes came, expected at most {most}");
         }
     });
 }

@@ -1,5 +1,5 @@
-//! The file component is explored as layers are: clients ask at random, the power is cut wherever something changes,
-//! and what is then in the file is judged by what was answered.
+//! Exploration of the file component: clients issue random requests, power is cut wherever something changes, and the
+//! file's content is then checked against the completed requests.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,23 +20,23 @@ use seekless_volume::tree::Tree;
 use super::shim::{Disk, Met};
 use super::*;
 
-/// Sectors of the file: few, so that requests meet.
+/// Sectors of the file: few, so that requests overlap.
 const SECTORS: u64 = 256;
 /// Requests of a run.
 const REQUESTS: u64 = 250;
-/// Runs, unless `SEEKLESS_RUNS` says how many.
+/// Runs, unless `SEEKLESS_RUNS` sets another number.
 const RUNS: u64 = 40;
-/// States of a moment at which something changed.
+/// Crash states examined at each change.
 const EACH: usize = 2;
 
-/// A file on this disk, as a component.
+/// A file component on this disk.
 fn component(disk: Disk) -> (Rc<RefCell<Disk>>, Rc<Reactor>, Rc<FileComponent>) {
     let cached = disk.cached;
     let disk = Rc::new(RefCell::new(disk));
     let reactor = Reactor::over(disk.clone());
     let file = tempfile::tempfile().unwrap();
     file.set_len(SECTORS * SECTOR_BYTES).unwrap();
-    let facts = FileFacts {
+    let probe = FileProbe {
         path: PathBuf::from("disk.img"),
         sectors: SECTORS,
         logical_bytes: SECTOR_BYTES,
@@ -45,11 +45,11 @@ fn component(disk: Disk) -> (Rc<RefCell<Disk>>, Rc<Reactor>, Rc<FileComponent>) 
         physical_bytes: PAGE_BYTES,
         rotational: false,
     };
-    let component = Rc::new(FileComponent::new(&reactor, "disk", Opened { file, facts }));
+    let component = Rc::new(FileComponent::new(&reactor, "disk", Opened { file, probe }));
     (disk, reactor, component)
 }
 
-/// Whoever is over a component does not ask for the same sectors twice at once: no kernel says what comes of that.
+/// A component that never gets overlapping requests at once: no kernel defines their outcome.
 struct Ordered {
     over: Rc<FileComponent>,
     locks: RangeLocks,
@@ -93,10 +93,10 @@ impl BlockDevice for Ordered {
     }
 }
 
-/// One run that draws its world from a seed: what happened, and how often what.
+/// One run with conditions drawn from a seed: its log, and how often each fault occurred.
 fn run(seed: u64) -> (Log, Met) {
     let mut rng = Rng::seeded(seed);
-    // Half of the runs have faults, of each kind half of these.
+    // Half of the runs have faults, each kind in half of those.
     let some = rng.chance(1, 2);
     let mut fault = |most: u64| if some && rng.chance(1, 2) { most << rng.below(4) } else { 0 };
     let faults = Faults { reads: fault(16), writes: fault(16), flushes: fault(4) };
@@ -128,7 +128,7 @@ fn run(seed: u64) -> (Log, Met) {
     (log.take(), met)
 }
 
-/// Follows a run, and cuts the power wherever something changes; how many states were judged.
+/// Replays a run and cuts power at every change; the number of states checked.
 fn judged(log: &Log, seed: u64) -> Result<u64, String> {
     let mut rng = Rng::seeded(!seed);
     let (mut power, mut registers) = (Power::new(vec![Image::new(SECTORS)]), Registers::new());
@@ -163,11 +163,11 @@ fn judged(log: &Log, seed: u64) -> Result<u64, String> {
     Ok(states)
 }
 
-/// The bug that `SEEKLESS_MUTANT` names, in a build that has some.
+/// Activates the bug that `SEEKLESS_MUTANT` names, in a build that has some.
 fn let_loose() {
     #[cfg(feature = "mutants")]
     if let Ok(name) = std::env::var("SEEKLESS_MUTANT") {
-        // Another test may have done so.
+        // Another test may have set it.
         let _ = mutant::choose(name);
     }
 }
@@ -184,12 +184,12 @@ fn what_a_file_was_told_is_durable_is_in_it_after_power_cuts() {
             shorter: all.shorter + met.shorter,
             failed: all.failed + met.failed,
             flushes_failed: all.flushes_failed + met.flushes_failed,
-            through: all.through + met.through,
+            write_through: all.write_through + met.write_through,
             refused: all.refused + met.refused,
         };
     }
     println!("{runs} runs, {states} states, {all:?}");
-    let rare = [all.shorter, all.failed, all.flushes_failed, all.through, all.refused];
+    let rare = [all.shorter, all.failed, all.flushes_failed, all.write_through, all.refused];
     assert!(rare.iter().all(|times| *times > runs / 8), "{all:?}");
 }
 

@@ -1,4 +1,4 @@
-//! A file or a block device is opened, locked, and looked at.
+//! Opening, locking and probing a file or a block device.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -10,61 +10,61 @@ use rustix::io::Errno;
 use seekless_core::{PAGE_BYTES, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 
-use crate::admit::{known_of, number};
+use crate::admit::{queue_attribute, sysfs_folder};
 use crate::component::error::OpenError;
-use crate::patience::patiently;
 use crate::reactor::Memory;
-use crate::reactor::inputs::stand_in;
+use crate::reactor::inputs::placeholder;
+use crate::retry::retry_while;
 
 /// An opened and locked file or block device.
 #[derive(Debug)]
 pub struct Opened {
     pub(super) file: File,
-    pub(super) facts: FileFacts,
+    pub(super) probe: FileProbe,
 }
 
-/// What is found out of a file when it is opened.
+/// Properties of a file, probed when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FileFacts {
-    /// Where it is.
+pub struct FileProbe {
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its size.
+    /// Size in sectors.
     pub sectors: u64,
-    /// Bytes of what is read and written at least.
+    /// Logical block size in bytes: the unit of requests.
     pub logical_bytes: u64,
-    /// Whether it goes past the page cache.
+    /// Whether it uses direct I/O.
     pub direct: bool,
-    /// Whether it cannot be written.
+    /// Whether it is opened read-only.
     pub read_only: bool,
-    /// Bytes of what the device writes at once; of a file, what file systems do.
+    /// Physical block size in bytes: of a device as it reports it, of a file the file system's.
     pub physical_bytes: u64,
-    /// Whether it is a device that says that it turns.
+    /// Whether it is a device that reports itself as rotational.
     pub rotational: bool,
 }
 
 impl Opened {
-    /// What was found out.
-    pub fn facts(&self) -> &FileFacts {
-        &self.facts
+    /// The probed properties.
+    pub fn probe(&self) -> &FileProbe {
+        &self.probe
     }
 
-    /// A file of which this was found out in another run, and which is not opened: for a replay.
-    pub fn recalled(facts: FileFacts) -> io::Result<Opened> {
-        let block = facts.logical_bytes;
-        let whole = block >= SECTOR_BYTES && block % SECTOR_BYTES == 0 && facts.physical_bytes % block == 0;
-        let sized = facts.sectors > 0
-            && facts.sectors.checked_mul(SECTOR_BYTES).is_some_and(|bytes| bytes % block == 0);
+    /// A stand-in for a file with these recorded properties, without opening one: for a replay.
+    pub fn from_recording(probe: FileProbe) -> io::Result<Opened> {
+        let block = probe.logical_bytes;
+        let whole = block >= SECTOR_BYTES && block % SECTOR_BYTES == 0 && probe.physical_bytes % block == 0;
+        let sized = probe.sectors > 0
+            && probe.sectors.checked_mul(SECTOR_BYTES).is_some_and(|bytes| bytes % block == 0);
         if !whole || !sized {
             return Err(io::Error::other(format!(
                 "found {} sectors in blocks of {block} and {} bytes, expected whole ones",
-                facts.sectors, facts.physical_bytes
+                probe.sectors, probe.physical_bytes
             )));
         }
-        Ok(Opened { file: stand_in()?.into(), facts })
+        Ok(Opened { file: placeholder()?.into(), probe })
     }
 
-    /// Opens and locks `path`; `cached` goes through the page cache although it need not.
+    /// Opens and locks `path`; `cached` forces the page cache.
     pub fn open(path: &Path, cached: bool, read_only: bool) -> Result<Opened, OpenError> {
         let refuse = |found: String, expected: &str| OpenError {
             path: path.to_owned(),
@@ -81,15 +81,14 @@ impl Opened {
         let open = |direct: OFlags| {
             let flags = i32::try_from((direct | exclusive).bits()).unwrap_or_default();
             let open = || OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
-            patiently(open, |error| Errno::from_io_error(error) == Some(Errno::BUSY))
+            retry_while(open, |error| Errno::from_io_error(error) == Some(Errno::BUSY))
         };
-        let in_use =
-            || refuse("it in use by another".to_owned(), "a component that no volume has, nor a mount");
-        let asked = if cached { OFlags::empty() } else { OFlags::DIRECT };
-        let (mut file, direct) = match open(asked) {
+        let in_use = || refuse("it in use".to_owned(), "a component that no volume and no mount uses");
+        let requested = if cached { OFlags::empty() } else { OFlags::DIRECT };
+        let (mut file, direct) = match open(requested) {
             Ok(file) => (file, !cached),
             Err(error) => match Errno::from_io_error(&error) {
-                // A file system that has no direct I/O.
+                // The file system has no direct I/O.
                 Some(Errno::INVAL) if !cached => (open(OFlags::empty()).map_err(io)?, false),
                 Some(Errno::BUSY) => return Err(in_use()),
                 _ => return Err(io(error)),
@@ -100,19 +99,19 @@ impl Opened {
         } else {
             FlockOperation::NonBlockingLockExclusive
         };
-        patiently(|| flock(&file, lock), |error| *error == Errno::WOULDBLOCK).map_err(|_| in_use())?;
+        retry_while(|| flock(&file, lock), |error| *error == Errno::WOULDBLOCK).map_err(|_| in_use())?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         let logical_bytes = if direct { smallest_direct(&file) } else { SECTOR_BYTES };
         if bytes < logical_bytes || bytes % logical_bytes != 0 {
             return Err(refuse(
                 format!("{bytes} bytes"),
-                &format!("a multiple of {logical_bytes} bytes, and some"),
+                &format!("a multiple of {logical_bytes} bytes, at least one"),
             ));
         }
-        let known = block.then(|| known_of(metadata.rdev()));
-        let known = |name| known.as_deref().and_then(|known| number(known, name));
+        let known = block.then(|| sysfs_folder(metadata.rdev()));
+        let known = |name| known.as_deref().and_then(|known| queue_attribute(known, name));
         let physical_bytes = known("physical_block_size").unwrap_or(PAGE_BYTES).max(logical_bytes);
-        let facts = FileFacts {
+        let probe = FileProbe {
             path: path.to_owned(),
             sectors: bytes / SECTOR_BYTES,
             logical_bytes,
@@ -121,11 +120,11 @@ impl Opened {
             physical_bytes,
             rotational: known("rotational") == Some(1),
         };
-        Ok(Opened { file, facts })
+        Ok(Opened { file, probe })
     }
 }
 
-/// What direct reads of a file have to be multiples of: tried, since only new kernels tell.
+/// Alignment of direct reads of a file: found by trying, since only new kernels report it.
 fn smallest_direct(file: &File) -> u64 {
     let mut memory = Memory::aligned(SECTOR_BYTES as usize);
     match rustix::io::pread(file, memory.part_mut(), SECTOR_BYTES) {

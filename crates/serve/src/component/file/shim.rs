@@ -1,10 +1,10 @@
-//! What stands in for the kernel and a disk below a file: it notes each system call that reaches the file, as an
-//! exploration notes the requests of a component, so that its power can be cut.
+//! A simulated kernel and disk for a file: each system call on the file is logged, as an exploration logs a component's
+//! requests, so that power can be cut.
 //!
-//! Fault model: calls are answered in any order. Reads and writes do less than asked. Reads, writes and flushes fail; a
-//! write that fails was carried out in part, in whole or not at all, and what was pending at a flush that failed is
-//! dropped: of those that then wait for the page cache one is told, perhaps after the others were told that all is well.
-//! A file system may know no way to zeroes, or to holes.
+//! Fault model: calls complete in any order. Reads and writes are short. Reads, writes and flushes fail; a failed write
+//! was carried out in part, in full or not at all, and data pending at a failed flush is dropped: of the callers that
+//! then sync the page cache one gets the error, perhaps after others were told of success. A file system may not
+//! support zeroing or holes.
 
 use std::io;
 
@@ -18,9 +18,9 @@ use seekless_lab::explore::log::{Event, Shared, Write};
 
 use crate::reactor::shim::{Call, Kernel};
 
-/// The longest that who is told of a failure waits for that.
+/// Delay, in nanoseconds at most, until a failure is reported.
 const LATE: u64 = 1_000_000;
-/// What a call moves at least, and of which it moves some.
+/// Bytes that a short call moves at least; longer ones move a multiple.
 const PIECE: usize = 64;
 
 /// A system call under way.
@@ -28,34 +28,34 @@ struct Flying {
     key: usize,
     ends: Nanos,
     result: io::Result<usize>,
-    what: Doing,
+    op: Doing,
 }
 
 enum Doing {
-    /// Nothing is left to do.
+    /// Only its completion is left.
     Telling,
-    /// This write, of the log, is done; or it has failed, and so has the page cache's keeping of all before it.
+    /// Write `number` of the log is carried out; or it failed, and the page cache drops all before `drops`.
     Writing { number: usize, drops: Option<usize> },
-    /// A flush that began when so many events had happened.
+    /// A flush that began after `began` events.
     Syncing { began: usize, fails: bool },
 }
 
 /// See the file's header.
 pub struct Disk {
     pub log: Shared,
-    /// How often calls fail, and how long they take.
+    /// Rate of failures, and latency of calls.
     pub conditions: Conditions,
-    /// One call in so many does less than asked.
+    /// One call in this many is short.
     pub short: u64,
     /// Whether the file goes through the page cache.
     pub cached: bool,
-    /// What the file system can do without writing.
+    /// What the file system's `fallocate` supports.
     pub allocates: FallocateFlags,
     image: Image,
     now: Nanos,
     flying: Vec<Flying>,
     rng: Rng,
-    /// How often something out of the ordinary happened.
+    /// Counts of faults that occurred.
     pub met: Met,
 }
 
@@ -65,7 +65,7 @@ pub struct Met {
     pub shorter: u64,
     pub failed: u64,
     pub flushes_failed: u64,
-    pub through: u64,
+    pub write_through: u64,
     pub refused: u64,
 }
 
@@ -74,7 +74,7 @@ fn failed() -> io::Result<usize> {
 }
 
 impl Disk {
-    /// A file of so many sectors, all zeroes.
+    /// A file of `sectors` sectors, all zeroes.
     pub fn new(sectors: u64, conditions: Conditions, log: Shared) -> Disk {
         Disk {
             log,
@@ -94,7 +94,7 @@ impl Disk {
         many > 0 && self.rng.chance(1, many)
     }
 
-    /// So many bytes of a call for this many, at least one piece.
+    /// Bytes that a call for `len` moves: at least one piece.
     fn moved(&mut self, len: usize) -> usize {
         if len <= PIECE || !self.one_in(self.short) {
             return len;
@@ -104,13 +104,13 @@ impl Disk {
         ((1 + self.rng.below((len / piece) as u64) as usize) * piece).min(len)
     }
 
-    fn fly(&mut self, key: usize, result: io::Result<usize>, what: Doing) {
+    fn fly(&mut self, key: usize, result: io::Result<usize>, op: Doing) {
         let time = self.conditions.pace.time(0, &mut self.rng);
         let ends = self.now + time;
-        self.flying.push(Flying { key, ends, result, what });
+        self.flying.push(Flying { key, ends, result, op });
     }
 
-    /// A write begins; its number in the log. Of the last sector the rest stays as it is.
+    /// Begins a write; its number in the log. Of the last sector the remainder stays as it is.
     fn began(&mut self, at: u64, bytes: &[u8], fua: bool) -> usize {
         let sectors = (bytes.len() as u64).div_ceil(SECTOR_BYTES);
         let at = Extent::new(at / SECTOR_BYTES, sectors);
@@ -138,12 +138,12 @@ impl Disk {
         self.fly(key, Ok(moved), Doing::Telling);
     }
 
-    fn write(&mut self, key: usize, at: u64, bytes: &[u8], through: bool) {
-        self.met.through += u64::from(through);
+    fn write(&mut self, key: usize, at: u64, bytes: &[u8], write_through: bool) {
+        self.met.write_through += u64::from(write_through);
         let before = self.log.borrow().events.len();
         if !self.one_in(self.conditions.faults.writes) {
             let moved = self.moved(bytes.len());
-            let number = self.began(at, &bytes[..moved], through);
+            let number = self.began(at, &bytes[..moved], write_through);
             return self.fly(key, Ok(moved), Doing::Writing { number, drops: None });
         }
         self.met.failed += 1;
@@ -153,15 +153,15 @@ impl Disk {
             _ => (1 + self.rng.below(bytes.len() as u64 / SECTOR_BYTES) as usize) * SECTOR_BYTES as usize,
         };
         let number = self.began(at, &bytes[..carried], false);
-        let drops = (through && self.cached).then_some(before);
+        let drops = (write_through && self.cached).then_some(before);
         self.fly(key, failed(), Doing::Writing { number, drops });
     }
 
-    /// What is due is carried out; its answer, if that is due, too.
+    /// Carries out what is due; returns the call's result if that is due too.
     fn carry_out(&mut self, call: Flying) -> Option<(usize, io::Result<usize>)> {
-        let Flying { key, result, what, .. } = call;
+        let Flying { key, result, op, .. } = call;
         let happened = |event| self.log.borrow_mut().events.push(event);
-        let dropped = match what {
+        let dropped = match op {
             Doing::Telling => None,
             Doing::Writing { number, drops } => {
                 let write = self.log.borrow().writes[number].clone();
@@ -179,7 +179,7 @@ impl Disk {
         happened(Event::FlushFailed(0, began));
         self.met.flushes_failed += 1;
         let ends = self.now + Nanos(self.rng.below(LATE));
-        self.flying.push(Flying { key, ends, result, what: Doing::Telling });
+        self.flying.push(Flying { key, ends, result, op: Doing::Telling });
         None
     }
 }
@@ -213,7 +213,7 @@ impl Kernel for Disk {
             (0..self.flying.len()).min_by_key(|index| (self.flying[*index].ends, self.flying[*index].key));
         let next = next.filter(|index| until.is_none_or(|until| self.flying[*index].ends <= until));
         let Some(next) = next else {
-            self.now = self.now.max(until.expect("somebody waits for an answer that never comes"));
+            self.now = self.now.max(until.expect("a task waits for a completion that never comes"));
             return (self.now, Vec::new());
         };
         let call = self.flying.swap_remove(next);

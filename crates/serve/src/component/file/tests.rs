@@ -1,4 +1,4 @@
-//! A file as a component, with somebody who changes it behind its back.
+//! A file as a component, and other programs that change it meanwhile.
 
 use std::fs::{File, OpenOptions};
 use std::future::Future;
@@ -10,7 +10,7 @@ use seekless_core::runtime::Runtime;
 use super::*;
 use crate::reactor::Kind;
 
-/// A file of so many bytes, as it is and as a component, on both kinds of reactor.
+/// Runs a test with a file of `bytes` bytes and a component of it, on both kinds of reactor.
 fn with_file<T: Future<Output = ()>>(bytes: u64, test: impl Fn(File, Rc<FileComponent>) -> T) {
     for kind in [Kind::Uring, Kind::Threads] {
         let Ok((reactor, _)) = Reactor::start(Some(kind)) else {
@@ -18,8 +18,8 @@ fn with_file<T: Future<Output = ()>>(bytes: u64, test: impl Fn(File, Rc<FileComp
             continue;
         };
         let (reactor, runtime) = (Rc::new(reactor), Runtime::new(1));
-        let beside = reactor.clone();
-        runtime.offload_to(Rc::new(move |work| beside.offload(work)));
+        let workers = reactor.clone();
+        runtime.offload_to(Rc::new(move |work| workers.offload(work)));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk.img");
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -34,10 +34,10 @@ fn with_file<T: Future<Output = ()>>(bytes: u64, test: impl Fn(File, Rc<FileComp
 fn what_a_file_holds_is_asked_beside_the_volume() {
     with_file(1 << 20, |file, component| async move {
         file.write_all_at(&vec![7; 64 << 10], 128 << 10).unwrap();
-        // An answer that comes at once may be a quick one; when all do, the volume waits for them.
+        // An immediate completion may be a fast one; if all are, the volume is blocked by them.
         let waits = (0..100).all(|_| {
-            let mut asked = component.extents(Extent::new(0, 2048));
-            asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+            let mut pending = component.extents(Extent::new(0, 2048));
+            pending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
         });
         assert!(!waits, "the volume waits for the file system's answer");
         let states = component.extents(Extent::new(0, 2048)).await.unwrap();
@@ -46,7 +46,7 @@ fn what_a_file_holds_is_asked_beside_the_volume() {
     });
 }
 
-/// The kinds of errors of a write of a page, which is durable or not, and of a flush.
+/// Kinds of the errors of a page's write, with FUA or not, and of a flush.
 async fn page(component: &FileComponent, at: u64, fua: bool) -> Option<ErrorKind> {
     let how = Hints { fua, ..Hints::default() };
     let written = component.write(Extent::new(at, 8), Buffer::from_vec(vec![9; 4096]), how).await;
@@ -57,15 +57,15 @@ async fn flush(component: &FileComponent) -> Option<ErrorKind> {
     component.flush(Hints::default()).await.err().map(|error| error.kind())
 }
 
-/// Nobody hears the answer of a flush that was given up, and the system tells an error once.
+/// The completion of an abandoned flush is not seen, and the system reports an error only once.
 #[test]
 fn no_flush_succeeds_behind_one_that_was_given_up() {
     with_file(1 << 20, |_, component| async move {
         assert_eq!(page(&component, 0, false).await, None);
-        // One that is quick is not given up.
+        // A fast one is not abandoned.
         let given_up = (0..100).any(|_| {
-            let mut asked = component.flush(Hints::default());
-            asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+            let mut pending = component.flush(Hints::default());
+            pending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
         });
         assert!(given_up);
         assert_eq!(flush(&component).await, Some(ErrorKind::Medium));
@@ -80,7 +80,7 @@ fn a_file_that_was_emptied_does_not_get_its_size_back() {
         assert_eq!(page(&component, 2040, false).await, Some(ErrorKind::Gone), "its last block");
         assert_eq!(file.metadata().unwrap().len(), 0);
         assert!(flush(&component).await.is_some());
-        // Nor does it help that somebody makes it as large again.
+        // Growing the file again does not help.
         file.set_len(1 << 20).unwrap();
         assert!(flush(&component).await.is_some(), "what was lost stays lost");
     });

@@ -1,6 +1,6 @@
-//! Connecting to another server's export, by calls that wait: before the volume begins, or beside it.
+//! Connecting to another server's export, by blocking calls: before the volume starts, or on a worker thread.
 //!
-//! Fault model: the server may be anybody, say anything, or nothing for [`PATIENCE`].
+//! Fault model: the server may be any program, send anything, or nothing for [`TIMEOUT`].
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -10,18 +10,19 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::nbd::client::{
-    Said, Told, choose, contexts, flags, greets, option_reply, said, start_tls, structured,
+    ExportInfo, OptionReply, choose, contexts, flags, is_greeting, option_reply, parse_option_reply,
+    start_tls, structured,
 };
-use crate::reactor::inputs::stand_in;
+use crate::reactor::inputs::placeholder;
 use crate::server::{Trust, Tunnel};
 
-/// A server says what it has to say within this.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for the server during the handshake.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to an export, with the handshake behind it.
+/// A connection to an export, after the handshake.
 pub struct Connected {
     pub(super) socket: OwnedFd,
-    pub(super) told: Told,
+    pub(super) info: ExportInfo,
     pub(super) tunnel: Option<Box<Tunnel>>,
 }
 
@@ -29,7 +30,7 @@ impl fmt::Debug for Connected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connected")
             .field("socket", &self.socket)
-            .field("told", &self.told)
+            .field("info", &self.info)
             .finish_non_exhaustive()
     }
 }
@@ -43,69 +44,69 @@ impl Connected {
             None => (uri.to_owned(), false),
         };
         match (encrypted, trust) {
-            (true, None) => return Err(io::Error::other("expected tls = {...} to know the server by")),
+            (true, None) => return Err(io::Error::other("expected tls = {...} to verify the server")),
             (false, Some(_)) => return Err(io::Error::other("expected nbds:// or nbds+unix:// with tls")),
             _ => {}
         }
-        let wrong = || io::Error::other("expected nbd://HOST[:PORT]/NAME or nbd+unix:///NAME?socket=PATH");
+        let invalid = || io::Error::other("expected nbd://HOST[:PORT]/NAME or nbd+unix:///NAME?socket=PATH");
         if let Some(rest) = plain.strip_prefix("nbd+unix:///") {
-            let (name, path) = rest.split_once("?socket=").ok_or_else(wrong)?;
+            let (name, path) = rest.split_once("?socket=").ok_or_else(invalid)?;
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            let (told, tunnel) = shake_hands(&stream, name, trust.map(|trust| (trust, "localhost")))?;
-            return Connected::whole(stream.into(), told, tunnel);
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            let (info, tunnel) = handshake(&stream, name, trust.map(|trust| (trust, "localhost")))?;
+            return Connected::whole(stream.into(), info, tunnel);
         }
-        let rest = plain.strip_prefix("nbd://").ok_or_else(wrong)?;
+        let rest = plain.strip_prefix("nbd://").ok_or_else(invalid)?;
         let (place, name) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, at) = match place.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) {
             Some((host, _)) => (host, place.to_owned()),
             None => (place, format!("{place}:10809")),
         };
-        let stream = reached(&at)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream = connect_tcp(&at)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let (told, tunnel) = shake_hands(&stream, name, trust.map(|trust| (trust, host)))?;
-        Connected::whole(stream.into(), told, tunnel)
+        let (info, tunnel) = handshake(&stream, name, trust.map(|trust| (trust, host)))?;
+        Connected::whole(stream.into(), info, tunnel)
     }
 
-    /// One whose blocks are all whole: what is behind the last one nobody could read.
-    fn whole(socket: OwnedFd, told: Told, tunnel: Option<Tunnel>) -> io::Result<Connected> {
-        let smallest = told.blocks.map_or(1, |[smallest, ..]| u64::from(smallest));
-        if told.bytes == 0 || told.bytes % smallest != 0 {
-            let found = told.bytes;
-            let why = format!("found {found} bytes, expected whole blocks of {smallest}, and some");
+    /// A connection whose export is whole blocks: a partial last block could not be read.
+    fn whole(socket: OwnedFd, info: ExportInfo, tunnel: Option<Tunnel>) -> io::Result<Connected> {
+        let smallest = info.blocks.map_or(1, |[smallest, ..]| u64::from(smallest));
+        if info.bytes == 0 || info.bytes % smallest != 0 {
+            let found = info.bytes;
+            let why = format!("found {found} bytes, expected whole blocks of {smallest}, at least one");
             return Err(io::Error::other(why));
         }
-        Ok(Connected { socket, told, tunnel: tunnel.map(Box::new) })
+        Ok(Connected { socket, info, tunnel: tunnel.map(Box::new) })
     }
 
-    /// What the server told of the export.
-    pub fn told(&self) -> Told {
-        self.told
+    /// The export as the server described it.
+    pub fn info(&self) -> ExportInfo {
+        self.info
     }
 
-    /// The number of its socket.
+    /// Descriptor of the socket.
     pub(super) fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Whether what is said is encrypted.
+    /// Whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.tunnel.is_some()
     }
 
-    /// An export of which this was told in another run, and which is not connected to: for a replay.
-    pub fn recalled(told: Told) -> io::Result<Connected> {
-        Ok(Connected { socket: stand_in()?, told, tunnel: None })
+    /// A stand-in for a connection to an export that was recorded, without connecting: for a replay.
+    pub fn from_recording(info: ExportInfo) -> io::Result<Connected> {
+        Ok(Connected { socket: placeholder()?, info, tunnel: None })
     }
 }
 
-/// The first of the addresses of a name that somebody answers at, in time.
-fn reached(at: &str) -> io::Result<TcpStream> {
+/// Connects to the first address of a name that answers in time.
+fn connect_tcp(at: &str) -> io::Result<TcpStream> {
     let mut failed = io::Error::other(format!("found no address of {at}"));
     for address in at.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match TcpStream::connect_timeout(&address, TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
@@ -113,26 +114,26 @@ fn reached(at: &str) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// What was told, and the tunnel if there is to be one, to a server of this name.
-fn shake_hands<S>(
+/// The handshake: the export's info, and the tunnel if `trust` demands one, to a server of that name.
+fn handshake<S>(
     stream: &S,
     export: &str,
     trust: Option<(&Trust, &str)>,
-) -> io::Result<(Told, Option<Tunnel>)>
+) -> io::Result<(ExportInfo, Option<Tunnel>)>
 where
     for<'a> &'a S: Read + Write,
 {
     let mut greeting = [0; 18];
     let mut bytes = stream;
     bytes.read_exact(&mut greeting)?;
-    if !greets(&greeting) {
+    if !is_greeting(&greeting) {
         return Err(io::Error::other("found a server that does not speak NBD's fixed newstyle"));
     }
     bytes.write_all(&flags())?;
     let Some((trust, host)) = trust else {
         return Ok((agree(&mut bytes, export)?, None));
     };
-    if let Said::Refused(why) = ask(&mut bytes, &start_tls(), &mut Told::default())? {
+    if let OptionReply::Refused(why) = ask(&mut bytes, &start_tls(), &mut ExportInfo::default())? {
         return Err(io::Error::other(format!("the server has no TLS: {why}")));
     }
     let tunnel = Tunnel::to(trust, host).map_err(io::Error::other)?;
@@ -140,64 +141,64 @@ where
     while tunnel.is_opening() {
         sealed.exchange()?;
     }
-    let told = agree(&mut sealed, export)?;
-    Ok((told, Some(tunnel)))
+    let info = agree(&mut sealed, export)?;
+    Ok((info, Some(tunnel)))
 }
 
-/// Agrees on all that the server knows of what we want, and on the export.
-fn agree(stream: &mut (impl Read + Write), export: &str) -> io::Result<Told> {
-    let mut told = Told::default();
-    told.structured = ask(stream, &structured(), &mut told)? == Said::Ready;
-    // Who knows no chunks knows no block status.
-    if told.structured && ask(stream, &contexts(export), &mut told)? != Said::Ready {
-        told.allocation = None;
+/// Negotiates all options that the server knows, and the export.
+fn agree(stream: &mut (impl Read + Write), export: &str) -> io::Result<ExportInfo> {
+    let mut info = ExportInfo::default();
+    info.structured = ask(stream, &structured(), &mut info)? == OptionReply::Ready;
+    // Without structured replies there is no block status.
+    if info.structured && ask(stream, &contexts(export), &mut info)? != OptionReply::Ready {
+        info.allocation = None;
     }
-    match ask(stream, &choose(export), &mut told)? {
-        Said::Refused(why) => {
-            let why = if why.is_empty() { "it does not say why" } else { &why };
+    match ask(stream, &choose(export), &mut info)? {
+        OptionReply::Refused(why) => {
+            let why = if why.is_empty() { "no reason given" } else { &why };
             Err(io::Error::other(format!("the server refuses '{export}': {why}")))
         }
-        _ => Ok(told),
+        _ => Ok(info),
     }
 }
 
-/// Asks for something, and reads the answer to its end.
-fn ask(stream: &mut (impl Read + Write), wish: &[u8], told: &mut Told) -> io::Result<Said> {
-    stream.write_all(wish)?;
+/// Sends an option, and reads its replies to the last.
+fn ask(stream: &mut (impl Read + Write), option: &[u8], info: &mut ExportInfo) -> io::Result<OptionReply> {
+    stream.write_all(option)?;
     loop {
         let mut header = [0; 20];
         stream.read_exact(&mut header)?;
         let length = option_reply(&header).filter(|(_, length)| *length <= 1 << 16);
-        let (kind, length) = length.ok_or_else(|| io::Error::other("found an answer that makes no sense"))?;
+        let (kind, length) = length.ok_or_else(|| io::Error::other("found a malformed reply"))?;
         let mut data = vec![0; length];
         stream.read_exact(&mut data)?;
-        match said(kind, &data, told) {
-            Said::Told => {}
+        match parse_option_reply(kind, &data, info) {
+            OptionReply::Info => {}
             end => return Ok(end),
         }
     }
 }
 
-/// A stream through a tunnel.
+/// A stream through a TLS tunnel.
 struct Sealed<'a, S> {
     bytes: S,
     tunnel: &'a Tunnel,
-    /// What came and was not read.
+    /// Decrypted bytes that were not read yet.
     plain: Vec<u8>,
 }
 
 impl<S: Read + Write> Sealed<'_, S> {
-    /// Sends what TLS has to say, and takes what comes.
+    /// Sends pending TLS records, and takes those that arrive.
     fn exchange(&mut self) -> io::Result<()> {
         self.bytes.write_all(&self.tunnel.seal(&[]))?;
         if self.tunnel.is_opening() || self.plain.is_empty() {
             let mut sealed = [0; 16 << 10];
-            let came = self.bytes.read(&mut sealed)?;
-            if came == 0 {
+            let received = self.bytes.read(&mut sealed)?;
+            if received == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            let taken = self.tunnel.take(&sealed[..came], &mut self.plain);
-            // Also the word of an error.
+            let taken = self.tunnel.take(&sealed[..received], &mut self.plain);
+            // TLS alerts too.
             self.bytes.write_all(&self.tunnel.seal(&[]))?;
             taken.map_err(io::Error::other)?;
         }

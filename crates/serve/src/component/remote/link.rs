@@ -1,9 +1,9 @@
-//! The connection to another server, and the next one when that is gone.
+//! The connection to another server, and its replacement when it is gone.
 //!
-//! Invariants: a request is answered by the server, or because it is gone for longer than it may be. What was written
-//! since a flush, and not made durable by itself, a server that comes back may have lost: then the next flush fails, of
-//! who wrote that and of who flushes first. Fault model: the server goes at any time, and comes back, later or never, or
-//! another one does in its place.
+//! Invariants: a request is answered by the server, or fails because the server is gone for longer than the limit.
+//! Unflushed writes without FUA may be lost when a server comes back: then the next flush fails, of the client that
+//! wrote them and of whichever client flushes first. Fault model: the server goes at any time, and comes back later,
+//! never, or as another one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,60 +17,60 @@ use seekless_core::runtime::{now, sleep, sleep_until, spawn};
 use seekless_core::{Nanos, StreamId};
 
 use super::Connected;
-use super::line::{Failure, GONE, Given, Line};
+use super::connection::{Connection, Failure, GONE, Reply};
 use crate::nbd::Command;
-use crate::nbd::client::Told;
+use crate::nbd::client::ExportInfo;
 use crate::reactor::Reactor;
 use crate::server::Trust;
 
-/// The protocol's number for a server that ends.
+/// The protocol's error of a server that shuts down.
 const ESHUTDOWN: u32 = 108;
-/// Between two attempts: at first, and at most.
+/// Pause between two attempts: the first, and the longest.
 const PAUSE: Nanos = Nanos::from_millis(50);
 const LONGEST_PAUSE: Nanos = Nanos::from_millis(2_000);
 
-/// How a server that is gone is found again.
+/// How to reconnect to a server that is gone.
 #[derive(Clone, Debug)]
 pub struct Reconnect {
-    /// Where it is.
+    /// URI of the export.
     pub uri: String,
-    /// How it is known.
+    /// Certificates to verify it by.
     pub trust: Option<Trust>,
-    /// So long requests wait for it.
+    /// How long requests wait for it.
     pub limit: Nanos,
 }
 
 /// See the file's header.
 pub struct Link {
     reactor: Rc<Reactor>,
-    /// What the server told at first, and has to tell again.
-    told: Told,
-    line: RefCell<Rc<Line>>,
-    again: Option<Reconnect>,
-    /// Since when it is gone.
+    /// The export as first described; it has to be the same again.
+    info: ExportInfo,
+    connection: RefCell<Rc<Connection>>,
+    reconnect: Option<Reconnect>,
+    /// Since when the connection is gone.
     gone: Cell<Option<Nanos>>,
-    /// Why it was not found again.
+    /// Why the last attempt to reconnect failed.
     why: RefCell<String>,
     waiting: RefCell<Vec<Waker>>,
     unflushed: RefCell<Unflushed>,
 }
 
-/// What was written and not flushed.
+/// Writes not flushed yet.
 #[derive(Default)]
 struct Unflushed {
-    /// Who wrote, and in the how manieth of all writes last.
+    /// Clients, and the number of the last write of each.
     by: BTreeMap<StreamId, u64>,
     writes: u64,
-    /// Whose writes may be lost, and who was not told.
+    /// Clients whose writes may be lost and that have not been told.
     lost: BTreeSet<StreamId>,
-    /// Nobody was told.
-    untold: bool,
+    /// Whether no client has been told of a loss yet.
+    unreported: bool,
 }
 
 impl Unflushed {
-    /// A server came back that may have lost it.
+    /// The server came back and may have lost unflushed writes.
     fn lose(&mut self) {
-        self.untold |= !self.by.is_empty();
+        self.unreported |= !self.by.is_empty();
         self.lost.extend(std::mem::take(&mut self.by).into_keys());
     }
 
@@ -79,22 +79,22 @@ impl Unflushed {
         self.by.retain(|_, last| *last > writes);
     }
 
-    /// Whether somebody has to be told that what was written may be lost; once.
-    fn tells(&mut self, who: StreamId) -> bool {
-        let untold = std::mem::take(&mut self.untold);
-        self.lost.remove(&who) || untold
+    /// Whether to report to this client that writes may be lost; once.
+    fn takes_loss(&mut self, stream: StreamId) -> bool {
+        let unreported = std::mem::take(&mut self.unreported);
+        self.lost.remove(&stream) || unreported
     }
 }
 
 impl Link {
-    /// Begins with a connection. Inside a runtime.
-    pub fn new(reactor: &Rc<Reactor>, connected: Connected, again: Option<Reconnect>) -> Rc<Link> {
-        let told = connected.told();
+    /// A link that starts with this connection. Inside a runtime.
+    pub fn new(reactor: &Rc<Reactor>, connected: Connected, reconnect: Option<Reconnect>) -> Rc<Link> {
+        let info = connected.info();
         Rc::new(Link {
             reactor: reactor.clone(),
-            told,
-            line: RefCell::new(Line::new(reactor, connected)),
-            again,
+            info,
+            connection: RefCell::new(Connection::new(reactor, connected)),
+            reconnect,
             gone: Cell::new(None),
             why: RefCell::default(),
             waiting: RefCell::default(),
@@ -102,7 +102,7 @@ impl Link {
         })
     }
 
-    /// As [`Line::ask`], again and again as long as the server goes and comes back in time.
+    /// As [`Connection::ask`], repeated as long as the server comes back in time.
     pub async fn ask(
         self: &Rc<Self>,
         command: Command,
@@ -110,46 +110,48 @@ impl Link {
         offset: u64,
         bytes: u32,
         payload: impl Fn(&mut Vec<u8>),
-    ) -> Result<Given, Failure> {
+    ) -> Result<Reply, Failure> {
         loop {
-            let line = self.line.borrow().clone();
-            let done = line.ask(command, flags, offset, bytes, &payload).await;
+            let connection = self.connection.borrow().clone();
+            let done = connection.ask(command, flags, offset, bytes, &payload).await;
             match done {
-                Err((GONE | ESHUTDOWN, _)) if self.again.is_some() => self.next_after(&line).await?,
+                Err((GONE | ESHUTDOWN, _)) if self.reconnect.is_some() => {
+                    self.await_reconnect(&connection).await?
+                }
                 done => return done,
             }
         }
     }
 
-    /// Something was written that a server may lose.
-    pub fn wrote(&self, who: StreamId) {
+    /// Notes a write that the server may lose.
+    pub fn wrote(&self, stream: StreamId) {
         let unflushed = &mut *self.unflushed.borrow_mut();
         unflushed.writes += 1;
-        unflushed.by.insert(who, unflushed.writes);
+        unflushed.by.insert(stream, unflushed.writes);
     }
 
-    /// Flushes by `flush`; an error too if something may be lost that who flushes has to hear of.
+    /// Flushes by `flush`; an error too if writes may be lost of which this client has to hear.
     pub async fn flush(
         &self,
-        who: StreamId,
-        flush: impl Future<Output = Result<Given, Failure>>,
+        stream: StreamId,
+        flush: impl Future<Output = Result<Reply, Failure>>,
     ) -> Result<(), Failure> {
         let writes = self.unflushed.borrow().writes;
         flush.await?;
         let unflushed = &mut *self.unflushed.borrow_mut();
         unflushed.flushed(writes);
-        if unflushed.tells(who) {
-            let why = "the server was gone: what was written and not flushed before may be lost";
+        if unflushed.takes_loss(stream) {
+            let why = "the server was gone: unflushed writes before that may be lost";
             return Err((GONE, why.to_owned()));
         }
         Ok(())
     }
 
-    /// Waits for another connection than this one, which is gone.
-    async fn next_after(self: &Rc<Self>, line: &Rc<Line>) -> Result<(), Failure> {
-        line.end();
-        let limit = self.again.as_ref().map_or(Nanos::ZERO, |again| again.limit);
-        if !Rc::ptr_eq(&self.line.borrow(), line) {
+    /// Waits for a connection to replace this one, which is gone.
+    async fn await_reconnect(self: &Rc<Self>, connection: &Rc<Connection>) -> Result<(), Failure> {
+        connection.end();
+        let limit = self.reconnect.as_ref().map_or(Nanos::ZERO, |reconnect| reconnect.limit);
+        if !Rc::ptr_eq(&self.connection.borrow(), connection) {
             return Ok(());
         }
         let since = self.gone.get().unwrap_or_else(|| {
@@ -158,7 +160,7 @@ impl Link {
             now()
         });
         let back = poll_fn(|context| {
-            if !Rc::ptr_eq(&self.line.borrow(), line) {
+            if !Rc::ptr_eq(&self.connection.borrow(), connection) {
                 return Poll::Ready(());
             }
             self.waiting.borrow_mut().push(context.waker().clone());
@@ -172,7 +174,7 @@ impl Link {
         }
     }
 
-    /// Tries to connect until that succeeds.
+    /// Reconnects, trying until that succeeds.
     async fn connect(self: Rc<Self>) {
         let mut pause = PAUSE;
         loop {
@@ -180,7 +182,7 @@ impl Link {
                 Ok(connected) => {
                     self.unflushed.borrow_mut().lose();
                     self.gone.set(None);
-                    self.line.replace(Line::new(&self.reactor, connected));
+                    self.connection.replace(Connection::new(&self.reactor, connected));
                     return self.waiting.take().into_iter().for_each(Waker::wake);
                 }
                 Err(why) => drop(self.why.replace(why)),
@@ -190,28 +192,29 @@ impl Link {
         }
     }
 
-    /// The same once, beside the volume.
+    /// One attempt, on a worker thread.
     async fn connect_once(&self) -> Result<Connected, String> {
-        let Some(again) = self.again.clone() else { return Err(String::new()) };
-        let attempt = move || Connected::to(&again.uri, again.trust.as_ref()).map_err(|why| why.to_string());
-        let connected = self.reactor.find(attempt).await.map(|connected| {
-            let same = |connected: &Connected| connected.told() == self.told;
-            let other = || "found another export there, expected the one from before".to_owned();
+        let Some(reconnect) = self.reconnect.clone() else { return Err(String::new()) };
+        let attempt =
+            move || Connected::to(&reconnect.uri, reconnect.trust.as_ref()).map_err(|why| why.to_string());
+        let connected = self.reactor.offload_external(attempt).await.map(|connected| {
+            let same = |connected: &Connected| connected.info() == self.info;
+            let other = || "found another export there, expected the same as before".to_owned();
             connected.and_then(|connected| if same(&connected) { Ok(connected) } else { Err(other()) })
         });
-        // Noted is whether it succeeded, and else why.
-        let noted = self.reactor.find_out(|| match &connected {
+        // Recorded: whether it succeeded, and otherwise why.
+        let noted = self.reactor.observe(|| match &connected {
             Some(Err(why)) => [&[0], why.as_bytes()].concat(),
             _ => vec![1],
         });
         let connected = match (connected, noted.split_first()) {
             (Some(connected), _) => connected,
-            (None, Some((1, _))) => Connected::recalled(self.told).map_err(|error| error.to_string()),
+            (None, Some((1, _))) => Connected::from_recording(self.info).map_err(|error| error.to_string()),
             (None, why) => {
                 Err(why.map_or(String::new(), |(_, why)| String::from_utf8_lossy(why).into_owned()))
             }
         }?;
-        self.reactor.is_new(connected.descriptor());
+        self.reactor.new_descriptor(connected.descriptor());
         Ok(connected)
     }
 }

@@ -1,13 +1,13 @@
 //! An export of another NBD server as a component.
 //!
-//! Invariants: requests go out in the order in which they came, together if they came together; answers may overtake
-//! each other. Holes are told in a few bytes where the server has structured replies. Where the export ends within a
-//! sector, the rest of that reads as zeroes, and what is written there goes nowhere. Fault model: the server refuses,
-//! fails a request, answers what nobody asked, or goes: from then on everything is an error, `Gone`, unless the server may
-//! come back ([`link`]).
+//! Invariants: requests are sent in the order of their arrival, those of one instant together; replies may overtake
+//! each other. Holes take a few bytes where the server has structured replies. Where the export ends within a sector,
+//! the remainder of that sector reads as zeroes and writes to it are dropped. Fault model: the server refuses, fails a
+//! request, answers one that was not sent, or goes: from then on every request fails with `Gone`, unless reconnecting
+//! is allowed ([`link`]).
 
 mod connect;
-mod line;
+mod connection;
 mod link;
 
 use std::rc::Rc;
@@ -20,11 +20,11 @@ use seekless_core::{
 use crate::nbd::{Command, constants as c};
 use crate::reactor::Reactor;
 pub use connect::Connected;
-use line::{Failure, GONE, Given};
+use connection::{Failure, GONE, Reply};
 use link::Link;
 pub use link::Reconnect;
 
-/// Block status is asked for so many sectors at once, at most: what fits a compact request.
+/// Sectors of a block status request, at most: what fits a compact request.
 const STATUS_SECTORS: u64 = 1 << 22;
 
 /// See the file's header.
@@ -34,24 +34,24 @@ pub struct RemoteComponent {
     bytes: u64,
     geometry: Geometry,
     flags: u16,
-    /// Block status can be asked for.
-    tells_allocation: bool,
+    /// Whether block status is available.
+    has_allocation: bool,
 }
 
 impl RemoteComponent {
-    /// The component called `name` at the other end; it is found again by `again` when it is gone. Inside a runtime.
+    /// The component called `name` over this connection; it reconnects as `reconnect` says. Inside a runtime.
     pub fn new(
         reactor: &Rc<Reactor>,
         name: &str,
         connected: Connected,
-        again: Option<Reconnect>,
+        reconnect: Option<Reconnect>,
     ) -> RemoteComponent {
-        let told = connected.told();
-        let [smallest, preferred, largest] = told.blocks.unwrap_or([512, 4096, 32 << 20]);
+        let info = connected.info();
+        let [smallest, preferred, largest] = info.blocks.unwrap_or([512, 4096, 32 << 20]);
         let sectors = |bytes: u32| u64::from(bytes).div_ceil(SECTOR_BYTES);
-        let flags = told.flags;
+        let flags = info.flags;
         let geometry = Geometry {
-            sectors: told.bytes.div_ceil(SECTOR_BYTES),
+            sectors: info.bytes.div_ceil(SECTOR_BYTES),
             logical_sectors: sectors(smallest),
             physical_sectors: sectors(preferred).max(sectors(smallest)),
             volatile_cache: flags & c::FLAG_SEND_FLUSH != 0,
@@ -59,8 +59,8 @@ impl RemoteComponent {
             discard_sectors: if flags & c::FLAG_SEND_TRIM == 0 { 0 } else { sectors(preferred) },
             largest_sectors: (u64::from(largest) / SECTOR_BYTES).clamp(1, LARGEST_REQUEST_SECTORS),
         };
-        let (link, name, bytes) = (Link::new(reactor, connected, again), name.to_owned(), told.bytes);
-        RemoteComponent { link, name, bytes, geometry, flags, tells_allocation: told.allocation.is_some() }
+        let (link, name, bytes) = (Link::new(reactor, connected, reconnect), name.to_owned(), info.bytes);
+        RemoteComponent { link, name, bytes, geometry, flags, has_allocation: info.allocation.is_some() }
     }
 
     fn has(&self, flag: u16) -> bool {
@@ -79,25 +79,25 @@ impl RemoteComponent {
         IoError::new(kind, self.name.clone(), at, why)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     async fn ask(
         &self,
         command: Command,
         flags: u16,
         at: Extent,
         from: Option<&Buffer>,
-    ) -> Result<Given, IoError> {
+    ) -> Result<Reply, IoError> {
         let (place, whole) = if at.sectors == 0 { (None, 0) } else { (Some(at), self.bytes_of(at)) };
         let payload = |out: &mut Vec<u8>| {
             if let Some(from) = from {
                 from.look(|bytes| out.extend_from_slice(&bytes[..whole as usize]));
             }
         };
-        let given = self.link.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
-        given.map_err(|failure| self.error(place, failure))
+        let reply = self.link.ask(command, flags, at.start.0 * SECTOR_BYTES, whole as u32, payload).await;
+        reply.map_err(|failure| self.error(place, failure))
     }
 
-    /// The bytes of these sectors that there are: of the last one there may be a part.
+    /// Bytes of these sectors within the export: the last sector may be partial.
     fn bytes_of(&self, at: Extent) -> u64 {
         at.bytes().min(self.bytes - at.start.0 * SECTOR_BYTES)
     }
@@ -120,9 +120,9 @@ impl BlockDevice for RemoteComponent {
         io(async move {
             self.check(at)?;
             for part in self.parts(at) {
-                let given = self.ask(Command::Read, 0, part, None).await?;
-                let (offset, len) = ((part.start.0 - at.start.0) * SECTOR_BYTES, given.data.len());
-                into.put(offset as usize, &given.data);
+                let reply = self.ask(Command::Read, 0, part, None).await?;
+                let (offset, len) = ((part.start.0 - at.start.0) * SECTOR_BYTES, reply.data.len());
+                into.put(offset as usize, &reply.data);
                 into.put(offset as usize + len, &[0; SECTOR_BYTES as usize][..part.bytes() as usize - len]);
             }
             Ok(into)
@@ -183,7 +183,7 @@ impl BlockDevice for RemoteComponent {
             self.check(at)?;
             let known = self.has(c::FLAG_SEND_WRITE_ZEROES);
             if zeroes.only_if_fast && !(known && self.has(c::FLAG_SEND_FAST_ZERO)) {
-                return Err(self.error(Some(at), (95, "it has no fast zeroes".to_owned())));
+                return Err(self.error(Some(at), (95, "the server has no fast zeroes".to_owned())));
             }
             if !known {
                 return self.write(at, Buffer::zeroed(at.bytes()), how).await;
@@ -202,14 +202,14 @@ impl BlockDevice for RemoteComponent {
         io(async move {
             self.check(at)?;
             let (mut states, mut from, end) = (Vec::new(), at.start.0, at.end().0);
-            while from < end && self.tells_allocation {
+            while from < end && self.has_allocation {
                 let rest = Extent::new(from, (end - from).min(STATUS_SECTORS));
-                let given = self.ask(Command::BlockStatus, 0, rest, None).await?;
+                let reply = self.ask(Command::BlockStatus, 0, rest, None).await?;
                 let before = from;
-                for (bytes, flags) in given.states {
+                for (bytes, flags) in reply.states {
                     let to = from * SECTOR_BYTES + u64::from(bytes);
                     let sectors = to.div_ceil(SECTOR_BYTES).min(end) - from;
-                    // What is about no whole sector is about nothing that can be asked for.
+                    // A state that covers no whole sector says nothing about any.
                     if sectors == 0 || (to % SECTOR_BYTES != 0 && to != self.bytes) {
                         break;
                     }
@@ -228,7 +228,7 @@ impl BlockDevice for RemoteComponent {
     }
 }
 
-/// What flags of `base:allocation` say.
+/// The content that flags of `base:allocation` describe.
 fn content(flags: u32) -> Content {
     match (flags & c::STATE_ZERO != 0, flags & c::STATE_HOLE != 0) {
         (true, true) => Content::Hole,
@@ -238,7 +238,7 @@ fn content(flags: u32) -> Content {
     }
 }
 
-/// Puts a state behind the others, or makes the last one longer.
+/// Appends a state, merging it with an equal last one.
 fn put(states: &mut Vec<ExtentState>, extent: Extent, content: Content) {
     match states.last_mut() {
         Some(last) if last.content == content => last.extent.sectors += extent.sectors,

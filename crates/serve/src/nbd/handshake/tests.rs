@@ -1,4 +1,4 @@
-//! What is agreed on, option by option.
+//! Negotiation, option by option.
 
 use super::*;
 use crate::nbd::client::option_reply;
@@ -38,8 +38,8 @@ fn contexts(number: u32, export: &str, queries: &[&str]) -> Vec<u8> {
     option(number, &[&text(export)[..], &count, &queries].concat())
 }
 
-/// The kinds and data of the answers, and what came of it, to options that come one after the other.
-fn said(encryption: Encryption, options: &[Vec<u8>]) -> (Vec<(u32, Vec<u8>)>, Vec<Step>) {
+/// The replies to consecutive options, as types and data, and the resulting steps.
+fn answers_to(encryption: Encryption, options: &[Vec<u8>]) -> (Vec<(u32, Vec<u8>)>, Vec<Step>) {
     let exports = exports();
     let mut handshake = Handshake::new(&exports, encryption);
     let mut input = 3_u32.to_be_bytes().to_vec();
@@ -60,9 +60,9 @@ fn said(encryption: Encryption, options: &[Vec<u8>]) -> (Vec<(u32, Vec<u8>)>, Ve
     (answers, steps)
 }
 
-/// The flags that `GO` told last, and what was agreed on.
+/// The flags in the last reply to `GO`, and the agreement.
 fn agreed(options: &[Vec<u8>]) -> (u16, Agreed) {
-    let (answers, steps) = said(Encryption::None, options);
+    let (answers, steps) = answers_to(Encryption::None, options);
     let told = answers.iter().rfind(|(kind, data)| *kind == c::REP_INFO && data[..2] == [0, 0]);
     let flags = u16_at(&told.expect("GO tells of the export").1, 10).unwrap();
     match &steps[..] {
@@ -99,7 +99,7 @@ fn who_asks_for_the_sizes_of_blocks_knows_them_and_nobody_else() {
     };
     assert!(knows(&[info("disk"), go("disk", &[])]));
     assert!(!knows(&[info("other"), go("disk", &[])]), "another's");
-    assert!(matches!(&said(Encryption::None, &[option(c::OPT_EXPORT_NAME, b"disk")]).1[..],
+    assert!(matches!(&answers_to(Encryption::None, &[option(c::OPT_EXPORT_NAME, b"disk")]).1[..],
         [Step::Serve(agreed)] if !agreed.knows_blocks));
 }
 
@@ -108,7 +108,7 @@ fn contexts_are_those_of_the_export() {
     let structured = option(c::OPT_STRUCTURED_REPLY, &[]);
     let listed = |export, queries: &[&str]| {
         let list = contexts(c::OPT_LIST_META_CONTEXT, export, queries);
-        let answers = said(Encryption::None, &[structured.clone(), list]).0.into_iter();
+        let answers = answers_to(Encryption::None, &[structured.clone(), list]).0.into_iter();
         let names = answers.filter(|(kind, _)| *kind == c::REP_META_CONTEXT);
         names.map(|(_, data)| String::from_utf8(data[4..].to_vec()).unwrap()).collect::<Vec<_>>()
     };
@@ -122,7 +122,7 @@ fn contexts_are_those_of_the_export() {
 fn where_tls_is_demanded_all_else_waits_for_it() {
     let list = option(c::OPT_LIST, &[]);
     let start = option(c::OPT_STARTTLS, &[]);
-    let (answers, steps) = said(
+    let (answers, steps) = answers_to(
         Encryption::Demanded,
         &[list.clone(), go("disk", &[]), start.clone(), list.clone(), start.clone(), go("disk", &[])],
     );
@@ -132,6 +132,9 @@ fn where_tls_is_demanded_all_else_waits_for_it() {
     let after = [c::REP_ERR_INVALID, c::REP_INFO, c::REP_ACK];
     assert_eq!(kinds, [before, listed, after].concat());
     assert!(matches!(&steps[..], [Step::Encrypt, Step::Serve(_)]), "{steps:?}");
-    assert_eq!(said(Encryption::Demanded, &[option(c::OPT_EXPORT_NAME, b"disk")]), (vec![], vec![Step::End]));
-    assert_eq!(said(Encryption::None, &[start]).0[0].0, c::REP_ERR_POLICY);
+    assert_eq!(
+        answers_to(Encryption::Demanded, &[option(c::OPT_EXPORT_NAME, b"disk")]),
+        (vec![], vec![Step::End])
+    );
+    assert_eq!(answers_to(Encryption::None, &[start]).0[0].0, c::REP_ERR_POLICY);
 }

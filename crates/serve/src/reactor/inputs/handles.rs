@@ -1,9 +1,9 @@
-//! Files and sockets by numbers that are the same whenever the same things happen, which the system's are not.
+//! Numbers for files and sockets that are the same in every replay, unlike the system's descriptors.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
-/// Numbers in the order in which things were first seen.
+/// Numbers in order of first use.
 #[derive(Default)]
 pub struct Handles {
     known: BTreeMap<RawFd, u32>,
@@ -17,7 +17,7 @@ impl Handles {
         known.unwrap_or_else(|| self.new_of(descriptor))
     }
 
-    /// The number of one that was not there before; the system may have used its number for another.
+    /// The number of a new descriptor; the system may have reused an old one.
     pub fn new_of(&mut self, descriptor: RawFd) -> u32 {
         self.seen += 1;
         self.known.insert(descriptor, self.seen);

@@ -1,91 +1,91 @@
-//! What stands in a file of inputs, byte by byte.
+//! The format of a file of inputs.
 //!
-//! The file: `SEEKLESS INPUTS` and a byte of version, then frames: length (u32), CRC-32C of the payload (u32), payload.
-//! The first payload is text that says what was run; all others are records, whole ones, one behind the other. A record
-//! is a byte that says what it is, then numbers of 8 bytes, and data with its length before it. All little-endian.
+//! The file: `SEEKLESS INPUTS` and a version byte, then frames: length (u32), CRC-32C of the payload (u32), payload.
+//! The first payload is text that describes the run; all others are consecutive whole records. A record is a type byte,
+//! then numbers of 8 bytes, and data preceded by its length. All little-endian.
 
 use std::io::{self, Read, Write};
 
 use seekless_core::device::{Content, ExtentState};
 use seekless_core::{Extent, SECTOR_BYTES};
 
-use crate::reactor::{Job, What};
+use crate::reactor::{Job, Op};
 
-/// What a file begins with; the last byte is the version.
+/// Magic of a file; the last byte is the version.
 const MAGIC: &[u8; 16] = b"SEEKLESS INPUTS\x02";
-/// A frame holds at least a record, and no more than this besides.
+/// A frame is written when it has this many bytes; the last record may exceed it.
 pub const FRAME: usize = 64 << 10;
-/// No frame is longer: two of the largest requests.
+/// Bytes of a frame, at most: two of the largest requests.
 const LONGEST: u32 = 64 << 20;
 
-/// A job's kind, as a number.
-pub type WhatRecord = u8;
+/// Number of a job's operation.
+pub type OpCode = u8;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A job was asked for; they are numbered in their order.
-    Asked {
-        /// What.
-        what: WhatRecord,
-        /// Of which file or socket.
+    /// A job was submitted; jobs are numbered in order.
+    Submitted {
+        /// Its operation.
+        op: OpCode,
+        /// Its file or socket.
         handle: u32,
-        /// From which byte on.
+        /// First byte.
         at: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u64,
-        /// CRC-32C of what is written or sent; 0 of all others.
+        /// CRC-32C of data written or sent; 0 otherwise.
         digest: u32,
     },
-    /// What became of the last job that was asked for was known at once.
-    AtOnce(Told),
-    /// What became of a job, in this turn.
-    Answered {
-        /// Which.
+    /// The last submitted job completed immediately.
+    Immediate(Completion),
+    /// A job completed in this turn.
+    Completed {
+        /// Number of the job.
         job: u64,
-        /// What.
-        told: Told,
+        /// Its result.
+        completion: Completion,
     },
-    /// What a file holds was looked up.
-    Looked {
-        /// Where.
+    /// The extents of a file were queried.
+    Extents {
+        /// Range of the query.
         at: Extent,
-        /// What was found.
-        found: Vec<ExtentState>,
+        /// The result.
+        states: Vec<ExtentState>,
     },
-    /// The turn is over, at this time.
+    /// End of a turn, at this time in nanoseconds.
     Turn(u64),
-    /// The run is over; the hash of its events.
+    /// End of the run; the hash of its events.
     End(u64),
-    /// What was found out of the world besides: whoever asked knows what it says.
-    Found(Vec<u8>),
+    /// An observation of the system outside jobs; its meaning is the caller's.
+    Observed(Vec<u8>),
 }
 
-/// What became of a job.
+/// Result of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Bytes or a number; of an error, its number below zero.
+pub struct Completion {
+    /// Bytes or a descriptor; an error's number, negated.
     pub result: i64,
-    /// What was read or received.
+    /// Data read or received.
     pub data: Vec<u8>,
 }
 
-impl Told {
-    /// Of this result.
-    pub fn of(result: &io::Result<usize>, job: &Job) -> Told {
+impl Completion {
+    /// The completion of a job with this result.
+    pub fn of(result: &io::Result<usize>, job: &Job) -> Completion {
         let number = match result {
             Ok(done) => i64::try_from(*done).unwrap_or(i64::MAX),
             Err(error) => -i64::from(error.raw_os_error().unwrap_or(EIO)),
         };
         let part = job.memory.part();
-        let data = match job.what {
-            What::Read(_) | What::Receive => &part[..part.len().min(number.max(0) as usize)],
+        let data = match job.op {
+            Op::Read(_) | Op::Receive => &part[..part.len().min(number.max(0) as usize)],
             _ => &[],
         };
-        Told { result: number, data: data.to_vec() }
+        Completion { result: number, data: data.to_vec() }
     }
 
-    /// The result.
+    /// The result as the job's caller gets it.
     pub fn result(&self) -> io::Result<usize> {
         usize::try_from(self.result).map_err(|_| {
             let number = self.result.checked_neg().and_then(|number| i32::try_from(number).ok());
@@ -94,75 +94,77 @@ impl Told {
     }
 }
 
-/// `EIO`: of an error that has no number.
+/// `EIO`: for an error without a number.
 const EIO: i32 = 5;
 
 impl Record {
-    /// That of a job that is asked for.
-    pub fn asked(job: &Job, handle: u32) -> Record {
+    /// The record of a submitted job.
+    pub fn submitted(job: &Job, handle: u32) -> Record {
         let moves = job.memory.part().len() as u64;
-        let (what, at, len) = match job.what {
-            What::Read(at) => (0, at, moves),
-            What::Write(at) => (1, at, moves),
-            What::WriteThrough(at) => (2, at, moves),
-            What::Sync => (3, 0, 0),
-            What::Punch { at, len } => (4, at, len),
-            What::Zero { at, len } => (5, at, len),
-            What::Receive => (6, 0, moves),
-            What::Send => (7, 0, moves),
-            What::Accept => (8, 0, 0),
+        let (op, at, len) = match job.op {
+            Op::Read(at) => (0, at, moves),
+            Op::Write(at) => (1, at, moves),
+            Op::WriteThrough(at) => (2, at, moves),
+            Op::Sync => (3, 0, 0),
+            Op::Punch { at, len } => (4, at, len),
+            Op::Zero { at, len } => (5, at, len),
+            Op::Receive => (6, 0, moves),
+            Op::Send => (7, 0, moves),
+            Op::Accept => (8, 0, 0),
         };
-        let digest = if matches!(what, 1 | 2 | 7) { crc32c::crc32c(job.memory.part()) } else { 0 };
-        Record::Asked { what, handle, at, len, digest }
+        let digest = if matches!(op, 1 | 2 | 7) { crc32c::crc32c(job.memory.part()) } else { 0 };
+        Record::Submitted { op, handle, at, len, digest }
     }
 
-    /// For a person.
-    pub fn line(&self) -> String {
+    /// A description for people.
+    pub fn describe(&self) -> String {
         match self {
-            Record::Asked { what, handle, at, len, digest } => {
+            Record::Submitted { op, handle, at, len, digest } => {
                 let names =
                     ["read", "write", "write through", "sync", "punch", "zero", "receive", "send", "accept"];
-                let name = names.get(usize::from(*what)).unwrap_or(&"?");
+                let name = names.get(usize::from(*op)).unwrap_or(&"?");
                 format!("{name} of {len} bytes at {at} of handle {handle} (checksum {digest:08x})")
             }
-            Record::AtOnce(told) => format!("an answer at once: {}", told.result),
-            Record::Answered { job, told } => format!("the answer to job {job}: {}", told.result),
-            Record::Looked { at, .. } => format!("a look at what {at} holds"),
+            Record::Immediate(completion) => format!("an immediate completion: {}", completion.result),
+            Record::Completed { job, completion } => {
+                format!("the completion of job {job}: {}", completion.result)
+            }
+            Record::Extents { at, .. } => format!("a query for the extents of {at}"),
             Record::Turn(time) => format!("the end of the turn at {time} ns"),
             Record::End(_) => "the end of the run".to_owned(),
-            Record::Found(found) => format!("{} bytes that were found out", found.len()),
+            Record::Observed(bytes) => format!("an observation of {} bytes", bytes.len()),
         }
     }
 
-    /// Puts it behind `out`.
+    /// Appends the record to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
-        let told = |out: &mut Vec<u8>, told: &Told| {
-            number(out, told.result as u64);
-            number(out, told.data.len() as u64);
-            out.extend_from_slice(&told.data);
+        let put_completion = |out: &mut Vec<u8>, completion: &Completion| {
+            number(out, completion.result as u64);
+            number(out, completion.data.len() as u64);
+            out.extend_from_slice(&completion.data);
         };
         match self {
-            Record::Asked { what, handle, at, len, digest } => {
-                out.extend([1, *what]);
+            Record::Submitted { op, handle, at, len, digest } => {
+                out.extend([1, *op]);
                 for each in [u64::from(*handle), *at, *len, u64::from(*digest)] {
                     number(out, each);
                 }
             }
-            Record::AtOnce(answer) => {
+            Record::Immediate(completion) => {
                 out.push(2);
-                told(out, answer);
+                put_completion(out, completion);
             }
-            Record::Answered { job, told: answer } => {
+            Record::Completed { job, completion } => {
                 out.push(3);
                 number(out, *job);
-                told(out, answer);
+                put_completion(out, completion);
             }
-            Record::Looked { at, found } => {
+            Record::Extents { at, states } => {
                 out.push(4);
-                for each in [at.start.0, at.sectors, found.len() as u64] {
+                for each in [at.start.0, at.sectors, states.len() as u64] {
                     number(out, each);
                 }
-                for state in found {
+                for state in states {
                     number(out, state.extent.start.0);
                     number(out, state.extent.sectors);
                     out.push(state.content as u8);
@@ -176,42 +178,42 @@ impl Record {
                 out.push(6);
                 number(out, *hash);
             }
-            Record::Found(found) => {
+            Record::Observed(bytes) => {
                 out.push(7);
-                number(out, found.len() as u64);
-                out.extend_from_slice(found);
+                number(out, bytes.len() as u64);
+                out.extend_from_slice(bytes);
             }
         }
     }
 
-    /// The first record of `bytes`, which are shortened by it; `None` if they begin with no whole one.
+    /// Takes the first record off `bytes`; `None` if there is no whole one.
     pub fn take(bytes: &mut &[u8]) -> Option<Record> {
         let record = match byte(bytes)? {
-            1 => Record::Asked {
-                what: byte(bytes)?,
+            1 => Record::Submitted {
+                op: byte(bytes)?,
                 handle: u32::try_from(word(bytes)?).ok()?,
                 at: word(bytes)?,
                 len: word(bytes)?,
                 digest: u32::try_from(word(bytes)?).ok()?,
             },
-            2 => Record::AtOnce(told(bytes)?),
-            3 => Record::Answered { job: word(bytes)?, told: told(bytes)? },
+            2 => Record::Immediate(completion(bytes)?),
+            3 => Record::Completed { job: word(bytes)?, completion: completion(bytes)? },
             4 => {
                 let at = extent(bytes)?;
                 let count = word(bytes)?;
-                let found = (0..count).map(|_| {
+                let states = (0..count).map(|_| {
                     let extent = extent(bytes)?;
                     Some(ExtentState { extent, content: content(byte(bytes)?)? })
                 });
-                Record::Looked { at, found: found.collect::<Option<_>>()? }
+                Record::Extents { at, states: states.collect::<Option<_>>()? }
             }
             5 => Record::Turn(word(bytes)?),
             6 => Record::End(word(bytes)?),
             7 => {
                 let len = usize::try_from(word(bytes)?).ok()?;
-                let (found, rest) = bytes.split_at_checked(len)?;
+                let (observed, rest) = bytes.split_at_checked(len)?;
                 *bytes = rest;
-                Record::Found(found.to_vec())
+                Record::Observed(observed.to_vec())
             }
             _ => return None,
         };
@@ -235,18 +237,18 @@ fn word(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-/// One whose end is a sector that there can be.
+/// An extent that ends within the range of sectors.
 fn extent(bytes: &mut &[u8]) -> Option<Extent> {
     let (start, sectors) = (word(bytes)?, word(bytes)?);
     let end = start.checked_add(sectors)?;
     (end <= u64::MAX / SECTOR_BYTES).then(|| Extent::new(start, sectors))
 }
 
-fn told(bytes: &mut &[u8]) -> Option<Told> {
+fn completion(bytes: &mut &[u8]) -> Option<Completion> {
     let (result, len) = (i64::from_le_bytes(word(bytes)?.to_le_bytes()), usize::try_from(word(bytes)?).ok()?);
     let (data, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
-    Some(Told { result, data: data.to_vec() })
+    Some(Completion { result, data: data.to_vec() })
 }
 
 fn content(number: u8) -> Option<Content> {
@@ -255,8 +257,8 @@ fn content(number: u8) -> Option<Content> {
         .find(|content| *content as u8 == number)
 }
 
-/// Writes the beginning of a file, with the text that says what is run.
-pub fn begin(out: &mut impl Write, text: &str) -> io::Result<()> {
+/// Writes the header of a file, with the text that describes the run.
+pub fn write_header(out: &mut impl Write, text: &str) -> io::Result<()> {
     out.write_all(MAGIC)?;
     frame(out, text.as_bytes())
 }
@@ -268,8 +270,8 @@ pub fn frame(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
     out.write_all(payload)
 }
 
-/// The beginning of a file: its text.
-pub fn beginning(input: &mut impl Read) -> Result<String, String> {
+/// Reads the header of a file: its text.
+pub fn read_header(input: &mut impl Read) -> Result<String, String> {
     let mut magic = [0; MAGIC.len()];
     let read = input.read_exact(&mut magic);
     if read.is_err() || magic[..MAGIC.len() - 1] != MAGIC[..MAGIC.len() - 1] {
@@ -279,11 +281,11 @@ pub fn beginning(input: &mut impl Read) -> Result<String, String> {
         let (found, known) = (magic[MAGIC.len() - 1], MAGIC[MAGIC.len() - 1]);
         return Err(format!("found version {found}, expected {known}"));
     }
-    let text = next_frame(input)?.ok_or("it ends before it says what was run")?;
-    String::from_utf8(text).map_err(|_| "found no text where it says what was run".to_owned())
+    let text = next_frame(input)?.ok_or("it ends before the description of the run")?;
+    String::from_utf8(text).map_err(|_| "found no text in place of the description of the run".to_owned())
 }
 
-/// The next frame; `None` at the end, also if the file is cut short there.
+/// The next frame; `None` at the end, and where the file is cut short.
 pub fn next_frame(input: &mut impl Read) -> Result<Option<Vec<u8>>, String> {
     let mut header = [0; 8];
     if input.read_exact(&mut header).is_err() {
@@ -294,7 +296,7 @@ pub fn next_frame(input: &mut impl Read) -> Result<Option<Vec<u8>>, String> {
     if length > LONGEST {
         return Err(format!("found a frame of {length} bytes, expected at most {LONGEST}"));
     }
-    // As much as there is, not as much as is said: a length may be wrong.
+    // Grows with the data: the length may be wrong.
     let mut payload = Vec::new();
     let read = input.take(u64::from(length)).read_to_end(&mut payload).map_err(|error| error.to_string())?;
     if read < length as usize {

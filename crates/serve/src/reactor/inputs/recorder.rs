@@ -1,4 +1,4 @@
-//! Writes the inputs of a run to a file while it goes.
+//! Writes the inputs of a run to a file as it goes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use seekless_core::device::ExtentState;
 use seekless_core::{Extent, Nanos};
 
 use super::handles::Handles;
-use super::record::{FRAME, Record, Told, begin, frame};
-use crate::reactor::{Job, What};
+use super::record::{Completion, FRAME, Record, frame, write_header};
+use crate::reactor::{Job, Op};
 
-/// What waits longer than this is written at the end of the next turn, however little it is.
+/// Records older than this are written at the end of the next turn, however few.
 const AGE: Nanos = Nanos::from_millis(1_000);
 
 /// See the file's header.
@@ -22,20 +22,27 @@ pub struct Recorder {
     handles: Handles,
     pending: Vec<u8>,
     written_at: Nanos,
-    /// Why nothing is noted any more.
+    /// Why recording stopped.
     failed: Option<io::Error>,
-    /// Hears of that, once.
-    tell: Box<dyn Fn(&str)>,
+    /// Called once with that.
+    report: Box<dyn Fn(&str)>,
 }
 
 impl Recorder {
-    /// Begins the file at `path`, its owner's alone, with the text that says what is run; `tell` hears if it cannot be
-    /// gone on with.
-    pub fn create(path: &Path, text: &str, tell: impl Fn(&str) + 'static) -> io::Result<Recorder> {
+    /// Creates the file at `path`, readable by its owner only, with the text that describes the run; `report` is called
+    /// if recording has to stop.
+    pub fn create(path: &Path, text: &str, report: impl Fn(&str) + 'static) -> io::Result<Recorder> {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        begin(&mut file, text)?;
+        write_header(&mut file, text)?;
         let (handles, written_at) = (Handles::default(), Nanos::ZERO);
-        Ok(Recorder { file, handles, pending: Vec::new(), written_at, failed: None, tell: Box::new(tell) })
+        Ok(Recorder {
+            file,
+            handles,
+            pending: Vec::new(),
+            written_at,
+            failed: None,
+            report: Box::new(report),
+        })
     }
 
     fn note(&mut self, record: &Record) {
@@ -44,46 +51,46 @@ impl Recorder {
         }
     }
 
-    /// A job is asked for.
-    pub fn asked(&mut self, job: &Job) {
+    /// Notes a submitted job.
+    pub fn submitted(&mut self, job: &Job) {
         let handle = self.handles.of(job.to.as_raw_fd());
-        self.note(&Record::asked(job, handle));
+        self.note(&Record::submitted(job, handle));
     }
 
-    /// The last one was answered at once.
-    pub fn at_once(&mut self, result: &io::Result<usize>, job: &Job) {
-        self.came(result, job);
-        self.note(&Record::AtOnce(Told::of(result, job)));
+    /// Notes that the last job completed immediately.
+    pub fn immediate(&mut self, result: &io::Result<usize>, job: &Job) {
+        self.note_accepted(result, job);
+        self.note(&Record::Immediate(Completion::of(result, job)));
     }
 
-    /// One was answered.
-    pub fn answered(&mut self, number: u64, result: &io::Result<usize>, job: &Job) {
-        self.came(result, job);
-        self.note(&Record::Answered { job: number, told: Told::of(result, job) });
+    /// Notes a completion.
+    pub fn completed(&mut self, number: u64, result: &io::Result<usize>, job: &Job) {
+        self.note_accepted(result, job);
+        self.note(&Record::Completed { job: number, completion: Completion::of(result, job) });
     }
 
-    fn came(&mut self, result: &io::Result<usize>, job: &Job) {
-        if let (What::Accept, Ok(number)) = (job.what, result) {
+    fn note_accepted(&mut self, result: &io::Result<usize>, job: &Job) {
+        if let (Op::Accept, Ok(number)) = (job.op, result) {
             self.handles.new_of(RawFd::try_from(*number).unwrap_or_default());
         }
     }
 
-    /// A descriptor was not there before.
-    pub fn is_new(&mut self, descriptor: RawFd) {
+    /// Notes a new descriptor.
+    pub fn new_descriptor(&mut self, descriptor: RawFd) {
         self.handles.new_of(descriptor);
     }
 
-    /// A file was looked at.
-    pub fn looked(&mut self, at: Extent, found: &[ExtentState]) {
-        self.note(&Record::Looked { at, found: found.to_vec() });
+    /// Notes an extent query.
+    pub fn extents(&mut self, at: Extent, states: &[ExtentState]) {
+        self.note(&Record::Extents { at, states: states.to_vec() });
     }
 
-    /// Something was found out.
-    pub fn found(&mut self, found: &[u8]) {
-        self.note(&Record::Found(found.to_vec()));
+    /// Notes an observation.
+    pub fn observed(&mut self, observed: &[u8]) {
+        self.note(&Record::Observed(observed.to_vec()));
     }
 
-    /// A turn is over.
+    /// Notes the end of a turn.
     pub fn turn(&mut self, time: Nanos) {
         self.note(&Record::Turn(time.0));
         if self.pending.len() >= FRAME || time.since(self.written_at) > AGE {
@@ -92,7 +99,7 @@ impl Recorder {
         }
     }
 
-    /// The run is over; the hash of its events.
+    /// Notes the end of the run, with the hash of its events.
     pub fn end(&mut self, hash: u64) {
         self.note(&Record::End(hash));
         self.write();
@@ -102,11 +109,11 @@ impl Recorder {
         if self.failed.is_some() || self.pending.is_empty() {
             return;
         }
-        // In one piece, so that a server that is killed leaves whole frames.
+        // In one write, so that a server that is killed leaves whole frames.
         let mut whole = Vec::with_capacity(self.pending.len() + 8);
         let framed = frame(&mut whole, &self.pending);
         if let Err(error) = framed.and_then(|()| self.file.write_all(&whole)) {
-            (self.tell)(&format!("the inputs are not noted any more: {error}"));
+            (self.report)(&format!("inputs are no longer recorded: {error}"));
             self.failed = Some(error);
         }
         self.pending.clear();

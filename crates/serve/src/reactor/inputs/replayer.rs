@@ -1,4 +1,4 @@
-//! Gives a run the inputs of a file, and looks whether it asks for what was asked for then.
+//! Feeds a run the inputs of a file, and checks that it submits the jobs that were recorded.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,45 +11,45 @@ use seekless_core::device::ExtentState;
 use seekless_core::{Extent, Nanos};
 
 use super::handles::Handles;
-use super::record::{Record, Told, beginning, next_frame};
-use crate::reactor::{Job, Kind, What};
+use super::record::{Completion, Record, next_frame, read_header};
+use crate::reactor::{Job, Kind, Op};
 
-/// No run lasts longer, in nanoseconds: 292 years.
+/// Latest time of a run in nanoseconds: 292 years.
 const LATEST: u64 = u64::MAX / 2;
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Turns of the reactor.
     pub turns: u64,
-    /// Jobs that were asked for as they were then.
+    /// Jobs submitted as recorded.
     pub jobs: u64,
-    /// Of them, those of components: files and other servers are all but sockets that clients came by.
-    pub of_files: u64,
+    /// Of them, those of components: files and remote servers, but not sockets of clients.
+    pub component_jobs: u64,
     /// Virtual time at the end.
     pub time: Nanos,
     /// A digest of the jobs.
     pub digest: u64,
-    /// The hash of all events of the run, if it came to its end.
+    /// The hash of all events of the run, if it reached its end.
     pub ended: Option<u64>,
-    /// Where it first departed from the file, or where that is damaged.
-    pub departed: Option<String>,
+    /// Where it first diverged from the file, or where the file is damaged.
+    pub diverged: Option<String>,
 }
 
-/// What comes next in a turn.
+/// The next step of a turn.
 pub enum Step {
-    /// A job is answered.
-    Answered {
-        /// In which slot.
+    /// A job completed.
+    Completed {
+        /// Its slot.
         key: usize,
-        /// What it read.
-        told: Told,
-        /// What became of it.
+        /// The recorded completion.
+        completion: Completion,
+        /// Its result.
         result: io::Result<usize>,
     },
     /// The turn is over.
     Turned(Nanos),
-    /// There is no more.
+    /// The recording ends.
     Over(Nanos),
 }
 
@@ -61,29 +61,29 @@ pub struct Replayer {
     next: Option<Record>,
     kind: Kind,
     handles: Handles,
-    /// The slots of the jobs that were not answered, by their numbers.
+    /// Slots of jobs in flight, by number.
     keys: BTreeMap<u64, usize>,
-    found: Replayed,
-    pub(in crate::reactor) over: bool,
+    outcome: Replayed,
+    pub(in crate::reactor) ended: bool,
     pub(in crate::reactor) waker: Option<Waker>,
 }
 
 impl Replayer {
-    /// Opens a file, and its text; the run had a reactor of the kind that `kind` finds there.
+    /// Opens a file; `text` parses its text and returns the kind of reactor that was recorded.
     pub fn open<T>(
         path: &Path,
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
     ) -> Result<(Replayer, T), String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
-        Replayer::over(BufReader::new(file), text)
+        Replayer::from_reader(BufReader::new(file), text)
     }
 
-    /// The same for a file that is read by `file`.
-    pub fn over<T>(
+    /// As `open`, for a reader.
+    pub fn from_reader<T>(
         mut file: impl Read + 'static,
         text: impl FnOnce(&str) -> Result<(T, Kind), String>,
     ) -> Result<(Replayer, T), String> {
-        let (told, kind) = text(&beginning(&mut file)?)?;
+        let (run, kind) = text(&read_header(&mut file)?)?;
         let mut replayer = Replayer {
             file: Box::new(file),
             frame: Vec::new(),
@@ -92,221 +92,229 @@ impl Replayer {
             kind,
             handles: Handles::default(),
             keys: BTreeMap::new(),
-            found: Replayed::default(),
-            over: false,
+            outcome: Replayed::default(),
+            ended: false,
             waker: None,
         };
         replayer.read();
-        Ok((replayer, told))
+        Ok((replayer, run))
     }
 
-    /// How the jobs got to the kernel then.
+    /// The kind of reactor that was recorded.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What was found so far.
-    pub fn found(&self) -> Replayed {
-        self.found.clone()
+    /// The result so far.
+    pub fn outcome(&self) -> Replayed {
+        self.outcome.clone()
     }
 
-    /// Goes to the next record.
+    /// Moves on to the next record.
     fn read(&mut self) {
         self.next = None;
         while self.at == self.frame.len() {
             match next_frame(&mut self.file) {
                 Ok(Some(frame)) => (self.frame, self.at) = (frame, 0),
                 Ok(None) => return,
-                Err(why) => return self.depart(&why),
+                Err(why) => return self.diverge(&why),
             }
         }
         let mut rest = &self.frame[self.at..];
         self.next = Record::take(&mut rest);
         self.at = self.frame.len() - rest.len();
         if self.next.is_none() {
-            self.depart("found no record where one should begin");
+            self.diverge("found no record where one should begin");
         }
     }
 
-    fn depart(&mut self, why: &str) {
-        let (turn, job) = (self.found.turns, self.found.jobs);
-        self.found.departed.get_or_insert_with(|| format!("turn {turn}, job {job}: {why}"));
-        self.over = true;
+    fn diverge(&mut self, why: &str) {
+        let (turn, job) = (self.outcome.turns, self.outcome.jobs);
+        self.outcome.diverged.get_or_insert_with(|| format!("turn {turn}, job {job}: {why}"));
+        self.ended = true;
     }
 
-    /// A job is asked for, the `number`-th; what became of it, if that was known at once.
+    /// Job `number` is submitted; its result, if it completed immediately.
     pub fn start(&mut self, key: usize, number: u64, job: &mut Job) -> Option<io::Result<usize>> {
         let handle = self.handles.of(job.to.as_raw_fd());
-        let asked = Record::asked(job, handle);
-        if self.over {
+        let submitted = Record::submitted(job, handle);
+        if self.ended {
             return None;
         }
         match self.next.take() {
-            Some(then) if then == asked => {}
-            // It was cut short here.
+            Some(recorded) if recorded == submitted => {}
+            // The recording is cut short here.
             None => {
-                self.over = true;
+                self.ended = true;
                 return None;
             }
-            Some(then) => {
-                self.depart(&format!("found {}, expected {}", asked.line(), then.line()));
+            Some(recorded) => {
+                self.diverge(&format!("found {}, expected {}", submitted.describe(), recorded.describe()));
                 return None;
             }
         }
-        self.found.jobs += 1;
-        self.found.of_files += u64::from(!job.what.is_of_socket());
+        self.outcome.jobs += 1;
+        self.outcome.component_jobs += u64::from(!job.op.is_of_socket());
         let mut bytes = Vec::new();
-        asked.put(&mut bytes);
-        self.found.digest = u64::from(crc32c::crc32c(&bytes)) ^ self.found.digest.rotate_left(23);
-        self.found.digest = self.found.digest.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        submitted.put(&mut bytes);
+        self.outcome.digest = u64::from(crc32c::crc32c(&bytes)) ^ self.outcome.digest.rotate_left(23);
+        self.outcome.digest = self.outcome.digest.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.read();
-        if matches!(self.next, Some(Record::AtOnce(_))) {
-            let Some(Record::AtOnce(told)) = self.next.take() else { return None };
+        if matches!(self.next, Some(Record::Immediate(_))) {
+            let Some(Record::Immediate(completion)) = self.next.take() else { return None };
             self.read();
-            let result = self.result(&told, job.what, job.memory.part().len());
-            if self.over {
+            let result = self.result(&completion, job.op, job.memory.part().len());
+            if self.ended {
                 return None;
             }
-            self.fill(&told, job);
+            self.fill(&completion, job);
             return Some(result);
         }
         self.keys.insert(number, key);
         None
     }
 
-    /// Puts what was read then into a job's memory.
-    pub fn fill(&mut self, told: &Told, job: &mut Job) {
-        job.memory.part_mut()[..told.data.len()].copy_from_slice(&told.data);
+    /// Puts recorded data into a job's memory.
+    pub fn fill(&mut self, completion: &Completion, job: &mut Job) {
+        job.memory.part_mut()[..completion.data.len()].copy_from_slice(&completion.data);
     }
 
-    /// What became of a job with so many bytes of memory; it departs if that cannot be.
-    fn result(&mut self, told: &Told, what: What, len: usize) -> io::Result<usize> {
-        let result = told.result();
+    /// Result of a job with `len` bytes of memory; an impossible one counts as divergence.
+    fn result(&mut self, completion: &Completion, op: Op, len: usize) -> io::Result<usize> {
+        let result = completion.result();
         let moved = *result.as_ref().unwrap_or(&0);
-        let (most, data) = match what {
-            What::Read(_) | What::Receive => (len, moved),
-            What::Write(_) | What::WriteThrough(_) | What::Send => (len, 0),
-            What::Sync | What::Punch { .. } | What::Zero { .. } | What::Accept => (usize::MAX, 0),
+        let (most, data) = match op {
+            Op::Read(_) | Op::Receive => (len, moved),
+            Op::Write(_) | Op::WriteThrough(_) | Op::Send => (len, 0),
+            Op::Sync | Op::Punch { .. } | Op::Zero { .. } | Op::Accept => (usize::MAX, 0),
         };
-        if moved > most || told.data.len() != data {
-            let found = told.data.len();
-            self.depart(&format!("found {moved} bytes done of {len}, and {found} bytes of data for it"));
+        if moved > most || completion.data.len() != data {
+            let found = completion.data.len();
+            self.diverge(&format!("found {moved} bytes transferred of {len}, and {found} bytes of data"));
             return Err(io::ErrorKind::InvalidData.into());
         }
-        if what != What::Accept || result.is_err() {
+        if op != Op::Accept || result.is_err() {
             return result;
         }
-        // Whoever gets it owns it: so it is one that is open and nobody else's.
-        let number = stand_in()?.into_raw_fd();
+        // The caller will own the descriptor: so it has to be an open one of its own.
+        let number = placeholder()?.into_raw_fd();
         self.handles.new_of(number);
         Ok(number as usize)
     }
 
-    /// A descriptor was not there before.
-    pub fn is_new(&mut self, descriptor: RawFd) {
+    /// Notes a new descriptor.
+    pub fn new_descriptor(&mut self, descriptor: RawFd) {
         self.handles.new_of(descriptor);
     }
 
-    /// What a file held then.
-    pub fn looked(&mut self, at: Extent) -> Vec<ExtentState> {
+    /// The recorded extents of a file.
+    pub fn extents(&mut self, at: Extent) -> Vec<ExtentState> {
         match self.next.take() {
-            Some(Record::Looked { at: then, found }) if then == at && covers(&found, at) => {
+            Some(Record::Extents { at: recorded, states }) if recorded == at && covers(&states, at) => {
                 self.read();
-                found
+                states
             }
             None => {
-                self.over = true;
+                self.ended = true;
                 Vec::new()
             }
-            Some(then) => {
-                self.depart(&format!("found a look at what {at} holds, expected {}", then.line()));
+            Some(recorded) => {
+                self.diverge(&format!(
+                    "found a query for the extents of {at}, expected {}",
+                    recorded.describe()
+                ));
                 Vec::new()
             }
         }
     }
 
-    /// What was found out then; nothing where the run departs.
-    pub fn found_out(&mut self) -> Vec<u8> {
+    /// The recorded observation; empty if the run diverges.
+    pub fn observed(&mut self) -> Vec<u8> {
         match self.next.take() {
-            Some(Record::Found(found)) => {
+            Some(Record::Observed(observed)) => {
                 self.read();
-                found
+                observed
             }
             None => {
-                self.over = true;
+                self.ended = true;
                 Vec::new()
             }
-            Some(then) => {
-                self.depart(&format!("found something asked of the world, expected {}", then.line()));
+            Some(recorded) => {
+                self.diverge(&format!(
+                    "found an observation of the system, expected {}",
+                    recorded.describe()
+                ));
                 Vec::new()
             }
         }
     }
 
-    /// What comes next in a turn; `what` knows what the job in a slot is, and how many bytes of memory it has.
-    pub fn step(&mut self, what: impl FnOnce(usize) -> Option<(What, usize)>) -> Step {
-        if self.over {
-            return Step::Over(self.found.time);
+    /// The next step of a turn; `op` gives the operation of the job in a slot, and the length of its memory.
+    pub fn step(&mut self, op: impl FnOnce(usize) -> Option<(Op, usize)>) -> Step {
+        if self.ended {
+            return Step::Over(self.outcome.time);
         }
         match self.next.take() {
-            Some(Record::Answered { job, told }) => {
+            Some(Record::Completed { job, completion }) => {
                 self.read();
                 let key = self.keys.remove(&job);
-                let Some((key, (what, len))) = key.and_then(|key| Some((key, what(key)?))) else {
-                    self.depart(&format!("found no job {job} under way, expected one"));
-                    return Step::Over(self.found.time);
+                let Some((key, (op, len))) = key.and_then(|key| Some((key, op(key)?))) else {
+                    self.diverge(&format!("found no job {job} in flight, expected one"));
+                    return Step::Over(self.outcome.time);
                 };
-                let result = self.result(&told, what, len);
-                if self.over {
-                    return Step::Over(self.found.time);
+                let result = self.result(&completion, op, len);
+                if self.ended {
+                    return Step::Over(self.outcome.time);
                 }
-                Step::Answered { key, told, result }
+                Step::Completed { key, completion, result }
             }
             Some(Record::Turn(time)) => {
                 self.read();
-                self.found.turns += 1;
-                if Nanos(time) < self.found.time || time > LATEST {
-                    self.depart(&format!("found the time {time} ns, which cannot come next"));
-                    return Step::Over(self.found.time);
+                self.outcome.turns += 1;
+                if Nanos(time) < self.outcome.time || time > LATEST {
+                    self.diverge(&format!("found the time {time} ns, which cannot come next"));
+                    return Step::Over(self.outcome.time);
                 }
-                self.found.time = Nanos(time);
-                Step::Turned(self.found.time)
+                self.outcome.time = Nanos(time);
+                Step::Turned(self.outcome.time)
             }
             None => {
-                self.over = true;
-                Step::Over(self.found.time)
+                self.ended = true;
+                Step::Over(self.outcome.time)
             }
-            Some(then) => {
-                self.depart(&format!("found nothing more to do, expected {}", then.line()));
-                Step::Over(self.found.time)
+            Some(recorded) => {
+                self.diverge(&format!("found nothing more to do, expected {}", recorded.describe()));
+                Step::Over(self.outcome.time)
             }
         }
     }
 
-    /// The run is over; the hash of its events.
+    /// Checks the end of the run, with the hash of its events.
     pub fn end(&mut self, hash: u64) {
         match self.next.take() {
-            _ if self.over => {}
-            Some(Record::End(then)) if then == hash => self.found.ended = Some(hash),
-            Some(Record::End(then)) => {
-                self.depart(&format!("found events with the hash {hash:016x}, expected {then:016x}"));
+            _ if self.ended => {}
+            Some(Record::End(recorded)) if recorded == hash => self.outcome.ended = Some(hash),
+            Some(Record::End(recorded)) => {
+                self.diverge(&format!("found events with the hash {hash:016x}, expected {recorded:016x}"));
             }
-            Some(then) => self.depart(&format!("found the end of the run, expected {}", then.line())),
+            Some(recorded) => {
+                self.diverge(&format!("found the end of the run, expected {}", recorded.describe()))
+            }
             None => {}
         }
     }
 }
 
-/// Whether these states are of all of an extent, one behind the other.
-fn covers(found: &[ExtentState], at: Extent) -> bool {
-    let end = found.iter().try_fold(at.start.0, |next, state| {
+/// Whether consecutive states cover an extent.
+fn covers(states: &[ExtentState], at: Extent) -> bool {
+    let end = states.iter().try_fold(at.start.0, |next, state| {
         let fits = state.extent.start.0 == next && state.extent.sectors > 0;
         fits.then(|| next.checked_add(state.extent.sectors)).flatten()
     });
     end == at.start.0.checked_add(at.sectors)
 }
 
-/// A descriptor of its own that nothing is behind: for files and sockets, which are not there in a replay.
-pub fn stand_in() -> io::Result<OwnedFd> {
+/// A descriptor that stands for a file or socket in a replay.
+pub fn placeholder() -> io::Result<OwnedFd> {
     File::open("/dev/null").map(Into::into)
 }

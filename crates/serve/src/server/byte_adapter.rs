@@ -1,9 +1,9 @@
-//! Bytes on a device of blocks: clients ask for any bytes.
+//! Byte-granular access to a device of blocks: clients may send unaligned requests.
 //!
-//! Invariants: a block of which a part is written keeps the rest. Whoever reads a block to write it back is alone with
-//! it: all other writes of the device go through here too, whole blocks beside each other. While nobody is here who may
-//! write parts of blocks there are no locks to take: that is nearly always. Fault model: as the device's; of a write
-//! that fails any blocks may have been written, and nothing beside it is lost.
+//! Invariants: a partial write of a block keeps the remainder. A read-modify-write of a block has exclusive access to
+//! it: all other writes of the device go through here too, whole blocks concurrently. As long as no client may write
+//! partial blocks, as is usual, no locks are taken. Fault model: as the device's; a failed write may have written any
+//! of its blocks, and loses nothing beside it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use seekless_core::{
     BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
 };
 
-use super::written::Written;
+use super::write_tracker::WriteTracker;
 
-/// Bytes of a device, at least one.
+/// A non-empty range of bytes of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes {
-    /// From this one on.
+    /// First byte.
     pub start: u64,
-    /// To the one before this.
+    /// End, exclusive.
     pub end: u64,
 }
 
@@ -31,17 +31,17 @@ impl Bytes {
         self.end - self.start
     }
 
-    /// Whether these are blocks of so many bytes, and no parts of any.
+    /// Whether this is whole blocks of `block` bytes.
     pub fn are_whole(self, block: u64) -> bool {
         self.start % block == 0 && self.end % block == 0
     }
 
-    /// The blocks that they touch.
+    /// The blocks that it touches.
     pub fn touched(self, block: u64) -> Extent {
         sectors(self.start / block * block, self.end.next_multiple_of(block))
     }
 
-    /// The blocks that are whole in them, if there are any.
+    /// The blocks that lie wholly within it, if any.
     fn within(self, block: u64) -> Option<Extent> {
         let (start, end) = (self.start.next_multiple_of(block), self.end / block * block);
         (start < end).then(|| sectors(start, end))
@@ -52,70 +52,70 @@ fn sectors(start: u64, end: u64) -> Extent {
     Extent::new(start / SECTOR_BYTES, (end - start) / SECTOR_BYTES)
 }
 
-/// See the file's header. Exports of one device share one of these.
-pub struct Bytewise {
+/// See the file's header. Shared by all exports of a device.
+pub struct ByteAdapter {
     device: Rc<dyn BlockDevice>,
-    /// Bytes of a block, and sectors of the largest request: a device that is changed for another has the same, or a
-    /// part of the one and more of the other.
+    /// Bytes of a block, and sectors of the largest request. When the device is exchanged these do not grow and shrink,
+    /// respectively.
     block: u64,
     largest_sectors: u64,
     locks: RangeLocks,
-    /// Those who may write parts of blocks.
-    careless: Cell<u32>,
-    /// Writes without locks are inside.
+    /// Clients that may write partial blocks.
+    unaligned_clients: Cell<u32>,
+    /// Passed by writes without locks.
     unlocked: Gate,
-    written: Written,
+    writes: WriteTracker,
 }
 
-/// Leave to write any bytes, until it is dropped.
-pub struct AnyBytes(Rc<Bytewise>);
+/// Permission for unaligned writes, until it is dropped.
+pub struct UnalignedPermit(Rc<ByteAdapter>);
 
-impl Drop for AnyBytes {
+impl Drop for UnalignedPermit {
     fn drop(&mut self) {
-        self.0.careless.set(self.0.careless.get() - 1);
+        self.0.unaligned_clients.set(self.0.unaligned_clients.get() - 1);
     }
 }
 
-impl Bytewise {
-    /// The bytes of this device.
-    pub fn new(device: Rc<dyn BlockDevice>) -> Rc<Bytewise> {
+impl ByteAdapter {
+    /// Byte-granular access to `device`.
+    pub fn new(device: Rc<dyn BlockDevice>) -> Rc<ByteAdapter> {
         let Geometry { logical_sectors, largest_sectors, .. } = device.geometry();
         let (block, locks, unlocked) = (logical_sectors * SECTOR_BYTES, RangeLocks::new(), Gate::default());
-        let (careless, written) = (Cell::new(0), Written::default());
-        Rc::new(Bytewise { device, block, largest_sectors, locks, careless, unlocked, written })
+        let (unaligned_clients, writes) = (Cell::new(0), WriteTracker::default());
+        Rc::new(ByteAdapter { device, block, largest_sectors, locks, unaligned_clients, unlocked, writes })
     }
 
-    /// Lets somebody write parts of blocks, when all writes without locks have ended. Until then, and from then on,
-    /// there are none.
-    pub async fn any_bytes(self: &Rc<Self>) -> AnyBytes {
-        self.careless.set(self.careless.get() + 1);
-        let leave = AnyBytes(self.clone());
+    /// Permits unaligned writes, when all writes without locks have ended. Until the permit is dropped, writes take
+    /// locks.
+    pub async fn allow_unaligned(self: &Rc<Self>) -> UnalignedPermit {
+        self.unaligned_clients.set(self.unaligned_clients.get() + 1);
+        let permit = UnalignedPermit(self.clone());
         drop(self.unlocked.close().await);
-        leave
+        permit
     }
 
-    /// Blocks that are to be written whole, or in parts.
-    async fn hold(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<Inside<'_>>) {
+    /// Locks the blocks of a write, if needed.
+    async fn lock(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<Inside<'_>>) {
         let blocks = at.touched(self.block);
         if !at.are_whole(self.block) {
-            debug_assert!(self.careless.get() > 0, "nobody was let write parts of blocks");
+            debug_assert!(self.unaligned_clients.get() > 0, "no client has a permit for unaligned writes");
             return (Some(self.locks.exclusive(blocks, how).await), None);
         }
-        if self.careless.get() > 0 {
+        if self.unaligned_clients.get() > 0 {
             return (Some(self.locks.shared(blocks, how).await), None);
         }
         (None, Some(self.unlocked.pass().await))
     }
 
-    /// The device, for what writes nothing.
+    /// The device, for requests that write nothing.
     pub fn device(&self) -> &dyn BlockDevice {
         &*self.device
     }
 
-    /// What these sectors hold. Others write meanwhile; what they write is told as data.
+    /// The content of these sectors. Sectors written concurrently count as data.
     pub async fn extents(&self, at: Extent) -> Result<Vec<ExtentState>, IoError> {
-        let question = self.written.asks();
-        self.device.extents(at).await.map(|found| question.told(found))
+        let query = self.writes.begin_query();
+        self.device.extents(at).await.map(|states| query.overlay(states))
     }
 
     /// Bytes of a block.
@@ -123,17 +123,17 @@ impl Bytewise {
         self.block
     }
 
-    /// The parts in which the device takes an extent.
+    /// Splits an extent into requests that the device takes.
     pub fn parts(&self, at: Extent) -> impl Iterator<Item = Extent> + use<> {
         at.split(self.largest_sectors)
     }
 
-    /// Whether these are whole blocks that the device takes in one request.
+    /// Whether this is whole blocks that the device takes in one request.
     pub fn takes(&self, at: Bytes) -> bool {
         at.are_whole(self.block) && self.fits(at.touched(self.block))
     }
 
-    /// These bytes, in a buffer that has room for all blocks that they touch.
+    /// Reads these bytes; `into` has room for all blocks that they touch.
     pub async fn read(&self, at: Bytes, mut into: Buffer, how: Hints) -> Result<Buffer, IoError> {
         let blocks = at.touched(self.block);
         if self.fits(blocks) {
@@ -149,20 +149,20 @@ impl Bytewise {
         Ok(into.cut((at.start - blocks.start.0 * SECTOR_BYTES) as usize, at.len() as usize))
     }
 
-    /// Takes `from` for these bytes; for parts of blocks somebody has to have leave.
+    /// Writes `from`; partial blocks need a permit.
     pub async fn write(&self, at: Bytes, from: Buffer, how: Hints) -> Result<(), IoError> {
-        let _held = self.hold(at, &how).await;
-        let _writing = self.written.begins(at.touched(self.block));
+        let _held = self.lock(at, &how).await;
+        let _writing = self.writes.begin_write(at.touched(self.block));
         if at.are_whole(self.block) {
             return self.write_blocks(at.touched(self.block), from, how).await;
         }
         self.overwrite(at, from, &how).await
     }
 
-    /// These bytes read as zeroes afterwards; as with a write.
+    /// Writes zeroes; partial blocks need a permit.
     pub async fn write_zeroes(&self, at: Bytes, how: Hints, zeroes: Zeroes) -> Result<(), IoError> {
-        let _held = self.hold(at, &how).await;
-        let _writing = self.written.begins(at.touched(self.block));
+        let _held = self.lock(at, &how).await;
+        let _writing = self.writes.begin_write(at.touched(self.block));
         let Some(whole) = at.within(self.block) else {
             return self.overwrite(at, Buffer::zeroed(at.len()), &how).await;
         };
@@ -177,18 +177,18 @@ impl Bytewise {
         Ok(())
     }
 
-    /// The blocks that are whole in these bytes are not needed.
+    /// Discards the blocks that lie wholly within these bytes.
     pub async fn discard(&self, at: Bytes, how: Hints) -> Result<(), IoError> {
         let Some(whole) = at.within(self.block) else { return Ok(()) };
         let bytes = Bytes { start: whole.start.0 * SECTOR_BYTES, end: whole.end().0 * SECTOR_BYTES };
-        let _held = self.hold(bytes, &how).await;
+        let _held = self.lock(bytes, &how).await;
         for part in self.parts(whole) {
             self.device.discard(part, how.clone()).await?;
         }
         Ok(())
     }
 
-    /// Writes parts of blocks, for who is alone with them.
+    /// Read-modify-write of partial blocks; the caller holds their lock.
     async fn overwrite(&self, at: Bytes, from: Buffer, how: &Hints) -> Result<(), IoError> {
         let block = self.block;
         let blocks = at.touched(block);
@@ -203,7 +203,7 @@ impl Bytewise {
         self.write_blocks(blocks, Buffer::join([before, from, after]), how.clone()).await
     }
 
-    /// Whether the device takes so much at once.
+    /// Whether the device takes this extent in one request.
     fn fits(&self, at: Extent) -> bool {
         at.sectors <= self.largest_sectors
     }

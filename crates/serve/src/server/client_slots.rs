@@ -1,7 +1,8 @@
-//! How many clients there are at once, and how many of one peer; and of handshakes besides, which have places of their own.
+//! Limits on clients at once, in all and per peer, and separate limits on handshakes.
 //!
-//! Invariants: no peer takes more than its part of the places, so whatever one does, another finds some. Who has no place
-//! is told why. A handshake finds a place always: the oldest one of the same peer ends for it, or else of all.
+//! Invariants: no peer takes more than its share of the slots, so others always find some. A refused client is told
+//! why. A handshake always gets a slot: if there are too many, the oldest of the same peer ends, otherwise the oldest
+//! of all.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,37 +14,38 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::peer::Peer;
 
-/// Clients at once, unless a volume file says another number.
+/// Default limit of clients.
 pub const CLIENTS: usize = 1024;
-/// Handshakes under way at once, and those of one peer. Each lasts some milliseconds, but of who is silent or far away.
+/// Limits of handshakes under way, in all and per peer. Each lasts some milliseconds, unless the client is silent or
+/// far away.
 const HANDSHAKES: usize = 512;
-const HANDSHAKES_OF_ONE: usize = 128;
+const HANDSHAKES_PER_PEER: usize = 128;
 
-/// Places of clients that were agreed with.
-pub struct Places {
+/// Slots of clients past the handshake.
+pub struct ClientSlots {
     most: usize,
     taken: RefCell<BTreeMap<Peer, usize>>,
 }
 
-/// A place, until it is dropped.
-pub struct Place {
-    places: Rc<Places>,
+/// A client's slot, until it is dropped.
+pub struct ClientSlot {
+    slots: Rc<ClientSlots>,
     peer: Peer,
 }
 
-impl Places {
-    /// So many; a peer has half of them at most.
-    pub fn new(most: usize) -> Rc<Places> {
-        Rc::new(Places { most, taken: RefCell::default() })
+impl ClientSlots {
+    /// `most` slots; a peer gets at most half of them.
+    pub fn new(most: usize) -> Rc<ClientSlots> {
+        Rc::new(ClientSlots { most, taken: RefCell::default() })
     }
 
-    /// Why there is no place for this peer, if so.
-    pub fn refuses(&self, peer: Peer) -> Option<String> {
+    /// Why no slot is free for this peer, if so.
+    pub fn refusal(&self, peer: Peer) -> Option<String> {
         let taken = self.taken.borrow();
-        let (all, of_one) = (taken.values().sum::<usize>(), taken.get(&peer).copied().unwrap_or(0));
+        let (all, of_peer) = (taken.values().sum::<usize>(), taken.get(&peer).copied().unwrap_or(0));
         let most = self.most.div_ceil(2);
-        if of_one >= most {
-            Some(format!("found {of_one} clients of {peer}, expected at most {most} of one peer"))
+        if of_peer >= most {
+            Some(format!("found {of_peer} clients of {peer}, expected at most {most} of one peer"))
         } else if all >= self.most {
             Some(format!("found {all} clients, expected at most {}", self.most))
         } else {
@@ -51,16 +53,16 @@ impl Places {
         }
     }
 
-    /// Takes a place, whether or not there is one.
-    pub fn take(self: &Rc<Self>, peer: Peer) -> Place {
+    /// Takes a slot, whether or not one is free.
+    pub fn take(self: &Rc<Self>, peer: Peer) -> ClientSlot {
         *self.taken.borrow_mut().entry(peer).or_default() += 1;
-        Place { places: self.clone(), peer }
+        ClientSlot { slots: self.clone(), peer }
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.borrow_mut();
+        let mut taken = self.slots.taken.borrow_mut();
         if let Some(count) = taken.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
@@ -70,16 +72,16 @@ impl Drop for Place {
     }
 }
 
-/// Handshakes under way, by the numbers of their clients.
+/// Handshakes under way, by client number.
 #[derive(Default)]
 pub struct Handshakes(RefCell<BTreeMap<u32, (Peer, Arc<OwnedFd>)>>);
 
 impl Handshakes {
-    /// One begins. Another ends for it if there are too many; why.
+    /// Notes the start of a handshake. Returns why another was ended for it, if so.
     pub fn begin(&self, number: u32, peer: Peer, socket: &Arc<OwnedFd>) -> Option<String> {
         let all = &mut *self.0.borrow_mut();
-        let of_one = all.values().filter(|(other, _)| *other == peer).count();
-        let oldest = if of_one >= HANDSHAKES_OF_ONE {
+        let of_peer = all.values().filter(|(other, _)| *other == peer).count();
+        let oldest = if of_peer >= HANDSHAKES_PER_PEER {
             all.iter().find(|(_, (other, _))| *other == peer).map(|(number, _)| *number)
         } else if all.len() >= HANDSHAKES {
             all.keys().next().copied()
@@ -91,12 +93,12 @@ impl Handshakes {
         let (oldest, (peer, socket)) = ended?;
         let _ = shutdown(socket, Shutdown::Both);
         Some(format!(
-            "client {oldest} of {peer}: sent away before it said what it wants: found {of_one} such of a peer, \
-             expected at most {HANDSHAKES_OF_ONE}, and {HANDSHAKES} of all"
+            "client {oldest} of {peer}: disconnected during its handshake: found {of_peer} handshakes of that peer, \
+             expected at most {HANDSHAKES_PER_PEER}, and {HANDSHAKES} of all"
         ))
     }
 
-    /// It is over.
+    /// Notes its end.
     pub fn end(&self, number: u32) {
         self.0.borrow_mut().remove(&number);
     }
@@ -110,19 +112,19 @@ mod tests {
 
     #[test]
     fn a_peer_has_half_of_the_places() {
-        let places = Places::new(5);
+        let slots = ClientSlots::new(5);
         let [one, other, third] = [1, 2, 3].map(Peer::Process);
-        let mut taken = vec![places.take(one), places.take(one), places.take(one)];
-        let why = places.refuses(one).unwrap();
+        let mut taken = vec![slots.take(one), slots.take(one), slots.take(one)];
+        let why = slots.refusal(one).unwrap();
         assert!(why.contains("3 clients of process 1, expected at most 3"), "{why}");
-        assert_eq!(places.refuses(other), None);
-        taken.extend([places.take(other), places.take(other)]);
-        let why = places.refuses(third).unwrap();
+        assert_eq!(slots.refusal(other), None);
+        taken.extend([slots.take(other), slots.take(other)]);
+        let why = slots.refusal(third).unwrap();
         assert!(why.contains("5 clients, expected at most 5"), "{why}");
         taken.remove(0);
-        assert_eq!((places.refuses(third), places.refuses(one)), (None, None));
+        assert_eq!((slots.refusal(third), slots.refusal(one)), (None, None));
         taken.clear();
-        assert!(places.taken.borrow().is_empty());
+        assert!(slots.taken.borrow().is_empty());
     }
 
     #[test]
@@ -130,14 +132,14 @@ mod tests {
         let (handshakes, [one, other]) = (Handshakes::default(), [1, 2].map(Peer::Process));
         let socket = Arc::new(OwnedFd::from(UnixStream::pair().unwrap().0));
         assert_eq!(handshakes.begin(1, other, &socket), None);
-        for number in 2..2 + HANDSHAKES_OF_ONE as u32 {
+        for number in 2..2 + HANDSHAKES_PER_PEER as u32 {
             assert_eq!(handshakes.begin(number, one, &socket), None);
         }
         for number in 1000..3000 {
             assert!(handshakes.begin(number, one, &socket).is_some());
             assert!(handshakes.begin(number + 10_000, other, &socket).is_none() || number > 1000 + 100);
         }
-        assert!(handshakes.0.borrow().len() <= 2 * HANDSHAKES_OF_ONE);
+        assert!(handshakes.0.borrow().len() <= 2 * HANDSHAKES_PER_PEER);
         handshakes.end(2999);
         assert_eq!(handshakes.begin(4000, one, &socket), None);
     }

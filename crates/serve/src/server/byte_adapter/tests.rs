@@ -1,4 +1,4 @@
-//! Any bytes on memory in blocks that takes its time, held to a copy; and several who write into one block.
+//! Unaligned requests on slow memory in blocks, compared with a model; and several writers of one block.
 
 use seekless_core::device::{Content, ExtentState, io};
 use seekless_core::runtime::{Runtime, rng, sleep, spawn};
@@ -7,7 +7,7 @@ use seekless_core::{IoFuture, Nanos};
 use super::*;
 use crate::component::MemoryComponent;
 
-/// Memory in blocks of 4 KiB that takes its time, and no more than 16 KiB at once.
+/// Slow memory in blocks of 4 KiB, with requests of at most 16 KiB.
 struct Slow(MemoryComponent);
 
 impl Slow {
@@ -42,7 +42,7 @@ impl BlockDevice for Slow {
         self.0.flush(how)
     }
 
-    /// As it was before the answer took its time.
+    /// A result that is older than its completion.
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         io(async move {
             sleep(Nanos(1_000)).await;
@@ -63,8 +63,8 @@ impl BlockDevice for Slow {
 
 const SIZE: u64 = 128 << 10;
 
-fn slow() -> Rc<Bytewise> {
-    Bytewise::new(Rc::new(Slow(MemoryComponent::new(SIZE / SECTOR_BYTES).unwrap())))
+fn slow() -> Rc<ByteAdapter> {
+    ByteAdapter::new(Rc::new(Slow(MemoryComponent::new(SIZE / SECTOR_BYTES).unwrap())))
 }
 
 fn any(most: u64) -> Bytes {
@@ -74,8 +74,8 @@ fn any(most: u64) -> Bytes {
     Bytes { start, end: (start + len).min(SIZE) }
 }
 
-/// Reads to memory in which something stands already.
-async fn read(device: &Bytewise, at: Bytes) -> Result<Buffer, IoError> {
+/// Reads into a buffer that is not zeroed.
+async fn read(device: &ByteAdapter, at: Bytes) -> Result<Buffer, IoError> {
     let room = at.touched(device.block()).bytes() as usize;
     device.read(at, Buffer::from_vec(vec![0xa5; room]), Hints::default()).await
 }
@@ -86,7 +86,7 @@ fn any_bytes_are_written_zeroed_and_read() {
     Runtime::new(1)
         .run(async {
             let (device, mut model) = (slow(), vec![0_u8; SIZE as usize]);
-            let _leave = device.any_bytes().await;
+            let _permit = device.allow_unaligned().await;
             for turn in 0..2_000_u32 {
                 let at = any(40 << 10);
                 let range = at.start as usize..at.end as usize;
@@ -101,7 +101,7 @@ fn any_bytes_are_written_zeroed_and_read() {
                         device.write(at, Buffer::from_vec(bytes), Hints::default()).await.unwrap();
                     }
                     2 => assert_eq!(read(&device, at).await.unwrap().to_vec(), model[range]),
-                    // Of what is not needed some reads as zeroes afterwards: that is memory's way, block by block.
+                    // Whole discarded blocks read as zeroes: memory's behaviour.
                     _ => {
                         device.discard(at, Hints::default()).await.unwrap();
                         if let Some(whole) = at.within(4096) {
@@ -121,7 +121,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
     Runtime::new(1)
         .run(async {
             let device = slow();
-            // Some began when nobody could write parts of blocks; the last block is theirs and a writer's of its half.
+            // Some began when no client could write partial blocks; they and a writer of its half share the last block.
             let late = Bytes { start: SIZE - 4096, end: SIZE };
             let early = (0..20).map(|_| {
                 let device = device.clone();
@@ -132,7 +132,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             });
             let early: Vec<_> = early.collect();
             sleep(Nanos(1)).await;
-            let leave = device.any_bytes().await;
+            let permit = device.allow_unaligned().await;
             let half = Bytes { start: SIZE - 2048, ..late };
             device.write(half, Buffer::from_vec(vec![55; 2048]), Hints::default()).await.unwrap();
             for writer in early {
@@ -140,7 +140,7 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             }
             let found = read(&device, late).await.unwrap().to_vec();
             assert_eq!(found, [[99; 2048], [55; 2048]].concat());
-            // Each has every seventh byte, or a block of its own between those.
+            // Each writes every seventh byte, or a block of its own between those.
             let writers = (0..7_u64).map(|writer| {
                 let device = device.clone();
                 spawn(async move {
@@ -171,25 +171,25 @@ fn writers_of_one_block_leave_each_other_what_they_wrote() {
             assert!((0..3 * 4096).all(|byte| found[byte] == (byte % 7) as u8 + 1), "a byte is lost");
             assert_eq!(found[3 * 4096..4 * 4096 - 100], [50; 4096 - 100]);
             assert!(found[4 * 4096 - 100..].iter().all(|byte| *byte == 0));
-            drop(leave);
-            assert_eq!(device.careless.get(), 0);
+            drop(permit);
+            assert_eq!(device.unaligned_clients.get(), 0);
         })
         .unwrap();
 }
 
 #[test]
 fn what_is_written_while_somebody_asks_is_told_as_data() {
-    let told = Runtime::new(1)
+    let states = Runtime::new(1)
         .run(async {
             let device = slow();
-            let asked = spawn({
+            let query = spawn({
                 let device = device.clone();
                 async move { device.extents(Extent::new(0, 64)).await.unwrap() }
             });
             sleep(Nanos(500)).await;
             let (at, bytes) = (Bytes { start: 8192, end: 16384 }, Buffer::zeroed(8192));
             device.write(at, bytes, Hints::default()).await.unwrap();
-            let during = asked.await;
+            let during = query.await;
             let after = device.extents(Extent::new(0, 64)).await.unwrap();
             [during, after].map(|states| {
                 states.iter().map(|state| (state.extent.sectors, state.content)).collect::<Vec<_>>()
@@ -197,5 +197,5 @@ fn what_is_written_while_somebody_asks_is_told_as_data() {
         })
         .unwrap();
     let (hole, data) = (Content::Hole, Content::Data);
-    assert_eq!(told, [vec![(16, hole), (16, data), (32, hole)], vec![(64, hole)]]);
+    assert_eq!(states, [vec![(16, hole), (16, data), (32, hole)], vec![(64, hole)]]);
 }

@@ -1,8 +1,8 @@
-//! The connection to another server while it serves: requests go out together, answers come in any order.
+//! A connection to another server in the transmission phase: requests are sent together, replies come in any order.
 //!
-//! Invariants: a request has one answer, from the server or because it is gone. What is held is bounded by what was
-//! asked for. Fault model: the server answers what nobody asked, too much, too little, in pieces that make no sense, or
-//! goes: then this connection is over.
+//! Invariants: a request gets one answer, from the server or because the connection is gone. Memory is bounded by what
+//! was requested. Fault model: the server answers requests that were not sent, with too much, too little or malformed
+//! chunks, or goes: then this connection is over.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -18,93 +18,96 @@ use seekless_core::runtime::{quiet, spawn};
 use super::Connected;
 use crate::nbd::client::{CHUNK, Chunk, Part, ask, chunk, part, simple_reply};
 use crate::nbd::{Command, constants as c};
-use crate::reactor::{Job, Memory, Reactor, What};
+use crate::reactor::{Job, Memory, Op, Reactor};
 use crate::server::{Input, Tunnel};
 
-/// Chunks without data are no longer than this: the states of 128 Ki extents.
+/// Bytes of a chunk without data, at most: the states of 128 Ki extents.
 const LONGEST: u32 = 1 << 20;
-/// No number of the protocol's: the connection is gone.
+/// Not a number of the protocol: the connection is gone.
 pub const GONE: u32 = u32::MAX;
 
-/// Why a request failed: the protocol's number, and a word to people if the server had one.
+/// Why a request failed: the protocol's error number, and the server's message if it sent one.
 pub type Failure = (u32, String);
 
-/// What a request gave.
+/// Result of a request.
 #[derive(Debug, Default)]
-pub struct Given {
-    /// What was read.
+pub struct Reply {
+    /// Data read.
     pub data: Vec<u8>,
-    /// Bytes and their state, one behind the other.
+    /// Lengths and states of consecutive extents.
     pub states: Vec<(u32, u32)>,
 }
 
 /// See the file's header.
 #[derive(Default)]
-pub struct Line {
+pub struct Connection {
     outgoing: RefCell<Vec<u8>>,
-    asked: RefCell<BTreeMap<u64, Asked>>,
+    in_flight: RefCell<BTreeMap<u64, InFlight>>,
     cookie: Cell<u64>,
     gone: Cell<bool>,
     sender: RefCell<Option<Waker>>,
     socket: OnceCell<Arc<OwnedFd>>,
-    /// The context whose states are wanted.
+    /// Context of block status.
     context: Option<u32>,
 }
 
-/// A request without its answer, or with one that was not fetched.
+/// A request without its answer, or with an answer not yet fetched.
 #[derive(Default)]
-struct Asked {
-    /// Where what is read begins, and its bytes.
+struct InFlight {
+    /// Offset of a read, and its length in bytes.
     at: u64,
     reads: usize,
-    /// What came so far: so many bytes of it, holes too.
-    given: Given,
-    came: usize,
+    /// What was received so far, and how many bytes of it, holes included.
+    reply: Reply,
+    received: usize,
     failed: Option<Failure>,
-    answer: Option<Result<Given, Failure>>,
+    answer: Option<Result<Reply, Failure>>,
     waker: Option<Waker>,
-    /// Nobody waits for it any more.
+    /// The caller does not wait any more.
     abandoned: bool,
 }
 
-/// Forgets a request when it is answered, or nobody waits for that any more.
-struct Waits<'a> {
-    line: &'a Line,
+/// Removes a request that was answered, or whose caller does not wait any more.
+struct Waiter<'a> {
+    connection: &'a Connection,
     cookie: u64,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut all = self.line.asked.borrow_mut();
-        let Some(asked) = all.get_mut(&self.cookie) else { return };
-        if asked.answer.is_some() {
+        let mut all = self.connection.in_flight.borrow_mut();
+        let Some(in_flight) = all.get_mut(&self.cookie) else { return };
+        if in_flight.answer.is_some() {
             all.remove(&self.cookie);
         } else {
-            // Its answer may come yet, and has to be known for what it is.
-            asked.abandoned = true;
-            asked.waker = None;
+            // Its answer may still come, and has to be recognised.
+            in_flight.abandoned = true;
+            in_flight.waker = None;
         }
     }
 }
 
-impl Line {
-    /// Begins to send and receive. Inside a runtime.
-    pub fn new(reactor: &Rc<Reactor>, connected: Connected) -> Rc<Line> {
-        let Connected { socket, told, tunnel } = connected;
+impl Connection {
+    /// Starts to send and receive. Inside a runtime.
+    pub fn new(reactor: &Rc<Reactor>, connected: Connected) -> Rc<Connection> {
+        let Connected { socket, info, tunnel } = connected;
         let (socket, tunnel) = (Arc::new(socket), tunnel.map(Rc::<Tunnel>::from));
-        let line =
-            Line { context: told.allocation, socket: OnceCell::from(socket.clone()), ..Line::default() };
-        let line = Rc::new(line);
+        let connection = Connection {
+            context: info.allocation,
+            socket: OnceCell::from(socket.clone()),
+            ..Connection::default()
+        };
+        let connection = Rc::new(connection);
         let mut input = Input::new(reactor, &socket);
         if let Some(tunnel) = &tunnel {
             input.decrypt(tunnel.clone());
         }
-        spawn(line.clone().send(reactor.clone(), socket, tunnel)).detach();
-        spawn(line.clone().receive(input)).detach();
-        line
+        spawn(connection.clone().send(reactor.clone(), socket, tunnel)).detach();
+        spawn(connection.clone().receive(input)).detach();
+        connection
     }
 
-    /// Asks for something about so many bytes from `offset` on, with a payload or none, and waits for the answer.
+    /// Sends a request for `bytes` bytes from `offset` on, and waits for the answer.
     pub async fn ask(
         &self,
         command: Command,
@@ -112,7 +115,7 @@ impl Line {
         offset: u64,
         bytes: u32,
         payload: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Given, Failure> {
+    ) -> Result<Reply, Failure> {
         let gone = || (GONE, "the server is gone".to_owned());
         if self.gone.get() {
             return Err(gone());
@@ -120,8 +123,8 @@ impl Line {
         let cookie = self.cookie.get() + 1;
         self.cookie.set(cookie);
         let reads = if command == Command::Read { bytes as usize } else { 0 };
-        self.asked.borrow_mut().insert(cookie, Asked { at: offset, reads, ..Asked::default() });
-        let _waits = Waits { line: self, cookie };
+        self.in_flight.borrow_mut().insert(cookie, InFlight { at: offset, reads, ..InFlight::default() });
+        let _waiter = Waiter { connection: self, cookie };
         {
             let mut out = self.outgoing.borrow_mut();
             ask(&mut out, command, flags, cookie, offset, bytes);
@@ -129,13 +132,13 @@ impl Line {
         }
         self.sender.take().into_iter().for_each(Waker::wake);
         poll_fn(|context| {
-            let mut asked = self.asked.borrow_mut();
-            let Some(mine) = asked.get_mut(&cookie) else { return Poll::Ready(Err(gone())) };
+            let mut in_flight = self.in_flight.borrow_mut();
+            let Some(mine) = in_flight.get_mut(&cookie) else { return Poll::Ready(Err(gone())) };
             let Some(answer) = mine.answer.take() else {
                 mine.waker = Some(context.waker().clone());
                 return Poll::Pending;
             };
-            asked.remove(&cookie);
+            in_flight.remove(&cookie);
             Poll::Ready(answer)
         })
         .await
@@ -151,12 +154,12 @@ impl Line {
                 Poll::Pending
             })
             .await;
-            // All that is asked in this turn goes together.
+            // All requests of this instant go together.
             quiet().await;
             let plain = self.outgoing.take();
             let bytes = tunnel.as_ref().map(|tunnel| tunnel.seal(&plain)).unwrap_or(plain);
             let len = bytes.len();
-            let done = reactor.ask(Job::new(What::Send, &socket, Memory::of(bytes))).await;
+            let done = reactor.submit(Job::new(Op::Send, &socket, Memory::of(bytes))).await;
             if !done.result.is_ok_and(|sent| sent == len) {
                 self.end();
             }
@@ -168,18 +171,20 @@ impl Line {
         self.end();
     }
 
-    /// Takes a reply, or a chunk of one; `None` if nothing that makes sense comes any more.
+    /// Takes a reply, or a chunk of one; `None` if the stream ended or is malformed.
     async fn reply(&self, input: &mut Input) -> Option<()> {
         const SIMPLE: usize = 16;
         let mut header = exactly(input, SIMPLE).await?;
         if let Some((cookie, error)) = simple_reply(&header) {
-            let reads = self.under_way(cookie, |asked| asked.reads)?;
+            let reads = self.under_way(cookie, |in_flight| in_flight.reads)?;
             if error == 0 && reads > 0 {
                 let data = exactly(input, reads).await?;
-                self.under_way(cookie, |asked| (asked.came, asked.given.data) = (reads, data))?;
+                self.under_way(cookie, |in_flight| {
+                    (in_flight.received, in_flight.reply.data) = (reads, data)
+                })?;
             } else if error != 0 {
                 let why = format!("the server's error {error}");
-                self.under_way(cookie, |asked| asked.failed = Some((error, why)))?;
+                self.under_way(cookie, |in_flight| in_flight.failed = Some((error, why)))?;
             }
             return self.answered(cookie);
         }
@@ -193,7 +198,7 @@ impl Line {
             }
             let payload = exactly(input, head.length as usize).await?;
             let part = part(head.kind, &payload)?;
-            self.under_way(head.cookie, |asked| asked.take(part, self.context))??;
+            self.under_way(head.cookie, |in_flight| in_flight.take(part, self.context))??;
         }
         if head.last { self.answered(head.cookie) } else { Some(()) }
     }
@@ -202,81 +207,83 @@ impl Line {
     async fn data(&self, head: Chunk, input: &mut Input) -> Option<()> {
         let len = (head.length as usize).checked_sub(8)?;
         let offset = u64::from_be_bytes(exactly(input, 8).await?.try_into().ok()?);
-        let (at, reads) = self.under_way(head.cookie, |asked| asked.part(offset, len))??;
+        let (at, reads) = self.under_way(head.cookie, |in_flight| in_flight.part(offset, len))??;
         let data = exactly(input, len).await?;
-        self.under_way(head.cookie, |asked| {
-            asked.came += len;
+        self.under_way(head.cookie, |in_flight| {
+            in_flight.received += len;
             if len == reads {
-                asked.given.data = data;
+                in_flight.reply.data = data;
             } else {
-                asked.given.data.resize(reads, 0);
-                asked.given.data[at..at + len].copy_from_slice(&data);
+                in_flight.reply.data.resize(reads, 0);
+                in_flight.reply.data[at..at + len].copy_from_slice(&data);
             }
         })
     }
 
-    /// Looks at a request that was not answered; `None` if nobody asked for it.
-    fn under_way<T>(&self, cookie: u64, look: impl FnOnce(&mut Asked) -> T) -> Option<T> {
-        let mut all = self.asked.borrow_mut();
-        all.get_mut(&cookie).filter(|asked| asked.answer.is_none()).map(look)
+    /// Looks at an unanswered request; `None` if there is none of this cookie.
+    fn under_way<T>(&self, cookie: u64, look: impl FnOnce(&mut InFlight) -> T) -> Option<T> {
+        let mut all = self.in_flight.borrow_mut();
+        all.get_mut(&cookie).filter(|in_flight| in_flight.answer.is_none()).map(look)
     }
 
-    /// All of a reply is here; `None` if it lacks data.
+    /// Completes a request; `None` if data is missing.
     fn answered(&self, cookie: u64) -> Option<()> {
-        let mut all = self.asked.borrow_mut();
-        let asked = all.get_mut(&cookie)?;
-        let given = std::mem::take(&mut asked.given);
-        let answer = match asked.failed.take() {
+        let mut all = self.in_flight.borrow_mut();
+        let in_flight = all.get_mut(&cookie)?;
+        let reply = std::mem::take(&mut in_flight.reply);
+        let answer = match in_flight.failed.take() {
             Some(failure) => Err(failure),
-            None if asked.came == asked.reads => Ok(given),
+            None if in_flight.received == in_flight.reads => Ok(reply),
             None => return None,
         };
-        if asked.abandoned {
+        if in_flight.abandoned {
             all.remove(&cookie);
         } else {
-            asked.answer = Some(answer);
-            asked.waker.take().into_iter().for_each(Waker::wake);
+            in_flight.answer = Some(answer);
+            in_flight.waker.take().into_iter().for_each(Waker::wake);
         }
         Some(())
     }
 
-    /// Nothing more comes: all that was asked fails.
+    /// Ends the connection: all requests in flight fail.
     pub fn end(&self) {
         self.gone.set(true);
         if let Some(socket) = self.socket.get() {
             let _ = shutdown(socket, Shutdown::Both);
         }
-        for asked in self.asked.borrow_mut().values_mut().filter(|asked| asked.answer.is_none()) {
-            asked.answer = Some(Err((GONE, "the server is gone".to_owned())));
-            asked.waker.take().into_iter().for_each(Waker::wake);
+        for in_flight in
+            self.in_flight.borrow_mut().values_mut().filter(|in_flight| in_flight.answer.is_none())
+        {
+            in_flight.answer = Some(Err((GONE, "the server is gone".to_owned())));
+            in_flight.waker.take().into_iter().for_each(Waker::wake);
         }
         self.sender.take().into_iter().for_each(Waker::wake);
     }
 }
 
-/// The next `len` bytes, if they come.
+/// The next `len` bytes, unless the stream ends.
 async fn exactly(input: &mut Input, len: usize) -> Option<Vec<u8>> {
     input.exactly(len).await.ok().flatten()
 }
 
-impl Asked {
-    /// Where a part of what is read goes, and the bytes of all of it; `None` if it was not asked for.
+impl InFlight {
+    /// Where a part of a read goes, and the length of the whole; `None` if it was not requested.
     fn part(&self, offset: u64, len: usize) -> Option<(usize, usize)> {
         let at = usize::try_from(offset.checked_sub(self.at)?).ok()?;
         let end = at.checked_add(len)?;
-        (end <= self.reads && self.came + len <= self.reads).then_some((at, self.reads))
+        (end <= self.reads && self.received + len <= self.reads).then_some((at, self.reads))
     }
 
-    /// Takes what a chunk without data says.
+    /// Takes a chunk without data.
     fn take(&mut self, part: Part, context: Option<u32>) -> Option<()> {
         match part {
             Part::Hole(offset, len) => {
-                // What is not data is zeroes already.
+                // The buffer is zeroed already.
                 self.part(offset, len as usize)?;
-                self.given.data.resize(self.reads, 0);
-                self.came += len as usize;
+                self.reply.data.resize(self.reads, 0);
+                self.received += len as usize;
             }
-            Part::Status(id, states) if Some(id) == context => self.given.states = states,
+            Part::Status(id, states) if Some(id) == context => self.reply.states = states,
             Part::Done | Part::Status(..) => {}
             Part::Failed(error, why) => self.failed = Some((error, why)),
         }
