@@ -1,12 +1,13 @@
-//! Idle time, which the paper leaves open: while nothing waits, what is wanted is read and written at full speed,
-//! as far as the foreground is not delayed by more than it allows on average.
+//! Idle time, which the paper leaves open: while nothing is queued, pending blocks are transferred at full speed, as
+//! far as the foreground's mean delay stays within its limit.
 //!
-//! The head *visits* tracks one after the other. A request that comes meanwhile waits for a seek that has begun, and
-//! then begins from where the head is: what it is delayed by is what it waited, and what its own way is longer (or
-//! shorter). Whoever allows so much for a request has saved enough when the longest delay that a visit can cost is
-//! within what the requests so far were allowed. Fault model: none of its own.
+//! The head *visits* tracks one after the other. A request that arrives meanwhile waits for a seek that has begun, then
+//! starts from where the head is: its delay is that wait, plus the difference in positioning time. A visit is allowed
+//! when the longest delay it can cause is covered by what the limit allowed the requests so far. Fault model: none of
+//! its own.
 //!
-//! Where most is left of what there was comes first, so that neither the innermost tracks nor the outermost starve.
+//! The region with the largest remaining share is visited first, so that neither the innermost tracks nor the outermost
+//! starve.
 
 use seekless_core::Nanos;
 
@@ -19,29 +20,29 @@ use super::{Freeblock, Inner};
 use crate::disk::legs::Leg;
 use crate::disk::mechanics::Head;
 
-/// The head goes to a track.
+/// A visit of the head to a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// Which.
+    /// Track to visit.
     pub at: Head,
-    /// When it is there: it cannot turn back before.
+    /// When the head arrives: it cannot turn back before.
     pub landed: Nanos,
-    /// When it is done there.
+    /// When its transfers there end.
     pub until: Nanos,
 }
 
-/// What idle time costs.
+/// State of idle-time visits, and the delay that they cause.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     /// Where the head was before the visits that no request has followed yet, and when the last one begins.
     home: Option<Head>,
     landed: Nanos,
-    /// The region that is visited.
+    /// The region that is being visited.
     region: usize,
-    /// Requests so far, and by how much they were delayed all together: below zero if they were sooner.
+    /// Requests so far, and their total delay in nanoseconds: below zero if they were served sooner.
     requests: u64,
     delayed: i64,
-    /// By how much each one is until the drive is idle again.
+    /// Delay of each request until the drive is idle again.
     delay: i64,
 }
 
@@ -51,7 +52,7 @@ impl Freeblock {
         self.inner.borrow().options.idle_delay_limit > Nanos::ZERO
     }
 
-    /// Where the head goes that is at `head`, with nothing to do at `now`; `None` if it stays.
+    /// The next visit of a head at `head` that is idle at `now`; `None` if it stays.
     pub fn visit(&self, head: Head, now: Nanos) -> Option<Visit> {
         let mut inner = self.inner.borrow_mut();
         if inner.idle.home.is_none() {
@@ -69,7 +70,7 @@ impl Freeblock {
         Some(Visit { at, landed: Nanos(landed), until: Nanos(until) })
     }
 
-    /// A request is begun at `now`: what the head has not passed by then is wanted again.
+    /// A request starts at `now`: pieces that have not passed by then become pending again.
     pub fn interrupt(&self, now: Nanos) {
         let mut inner = self.inner.borrow_mut();
         if inner.idle.home.is_none() {
@@ -97,7 +98,7 @@ impl Inner {
         limit > 0 && saved && !self.sides.iter().all(Side::is_empty)
     }
 
-    /// The track to be visited next by a head that is here, and whether to write there.
+    /// The track to visit next from `head`, and whether to write there.
     fn next_track(&mut self, head: Head) -> Option<(Head, bool)> {
         if let Some(found) = self.on_cylinder(head.cylinder as u32, head.head) {
             return Some(found);
@@ -106,12 +107,12 @@ impl Inner {
         self.between(head, region(self)).or_else(|| {
             let left = self.left_by_region();
             self.idle.region = self.worth.fullest(&left);
-            // It may be that nothing of it may be taken now.
+            // None of it may be available for taking now.
             self.between(head, region(self)).or_else(|| self.between(head, (0, self.tracks.cylinders())))
         })
     }
 
-    /// The same on these cylinders, from the head's on.
+    /// As `next_track`, among these cylinders, from the head's on.
     fn between(&self, head: Head, (begin, end): (u32, u32)) -> Option<(Head, bool)> {
         let middle = (head.cylinder as u32).clamp(begin, end);
         for (mut from, to) in [(middle, end), (begin, middle)] {
@@ -125,7 +126,7 @@ impl Inner {
         None
     }
 
-    /// A track of a cylinder on which something is wanted that may be taken now, from this head on.
+    /// The first track of a cylinder, from head `first` on, with pending pieces that may be taken now.
     fn on_cylinder(&self, cylinder: u32, first: u64) -> Option<(Head, bool)> {
         let heads = u64::from(self.tracks.heads());
         for step in 0..heads {
@@ -141,7 +142,7 @@ impl Inner {
         None
     }
 
-    /// What is left by region, in units of 8 sectors.
+    /// Pending work by region, in units of 8 sectors.
     pub(super) fn left_by_region(&self) -> [u64; REGIONS] {
         let heads = self.tracks.heads() as usize;
         let mut left = [0; REGIONS];
@@ -153,12 +154,12 @@ impl Inner {
         left
     }
 
-    /// Takes all that is wanted on a track; when it has passed.
+    /// Takes all that is pending on a track; returns when it has passed.
     fn take_track(&mut self, at: Head, write: bool, landed: u64) -> Option<u64> {
         let (track, turn) = (self.tracks.track(at), self.mechanics.revolution().0);
         let turns = [(landed, landed + turn), (landed + turn / 2, landed + turn + turn / 8)];
         let mut until = 0;
-        // And what was just passing when the head came.
+        // And what was just passing when the head arrived.
         for (from, to) in turns {
             let stop = Stop { track, write, window: Window { from, to }, worth: 0, onward: None };
             until = until.max(take(&self.tracks, &mut self.sides, &stop, &mut self.plan).to);
@@ -169,7 +170,7 @@ impl Inner {
         (until > 0).then_some(until)
     }
 
-    /// A piece that was taken did not pass after all.
+    /// Undoes taking a piece that did not pass after all.
     pub(super) fn give_back(&mut self, piece: &Piece) {
         let (side, taken) = (&mut self.sides[usize::from(piece.write)], piece.taken);
         let wanted = self.requests[usize::from(piece.write)].still_wants(&taken);
@@ -181,7 +182,7 @@ impl Inner {
         });
     }
 
-    /// A request was begun at `now`, and the head goes these legs for it: what visits have delayed it by.
+    /// Accounts for the delay that visits caused to a request that started at `now` with these segments.
     pub(super) fn came(&mut self, legs: &[Leg], now: Nanos) {
         self.idle.requests += 1;
         if let (Some(home), Some(leg)) = (self.idle.home, legs.iter().find(|leg| leg.begin >= now)) {
@@ -201,7 +202,7 @@ impl Inner {
     }
 }
 
-/// How much more `a` is than `b`.
+/// `a - b`.
 fn difference(a: u64, b: u64) -> i64 {
     let size = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
     if a < b { -size } else { size }

@@ -1,13 +1,13 @@
-//! Freeblock scheduling (Lumb et al., OSDI 2000): blocks that somebody wants are read or written in the time
-//! that the head would otherwise wait for a foreground request's first sector.
+//! Freeblock scheduling (Lumb et al., OSDI 2000): pending blocks are read or written in the time that the head would
+//! otherwise wait for a foreground request's first sector.
 //!
-//! The drive serves the foreground as if nothing else were there, and tells the way its head goes. What is wanted
-//! is fitted into the waits of that way, so that the foreground stays what it is, to the nanosecond, by
-//! construction; that the head can really be wherever it is planned to be is what the tests check. Blocks that
-//! the foreground itself transfers are taken as well.
+//! The drive serves the foreground as if nothing else were there, and reports the trajectory of its head. Pending
+//! blocks are fitted into the rotational waits of that trajectory, so foreground times are unchanged, to the
+//! nanosecond, by construction; the tests check that the head can follow the plan. Pending blocks that the foreground
+//! itself transfers are taken as well.
 //!
-//! Invariants: a wanted piece is taken once; a block is delivered when all of its pieces were taken, at the time
-//! when the last one has passed. Fault model: none of its own. A wrong prediction is what a guard is for.
+//! Invariants: a pending piece is taken once; a block is delivered when all of its pieces were taken, at the time when
+//! the last one has passed. Fault model: none of its own. The guard time covers wrong predictions.
 
 mod astray;
 mod begun;
@@ -49,44 +49,44 @@ pub use task::{Foreground, FreeBlock, FreeTask, Progress};
 use tracks::Tracks;
 use worth::{Weights, Worth};
 
-/// What free work came to.
+/// Statistics of freeblock scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
-    /// Waits of the head for a first sector.
+    /// Rotational waits before a first sector.
     pub gaps: u64,
-    /// How long they were: the potential.
+    /// Their total length: the potential.
     pub potential: Nanos,
-    /// What would have passed in that time on the tracks waited on, in bytes.
+    /// Bytes that would have passed in that time on the tracks waited on.
     pub potential_bytes: u64,
-    /// Of it, in which wanted blocks passed.
+    /// Part of the potential in which pending blocks passed.
     pub transfer: Nanos,
-    /// Of it, in which the head was on its way elsewhere and back, beyond the way it would have gone.
+    /// Part of the potential spent seeking elsewhere and back, beyond the direct seek.
     pub seek: Nanos,
     /// Stops made.
     pub stops: u64,
-    /// Tracks that were tested.
+    /// Tracks evaluated by searches.
     pub tested: u64,
     /// Bytes read or written in gaps.
     pub bytes: u64,
-    /// Bytes that the foreground itself transferred and somebody wanted.
+    /// Pending bytes that the foreground itself transferred.
     pub foreground_bytes: u64,
-    /// Tracks that the head went to in idle time.
+    /// Tracks visited in idle time.
     pub visits: u64,
     /// Bytes read or written there.
     pub idle_bytes: u64,
-    /// How long the requests that came meanwhile waited for a seek to end.
+    /// Time that requests arriving meanwhile waited for a seek to end.
     pub idle_waited: Nanos,
-    /// By how many nanoseconds the first sector of those came later for that the head was elsewhere; below zero if it
+    /// By how many nanoseconds the first sector of those came later because the head was elsewhere; below zero if it
     /// was nearer there.
     pub idle_moved: i64,
-    /// With a wrong model: pieces of blocks that had passed before the head came.
+    /// With a model error: pieces that had passed before the head arrived.
     pub missed: u64,
-    /// And how often the foreground's first sector had.
+    /// With a model error: how often the foreground's first sector had.
     pub late: u64,
 }
 
 impl Freed {
-    /// What it has come to since it was `before`.
+    /// Difference to an earlier snapshot.
     pub fn since(&self, before: &Freed) -> Freed {
         Freed {
             gaps: self.gaps - before.gaps,
@@ -107,7 +107,7 @@ impl Freed {
         }
     }
 
-    /// What it comes to with that of another arm.
+    /// Sum with another arm's.
     #[must_use]
     pub fn and(&self, other: &Freed) -> Freed {
         Freed {
@@ -130,22 +130,22 @@ impl Freed {
     }
 }
 
-/// What filling the waits of a command comes to.
+/// Result of filling the waits of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
-    /// When the last of what is taken will have passed.
+    /// When the last taken piece will have passed.
     pub last: Option<Nanos>,
-    /// How much longer the command takes: nothing, unless the model is wrong.
+    /// How much longer the command takes: zero without a model error.
     pub late: Nanos,
 }
 
-/// Every so many gaps regions are weighed anew.
+/// Regions are weighed anew once in so many gaps.
 const WEIGHED_EVERY: u64 = 1_024;
 
 /// The freeblock scheduler of one arm.
 pub struct Freeblock {
     inner: RefCell<Inner>,
-    /// What carries out what is promoted.
+    /// Serves promoted blocks.
     foreground: Weak<dyn Foreground>,
 }
 
@@ -160,23 +160,23 @@ struct Inner {
     worth: Worth,
     weights: Option<Weights>,
     tasks: Slab<Task>,
-    /// How many tasks there were.
+    /// Tasks created so far.
     born: u64,
     requests: [Requests; 2],
     /// Pieces that were taken and have not passed yet, in order of time.
     due: VecDeque<Piece>,
     plan: Plan,
-    /// Those of a wrong model.
+    /// Seek errors of the model.
     errors: Errors,
     idle: Idle,
-    /// What a microsecond of a gap brought of late, and what it brings now: worth, and microseconds.
+    /// Value that a microsecond of a gap brought recently; and value and microseconds since.
     price: u64,
     earned: (u64, u64),
     freed: Freed,
 }
 
 impl Freeblock {
-    /// That of a drive; what is promoted is asked of `foreground`.
+    /// A scheduler for `drive`; promoted blocks are submitted to `foreground`.
     pub fn new(drive: &Drive, options: FreeOptions, foreground: Weak<dyn Foreground>) -> Freeblock {
         let mechanics = drive.mechanics().clone();
         let tracks = Tracks::new(drive.layout(), mechanics.revolution().0);
@@ -209,13 +209,13 @@ impl Freeblock {
         Freeblock { inner: RefCell::new(inner), foreground }
     }
 
-    /// What free work came to so far.
+    /// Statistics so far.
     pub fn freed(&self) -> Freed {
         self.inner.borrow().freed
     }
 
-    /// The head goes these legs for a foreground command that was begun at `now`; the command was known for
-    /// `known` before. What is wanted is taken along.
+    /// Plans transfers of pending pieces along the segments of a foreground command that started at `now` and was
+    /// queued for `known` before.
     pub fn fill(&self, legs: &mut [Leg], now: Nanos, known: Nanos) -> Filled {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
@@ -245,8 +245,8 @@ impl Freeblock {
         Filled { last, late: Nanos(turns) }
     }
 
-    /// Delivers what has passed by `now`: `bytes` reads them off the media, or puts them there. Requests of a queue
-    /// that are done go into `done`.
+    /// Delivers what has passed by `now`: `bytes` reads a block from the media, or stores the given data. Slots of
+    /// completed queue requests go into `done`.
     pub fn deliver(
         &self,
         now: Nanos,
@@ -265,27 +265,27 @@ impl Freeblock {
         }
     }
 
-    /// A queue's request is to be carried out for free.
+    /// Registers a queue's request, to be served for free.
     pub fn request(&self, slot: Slot, write: bool, at: Extent) {
         self.inner.borrow_mut().request(slot, write, at);
         self.look();
     }
 
-    /// There is something to be done in idle time.
+    /// Wakes the foreground if idle time is used: it may have work now.
     fn look(&self) {
         if let Some(foreground) = self.foreground.upgrade().filter(|_| self.uses_idle_time()) {
             foreground.look();
         }
     }
 
-    /// It is not any more: what was done of it counts for nothing.
+    /// Withdraws a queue's request; pieces already transferred are dropped.
     pub fn withdraw(&self, slot: Slot, write: bool) {
         self.inner.borrow_mut().withdraw(slot, write);
     }
 }
 
 impl Inner {
-    /// The foreground's own transfer of what somebody wants to read.
+    /// Takes pending reads that the foreground itself transfers.
     fn pass(&mut self, leg: &Leg) {
         let side = &mut self.sides[0];
         if side.is_empty() {
@@ -302,7 +302,7 @@ impl Inner {
         });
     }
 
-    /// Fills the wait of a leg; how much later it ends, in nanoseconds, if the model is wrong.
+    /// Fills the wait of a segment; returns how much later it ends, in nanoseconds, with a model error.
     fn fill_leg(&mut self, leg: &Leg, late: Nanos) -> u64 {
         let wait = leg.first.since(leg.landed);
         if wait == Nanos::ZERO {
@@ -343,7 +343,7 @@ impl Inner {
         late
     }
 
-    /// Adds up what a plan does in the wait of a leg; its pieces are those from `first` on.
+    /// Adds a plan for the wait of a segment to the statistics; its pieces are those from `first` on.
     fn reckon(&mut self, leg: &Leg, first: usize) {
         let plan = &mut self.plan;
         let (mut at, mut seeks) = (leg.from, 0);
@@ -365,7 +365,7 @@ impl Inner {
         plan.stops.clear();
     }
 
-    /// Looks how much is left where.
+    /// Weighs regions by the work that is left in them.
     fn weigh(&mut self) {
         let Some(weights) = &self.weights else { return };
         let (worth, micros) = std::mem::take(&mut self.earned);

@@ -1,7 +1,7 @@
-//! What is done in a gap: stops, and the blocks taken at each.
+//! The plan of a gap: stops, and the pieces taken at each.
 //!
-//! The paper's scheduler makes one stop (section 4). The better one uses what that leaves, before it and
-//! behind it, for other stops, and so on.
+//! The paper's scheduler makes one stop (section 4). The better one uses the time before and after it for further
+//! stops, recursively.
 
 use seekless_core::Extent;
 
@@ -16,7 +16,7 @@ pub enum Filling {
     /// One stop, as in the paper.
     #[default]
     Once,
-    /// And more in what it leaves.
+    /// Further stops in the time that it leaves.
     Again,
 }
 
@@ -25,13 +25,13 @@ pub enum Filling {
 pub struct Piece {
     /// Whether it is written.
     pub write: bool,
-    /// Which.
+    /// Its identity.
     pub taken: Taken,
     /// Its first sector.
     pub start: u64,
-    /// How many.
+    /// Its length in sectors.
     pub sectors: u64,
-    /// From when to when it passes, in nanoseconds.
+    /// When it passes, in nanoseconds.
     pub from: u64,
     pub to: u64,
 }
@@ -48,21 +48,21 @@ impl Piece {
     }
 }
 
-/// What is done in a gap.
+/// The plan of a gap.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Where the head is over which track, in order of time: from its first piece to its last.
+    /// Stops in order of time: the track, whether it is written, and from its first piece to its last.
     pub stops: Vec<(Head, bool, Window)>,
-    /// What is taken, in no order.
+    /// Pieces taken, in no order.
     pub pieces: Vec<Piece>,
-    /// Tracks that were tested.
+    /// Tracks evaluated.
     pub tested: u32,
-    /// What it is all worth.
+    /// Total value.
     pub worth: u64,
 }
 
 impl Plan {
-    /// What passes from `from` on does so much later.
+    /// Delays pieces that pass from `from` on.
     pub fn postpone(&mut self, from: u64, by: u64) {
         for piece in self.pieces.iter_mut().filter(|piece| piece.from >= from) {
             (piece.from, piece.to) = (piece.from + by, piece.to + by);
@@ -70,10 +70,10 @@ impl Plan {
     }
 }
 
-/// A gap shorter than this many nanoseconds holds nothing.
+/// Gaps shorter than this, in nanoseconds, are not filled.
 const SHORT: u64 = 50_000;
 
-/// What planning changes and what it asks.
+/// The planner: its inputs, and the pending blocks that it takes from.
 pub struct Planner<'a> {
     pub known: Known<'a>,
     pub filling: Filling,
@@ -81,7 +81,7 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Fills a gap: what it takes is not wanted any more. The head may not leave the track if it has to `stay`.
+    /// Fills a gap and takes what it plans. The head may not leave the track if it has to `stay`.
     pub fn fill(&mut self, gap: Gap, stay: bool, plan: &mut Plan) {
         if gap.due < gap.begin + SHORT {
             return;
@@ -92,7 +92,7 @@ impl Planner<'_> {
         let stops = self.take(&stop, plan);
         let mut taken = stops.iter().flatten();
         let Some(first) = taken.next() else {
-            // There was no room for what it was to take.
+            // There was no buffer room for the pieces.
             return;
         };
         let last = taken.next().unwrap_or(first);
@@ -106,7 +106,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Takes what a stop passes, and what it goes on to does.
+    /// Takes the pieces that pass at a stop, and at the one it continues to.
     fn take(&mut self, stop: &Stop, plan: &mut Plan) -> [Option<(Head, bool, Window)>; 2] {
         let tracks = self.known.tracks;
         let onward = stop.onward.map(|onward| Stop { track: onward.track, window: onward.window, ..*stop });
@@ -118,7 +118,7 @@ impl Planner<'_> {
     }
 }
 
-/// Takes what a stop passes: from when to when the head is over it.
+/// Takes the pieces that pass at a stop; returns the window from the first to the last.
 pub fn take(tracks: &Tracks, sides: &mut [Side; 2], stop: &Stop, plan: &mut Plan) -> Window {
     let mut over = Window { from: u64::MAX, to: 0 };
     let across = stop.onward.map(|onward| onward.across);

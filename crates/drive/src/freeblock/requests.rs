@@ -1,7 +1,7 @@
-//! Requests of a queue in class `Free`: each is wanted in units of 8 sectors, whichever pass first.
+//! Requests of a queue in class `Free`: each is pending in units of 8 sectors, in whichever order they pass.
 //!
-//! Invariants: a unit is wanted if some request still waits for it; requests may overlap, and what passes counts
-//! for all of them that wait for it then.
+//! Invariants: a unit is pending while a request waits for it; requests may overlap, and a unit that passes counts for
+//! all that wait for it then.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::scheduler::Slot;
 /// Sectors of a unit.
 const UNIT: u64 = 8;
 
-/// The requests of a kind.
+/// The requests of one direction.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// Which of the side's sets is theirs, once there was one.
+    /// Number of their set, once there was a request.
     set: Option<usize>,
-    /// By their first piece.
+    /// By first piece and slot.
     waiting: BTreeMap<(usize, Slot), Waiting>,
-    /// By their slots, their first pieces.
+    /// By slot: the first piece.
     first: BTreeMap<Slot, usize>,
-    /// The most pieces of one so far.
+    /// The largest piece count of a request so far.
     longest: usize,
 }
 
@@ -31,18 +31,18 @@ pub struct Requests {
 #[derive(Debug)]
 struct Waiting {
     at: Extent,
-    /// By piece, counted from its first: whether it still waits for it.
+    /// Bitmap of pieces still awaited, counted from its first.
     bits: Vec<u64>,
     left: u32,
 }
 
 impl Requests {
-    /// The set whose pieces are theirs.
+    /// The set that holds their pieces.
     pub fn set(&self) -> Option<usize> {
         self.set
     }
 
-    /// A piece has passed: whoever is done with that goes into `done`.
+    /// A piece has passed: slots of requests that this completes go into `done`.
     pub fn delivered(&mut self, bit: usize, done: &mut Vec<Slot>) {
         let mut over = Vec::new();
         for (&key, waiting) in
@@ -59,7 +59,7 @@ impl Requests {
         }
     }
 
-    /// Whether somebody wants a piece that was taken: the requests if it is theirs, else a task.
+    /// Whether a piece that was taken is still wanted: by a request if it is of their set, else by its task.
     pub fn still_wants(&self, taken: &Taken) -> bool {
         self.set != Some(taken.set) || self.wants(taken.bit)
     }
@@ -76,7 +76,7 @@ impl Waiting {
         self.bits.get(piece / 64).is_some_and(|word| word >> (piece % 64) & 1 == 1)
     }
 
-    /// It waits for the piece no more; false if it did not.
+    /// Marks a piece as arrived; false if it was not awaited.
     fn done_with(&mut self, piece: usize) -> bool {
         let waited = self.waits_for(piece);
         if waited {

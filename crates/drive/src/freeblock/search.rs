@@ -1,10 +1,10 @@
-//! The best use of a gap on one track (section 4), or on two that follow each other (see `across`): for each track,
-//! how many wanted blocks pass between coming there and having to leave.
+//! Search for the best use of a gap on one track (section 4), or on two consecutive ones (see `across`): for each
+//! track, how many pending blocks pass between the head's arrival and the time it has to leave.
 //!
-//! Pruned as in the paper: tracks that have no more than the best found so far, tracks for which the time that is
-//! left is worth no more, and the order: first the cylinders of the source and the destination, then outward and
-//! inward from both by ascending extra seek. A bound on the candidates replaces the paper's bound on time, so
-//! that the answer does not depend on the machine.
+//! Pruned as in the paper: tracks that hold no more than the best found so far, tracks whose remaining time is worth no
+//! more; and by order: first the cylinders of the source and the destination, then outward and inward from both by
+//! ascending extra seek. A limit on the number of candidates replaces the paper's time limit, so that the result does
+//! not depend on the machine.
 
 mod across;
 
@@ -13,22 +13,22 @@ use super::tracks::{Tracks, Window};
 use super::worth::Worth;
 use crate::disk::mechanics::{Head, Mechanics};
 
-/// The head is at one place and has to be at another in time.
+/// A gap: the head is at one track, and has to be at another in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where it is.
+    /// Where the head is.
     pub from: Head,
-    /// From when on, in nanoseconds.
+    /// When it may move, in nanoseconds.
     pub begin: u64,
     /// Where it has to be.
     pub to: Head,
-    /// When at last.
+    /// When it has to be there.
     pub due: u64,
-    /// Whether something is written there.
+    /// Whether the foreground writes there.
     pub write: bool,
 }
 
-/// A use of a gap: be over a track for a while.
+/// A stop: a use of a gap, over one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// The track's number.
@@ -37,38 +37,38 @@ pub struct Stop {
     pub write: bool,
     /// When the head is over it.
     pub window: Window,
-    /// What it is worth.
+    /// Its value.
     pub worth: u64,
-    /// Where the head goes on to, over the end of the track.
+    /// Continuation on the next track.
     pub onward: Option<Onward>,
 }
 
-/// The head goes on over the end of a track for a block that lies across it.
+/// Continuation over the end of a track, for a block that lies across it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Onward {
-    /// Which block.
+    /// The block.
     pub across: Across,
-    /// The other track.
+    /// The next track.
     pub track: usize,
-    /// When the head is over that.
+    /// When the head is over it.
     pub window: Window,
 }
 
-/// What planning asks: all of it stays as it is.
+/// Inputs of planning; none of them changes.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     pub tracks: &'a Tracks,
     pub mechanics: &'a Mechanics,
-    /// By distance: the shortest way so far or farther.
+    /// By distance: the shortest seek of this distance or more.
     pub at_least: &'a [u32],
-    /// Between two transfers at least.
+    /// Least time between two transfers.
     pub turn_round: u64,
-    /// Whoever seeks is early by so much.
+    /// Guard time: arrivals after a seek are planned this much earlier.
     pub guard: u64,
     pub worth: &'a Worth,
-    /// What a microsecond of a gap is worth: a way there and back costs so much.
+    /// Value of a microsecond of a gap: the cost of seeking there and back.
     pub price: u64,
-    /// Once so many tracks were tested, no cylinder beyond the two ends' is looked at; `None`: all are.
+    /// Once more tracks than this were tested, cylinders beyond the two ends' are skipped; `None`: unlimited.
     pub candidates: Option<u32>,
 }
 
@@ -85,50 +85,50 @@ impl Known<'_> {
     }
 }
 
-/// What a search looks at.
+/// Inputs of a search.
 #[derive(Clone, Copy)]
 pub struct Search<'a> {
     pub known: Known<'a>,
-    /// Reads and writes.
+    /// Pending reads and writes.
     pub sides: &'a [Side; 2],
 }
 
-/// A search under way.
+/// State of a search.
 struct Looking<'a> {
     known: Known<'a>,
     gap: Gap,
     best: Option<Stop>,
     worth: u64,
-    /// A stop that is shorter brings nothing better, in nanoseconds; nor does a track on which less counts.
+    /// Shorter stops bring nothing better, in nanoseconds; nor do tracks with a lower count.
     least: u64,
     least_count: u16,
     tested: u32,
     /// Whether the head may not leave its track.
     stay: bool,
-    /// The time that a stop without a way of its own has.
+    /// Time of a stop that needs no extra seek.
     whole: u64,
-    /// Of reads and of writes what has something in it.
+    /// Directions with something pending.
     sides: [Option<&'a Side>; 2],
 }
 
-/// From a cylinder outward or inward, to the next one with something wanted.
+/// A scan from a cylinder outward or inward, over cylinders with something pending.
 #[derive(Clone, Copy)]
 struct Front {
-    /// From where on it looks on; none if there is no more.
+    /// Where it continues; `None` at its end.
     from: Option<u32>,
     end: u32,
     up: bool,
-    /// The end of the gap that it begins at, and how far the other one is at least.
+    /// The end of the gap that it begins at, and the least distance to the other one.
     near: u32,
     far: u32,
-    /// What a stop there leaves at most; zero if the front has ended.
+    /// The longest time of a stop there; zero if the scan has ended.
     time: u64,
     at: u32,
 }
 
 impl Search<'_> {
-    /// The best stop in a gap, and how many tracks were tested; none if nothing can be had. A head that has to
-    /// `stay` looks at its track alone.
+    /// The best stop in a gap, and how many tracks were tested; `None` if nothing can be had. If the head has to
+    /// `stay`, only its track is tested.
     pub fn best(&self, gap: Gap, stay: bool) -> (Option<Stop>, u32) {
         let sides = [0, 1].map(|side| Some(&self.sides[side]).filter(|side| !side.is_empty()));
         let mut looking = Looking {
@@ -158,10 +158,10 @@ impl Search<'_> {
 }
 
 impl Looking<'_> {
-    /// The tracks of a cylinder.
+    /// Tests the tracks of a cylinder.
     fn cylinder(&mut self, cylinder: u64) {
         let heads = u64::from(self.known.tracks.heads());
-        // The tracks of the two ends need no way back and forth: theirs are looked at first.
+        // The tracks of the gap's two ends need no extra seek: test them first.
         let (from, to) = (self.gap.from, self.gap.to);
         for head in [from, to] {
             if head.cylinder == cylinder {
@@ -192,7 +192,7 @@ impl Looking<'_> {
             let passing = |stretch| side.counting(stretch, known.tracks.passes(stretch, window));
             let taken = known.tracks.on(track).iter().map(passing).sum();
             let way = self.whole.saturating_sub(window.length());
-            // The rests of blocks count for more than there is on the track.
+            // Remainders may count for more than there is on the track.
             let worth = known.worth.of(left.max(taken), taken, cylinder);
             self.offer(Stop { track, write, window, worth, onward: None }, way);
             if side.short() && !self.stay {
@@ -201,7 +201,7 @@ impl Looking<'_> {
         }
     }
 
-    /// A stop may be the best so far, on the way to which so much of the gap is lost.
+    /// Considers a stop whose extra seeks cost `way` nanoseconds of the gap.
     fn offer(&mut self, stop: Stop, way: u64) {
         let worth = stop.worth.saturating_sub(self.known.price * way / 1_000);
         if worth > self.worth {
@@ -210,10 +210,10 @@ impl Looking<'_> {
         }
     }
 
-    /// Something of this worth was found.
+    /// Raises the pruning limits for a best value of `worth`.
     fn better(&mut self, worth: u64) {
         self.worth = worth;
-        // Few tracks are more than one stretch, or have two rests: who does not look everywhere does not wait for those.
+        // Few tracks have more than one track extent, or two remainders: a limited search assumes one.
         let known = self.known;
         let most = known.tracks.most_stretches();
         let (stretches, rests) = if known.candidates.is_some() { (1, 1) } else { (most, 2 * most) };
@@ -221,7 +221,7 @@ impl Looking<'_> {
         let more = more.unwrap_or(0);
         let count = known.worth.least_for(worth).saturating_sub(more).max(1);
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
-        // The shortest stop that could bring more: what passes in it less what the way to it costs.
+        // The shortest stop that could bring more: its value less the cost of reaching it.
         let least = |count: usize| {
             let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, stretches)).min();
             known.tracks.least(sectors.unwrap_or(0)).max(1)
@@ -240,7 +240,7 @@ impl Looking<'_> {
         self.least = least(low);
     }
 
-    /// A way over this cylinder leaves so much time there, at most.
+    /// The longest time of a stop at this cylinder.
     fn time_at(&self, cylinder: u32) -> u64 {
         let way = |end: Head, write| {
             let go = |write| {
@@ -254,7 +254,7 @@ impl Looking<'_> {
         (self.gap.due - self.gap.begin).saturating_sub(ways + self.known.guard)
     }
 
-    /// The least of a way that goes so far.
+    /// The shortest seek of at least this distance.
     fn at_least(&self, distance: u32) -> u64 {
         let table = self.known.at_least;
         table.get(distance as usize).or(table.last()).map_or(0, |&time| u64::from(time))
@@ -301,7 +301,7 @@ impl Looking<'_> {
             if front.time >= self.least {
                 self.cylinder(u64::from(front.at));
             } else if self.known.candidates.is_some() {
-                // Farther on there is less time still, or almost always so.
+                // Farther on there is almost always less time still.
                 return;
             }
             self.advance(front);
@@ -324,8 +324,8 @@ impl Looking<'_> {
         }
     }
 
-    /// Whether any cylinder of a front from `at` on could bring something better. Seek times go up and down, so
-    /// that one that does not says nothing of the next.
+    /// Whether any cylinder of a scan from `at` on could bring something better. Seek times are not monotonic, so a
+    /// cylinder that does not proves nothing about the next.
     fn may_go_on(&self, front: &Front, at: u32) -> bool {
         let near = at.abs_diff(front.near);
         let inward = front.end != 0 && front.end != self.known.tracks.cylinders();

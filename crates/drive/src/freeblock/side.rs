@@ -1,7 +1,7 @@
-//! What is wanted of one kind, reads or writes: sets of blocks, and how much of them lies where.
+//! Pending blocks of one direction, reads or writes: sets of blocks, and their counts by track.
 //!
-//! Invariants: `counts` is the sum of the sets' wanted pieces by track, each times its set's weight; `fullest` is
-//! the largest of a cylinder's tracks, `fullest_of` the largest of a group of cylinders.
+//! Invariants: `counts` is the sum of the sets' pending pieces by track, each times its set's weight; `fullest` is the
+//! largest of a cylinder's tracks, `fullest_of` the largest of a group of cylinders.
 
 use slab::Slab;
 
@@ -9,34 +9,34 @@ use super::begun::Begun;
 use super::tracks::{Stretch, Tracks};
 use super::wanted::Wanted;
 
-/// More than ever are wanted.
+/// No limit of sectors.
 pub const NO_LIMIT: i64 = i64::MAX / 2;
 
-/// The most that a piece counts. So what counts on a track fits: the pieces of a set count no more there than its
-/// sectors by 8, and two of the heaviest; and there are a few dozen sets at most.
+/// The largest weight of a piece. It bounds a track's count: the pieces of a set count no more there than its sectors
+/// by 8, plus two of the heaviest; and there are a few dozen sets at most.
 const HEAVIEST: u64 = 64;
 
 /// Cylinders of a group.
 const GROUP: usize = 32;
 
-/// One set: what a task wants.
+/// One set: the pending blocks of a task.
 #[derive(Debug)]
 pub struct Set {
-    /// Which pieces: those of units, of which so many make a block.
+    /// Pending pieces of units; a block is `units` of them.
     pub wanted: Wanted,
     units: u64,
-    /// What a piece counts: the length of a unit, by 8 sectors, 1 to `HEAVIEST`.
+    /// Weight of a piece: the length of a unit in units of 8 sectors, 1 to `HEAVIEST`.
     pub weight: u16,
-    /// Sectors that may be taken now; below zero if more was than there is room for.
+    /// Sectors that may be taken now; below zero if more were than there is room for.
     room: i64,
-    /// Blocks of which a part was taken and a part was not.
+    /// Blocks of which only a part was taken.
     pub begun: Begun,
-    /// Pieces that are wanted.
+    /// Number of pending pieces.
     pub left: u64,
 }
 
 impl Set {
-    /// So many sectors may be taken: three blocks at least.
+    /// Limits the set's buffers to `room` sectors: three blocks at least.
     pub fn bound(&mut self, room: u64) {
         let room = room.clamp(3 * self.units * self.wanted.unit(), NO_LIMIT.unsigned_abs());
         self.room = 0_i64.saturating_add_unsigned(room);
@@ -48,7 +48,7 @@ impl Set {
         self.room < 0 || self.room.unsigned_abs() < self.wanted.unit()
     }
 
-    /// There is room for so many sectors more, or less.
+    /// Adds room for `sectors`.
     pub fn give_room(&mut self, sectors: u64) {
         self.room = self.room.saturating_add_unsigned(sectors);
     }
@@ -58,7 +58,7 @@ impl Set {
         self.room = self.room.saturating_sub_unsigned(sectors);
     }
 
-    /// What the wanted ones of these count, in pieces.
+    /// Weight of the pending ones of these pieces.
     fn counting(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
         let count = self.wanted.count((from, to));
         if count == 0 || !self.begun.short() {
@@ -67,12 +67,12 @@ impl Set {
         if self.units > 1 {
             return (from..to).map(|bit| self.counts(stretch, bit)).sum();
         }
-        // Only at the ends of a stretch there are parts of blocks.
+        // Only the ends of a track extent hold parts of blocks.
         let ends = [from, to - 1].into_iter().take(to - from);
         ends.fold(count, |count, bit| count + self.counts(stretch, bit) - u32::from(self.wanted.is_set(bit)))
     }
 
-    /// What a piece counts while buffers run short.
+    /// Weight of a piece while buffers run short.
     pub fn counts(&self, stretch: &Stretch, bit: usize) -> u32 {
         if !self.wanted.is_set(bit) {
             return 0;
@@ -82,13 +82,13 @@ impl Set {
         if sectors == self.wanted.unit() && self.units == 1 {
             return 1;
         }
-        // The pieces of a block follow each other.
+        // The pieces of a block are adjacent.
         let beside = if first == 0 { bit.checked_sub(1) } else { Some(bit + 1) };
         let wanted = beside.is_some_and(|beside| self.wanted.is_set(beside));
         self.begun.counts(self.block_at(stretch, bit), sectors, wanted)
     }
 
-    /// The block that begins at the end of a stretch and ends on the next one, if all of it is wanted and it may be
+    /// The block that begins at the end of a track extent and ends on the next one, if all of it is pending and may be
     /// taken in one go.
     fn across(&self, set: usize, stretch: &Stretch) -> Option<Across> {
         let bit = self.wanted.pieces(stretch, (0, stretch.sectors)).1.checked_sub(1)?;
@@ -107,37 +107,37 @@ impl Set {
     }
 }
 
-/// A piece of a block.
+/// Identity of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Of which set.
+    /// Its set.
     pub set: usize,
-    /// Of which block.
+    /// Its block.
     pub block: u64,
-    /// Which of the set's pieces.
+    /// Its bit in the set.
     pub bit: usize,
 }
 
-/// A block of which one part lies at the end of a stretch and the other at the beginning of the next one.
+/// A block of which one part lies at the end of a track extent and the other at the beginning of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Across {
-    /// Of which set.
+    /// Its set.
     pub set: usize,
-    /// Which.
+    /// Its number.
     pub block: u64,
-    /// Where it begins on its first stretch, and how many sectors it has on the second one.
+    /// Where it begins on the first track extent, and how many sectors it has on the second one.
     pub first: u32,
     pub rest: u32,
 }
 
-/// The sets of a kind.
+/// The sets of one direction.
 #[derive(Debug, Default)]
 pub struct Side {
     pub sets: Slab<Set>,
     counts: Vec<u16>,
-    /// By cylinder: the most that counts on one of its tracks.
+    /// By cylinder: the highest count of its tracks.
     fullest: Vec<u16>,
-    /// The same by groups of `GROUP` cylinders: what a search skips as one.
+    /// By group of `GROUP` cylinders: the highest count, so that a search can skip the group.
     fullest_of: Vec<u16>,
     /// The largest weight of a set so far, and the fewest sectors that count one.
     heaviest: u16,
@@ -145,7 +145,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// A set with nothing in it, of blocks of so many units of so many sectors; its number.
+    /// Adds an empty set, of blocks of `units` units of `unit` sectors; returns its number.
     pub fn add_set(&mut self, tracks: &Tracks, (unit, units): (u64, u64), sectors: u64) -> usize {
         if self.counts.is_empty() {
             self.counts = vec![0; tracks.len()];
@@ -166,35 +166,35 @@ impl Side {
         })
     }
 
-    /// Whether nothing is wanted, or may be taken.
+    /// Whether nothing is pending, or nothing may be taken.
     pub fn is_empty(&self) -> bool {
         self.sets.iter().all(|(_, set)| set.left == 0 || set.full())
     }
 
-    /// How much memory the counts take, in bits.
+    /// Memory of the counts, in bits.
     #[cfg(test)]
     pub fn memory_bits(&self) -> u64 {
         (self.counts.len() + self.fullest.len() + self.fullest_of.len()) as u64 * 16
     }
 
-    /// What counts on a track.
+    /// Count of a track.
     pub fn count(&self, track: usize) -> u16 {
         self.counts[track]
     }
 
-    /// By track.
+    /// Counts by track.
     pub fn counts(&self) -> &[u16] {
         &self.counts
     }
 
-    /// So many sectors pass at least while so much that counts does, on a track of so many stretches.
+    /// The fewest sectors that pass while pieces of this count do, on a track of `stretches` track extents.
     pub fn least_for(&self, count: usize, stretches: u64) -> u64 {
-        // At both ends of a stretch there may be parts of blocks, which count as whole ones.
+        // At both ends of a track extent there may be parts of blocks, which count as whole ones.
         let (sets, ends) = (self.sets.len().max(1) as u64, 2 * u64::from(self.heaviest) * stretches);
         (count as u64).saturating_sub(ends * sets) * self.lightest / sets
     }
 
-    /// Pieces of a track are wanted.
+    /// Makes pieces of a track pending.
     pub fn want(&mut self, tracks: &Tracks, set: usize, track: usize, pieces: (usize, usize)) {
         let set = &mut self.sets[set];
         let new = set.wanted.set_all(pieces);
@@ -206,7 +206,7 @@ impl Side {
         *of = (*of).max(*fullest);
     }
 
-    /// A piece is not wanted any more; false if it was not.
+    /// Makes a piece not pending; false if it was not.
     pub fn unwant(&mut self, tracks: &Tracks, set: usize, track: usize, bit: usize) -> bool {
         let set = &mut self.sets[set];
         if !set.wanted.clear(bit) {
@@ -228,9 +228,9 @@ impl Side {
         true
     }
 
-    /// Takes the wanted pieces that lie wholly in a range of a stretch's sectors, as far as there is room: `each`
-    /// gets them with the range of their own sectors. Of the one `across` the end of the stretch both parts are taken
-    /// one after the other.
+    /// Takes the pending pieces that lie wholly in a range of a track extent's sectors, as far as there is room: `each`
+    /// gets them with the range of their own sectors. Of the block `across` the end of the track extent both parts are
+    /// taken one after the other.
     pub fn take(
         &mut self,
         tracks: &Tracks,
@@ -266,33 +266,33 @@ impl Side {
         self.sets.iter().any(|(_, set)| set.begun.short())
     }
 
-    /// Blocks that lie across the end of a stretch, of sets whose buffers run short.
+    /// Blocks that lie across the end of a track extent, of sets whose buffers run short.
     pub fn across(&self, stretch: &Stretch) -> impl Iterator<Item = Across> {
         let short = self.sets.iter().filter(|(_, set)| set.begun.short() && !set.full());
         short.filter_map(|(number, set)| set.across(number, stretch))
     }
 
-    /// By how much more the pieces of a track may count of which so many are rests.
+    /// The largest extra weight of a track's pieces, of which `rests` are remainders.
     pub fn most_more(&self, rests: usize) -> usize {
         let more = |set: &Set| set.begun.most_more() as usize * usize::from(set.weight);
         rests * self.sets.iter().map(|(_, set)| more(set)).sum::<usize>()
     }
 
-    /// How much more taking both parts of one in one go counts than its second part alone does.
+    /// Extra weight of taking both parts of a block in one go, compared with its second part alone.
     pub fn more_for_both(&self, across: Across, second: &Stretch) -> usize {
         let set = &self.sets[across.set];
         let alone = set.counting(second, set.wanted.pieces(second, (0, across.rest)));
         (Begun::counts_both() - alone) as usize * usize::from(set.weight)
     }
 
-    /// A piece was not taken after all.
+    /// Undoes taking a piece.
     pub fn give_back(&mut self, taken: Taken, sectors: u64) {
         let set = &mut self.sets[taken.set];
         set.give_room(sectors);
         set.begun.give_back(taken.block, sectors);
     }
 
-    /// What counts of a stretch's ranges.
+    /// Weight of the pending pieces in ranges of a track extent.
     pub fn counting(&self, stretch: &Stretch, ranges: [(u32, u32); 2]) -> usize {
         let mut sum = 0;
         for (_, set) in self.sets.iter().filter(|(_, set)| !set.full()) {
@@ -303,7 +303,7 @@ impl Side {
         sum
     }
 
-    /// The next cylinder from `from` on, below `end`, that has a track on which at least so much counts.
+    /// The next cylinder from `from` on, below `end`, with a track whose count is at least `least`.
     pub fn up(&self, from: u32, end: u32, least: u16) -> Option<u32> {
         let (mut at, end) = (from as usize, (end as usize).min(self.fullest.len()));
         while at < end {
@@ -319,7 +319,7 @@ impl Side {
         None
     }
 
-    /// The same from `from` downward, not below `end`.
+    /// As `up`, from `from` downward, not below `end`.
     pub fn down(&self, from: u32, end: u32, least: u16) -> Option<u32> {
         let (mut behind, end) = ((from as usize + 1).min(self.fullest.len()), end as usize);
         while behind > end {

@@ -1,9 +1,9 @@
-//! The interface (section 2.1, Table 1): tasks register blocks that they want read or written, and get them in
-//! the order that suits the disk.
+//! The interface (section 2.1, Table 1): tasks register blocks to be read or written, and get them in the order that
+//! suits the disk.
 //!
-//! The paper's callback is a stream here: [`FreeTask::next`] gives a block when there is one. Blocks that were read
-//! and not taken fill buffers of the scheduler; when these are full it reads no more for the task until some
-//! are taken. Nothing is dropped.
+//! The paper's callback is a stream here: [`FreeTask::next`] returns blocks as they are done. Blocks that were read and
+//! not taken occupy the scheduler's buffers; when these are full it reads no more for the task until some are taken.
+//! Nothing is dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -17,80 +17,80 @@ use super::error::FreeError;
 use super::plan::Piece;
 use super::{Freeblock, Inner};
 
-/// The most tasks that read at once, and that write.
+/// The most tasks at once, per direction.
 const MOST_TASKS: usize = 32;
 
 /// A block that is done.
 #[derive(Clone, Debug)]
 pub struct FreeBlock {
-    /// Where.
+    /// Its extent.
     pub at: Extent,
-    /// What was read; empty for a write. Only what was promoted can fail.
+    /// The data read; empty for a write. Only a promoted block can fail.
     pub data: Result<Buffer, IoError>,
 }
 
-/// How far a task has come.
+/// Progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Blocks that are done.
+    /// Blocks done.
     pub done: u64,
-    /// Blocks that are registered and not done.
+    /// Blocks registered and not done.
     pub left: u64,
-    /// How long these will take if they come as the others did; `None` before the first one. The last ones of many
-    /// take longer.
+    /// Estimated time for these, at the mean rate so far; `None` before the first block. The last of many blocks take
+    /// longer.
     pub estimate: Option<Nanos>,
 }
 
-/// Carries promoted blocks out: the component whose scheduler this is.
+/// Serves promoted blocks: the component whose scheduler this is.
 pub trait Foreground {
-    /// A request of class `Foreground`.
+    /// Submits a request of class `Foreground`.
     fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
 
-    /// There is something to be done in idle time: it asks for that if it is idle.
+    /// Reports that there is work for idle time; the component starts it if it is idle.
     fn look(self: Rc<Self>);
 }
 
-/// What a task has registered and was not delivered yet.
+/// A task: blocks that are registered and not yet delivered.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// Tasks get the numbers of those before them, but what was promoted may end after its task has.
+    /// Serial number: slots are reused, and a promoted block may be done after its task has ended.
     born: u64,
     write: bool,
     set: usize,
-    /// In sectors.
+    /// Block size in sectors.
     block: u64,
-    /// Blocks that are registered and not delivered, and those that were.
+    /// Blocks registered and not delivered, and blocks delivered.
     pending: u64,
     done: u64,
-    /// When the first was registered.
+    /// When the first block was registered.
     since: Option<Nanos>,
-    /// Blocks of which a part was taken: how many sectors are still to come.
+    /// Partially transferred blocks: sectors still to come.
     parts: BTreeMap<u64, u64>,
-    /// What is to be written, by block.
+    /// Data to be written, by block.
     from: BTreeMap<u64, Buffer>,
     ready: VecDeque<FreeBlock>,
     waker: Option<Waker>,
 }
 
-/// A task of the freeblock scheduler. Dropped, what is not done is aborted.
+/// A task of the freeblock scheduler. Dropping it aborts what is not done.
 pub struct FreeTask {
     scheduler: Rc<Freeblock>,
     number: usize,
 }
 
 impl Freeblock {
-    /// A task that wants blocks of so many sectors read.
+    /// A task that reads blocks of `block` sectors.
     ///
     /// # Errors
-    /// A block size of nothing or beyond 32 MiB, or 32 tasks that do so already.
+    /// A block size of zero or more than 32 MiB, or 32 tasks that read already.
     pub fn reader(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
         self.task(block, false)
     }
 
-    /// A task that wants blocks of so many sectors written.
+    /// A task that writes blocks of `block` sectors.
     ///
     /// # Errors
-    /// A block size of nothing or beyond 32 MiB, or 32 tasks that do so already.
+    /// A block size of zero or more than 32 MiB, or 32 tasks that write already.
     pub fn writer(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
         self.task(block, true)
     }
@@ -120,7 +120,7 @@ impl Freeblock {
             ready: VecDeque::new(),
             waker: None,
         };
-        // What is written was given; what is read has to be kept.
+        // Data to be written were given; data that are read need buffers.
         if !write {
             inner.sides[0].sets[set].bound(inner.options.buffers / 512);
         }
@@ -133,7 +133,7 @@ impl FreeTask {
     /// Registers reads of all blocks of `at`.
     ///
     /// # Errors
-    /// Past the end, not of whole blocks, or a block that is registered already: then none is.
+    /// Past the end, not whole blocks, or a block that is registered already: then none is registered.
     pub fn read(&self, at: Extent) -> Result<(), FreeError> {
         self.register(at)
     }
@@ -168,10 +168,10 @@ impl FreeTask {
         Ok(())
     }
 
-    /// Blocks of `at` are not wanted any more. Those that are being transferred are delivered all the same.
+    /// Aborts blocks of `at`. Those that are being transferred are delivered all the same.
     ///
     /// # Errors
-    /// Past the end, not of whole blocks, or a block that is not registered: then none is aborted.
+    /// Past the end, not whole blocks, or a block that is not registered: then none is aborted.
     pub fn abort(&self, at: Extent) -> Result<(), FreeError> {
         let mut inner = self.scheduler.inner.borrow_mut();
         inner.check(self.number, at)?;
@@ -185,11 +185,11 @@ impl FreeTask {
         Ok(())
     }
 
-    /// Blocks of `at` become requests of class `Foreground`, one for those that follow each other. What is not
-    /// registered, done, or being transferred stays as it is: how many blocks were promoted.
+    /// Turns blocks of `at` into requests of class `Foreground`, one for each run of adjacent blocks. Blocks that are
+    /// not registered, done, or being transferred are left alone. Returns how many blocks were promoted.
     ///
     /// # Errors
-    /// Past the end, or not of whole blocks.
+    /// Past the end, or not whole blocks.
     pub fn promote(&self, at: Extent) -> Result<u64, FreeError> {
         let mut inner = self.scheduler.inner.borrow_mut();
         inner.check(self.number, at)?;
@@ -212,7 +212,7 @@ impl FreeTask {
         Ok(runs.iter().map(|run| run.sectors / block).sum())
     }
 
-    /// How far it has come.
+    /// Progress so far.
     pub fn progress(&self) -> Progress {
         let inner = self.scheduler.inner.borrow();
         let Task { done, pending: left, since, .. } = inner.tasks[self.number];
@@ -262,7 +262,7 @@ impl Drop for FreeTask {
 }
 
 impl Freeblock {
-    /// Promoted blocks are done.
+    /// Completes promoted blocks.
     fn promoted(&self, number: usize, born: u64, run: Extent, result: &Result<Buffer, IoError>) {
         let mut inner = self.inner.borrow_mut();
         // The task may be gone.
@@ -282,7 +282,7 @@ impl Freeblock {
 }
 
 impl Inner {
-    /// Whether a part of a block is wanted still.
+    /// Whether a part of a block is still pending.
     fn wants(&self, task: usize, block: Extent) -> bool {
         let Task { write, set, .. } = self.tasks[task];
         let wanted = &self.sides[usize::from(write)].sets[set].wanted;
@@ -293,7 +293,7 @@ impl Inner {
         wants
     }
 
-    /// Blocks are not wanted for free any more: they are asked for.
+    /// Submits blocks to the foreground instead.
     fn promote(&mut self, number: usize, run: Extent, by: Rc<dyn Foreground>) -> IoFuture<'static, Buffer> {
         let task = &mut self.tasks[number];
         let (write, block) = (task.write, task.block);
@@ -303,7 +303,7 @@ impl Inner {
         } else {
             Buffer::zeroed(run.bytes())
         };
-        // Their number stays: they are under way.
+        // They still count as pending: they are in flight.
         self.unwant(number, run);
         self.tasks[number].pending += run.sectors / block;
         if !write {
@@ -349,7 +349,7 @@ impl Inner {
         found.map(|number| Extent::new(number * block, *block))
     }
 
-    /// Blocks of `at` are wanted, of which none was.
+    /// Makes blocks of `at` pending, of which none was.
     fn want(&mut self, task: usize, at: Extent) {
         let Task { write, set, block, .. } = self.tasks[task];
         self.tasks[task].pending += at.sectors / block;
@@ -361,7 +361,7 @@ impl Inner {
         });
     }
 
-    /// Blocks of `at` are not wanted any more.
+    /// Makes blocks of `at` not pending.
     fn unwant(&mut self, task: usize, at: Extent) {
         let Task { write, set, block, .. } = self.tasks[task];
         let side = &mut self.sides[usize::from(write)];
@@ -381,7 +381,7 @@ impl Inner {
                 if u64::from(end - first) == block {
                     continue;
                 }
-                // A part of it that has passed, or will, is for nobody then.
+                // A part that has passed, or will, is dropped.
                 task.parts.remove(&number);
                 self.due.retain(|piece| !piece.is_of(write, set, number));
                 let set = &mut side.sets[set];
@@ -395,7 +395,7 @@ impl Inner {
         }
     }
 
-    /// A piece has passed.
+    /// Delivers a piece that has passed.
     pub(super) fn delivered(
         &mut self,
         piece: &Piece,

@@ -1,38 +1,37 @@
-//! The tracks of a drive, as a search for wanted blocks needs them: what lies on each, and what of it passes
-//! under the head in a given time.
+//! The tracks of a drive, as a search for pending blocks needs them: the track extents on each, and which of their
+//! sectors pass under the head in a given time.
 //!
-//! A *stretch* is a run of sectors that follow each other on one track. Most tracks are one; spares, slips and
-//! remaps make more of some. Invariant: stretches are in the order of their tracks, and each sector is in exactly
-//! one.
+//! A *track extent* is a run of consecutive sectors on one track. Most tracks have one; spares, slips and remaps split
+//! some into more. Invariant: track extents are in the order of their tracks, and each sector is in exactly one.
 
 use seekless_core::{Extent, Lba};
 
 use crate::disk::layout::Layout;
 use crate::disk::mechanics::Head;
 
-/// Sectors that follow each other on one track.
+/// Consecutive sectors on one track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first.
+    /// First sector.
     pub start: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u32,
-    /// When the first comes under the head, in nanoseconds after the index mark.
+    /// When the first passes under the head, in nanoseconds after the index mark.
     pub angle: u32,
-    /// How many sectors the track has room for.
+    /// Capacity of the track in sectors.
     pub per_track: u32,
-    /// How many stretches there are with lower addresses.
+    /// Number of track extents with lower addresses.
     pub ordinal: u32,
 }
 
 impl Stretch {
-    /// Which of its sectors, counted from its first, belong to `at`.
+    /// The range of its sectors, counted from its first, that belong to `at`.
     pub fn within(&self, at: Extent) -> (u32, u32) {
         let into = |sector: u64| sector.saturating_sub(self.start).min(u64::from(self.sectors)) as u32;
         (into(at.start.0), into(at.end().0))
     }
 
-    /// The unit of a bit of its own (see [`super::wanted`]).
+    /// The unit of one of its bits (see [`super::wanted`]).
     pub fn unit_at(&self, bit: usize) -> u64 {
         bit as u64 - u64::from(self.ordinal)
     }
@@ -41,41 +40,41 @@ impl Stretch {
 /// The time in which a head is over a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// When it comes, in nanoseconds.
+    /// Arrival, in nanoseconds.
     pub from: u64,
-    /// When it has to leave.
+    /// Latest departure, in nanoseconds.
     pub to: u64,
 }
 
 impl Window {
-    /// How long it is.
+    /// Its length.
     pub fn length(self) -> u64 {
         self.to.saturating_sub(self.from)
     }
 }
 
-/// Prediction is exact but for rounding: a head is there so many nanoseconds early and leaves as many late.
+/// Prediction is exact but for rounding: a head arrives at most this many nanoseconds early and leaves as many late.
 pub const ROUNDING: u64 = 2;
 
-/// All tracks.
+/// All tracks of a drive.
 #[derive(Clone, Debug)]
 pub struct Tracks {
     heads: u32,
     cylinders: u32,
     revolution: u64,
-    /// By track: the first of its stretches; one more at the end.
+    /// By track: the first of its track extents; one more at the end.
     first: Vec<u32>,
     stretches: Vec<Stretch>,
     /// By ordinal: the track.
     track_of: Vec<u32>,
-    /// The most sectors of a track and the fewest, and the most stretches.
+    /// The most and the fewest sectors of a track, and the most track extents.
     most: u32,
     fewest: u32,
     most_stretches: u32,
 }
 
 impl Tracks {
-    /// Those of a layout whose disk turns in `revolution` nanoseconds.
+    /// The tracks of a layout whose disk turns in `revolution` nanoseconds.
     pub fn new(layout: &Layout, revolution: u64) -> Tracks {
         let mut found = Vec::new();
         let mut rest = Extent { start: Lba(0), sectors: layout.sectors() };
@@ -112,28 +111,28 @@ impl Tracks {
         Tracks { heads, cylinders, revolution, first, stretches, track_of, most, fewest, most_stretches }
     }
 
-    /// How many surfaces.
+    /// Number of surfaces.
     pub fn heads(&self) -> u32 {
         self.heads
     }
 
-    /// How many cylinders, up to the last that holds anything.
+    /// Number of cylinders, up to the last that holds data.
     pub fn cylinders(&self) -> u32 {
         self.cylinders
     }
 
-    /// How many tracks, with those that hold nothing.
+    /// Number of tracks, including those that hold nothing.
     pub fn len(&self) -> usize {
         self.first.len() - 1
     }
 
-    /// How many stretches.
+    /// Number of track extents.
     pub fn stretches(&self) -> usize {
         self.stretches.len()
     }
 
-    /// Blocks are wanted in units of so many sectors, so many a block. What is longer than half a track hardly ever
-    /// passes in one gap: it is wanted in parts of at most a quarter.
+    /// Units of a block: their size in sectors and their number. A block longer than half a track hardly ever passes in
+    /// one gap: it is split into units of at most a quarter.
     pub fn units(&self, block: u64) -> (u64, u64) {
         let fewest = u64::from(self.fewest);
         let part = || (1..=fewest / 4).rev().find(|unit| block % unit == 0);
@@ -141,40 +140,40 @@ impl Tracks {
         (unit, block / unit)
     }
 
-    /// The least time in which so many sectors pass on any track, in nanoseconds.
+    /// The least time in which `sectors` pass on any track, in nanoseconds.
     pub fn least(&self, sectors: u64) -> u64 {
         sectors * self.revolution / u64::from(self.most.max(1))
     }
 
-    /// The most stretches of a track.
+    /// The most track extents of a track.
     pub fn most_stretches(&self) -> u64 {
         u64::from(self.most_stretches)
     }
 
-    /// A track's number.
+    /// Number of a track.
     pub fn track(&self, at: Head) -> usize {
         at.cylinder as usize * self.heads as usize + at.head as usize
     }
 
-    /// The track of this number.
+    /// The track of a number.
     pub fn head(&self, track: usize) -> Head {
         let heads = u64::from(self.heads);
         Head { cylinder: track as u64 / heads, head: track as u64 % heads }
     }
 
-    /// What lies on a track.
+    /// The track extents of a track.
     pub fn on(&self, track: usize) -> &[Stretch] {
         let (from, to) = (self.first[track], self.first[track + 1]);
         &self.stretches[from as usize..to as usize]
     }
 
-    /// The stretch of an ordinal, and its track.
+    /// The track extent of an ordinal, and its track.
     pub fn stretch(&self, ordinal: u32) -> Option<(usize, &Stretch)> {
         let track = *self.track_of.get(ordinal as usize)? as usize;
         self.on(track).iter().find(|stretch| stretch.ordinal == ordinal).map(|stretch| (track, stretch))
     }
 
-    /// Calls `each` with the stretches that hold `at`, and their tracks.
+    /// Calls `each` with the track extents that hold `at`, and their tracks.
     pub fn of(&self, layout: &Layout, at: Extent, mut each: impl FnMut(usize, &Stretch)) {
         let mut rest = at;
         while rest.sectors > 0 {
@@ -190,10 +189,10 @@ impl Tracks {
         }
     }
 
-    /// The sectors of a stretch, counted from its first, that pass wholly while the head is over its track: at
+    /// The sectors of a track extent, counted from its first, that pass wholly while the head is over its track: at
     /// most two ranges, in the order in which they pass.
     pub fn passes(&self, stretch: &Stretch, window: Window) -> [(u32, u32); 2] {
-        // No stop is longer than a turn.
+        // No stop is longer than a revolution.
         let length = window.length().saturating_sub(2 * ROUNDING).min(self.revolution - 1);
         let now = (window.from + ROUNDING) % self.revolution;
         let angle = u64::from(stretch.angle);
@@ -202,7 +201,7 @@ impl Tracks {
         let sectors =
             |nanos: u64| (nanos * per_track / self.revolution).min(u64::from(stretch.sectors)) as u32;
         let whole = (0, if length > until { sectors(length - until) } else { 0 });
-        // What of it passed a turn ago had the head been there, and its end that is still to come.
+        // The part that began to pass before the head arrived, and whose end is still to come.
         let ago = self.revolution - until;
         let begun = (ago * per_track).div_ceil(self.revolution);
         if begun >= u64::from(stretch.sectors) {
@@ -211,8 +210,8 @@ impl Tracks {
         [(begun as u32, sectors(length + ago).max(begun as u32)), whole]
     }
 
-    /// When the first of a stretch's sectors from `sector` on passes for a head that comes at `from`, and
-    /// when that and `sectors` more have passed.
+    /// When `sectors` of a track extent from `sector` on begin to pass for a head that arrives at `from`, and when they
+    /// have passed.
     pub fn pass(&self, stretch: &Stretch, sector: u32, sectors: u32, from: u64) -> (u64, u64) {
         let per_track = u64::from(stretch.per_track);
         let time = |sectors: u32| u64::from(sectors) * self.revolution / per_track;

@@ -1,27 +1,27 @@
-//! What is wanted: a bit for each piece of a unit that lies on one stretch. A unit is a block, or a part of one that
-//! is too long for a gap.
+//! Pending pieces: a bit for each piece of a unit that lies on one track extent. A unit is a block, or a part of one
+//! that is too long for a gap.
 //!
-//! The pieces of a unit that lies across the end of a track follow each other. Piece `b` of stretch `s` (both
-//! counted by address) is bit `b + s`, so that no table is needed to find it: one bit a unit, and one a stretch.
+//! The pieces of a unit that lies across the end of a track are adjacent. Piece `b` of track extent `s` (both counted
+//! by address) is bit `b + s`, so that no table is needed to find it: one bit per unit, and one per track extent.
 
 use super::tracks::Stretch;
 
-/// Wanted units of one size.
+/// A bitmap of pending pieces, of units of one size.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// In sectors.
+    /// Unit size in sectors.
     unit: u64,
     shift: Option<u32>,
-    /// By groups of words: which chunk holds them; chunk 0 holds none that is set.
+    /// By group of words: the chunk that holds them; chunk 0 is all zeroes.
     chunks: Vec<u32>,
     words: Vec<[u64; CHUNK]>,
 }
 
-/// Words of a chunk: what holds none takes no memory.
+/// Words of a chunk; empty ones take no memory.
 const CHUNK: usize = 64;
 
 impl Wanted {
-    /// None, of units of so many sectors, on a drive of so many sectors and stretches.
+    /// None pending, of units of `unit` sectors, on a drive of this size.
     pub fn new(unit: u64, sectors: u64, stretches: usize) -> Wanted {
         let bits = sectors.div_ceil(unit) as usize + stretches;
         let shift = unit.is_power_of_two().then(|| unit.trailing_zeros());
@@ -29,12 +29,12 @@ impl Wanted {
         Wanted { unit, shift, chunks, words: vec![[0; CHUNK]] }
     }
 
-    /// Sectors of a unit.
+    /// Unit size in sectors.
     pub fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// How much memory it takes, in bits.
+    /// Memory use, in bits.
     #[cfg(test)]
     pub fn memory_bits(&self) -> u64 {
         (self.chunks.len() * 32 + self.words.len() * CHUNK * 64) as u64
@@ -55,7 +55,7 @@ impl Wanted {
         self.down(sector + self.unit - 1)
     }
 
-    /// The bits of the pieces that lie wholly in these of a stretch's sectors.
+    /// The bits of the pieces that lie wholly in a range of a track extent's sectors.
     pub fn pieces(&self, stretch: &Stretch, (from, to): (u32, u32)) -> (usize, usize) {
         if from >= to {
             return (0, 0);
@@ -67,7 +67,7 @@ impl Wanted {
         ((first + base) as usize, (end.max(first) + base) as usize)
     }
 
-    /// The bits of the pieces that lie wholly or in part in these of a stretch's sectors.
+    /// The bits of the pieces that lie wholly or in part in a range of a track extent's sectors.
     pub fn touched(&self, stretch: &Stretch, (from, to): (u32, u32)) -> (usize, usize) {
         if from >= to {
             return (0, 0);
@@ -77,19 +77,19 @@ impl Wanted {
         ((self.down(first) + base) as usize, (self.up(end) + base) as usize)
     }
 
-    /// Which of a stretch's sectors a unit has.
+    /// The range of a track extent's sectors that belong to a unit.
     pub fn part(&self, stretch: &Stretch, unit: u64) -> (u32, u32) {
         let from = (unit * self.unit).saturating_sub(stretch.start) as u32;
         let to = ((unit + 1) * self.unit - stretch.start).min(u64::from(stretch.sectors)) as u32;
         (from, to)
     }
 
-    /// Whether a piece is wanted.
+    /// Whether a piece is pending.
     pub fn is_set(&self, bit: usize) -> bool {
         self.word(bit / 64) >> (bit % 64) & 1 == 1
     }
 
-    /// All of these are wanted; how many were not.
+    /// Makes pieces pending; returns how many were not.
     pub fn set_all(&mut self, (mut from, to): (usize, usize)) -> u32 {
         let mut new = 0;
         while from < to {
@@ -113,7 +113,7 @@ impl Wanted {
         &mut self.words[*chunk as usize][number % CHUNK]
     }
 
-    /// A piece is not wanted any more; false if it was not.
+    /// Makes a piece not pending; false if it was not.
     pub fn clear(&mut self, bit: usize) -> bool {
         let was = self.is_set(bit);
         if was {
@@ -122,7 +122,7 @@ impl Wanted {
         was
     }
 
-    /// How many of these are wanted.
+    /// How many of these pieces are pending.
     pub fn count(&self, (from, to): (usize, usize)) -> u32 {
         if from >= to {
             return 0;
@@ -136,7 +136,7 @@ impl Wanted {
         (self.word(first) & low).count_ones() + between + (self.word(last) & high).count_ones()
     }
 
-    /// The first of these that is wanted.
+    /// The first pending one of these pieces.
     pub fn next(&self, (from, to): (usize, usize)) -> Option<usize> {
         if from >= to {
             return None;

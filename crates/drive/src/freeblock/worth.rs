@@ -1,51 +1,51 @@
-//! What taking blocks off a track is worth.
+//! The value of taking blocks from a track.
 //!
-//! The paper counts blocks (section 4). The better measure looks at what is left to be done: a few blocks on a
-//! track cost as much of a detour as many, so the last ones of a track are worth more than the first ones of
-//! another; and where more is left than elsewhere on the disk it is worth more to go.
+//! The paper counts blocks (section 4). The better measure considers what is left: a few blocks on a track cost as much
+//! of a detour as many, so the last ones of a track are worth more than the first ones of another; and a region with a
+//! larger share of blocks left is worth more.
 
 use super::tracks::Tracks;
 
-/// Parts of a block.
+/// Fixed-point units of a block's value.
 const PART: u32 = 256;
 
-/// Cylinders are looked at in so many regions of equal width.
+/// Number of regions, of equally many cylinders.
 pub const REGIONS: usize = 256;
 
-/// The worth of blocks.
+/// The value of blocks.
 #[derive(Clone, Debug)]
 pub struct Worth {
-    /// What so many blocks on a track are worth all together: never falls, and grows ever less.
+    /// By number of blocks on a track: their total value. Monotonic and concave.
     of_track: Vec<u32>,
-    /// By region, in parts.
+    /// By region: its weight.
     regions: Vec<u32>,
-    /// By region: how many units of 8 sectors there are.
+    /// By region: capacity in units of 8 sectors.
     whole: Vec<u64>,
     /// Cylinders of a region.
     width: u32,
     dearest: u32,
 }
 
-/// How the better measure weighs.
+/// Weights of the better measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// What it is worth beside its blocks, in blocks, that a track is done with.
+    /// Extra value of finishing a track, in blocks.
     pub done: f64,
-    /// In how few last blocks that lies: all but 1/e of it in the last 1/`steep` of a track.
+    /// How few last blocks it lies in: all but 1/e of it in the last 1/`steep` of a track.
     pub steep: f64,
-    /// By which power of what is left there, compared with the disk, a region counts.
+    /// Exponent of a region's share of blocks left, relative to the disk's.
     pub region: f64,
 }
 
 impl Weights {
-    /// Those that a whole scan was quickest with.
+    /// The weights that a whole scan was fastest with.
     pub fn usual() -> Weights {
         Weights { done: 16.0, steep: 16.0, region: 4.0 }
     }
 }
 
 impl Worth {
-    /// Each block is worth the same; a track has at most so many.
+    /// Each block has the same value; a track has at most `most`.
     pub fn blocks(most: usize, tracks: &Tracks) -> Worth {
         let width = tracks.cylinders().div_ceil(REGIONS as u32).max(1);
         let mut whole = vec![0; REGIONS];
@@ -57,7 +57,7 @@ impl Worth {
         Worth { of_track, regions: vec![PART; REGIONS], whole, width, dearest: PART }
     }
 
-    /// The same weighed, on a disk of so many tracks.
+    /// Applies the extra value of finishing tracks, on a disk of `tracks` tracks.
     pub fn weigh(&mut self, weights: &Weights, tracks: usize) {
         let usual = self.whole.iter().sum::<u64>() as f64 / tracks as f64;
         let rest = |blocks: f64| weights.done * (1.0 - (-weights.steep * blocks / usual).exp());
@@ -66,7 +66,7 @@ impl Worth {
         }
     }
 
-    /// Weighs regions by what counts in them still.
+    /// Weighs regions by the work that is left in them.
     pub fn weigh_regions(&mut self, left: &[u64; REGIONS], power: f64) {
         let share = |left: u64, whole: u64| (left as f64 + 1.0) / (whole as f64 + 1.0);
         let usual = share(left.iter().sum(), self.whole.iter().sum());
@@ -82,19 +82,19 @@ impl Worth {
         ((cylinder / self.width) as usize).min(REGIONS - 1)
     }
 
-    /// The cylinders of a region: the first, and the one behind the last.
+    /// The cylinders of a region: the first, and one past the last.
     pub fn cylinders(&self, region: usize) -> (u32, u32) {
         (region as u32 * self.width, (region as u32 + 1) * self.width)
     }
 
-    /// The region of which most is left, of what there is in it.
+    /// The region with the largest share of work left.
     pub fn fullest(&self, left: &[u64; REGIONS]) -> usize {
         let share = |region: usize| left[region] as f64 / (self.whole[region] as f64).max(1.0);
-        // Of several the first one.
+        // The first one of several.
         (0..REGIONS).rev().max_by(|&a, &b| share(a).total_cmp(&share(b))).unwrap_or(0)
     }
 
-    /// Taking `taken` blocks off a track that has `left`.
+    /// The value of taking `taken` blocks from a track that has `left`.
     pub fn of(&self, left: usize, taken: usize, cylinder: u32) -> u64 {
         let most = self.of_track.len() - 1;
         let (left, rest) = (left.min(most), left.saturating_sub(taken).min(most));
@@ -102,17 +102,17 @@ impl Worth {
         u64::from(blocks) * u64::from(self.regions[self.region(cylinder)])
     }
 
-    /// How many blocks a track may have.
+    /// The most blocks of a track.
     pub fn counts(&self) -> usize {
         self.of_track.len() - 1
     }
 
-    /// No `taken` blocks of a track are worth more.
+    /// An upper bound of the value of `taken` blocks of a track.
     pub fn most(&self, taken: usize) -> u64 {
         u64::from(self.of_track[taken]) * u64::from(self.dearest)
     }
 
-    /// Fewer blocks of a track are never worth more than `worth`.
+    /// The fewest blocks of a track whose value may exceed `worth`.
     pub fn least_for(&self, worth: u64) -> usize {
         let dearest = u64::from(self.dearest);
         self.of_track.partition_point(|&blocks| u64::from(blocks) * dearest <= worth)

@@ -1,14 +1,14 @@
-//! Stops that go on over the end of a track, while buffers for reads run short: both parts of a block that lies
-//! across it come in one go, and nothing waits for its rest.
+//! Stops that continue over the end of a track, while buffers for reads run short: both parts of a block that lies
+//! across it come in one go, and no remainder is left.
 //!
-//! The paper says nothing of such blocks. Tracks that follow each other are skewed so that a head that goes on comes
-//! in time, so that what this costs is little more than the skew.
+//! The paper does not treat such blocks. Consecutive tracks are skewed so that a head that continues arrives in time,
+//! so this costs little more than the skew.
 
 use super::{Across, Gap, Looking, Onward, Side, Stop, Window};
 use crate::freeblock::tracks::{ROUNDING, Stretch};
 
 impl Looking<'_> {
-    /// From a track onward, and onto it from the one before.
+    /// Tests continuing from a track, and onto it from the one before.
     pub(super) fn across(&mut self, side: &Side, track: usize) {
         let tracks = self.known.tracks;
         for stretch in tracks.on(track) {
@@ -21,7 +21,7 @@ impl Looking<'_> {
         }
     }
 
-    /// From the end of a stretch to where the next one begins.
+    /// Tests continuing from the end of a track extent to the start of the next one.
     fn onward(&mut self, side: &Side, (track, first): (usize, &Stretch), across: Across) {
         let (known, gap) = (self.known, self.gap);
         let tracks = known.tracks;
@@ -30,7 +30,7 @@ impl Looking<'_> {
             let left = usize::from(side.count(track)).max(taken);
             known.worth.of(left, taken, tracks.head(track).cylinder as u32)
         };
-        // With all that there is on both tracks it may be no better than what was found, or hardly.
+        // An upper bound: everything on both tracks may be no better than the best so far.
         let all = |track| of(track, usize::from(side.count(track)));
         if next == track || second.sectors < across.rest || all(track) + all(next) <= self.worth {
             return;
@@ -39,7 +39,7 @@ impl Looking<'_> {
         let from = known.window(&gap, at, false).from;
         let (begins, ends) = tracks.pass(first, across.first, first.sectors - across.first, from);
         let here = Window { from, to: ends + 2 * ROUNDING };
-        // No stop is longer than a turn.
+        // No stop is longer than a revolution.
         if here.to >= gap.due || here.length() > turn {
             return;
         }
