@@ -2,7 +2,7 @@
 
 use seekless_core::{Extent, Nanos};
 
-use super::lane::Lane;
+use super::link::Link;
 use crate::disk::mechanics::nanos;
 use crate::spec::CellSpec;
 
@@ -14,13 +14,13 @@ pub struct Cells {
     /// A page that is programmed out of sequence, and one in sequence: with what garbage collection moves and
     /// erases for it.
     program: [u64; 2],
-    channels: Vec<Lane>,
+    channels: Vec<Link>,
     /// By number: the channel is the number modulo the channels.
     dies: Vec<Nanos>,
     /// Which die is written next.
     next: usize,
     /// Time of dies at work, all added up, since somebody asked.
-    at_work: u64,
+    serving: u64,
 }
 
 impl Cells {
@@ -35,10 +35,10 @@ impl Cells {
             page_sectors: u64::from(spec.page_sectors),
             read,
             program: [program + erase + moved, program + erase],
-            channels: vec![Lane::new(spec.channel_mb_s); channels],
+            channels: vec![Link::new(spec.channel_mb_s); channels],
             dies: vec![Nanos::ZERO; channels * spec.dies_per_channel as usize],
             next: 0,
-            at_work: 0,
+            serving: 0,
         }
     }
 
@@ -61,7 +61,7 @@ impl Cells {
         let there = self.dies[die].max(ready) + Nanos(self.read);
         let carried = self.carry(die, sectors, ready, there);
         // The register is in use until the page has left it.
-        self.at_work += carried.since(self.dies[die].max(ready)).0;
+        self.serving += carried.since(self.dies[die].max(ready)).0;
         self.dies[die] = carried;
         carried
     }
@@ -73,14 +73,14 @@ impl Cells {
         let free = self.dies[die];
         let carried = self.carry(die, self.page_sectors, ready, free.max(ready));
         let took = self.program[usize::from(in_sequence)];
-        self.at_work += took;
+        self.serving += took;
         self.dies[die] = carried + Nanos(took);
         self.dies[die]
     }
 
     /// How long all dies were at work since somebody asked, taken together: half of them for a second are half
     /// a second.
-    pub fn at_work(&mut self) -> Nanos {
-        Nanos(std::mem::take(&mut self.at_work) / self.dies.len() as u64)
+    pub fn serving(&mut self) -> Nanos {
+        Nanos(std::mem::take(&mut self.serving) / self.dies.len() as u64)
     }
 }

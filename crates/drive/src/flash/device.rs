@@ -4,8 +4,8 @@ use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Geometry, Lba, Nanos};
 
 use super::Flash;
+use crate::device_model::{ActiveTime, DeviceModel, Request};
 use crate::disk::mechanics::Access;
-use crate::machine::{Asked, Drawn, Machine};
 use crate::scheduler::{Place, Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec};
 
@@ -19,7 +19,7 @@ impl Places for Flash {
     }
 }
 
-impl Machine for Flash {
+impl DeviceModel for Flash {
     fn geometry(&self) -> Geometry {
         let controller = &self.spec.controller;
         Geometry {
@@ -38,23 +38,23 @@ impl Machine for Flash {
     }
 
     /// It works on all that it holds.
-    fn lanes(&self) -> u32 {
+    fn channels(&self) -> u32 {
         self.spec.queue.depth
     }
 
-    fn serve(&mut self, asked: &Asked, now: Nanos) -> Access {
-        Flash::serve(self, asked.op, asked.at, now, asked.fua)
+    fn serve(&mut self, request: &Request, now: Nanos) -> Access {
+        Flash::serve(self, request.op, request.at, now, request.fua)
     }
 
-    fn aside(&mut self) -> (Access, Nanos) {
+    fn background(&mut self) -> (Access, Nanos) {
         (Access::default(), Nanos::ZERO)
     }
 
-    fn drawn(&mut self, _took: &Access, _aside: &Access) -> Drawn {
-        Drawn { seek: Nanos::ZERO, active: self.cells.at_work() }
+    fn active_time(&mut self, _took: &Access, _aside: &Access) -> ActiveTime {
+        ActiveTime { seek: Nanos::ZERO, active: self.cells.serving() }
     }
 
-    fn seen<R>(&self, _now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
+    fn with_estimator<R>(&self, _now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
         with(None)
     }
 

@@ -11,7 +11,7 @@
 mod buffer;
 mod cells;
 mod device;
-mod lane;
+mod link;
 
 use seekless_core::{Extent, Nanos, Op};
 
@@ -19,7 +19,7 @@ use crate::disk::mechanics::{Access, nanos};
 use crate::spec::FlashSpec;
 use buffer::Buffer;
 use cells::Cells;
-use lane::Lane;
+use link::Link;
 
 /// A flash drive and the state that it is in.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Flash {
     cells: Cells,
     /// Until when the controller is busy.
     controller: Nanos,
-    bus: Lane,
+    bus: Link,
     buffer: Buffer,
     /// Where the last write ended.
     write_end: u64,
@@ -47,7 +47,7 @@ impl Flash {
             cells: Cells::new(&spec.flash),
             spec: spec.clone(),
             controller: Nanos::ZERO,
-            bus: Lane::new(spec.controller.bus_mb_s),
+            bus: Link::new(spec.controller.bus_mb_s),
             buffer: Buffer::default(),
             write_end: u64::MAX,
         }

@@ -11,14 +11,14 @@
 
 use seekless_core::Nanos;
 
+use super::direction::Direction;
 use super::plan::{Piece, take};
 use super::search::Stop;
-use super::side::Side;
-use super::tracks::{Stretch, Window};
-use super::worth::REGIONS;
+use super::tracks::{TrackExtent, Window};
+use super::value::REGIONS;
 use super::{Freeblock, Inner};
-use crate::disk::legs::Leg;
 use crate::disk::mechanics::Head;
+use crate::disk::trajectory::Step;
 
 /// A visit of the head to a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Freeblock {
         let until = inner.take_track(at, write, landed)?;
         inner.idle.home.get_or_insert(head);
         inner.idle.landed = Nanos(landed);
-        inner.freed.visits += 1;
+        inner.stats.visits += 1;
         Some(Visit { at, landed: Nanos(landed), until: Nanos(until) })
     }
 
@@ -81,7 +81,7 @@ impl Freeblock {
                 inner.due.push_back(piece);
                 return;
             }
-            inner.freed.idle_bytes -= piece.sectors * 512;
+            inner.stats.idle_bytes -= piece.sectors * 512;
             inner.give_back(&piece);
         }
     }
@@ -95,7 +95,7 @@ impl Inner {
         let longest = self.mechanics.go(0, Head::default(), last, true) + self.mechanics.revolution().0;
         let allowed = i128::from(limit) * i128::from(requests + 1);
         let saved = requests == 0 || i128::from(delayed) + i128::from(longest) <= allowed;
-        limit > 0 && saved && !self.sides.iter().all(Side::is_empty)
+        limit > 0 && saved && !self.directions.iter().all(Direction::is_empty)
     }
 
     /// The track to visit next from `head`, and whether to write there.
@@ -103,10 +103,10 @@ impl Inner {
         if let Some(found) = self.on_cylinder(head.cylinder as u32, head.head) {
             return Some(found);
         }
-        let region = |inner: &Inner| inner.worth.cylinders(inner.idle.region);
+        let region = |inner: &Inner| inner.value.cylinders(inner.idle.region);
         self.between(head, region(self)).or_else(|| {
             let left = self.left_by_region();
-            self.idle.region = self.worth.fullest(&left);
+            self.idle.region = self.value.fullest(&left);
             // None of it may be available for taking now.
             self.between(head, region(self)).or_else(|| self.between(head, (0, self.tracks.cylinders())))
         })
@@ -116,7 +116,9 @@ impl Inner {
     fn between(&self, head: Head, (begin, end): (u32, u32)) -> Option<(Head, bool)> {
         let middle = (head.cylinder as u32).clamp(begin, end);
         for (mut from, to) in [(middle, end), (begin, middle)] {
-            while let Some(cylinder) = self.sides.iter().filter_map(|side| side.up(from, to, 1)).min() {
+            while let Some(cylinder) =
+                self.directions.iter().filter_map(|direction| direction.up(from, to, 1)).min()
+            {
                 if let Some(found) = self.on_cylinder(cylinder, head.head) {
                     return Some(found);
                 }
@@ -131,10 +133,10 @@ impl Inner {
         let heads = u64::from(self.tracks.heads());
         for step in 0..heads {
             let at = Head { cylinder: u64::from(cylinder), head: (first + step) % heads };
-            for (side, write) in self.sides.iter().zip([false, true]) {
+            for (direction, write) in self.directions.iter().zip([false, true]) {
                 let track = self.tracks.track(at);
-                let all = |stretch: &Stretch| side.counting(stretch, [(0, stretch.sectors), (0, 0)]);
-                if !side.is_empty() && self.tracks.on(track).iter().map(all).sum::<usize>() > 0 {
+                let all = |extent: &TrackExtent| direction.counting(extent, [(0, extent.sectors), (0, 0)]);
+                if !direction.is_empty() && self.tracks.on(track).iter().map(all).sum::<usize>() > 0 {
                     return Some((at, write));
                 }
             }
@@ -146,9 +148,9 @@ impl Inner {
     pub(super) fn left_by_region(&self) -> [u64; REGIONS] {
         let heads = self.tracks.heads() as usize;
         let mut left = [0; REGIONS];
-        for side in &self.sides {
-            for (track, &count) in side.counts().iter().enumerate() {
-                left[self.worth.region((track / heads) as u32)] += u64::from(count);
+        for direction in &self.directions {
+            for (track, &count) in direction.counts().iter().enumerate() {
+                left[self.value.region((track / heads) as u32)] += u64::from(count);
             }
         }
         left
@@ -161,42 +163,42 @@ impl Inner {
         let mut until = 0;
         // And what was just passing when the head arrived.
         for (from, to) in turns {
-            let stop = Stop { track, write, window: Window { from, to }, worth: 0, onward: None };
-            until = until.max(take(&self.tracks, &mut self.sides, &stop, &mut self.plan).to);
+            let stop = Stop { track, write, window: Window { from, to }, value: 0, onward: None };
+            until = until.max(take(&self.tracks, &mut self.directions, &stop, &mut self.plan).to);
         }
         self.plan.pieces.sort_unstable_by_key(|piece| (piece.to, piece.start));
-        self.freed.idle_bytes += self.plan.pieces.iter().map(|piece| piece.sectors * 512).sum::<u64>();
+        self.stats.idle_bytes += self.plan.pieces.iter().map(|piece| piece.sectors * 512).sum::<u64>();
         self.due.extend(self.plan.pieces.drain(..));
         (until > 0).then_some(until)
     }
 
     /// Undoes taking a piece that did not pass after all.
     pub(super) fn give_back(&mut self, piece: &Piece) {
-        let (side, taken) = (&mut self.sides[usize::from(piece.write)], piece.taken);
-        let wanted = self.requests[usize::from(piece.write)].still_wants(&taken);
+        let (direction, taken) = (&mut self.directions[usize::from(piece.write)], piece.taken);
+        let pending = self.requests[usize::from(piece.write)].is_still_pending(&taken);
         self.tracks.of(&self.layout, piece.at(), |track, _| {
-            side.give_back(taken, piece.sectors);
-            if wanted {
-                side.want(&self.tracks, taken.set, track, (taken.bit, taken.bit + 1));
+            direction.give_back(taken, piece.sectors);
+            if pending {
+                direction.add_pending(&self.tracks, taken.set, track, (taken.bit, taken.bit + 1));
             }
         });
     }
 
     /// Accounts for the delay that visits caused to a request that started at `now` with these segments.
-    pub(super) fn came(&mut self, legs: &[Leg], now: Nanos) {
+    pub(super) fn charge_delay(&mut self, trajectory: &[Step], now: Nanos) {
         self.idle.requests += 1;
-        if let (Some(home), Some(leg)) = (self.idle.home, legs.iter().find(|leg| leg.begin >= now)) {
+        if let (Some(home), Some(step)) = (self.idle.home, trajectory.iter().find(|step| step.begin >= now)) {
             self.idle.home = None;
             let waited = self.idle.landed.since(now).0;
-            let angle = self.layout.piece(leg.at).angle;
+            let angle = self.layout.piece(step.at).angle;
             let first = |begin: u64, from: Head| {
-                let there = begin + self.mechanics.go(self.turn_round, from, leg.to, leg.write);
+                let there = begin + self.mechanics.go(self.turn_round, from, step.to, step.write);
                 there + self.mechanics.wait(angle, there)
             };
-            let (is, were) = (first(leg.begin.0, leg.from), first(leg.begin.0 - waited, home));
-            self.freed.idle_waited += Nanos(waited);
+            let (is, were) = (first(step.begin.0, step.from), first(step.begin.0 - waited, home));
+            self.stats.idle_waited += Nanos(waited);
             self.idle.delay = difference(is, were);
-            self.freed.idle_moved += difference(is, were + waited);
+            self.stats.idle_moved += difference(is, were + waited);
         }
         self.idle.delayed += self.idle.delay;
     }

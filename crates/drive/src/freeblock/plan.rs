@@ -5,19 +5,19 @@
 
 use seekless_core::Extent;
 
-use super::search::{Gap, Known, Search, Stop};
-use super::side::{Side, Taken};
+use super::direction::{Direction, PieceId};
+use super::search::{Gap, PlanInputs, Search, Stop};
 use super::tracks::{Tracks, Window};
 use crate::disk::mechanics::Head;
 
 /// How a gap is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Filling {
+pub enum StopCount {
     /// One stop, as in the paper.
     #[default]
-    Once,
+    One,
     /// Further stops in the time that it leaves.
-    Again,
+    Many,
 }
 
 /// A piece of a block that is taken.
@@ -26,7 +26,7 @@ pub struct Piece {
     /// Whether it is written.
     pub write: bool,
     /// Its identity.
-    pub taken: Taken,
+    pub taken: PieceId,
     /// Its first sector.
     pub start: u64,
     /// Its length in sectors.
@@ -58,7 +58,7 @@ pub struct Plan {
     /// Tracks evaluated.
     pub tested: u32,
     /// Total value.
-    pub worth: u64,
+    pub value: u64,
 }
 
 impl Plan {
@@ -75,9 +75,9 @@ const SHORT: u64 = 50_000;
 
 /// The planner: its inputs, and the pending blocks that it takes from.
 pub struct Planner<'a> {
-    pub known: Known<'a>,
-    pub filling: Filling,
-    pub sides: &'a mut [Side; 2],
+    pub inputs: PlanInputs<'a>,
+    pub stop_count: StopCount,
+    pub directions: &'a mut [Direction; 2],
 }
 
 impl Planner<'_> {
@@ -86,7 +86,7 @@ impl Planner<'_> {
         if gap.due < gap.begin + SHORT {
             return;
         }
-        let (stop, tested) = Search { known: self.known, sides: self.sides }.best(gap, stay);
+        let (stop, tested) = Search { inputs: self.inputs, directions: self.directions }.best(gap, stay);
         plan.tested += tested;
         let Some(stop) = stop else { return };
         let stops = self.take(&stop, plan);
@@ -96,43 +96,43 @@ impl Planner<'_> {
             return;
         };
         let last = taken.next().unwrap_or(first);
-        plan.worth += stop.worth;
-        if self.filling == Filling::Again {
+        plan.value += stop.value;
+        if self.stop_count == StopCount::Many {
             self.fill(Gap { to: first.0, due: first.2.from, write: stop.write, ..gap }, stay, plan);
         }
         plan.stops.extend(stops.iter().flatten());
-        if self.filling == Filling::Again {
+        if self.stop_count == StopCount::Many {
             self.fill(Gap { from: last.0, begin: last.2.to, ..gap }, stay, plan);
         }
     }
 
     /// Takes the pieces that pass at a stop, and at the one it continues to.
     fn take(&mut self, stop: &Stop, plan: &mut Plan) -> [Option<(Head, bool, Window)>; 2] {
-        let tracks = self.known.tracks;
+        let tracks = self.inputs.tracks;
         let onward = stop.onward.map(|onward| Stop { track: onward.track, window: onward.window, ..*stop });
         [Some(*stop), onward].map(|stop| {
             let stop = stop?;
-            let over = take(tracks, self.sides, &stop, plan);
+            let over = take(tracks, self.directions, &stop, plan);
             (over.to > 0).then(|| (tracks.head(stop.track), stop.write, over))
         })
     }
 }
 
 /// Takes the pieces that pass at a stop; returns the window from the first to the last.
-pub fn take(tracks: &Tracks, sides: &mut [Side; 2], stop: &Stop, plan: &mut Plan) -> Window {
+pub fn take(tracks: &Tracks, directions: &mut [Direction; 2], stop: &Stop, plan: &mut Plan) -> Window {
     let mut over = Window { from: u64::MAX, to: 0 };
     let across = stop.onward.map(|onward| onward.across);
-    let (side, from) = (&mut sides[usize::from(stop.write)], stop.window.from);
-    for stretch in tracks.on(stop.track) {
-        for range in tracks.passes(stretch, stop.window) {
-            side.take(tracks, stop.track, stretch, range, across, |taken, (first, end)| {
-                let passes = tracks.pass(stretch, first, end - first, from);
+    let (direction, from) = (&mut directions[usize::from(stop.write)], stop.window.from);
+    for extent in tracks.on(stop.track) {
+        for range in tracks.passes(extent, stop.window) {
+            direction.take(tracks, stop.track, extent, range, across, |taken, (first, end)| {
+                let passes = tracks.pass(extent, first, end - first, from);
                 over.from = over.from.min(passes.0);
                 over.to = over.to.max(passes.1);
                 plan.pieces.push(Piece {
                     write: stop.write,
                     taken,
-                    start: stretch.start + u64::from(first),
+                    start: extent.start + u64::from(first),
                     sectors: u64::from(end - first),
                     from: passes.0,
                     to: passes.1,

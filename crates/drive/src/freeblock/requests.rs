@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use seekless_core::Extent;
 
 use super::Inner;
-use super::side::Taken;
+use super::direction::PieceId;
 use crate::scheduler::Slot;
 
 /// Sectors of a unit.
@@ -60,12 +60,12 @@ impl Requests {
     }
 
     /// Whether a piece that was taken is still wanted: by a request if it is of their set, else by its task.
-    pub fn still_wants(&self, taken: &Taken) -> bool {
-        self.set != Some(taken.set) || self.wants(taken.bit)
+    pub fn is_still_pending(&self, taken: &PieceId) -> bool {
+        self.set != Some(taken.set) || self.is_pending(taken.bit)
     }
 
     /// Whether a request waits for a piece.
-    fn wants(&self, bit: usize) -> bool {
+    fn is_pending(&self, bit: usize) -> bool {
         let near = self.waiting.range((bit.saturating_sub(self.longest), 0)..=(bit, Slot::MAX));
         near.into_iter().any(|(key, waiting)| waiting.waits_for(bit - key.0))
     }
@@ -89,16 +89,16 @@ impl Waiting {
 
 impl Inner {
     pub(super) fn request(&mut self, slot: Slot, write: bool, at: Extent) {
-        let side = &mut self.sides[usize::from(write)];
+        let direction = &mut self.directions[usize::from(write)];
         let requests = &mut self.requests[usize::from(write)];
         let set = *requests.set.get_or_insert_with(|| {
-            side.add_set(&self.tracks, (UNIT, 1), self.layout.sectors().next_multiple_of(UNIT))
+            direction.add_set(&self.tracks, (UNIT, 1), self.layout.sectors().next_multiple_of(UNIT))
         });
         let mut pieces = Vec::new();
-        self.tracks.of(&self.layout, at, |track, stretch| {
-            let wanted = &side.sets[set].wanted;
-            let (from, to) = wanted.touched(stretch, stretch.within(at));
-            side.want(&self.tracks, set, track, (from, to));
+        self.tracks.of(&self.layout, at, |track, extent| {
+            let pending = &direction.sets[set].pending;
+            let (from, to) = pending.touched(extent, extent.within(at));
+            direction.add_pending(&self.tracks, set, track, (from, to));
             pieces.extend(from..to);
         });
         let (Some(&first), Some(&last)) = (pieces.first(), pieces.last()) else { return };
@@ -115,13 +115,13 @@ impl Inner {
         let requests = &mut self.requests[usize::from(write)];
         let Some(set) = requests.set else { return };
         let Some(key) = requests.first.remove(&slot).map(|first| (first, slot)) else { return };
-        let Some(gone) = requests.waiting.remove(&key) else { return };
-        let side = &mut self.sides[usize::from(write)];
-        self.tracks.of(&self.layout, gone.at, |track, stretch| {
-            let wanted = &side.sets[set].wanted;
-            let (from, to) = wanted.touched(stretch, stretch.within(gone.at));
-            for bit in (from..to).filter(|&bit| gone.waits_for(bit - key.0) && !requests.wants(bit)) {
-                side.unwant(&self.tracks, set, track, bit);
+        let Some(request) = requests.waiting.remove(&key) else { return };
+        let direction = &mut self.directions[usize::from(write)];
+        self.tracks.of(&self.layout, request.at, |track, extent| {
+            let pending = &direction.sets[set].pending;
+            let (from, to) = pending.touched(extent, extent.within(request.at));
+            for bit in (from..to).filter(|&bit| request.waits_for(bit - key.0) && !requests.is_pending(bit)) {
+                direction.remove_pending(&self.tracks, set, track, bit);
             }
         });
     }

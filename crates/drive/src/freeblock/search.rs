@@ -8,9 +8,9 @@
 
 mod across;
 
-use super::side::{Across, Side};
+use super::direction::{Across, Direction};
 use super::tracks::{Tracks, Window};
-use super::worth::Worth;
+use super::value::BlockValue;
 use crate::disk::mechanics::{Head, Mechanics};
 
 /// A gap: the head is at one track, and has to be at another in time.
@@ -38,7 +38,7 @@ pub struct Stop {
     /// When the head is over it.
     pub window: Window,
     /// Its value.
-    pub worth: u64,
+    pub value: u64,
     /// Continuation on the next track.
     pub onward: Option<Onward>,
 }
@@ -56,7 +56,7 @@ pub struct Onward {
 
 /// Inputs of planning; none of them changes.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct PlanInputs<'a> {
     pub tracks: &'a Tracks,
     pub mechanics: &'a Mechanics,
     /// By distance: the shortest seek of this distance or more.
@@ -65,14 +65,14 @@ pub struct Known<'a> {
     pub turn_round: u64,
     /// Guard time: arrivals after a seek are planned this much earlier.
     pub guard: u64,
-    pub worth: &'a Worth,
+    pub value: &'a BlockValue,
     /// Value of a microsecond of a gap: the cost of seeking there and back.
     pub price: u64,
     /// Once more tracks than this were tested, cylinders beyond the two ends' are skipped; `None`: unlimited.
     pub candidates: Option<u32>,
 }
 
-impl Known<'_> {
+impl PlanInputs<'_> {
     /// When the head can be over a track in a gap.
     pub fn window(&self, gap: &Gap, at: Head, write: bool) -> Window {
         let from = gap.begin + self.mechanics.go(self.turn_round, gap.from, at, write);
@@ -88,17 +88,17 @@ impl Known<'_> {
 /// Inputs of a search.
 #[derive(Clone, Copy)]
 pub struct Search<'a> {
-    pub known: Known<'a>,
+    pub inputs: PlanInputs<'a>,
     /// Pending reads and writes.
-    pub sides: &'a [Side; 2],
+    pub directions: &'a [Direction; 2],
 }
 
 /// State of a search.
-struct Looking<'a> {
-    known: Known<'a>,
+struct SearchState<'a> {
+    inputs: PlanInputs<'a>,
     gap: Gap,
     best: Option<Stop>,
-    worth: u64,
+    value: u64,
     /// Shorter stops bring nothing better, in nanoseconds; nor do tracks with a lower count.
     least: u64,
     least_count: u16,
@@ -108,7 +108,7 @@ struct Looking<'a> {
     /// Time of a stop that needs no extra seek.
     whole: u64,
     /// Directions with something pending.
-    sides: [Option<&'a Side>; 2],
+    directions: [Option<&'a Direction>; 2],
 }
 
 /// A scan from a cylinder outward or inward, over cylinders with something pending.
@@ -130,37 +130,38 @@ impl Search<'_> {
     /// The best stop in a gap, and how many tracks were tested; `None` if nothing can be had. If the head has to
     /// `stay`, only its track is tested.
     pub fn best(&self, gap: Gap, stay: bool) -> (Option<Stop>, u32) {
-        let sides = [0, 1].map(|side| Some(&self.sides[side]).filter(|side| !side.is_empty()));
-        let mut looking = Looking {
-            known: self.known,
+        let directions = [0, 1]
+            .map(|direction| Some(&self.directions[direction]).filter(|direction| !direction.is_empty()));
+        let mut state = SearchState {
+            inputs: self.inputs,
             gap,
             best: None,
-            worth: 0,
+            value: 0,
             least: 1,
             least_count: 1,
             tested: 0,
             stay,
-            sides,
+            directions,
             whole: 0,
         };
-        looking.whole = self.known.window(&gap, gap.from, false).length();
+        state.whole = self.inputs.window(&gap, gap.from, false).length();
         if stay {
-            looking.track(gap.to);
+            state.track(gap.to);
         } else {
-            looking.cylinder(gap.from.cylinder);
+            state.cylinder(gap.from.cylinder);
             if gap.to.cylinder != gap.from.cylinder {
-                looking.cylinder(gap.to.cylinder);
+                state.cylinder(gap.to.cylinder);
             }
-            looking.elsewhere();
+            state.elsewhere();
         }
-        (looking.best, looking.tested)
+        (state.best, state.tested)
     }
 }
 
-impl Looking<'_> {
+impl SearchState<'_> {
     /// Tests the tracks of a cylinder.
     fn cylinder(&mut self, cylinder: u64) {
-        let heads = u64::from(self.known.tracks.heads());
+        let heads = u64::from(self.inputs.tracks.heads());
         // The tracks of the gap's two ends need no extra seek: test them first.
         let (from, to) = (self.gap.from, self.gap.to);
         for head in [from, to] {
@@ -175,63 +176,65 @@ impl Looking<'_> {
     }
 
     fn track(&mut self, at: Head) {
-        let known = self.known;
-        let (track, cylinder) = (known.tracks.track(at), at.cylinder as u32);
-        for (side, write) in self.sides.into_iter().zip([false, true]) {
-            let Some(side) = side else { continue };
-            let left = side.count(track);
+        let inputs = self.inputs;
+        let (track, cylinder) = (inputs.tracks.track(at), at.cylinder as u32);
+        for (direction, write) in self.directions.into_iter().zip([false, true]) {
+            let Some(direction) = direction else { continue };
+            let left = direction.count(track);
             if left < self.least_count {
                 continue;
             }
             let left = usize::from(left);
-            let window = known.window(&self.gap, at, write);
+            let window = inputs.window(&self.gap, at, write);
             if window.length() < self.least {
                 continue;
             }
             self.tested += 1;
-            let passing = |stretch| side.counting(stretch, known.tracks.passes(stretch, window));
-            let taken = known.tracks.on(track).iter().map(passing).sum();
+            let passing = |extent| direction.counting(extent, inputs.tracks.passes(extent, window));
+            let taken = inputs.tracks.on(track).iter().map(passing).sum();
             let way = self.whole.saturating_sub(window.length());
             // Remainders may count for more than there is on the track.
-            let worth = known.worth.of(left.max(taken), taken, cylinder);
-            self.offer(Stop { track, write, window, worth, onward: None }, way);
-            if side.short() && !self.stay {
-                self.across(side, track);
+            let value = inputs.value.of(left.max(taken), taken, cylinder);
+            self.offer(Stop { track, write, window, value, onward: None }, way);
+            if direction.short() && !self.stay {
+                self.across(direction, track);
             }
         }
     }
 
     /// Considers a stop whose extra seeks cost `way` nanoseconds of the gap.
     fn offer(&mut self, stop: Stop, way: u64) {
-        let worth = stop.worth.saturating_sub(self.known.price * way / 1_000);
-        if worth > self.worth {
-            self.best = Some(Stop { worth, ..stop });
-            self.better(worth);
+        let value = stop.value.saturating_sub(self.inputs.price * way / 1_000);
+        if value > self.value {
+            self.best = Some(Stop { value, ..stop });
+            self.better(value);
         }
     }
 
-    /// Raises the pruning limits for a best value of `worth`.
-    fn better(&mut self, worth: u64) {
-        self.worth = worth;
+    /// Raises the pruning limits for a best value of `value`.
+    fn better(&mut self, value: u64) {
+        self.value = value;
         // Few tracks have more than one track extent, or two remainders: a limited search assumes one.
-        let known = self.known;
-        let most = known.tracks.most_stretches();
-        let (stretches, rests) = if known.candidates.is_some() { (1, 1) } else { (most, 2 * most) };
-        let more = self.sides.iter().flatten().map(|side| side.most_more(rests as usize)).max();
+        let inputs = self.inputs;
+        let most = inputs.tracks.most_extents();
+        let (extents, remainders) = if inputs.candidates.is_some() { (1, 1) } else { (most, 2 * most) };
+        let more =
+            self.directions.iter().flatten().map(|direction| direction.most_extra(remainders as usize)).max();
         let more = more.unwrap_or(0);
-        let count = known.worth.least_for(worth).saturating_sub(more).max(1);
+        let count = inputs.value.least_for(value).saturating_sub(more).max(1);
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
         // The shortest stop that could bring more: its value less the cost of reaching it.
         let least = |count: usize| {
-            let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, stretches)).min();
-            known.tracks.least(sectors.unwrap_or(0)).max(1)
+            let sectors =
+                self.directions.iter().flatten().map(|direction| direction.least_for(count, extents)).min();
+            inputs.tracks.least(sectors.unwrap_or(0)).max(1)
         };
-        let (mut low, mut high) = (count, known.worth.counts());
+        let (mut low, mut high) = (count, inputs.value.counts());
         while low < high {
             let middle = low.midpoint(high);
             let way = self.whole.saturating_sub(least(middle));
-            let most = known.worth.most((middle + more).min(known.worth.counts()));
-            if most.saturating_sub(known.price * way / 1_000) > worth {
+            let most = inputs.value.most((middle + more).min(inputs.value.counts()));
+            if most.saturating_sub(inputs.price * way / 1_000) > value {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -245,25 +248,29 @@ impl Looking<'_> {
         let way = |end: Head, write| {
             let go = |write| {
                 let there = Head { cylinder: u64::from(cylinder), head: end.head };
-                self.known.mechanics.go(self.known.turn_round, end, there, write)
+                self.inputs.mechanics.go(self.inputs.turn_round, end, there, write)
             };
             if write { go(false).min(go(true)) } else { go(false) }
         };
-        let writes = self.sides[1].is_some();
+        let writes = self.directions[1].is_some();
         let ways = way(self.gap.from, writes) + way(self.gap.to, self.gap.write);
-        (self.gap.due - self.gap.begin).saturating_sub(ways + self.known.guard)
+        (self.gap.due - self.gap.begin).saturating_sub(ways + self.inputs.guard)
     }
 
     /// The shortest seek of at least this distance.
     fn at_least(&self, distance: u32) -> u64 {
-        let table = self.known.at_least;
+        let table = self.inputs.at_least;
         table.get(distance as usize).or(table.last()).map_or(0, |&time| u64::from(time))
     }
 
     fn next(&self, front: &Front, from: u32) -> Option<u32> {
-        let found = self.sides.iter().flatten().filter_map(|side| {
+        let found = self.directions.iter().flatten().filter_map(|direction| {
             let least = self.least_count;
-            if front.up { side.up(from, front.end, least) } else { side.down(from, front.end, least) }
+            if front.up {
+                direction.up(from, front.end, least)
+            } else {
+                direction.down(from, front.end, least)
+            }
         });
         if front.up { found.min() } else { found.max() }
     }
@@ -272,7 +279,7 @@ impl Looking<'_> {
         let (a, b) = (self.gap.from.cylinder as u32, self.gap.to.cylinder as u32);
         let (low, high) = (a.min(b), a.max(b));
         let middle = low + (high - low) / 2;
-        let whole = self.known.tracks.cylinders();
+        let whole = self.inputs.tracks.cylinders();
         let front = |up: bool, near: u32, end: u32, far: u32| {
             let from = if up { Some(near + 1) } else { near.checked_sub(1) };
             Front { from, end, up, near, far, time: 0, at: near }
@@ -295,12 +302,12 @@ impl Looking<'_> {
                 }
             }
             let front = &mut fronts[next];
-            if front.time == 0 || self.known.candidates.is_some_and(|most| self.tested > most) {
+            if front.time == 0 || self.inputs.candidates.is_some_and(|most| self.tested > most) {
                 return;
             }
             if front.time >= self.least {
                 self.cylinder(u64::from(front.at));
-            } else if self.known.candidates.is_some() {
+            } else if self.inputs.candidates.is_some() {
                 // Farther on there is almost always less time still.
                 return;
             }
@@ -318,7 +325,7 @@ impl Looking<'_> {
                 (front.at, front.time) = (at, time);
                 return;
             }
-            if self.known.candidates.is_some() || !self.may_go_on(front, at) {
+            if self.inputs.candidates.is_some() || !self.may_go_on(front, at) {
                 return;
             }
         }
@@ -328,7 +335,7 @@ impl Looking<'_> {
     /// cylinder that does not proves nothing about the next.
     fn may_go_on(&self, front: &Front, at: u32) -> bool {
         let near = at.abs_diff(front.near);
-        let inward = front.end != 0 && front.end != self.known.tracks.cylinders();
+        let inward = front.end != 0 && front.end != self.inputs.tracks.cylinders();
         let far = if inward { front.far } else { front.far + near };
         let ways = self.at_least(near) + self.at_least(far);
         (self.gap.due - self.gap.begin).saturating_sub(ways) >= self.least

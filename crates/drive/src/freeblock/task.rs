@@ -44,17 +44,17 @@ pub struct Progress {
 /// Serves promoted blocks: the component whose scheduler this is.
 pub trait Foreground {
     /// Submits a request of class `Foreground`.
-    fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
+    fn submit(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
 
     /// Reports that there is work for idle time; the component starts it if it is idle.
-    fn look(self: Rc<Self>);
+    fn wake_for_idle_work(self: Rc<Self>);
 }
 
 /// A task: blocks that are registered and not yet delivered.
 #[derive(Debug)]
 pub(super) struct Task {
     /// Serial number: slots are reused, and a promoted block may be done after its task has ended.
-    born: u64,
+    serial: u64,
     write: bool,
     set: usize,
     /// Block size in sectors.
@@ -105,10 +105,11 @@ impl Freeblock {
         if inner.tasks.iter().filter(|(_, task)| task.write == write).count() >= MOST_TASKS {
             return Err(FreeError::TooMany { most: MOST_TASKS });
         }
-        let set = inner.sides[usize::from(write)].add_set(&inner.tracks, inner.tracks.units(block), sectors);
-        inner.born += 1;
+        let set =
+            inner.directions[usize::from(write)].add_set(&inner.tracks, inner.tracks.units(block), sectors);
+        inner.serial += 1;
         let task = Task {
-            born: inner.born,
+            serial: inner.serial,
             write,
             set,
             block,
@@ -122,7 +123,7 @@ impl Freeblock {
         };
         // Data to be written were given; data that are read need buffers.
         if !write {
-            inner.sides[0].sets[set].bound(inner.options.buffers / 512);
+            inner.directions[0].sets[set].bound(inner.options.buffers / 512);
         }
         let number = inner.tasks.insert(task);
         Ok(FreeTask { scheduler: self.clone(), number })
@@ -162,9 +163,9 @@ impl FreeTask {
         if let Some(at) = inner.first(self.number, at, true) {
             return Err(FreeError::Twice { at });
         }
-        inner.want(self.number, at);
+        inner.add_pending(self.number, at);
         drop(inner);
-        self.scheduler.look();
+        self.scheduler.wake_for_idle_work();
         Ok(())
     }
 
@@ -178,10 +179,10 @@ impl FreeTask {
         if let Some(at) = inner.first(self.number, at, false) {
             return Err(FreeError::Unknown { at });
         }
-        inner.unwant(self.number, at);
+        inner.remove_pending(self.number, at);
         drop(inner);
         // There may be room for others now.
-        self.scheduler.look();
+        self.scheduler.wake_for_idle_work();
         Ok(())
     }
 
@@ -194,9 +195,9 @@ impl FreeTask {
         let mut inner = self.scheduler.inner.borrow_mut();
         inner.check(self.number, at)?;
         let Some(foreground) = self.scheduler.foreground.upgrade() else { return Ok(0) };
-        let Task { born, block, .. } = inner.tasks[self.number];
+        let Task { serial, block, .. } = inner.tasks[self.number];
         let mut runs: Vec<Extent> = Vec::new();
-        for one in at.split(block).filter(|&one| inner.wants(self.number, one)) {
+        for one in at.split(block).filter(|&one| inner.is_pending(self.number, one)) {
             match runs.last_mut() {
                 Some(run) if run.end() == one.start && run.sectors + block <= LARGEST_REQUEST_SECTORS => {
                     run.sectors += block;
@@ -205,9 +206,9 @@ impl FreeTask {
             }
         }
         for &run in &runs {
-            let ask = inner.promote(self.number, run, foreground.clone());
+            let submit = inner.promote(self.number, run, foreground.clone());
             let (scheduler, number) = (self.scheduler.clone(), self.number);
-            runtime::spawn(async move { scheduler.promoted(number, born, run, &ask.await) }).detach();
+            runtime::spawn(async move { scheduler.promoted(number, serial, run, &submit.await) }).detach();
         }
         Ok(runs.iter().map(|run| run.sectors / block).sum())
     }
@@ -230,7 +231,7 @@ impl FreeTask {
             let inner = &mut *inner;
             let task = &mut inner.tasks[self.number];
             if let Some(block) = task.ready.pop_front() {
-                let set = &mut inner.sides[usize::from(task.write)].sets[task.set];
+                let set = &mut inner.directions[usize::from(task.write)].sets[task.set];
                 full = set.full();
                 set.give_room(task.block);
                 return Poll::Ready(Some(block));
@@ -243,7 +244,7 @@ impl FreeTask {
         })
         .await;
         if full {
-            self.scheduler.look();
+            self.scheduler.wake_for_idle_work();
         }
         next
     }
@@ -263,10 +264,10 @@ impl Drop for FreeTask {
 
 impl Freeblock {
     /// Completes promoted blocks.
-    fn promoted(&self, number: usize, born: u64, run: Extent, result: &Result<Buffer, IoError>) {
+    fn promoted(&self, number: usize, serial: u64, run: Extent, result: &Result<Buffer, IoError>) {
         let mut inner = self.inner.borrow_mut();
         // The task may be gone.
-        let Some(task) = inner.tasks.get_mut(number).filter(|task| task.born == born) else { return };
+        let Some(task) = inner.tasks.get_mut(number).filter(|task| task.serial == serial) else { return };
         for at in run.split(task.block) {
             task.pending -= 1;
             task.done += 1;
@@ -283,14 +284,14 @@ impl Freeblock {
 
 impl Inner {
     /// Whether a part of a block is still pending.
-    fn wants(&self, task: usize, block: Extent) -> bool {
+    fn is_pending(&self, task: usize, block: Extent) -> bool {
         let Task { write, set, .. } = self.tasks[task];
-        let wanted = &self.sides[usize::from(write)].sets[set].wanted;
-        let mut wants = false;
-        self.tracks.of(&self.layout, block, |_, stretch| {
-            wants |= wanted.next(wanted.pieces(stretch, stretch.within(block))).is_some();
+        let pending = &self.directions[usize::from(write)].sets[set].pending;
+        let mut is_pending = false;
+        self.tracks.of(&self.layout, block, |_, extent| {
+            is_pending |= pending.next(pending.pieces(extent, extent.within(block))).is_some();
         });
-        wants
+        is_pending
     }
 
     /// Submits blocks to the foreground instead.
@@ -304,12 +305,12 @@ impl Inner {
             Buffer::zeroed(run.bytes())
         };
         // They still count as pending: they are in flight.
-        self.unwant(number, run);
+        self.remove_pending(number, run);
         self.tasks[number].pending += run.sectors / block;
         if !write {
-            self.sides[0].sets[self.tasks[number].set].take_room(run.sectors);
+            self.directions[0].sets[self.tasks[number].set].take_room(run.sectors);
         }
-        by.ask(if write { Op::Write } else { Op::Read }, run, data)
+        by.submit(if write { Op::Write } else { Op::Read }, run, data)
     }
 
     fn check(&self, task: usize, at: Extent) -> Result<(), FreeError> {
@@ -326,15 +327,15 @@ impl Inner {
     /// The first block of `at` that is registered, or that is not.
     fn first(&self, task: usize, at: Extent, registered: bool) -> Option<Extent> {
         let Task { write, set, block, parts, .. } = &self.tasks[task];
-        let own = &self.sides[usize::from(*write)].sets[*set];
-        let wanted = &own.wanted;
+        let own = &self.directions[usize::from(*write)].sets[*set];
+        let pending = &own.pending;
         let under_way = |number: u64| {
             parts.contains_key(&number) || self.due.iter().any(|piece| piece.is_of(*write, *set, number))
         };
         let mut found = None;
-        self.tracks.of(&self.layout, at, |_, stretch| {
-            let (from, to) = wanted.pieces(stretch, stretch.within(at));
-            let count = wanted.count((from, to)) as usize;
+        self.tracks.of(&self.layout, at, |_, extent| {
+            let (from, to) = pending.pieces(extent, extent.within(at));
+            let count = pending.count((from, to)) as usize;
             // Most often all are, or none is.
             if found.is_some() || (registered && count == 0 && parts.is_empty() && self.due.is_empty()) {
                 return;
@@ -343,49 +344,49 @@ impl Inner {
                 return;
             }
             let so =
-                |&bit: &usize| (wanted.is_set(bit) || under_way(own.block_at(stretch, bit))) == registered;
-            found = (from..to).find(so).map(|bit| own.block_at(stretch, bit));
+                |&bit: &usize| (pending.is_set(bit) || under_way(own.block_at(extent, bit))) == registered;
+            found = (from..to).find(so).map(|bit| own.block_at(extent, bit));
         });
         found.map(|number| Extent::new(number * block, *block))
     }
 
     /// Makes blocks of `at` pending, of which none was.
-    fn want(&mut self, task: usize, at: Extent) {
+    fn add_pending(&mut self, task: usize, at: Extent) {
         let Task { write, set, block, .. } = self.tasks[task];
         self.tasks[task].pending += at.sectors / block;
         self.tasks[task].since.get_or_insert(runtime::now());
-        let side = &mut self.sides[usize::from(write)];
-        self.tracks.of(&self.layout, at, |track, stretch| {
-            let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
-            side.want(&self.tracks, set, track, (from, to));
+        let direction = &mut self.directions[usize::from(write)];
+        self.tracks.of(&self.layout, at, |track, extent| {
+            let (from, to) = direction.sets[set].pending.pieces(extent, extent.within(at));
+            direction.add_pending(&self.tracks, set, track, (from, to));
         });
     }
 
     /// Makes blocks of `at` not pending.
-    fn unwant(&mut self, task: usize, at: Extent) {
+    fn remove_pending(&mut self, task: usize, at: Extent) {
         let Task { write, set, block, .. } = self.tasks[task];
-        let side = &mut self.sides[usize::from(write)];
+        let direction = &mut self.directions[usize::from(write)];
         let mut last = u64::MAX;
         let task = &mut self.tasks[task];
-        self.tracks.of(&self.layout, at, |track, stretch| {
-            let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
+        self.tracks.of(&self.layout, at, |track, extent| {
+            let (from, to) = direction.sets[set].pending.pieces(extent, extent.within(at));
             for bit in from..to {
-                let number = side.sets[set].block_at(stretch, bit);
-                if !side.unwant(&self.tracks, set, track, bit) || number == last {
+                let number = direction.sets[set].block_at(extent, bit);
+                if !direction.remove_pending(&self.tracks, set, track, bit) || number == last {
                     continue;
                 }
                 last = number;
                 task.pending -= 1;
                 task.from.remove(&number);
-                let (first, end) = side.sets[set].wanted.part(stretch, stretch.unit_at(bit));
+                let (first, end) = direction.sets[set].pending.part(extent, extent.unit_at(bit));
                 if u64::from(end - first) == block {
                     continue;
                 }
                 // A part that has passed, or will, is dropped.
                 task.parts.remove(&number);
                 self.due.retain(|piece| !piece.is_of(write, set, number));
-                let set = &mut side.sets[set];
-                let taken = set.begun.forget(number);
+                let set = &mut direction.sets[set];
+                let taken = set.partial.forget(number);
                 set.give_room(taken);
             }
         });
@@ -415,8 +416,8 @@ impl Inner {
                 }
                 Some(_) => {
                     task.parts.remove(&piece.taken.block);
-                    let set = &mut self.sides[usize::from(task.write)].sets[task.set];
-                    set.begun.forget(piece.taken.block);
+                    let set = &mut self.directions[usize::from(task.write)].sets[task.set];
+                    set.partial.forget(piece.taken.block);
                 }
             }
         }
@@ -430,17 +431,17 @@ impl Inner {
 
     fn forget(&mut self, number: usize) {
         let task = self.tasks.remove(number);
-        let side = &mut self.sides[usize::from(task.write)];
+        let direction = &mut self.directions[usize::from(task.write)];
         for track in 0..self.tracks.len() {
-            for stretch in self.tracks.on(track) {
-                let (mut from, to) = side.sets[task.set].wanted.pieces(stretch, (0, stretch.sectors));
-                while let Some(bit) = side.sets[task.set].wanted.next((from, to)) {
-                    side.unwant(&self.tracks, task.set, track, bit);
+            for extent in self.tracks.on(track) {
+                let (mut from, to) = direction.sets[task.set].pending.pieces(extent, (0, extent.sectors));
+                while let Some(bit) = direction.sets[task.set].pending.next((from, to)) {
+                    direction.remove_pending(&self.tracks, task.set, track, bit);
                     from = bit + 1;
                 }
             }
         }
-        side.sets.remove(task.set);
+        direction.sets.remove(task.set);
         self.due.retain(|piece| (piece.write, piece.taken.set) != (task.write, task.set));
     }
 }

@@ -223,8 +223,8 @@ proptest! {
             let since = Nanos(now.0 - 50_000_000 + since[slot]);
             Waiter { since, write, ..waiter(slot, drive.place(Lba(lba))) }
         }).collect();
-        let sight = drive.sight(now);
-        let moment = Moment { now, head: Lba(0), arrived_before: queued, drive: Some(&sight) };
+        let estimator = drive.estimator(now);
+        let moment = Moment { now, head: Lba(0), arrived_before: queued, drive: Some(&estimator) };
         for policy in POLICIES {
             let mut scheduler = policy.scheduler();
             let mut waiting = Waiting::new(&*scheduler);
@@ -247,7 +247,7 @@ proptest! {
         for (write, lba, rest) in asked {
             now += Nanos(rest);
             let at = Extent::new(lba % (spec.sectors - 1), 1);
-            let reach = drive.sight(now).reach(drive.place(at.start), write, true);
+            let reach = drive.estimator(now).reach(drive.place(at.start), write, true);
             let op = if write { Op::Write } else { Op::Read };
             let took = drive.serve(op, at, now, true);
             if took.seek + took.rotation > Nanos(0) {

@@ -10,9 +10,9 @@ use super::search::Gap;
 
 /// The sequence of seek errors: always the same, in the same order.
 #[derive(Clone, Debug, Default)]
-pub struct Errors(u64);
+pub struct SeekErrors(u64);
 
-impl Errors {
+impl SeekErrors {
     /// A time from `there - most` to `there + most`, uniformly distributed.
     fn about(&mut self, there: u64, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -24,7 +24,7 @@ impl Errors {
 impl Inner {
     /// Executes the planned stops of a gap, whose pieces are those from `first` on, with seek errors; missed pieces
     /// become pending again. Returns how late the head arrives in the end, in whole revolutions.
-    pub(super) fn go_astray(&mut self, gap: &Gap, first: usize) -> u64 {
+    pub(super) fn mispredict(&mut self, gap: &Gap, first: usize) -> u64 {
         let most = self.options.model_error.0;
         if most == 0 || self.plan.stops.is_empty() {
             return 0;
@@ -32,7 +32,7 @@ impl Inner {
         let (mut at, mut now) = (gap.from, gap.begin);
         let mut come = |at, to, now: u64, write| {
             let there = now + self.mechanics.go(self.turn_round, at, to, write);
-            if at == to { there } else { self.errors.about(there, most) }
+            if at == to { there } else { self.seek_errors.about(there, most) }
         };
         let mut missed = Vec::new();
         for &(stop, write, over) in &self.plan.stops {
@@ -48,8 +48,8 @@ impl Inner {
         for piece in &missed {
             self.give_back(piece);
         }
-        self.freed.missed += missed.len() as u64;
-        self.freed.late += u64::from(late > 0);
+        self.stats.missed += missed.len() as u64;
+        self.stats.late += u64::from(late > 0);
         late
     }
 }

@@ -14,7 +14,7 @@ pub const REGIONS: usize = 256;
 
 /// The value of blocks.
 #[derive(Clone, Debug)]
-pub struct Worth {
+pub struct BlockValue {
     /// By number of blocks on a track: their total value. Monotonic and concave.
     of_track: Vec<u32>,
     /// By region: its weight.
@@ -44,25 +44,25 @@ impl Weights {
     }
 }
 
-impl Worth {
+impl BlockValue {
     /// Each block has the same value; a track has at most `most`.
-    pub fn blocks(most: usize, tracks: &Tracks) -> Worth {
+    pub fn blocks(most: usize, tracks: &Tracks) -> BlockValue {
         let width = tracks.cylinders().div_ceil(REGIONS as u32).max(1);
         let mut whole = vec![0; REGIONS];
         for track in 0..tracks.len() {
-            let sectors: u64 = tracks.on(track).iter().map(|stretch| u64::from(stretch.sectors)).sum();
+            let sectors: u64 = tracks.on(track).iter().map(|extent| u64::from(extent.sectors)).sum();
             whole[tracks.head(track).cylinder as usize / width as usize] += sectors / 8;
         }
         let of_track = (0..=most as u32).map(|blocks| blocks * PART).collect();
-        Worth { of_track, regions: vec![PART; REGIONS], whole, width, dearest: PART }
+        BlockValue { of_track, regions: vec![PART; REGIONS], whole, width, dearest: PART }
     }
 
     /// Applies the extra value of finishing tracks, on a disk of `tracks` tracks.
     pub fn weigh(&mut self, weights: &Weights, tracks: usize) {
         let usual = self.whole.iter().sum::<u64>() as f64 / tracks as f64;
-        let rest = |blocks: f64| weights.done * (1.0 - (-weights.steep * blocks / usual).exp());
-        for (blocks, worth) in self.of_track.iter_mut().enumerate() {
-            *worth = (f64::from(PART) * (blocks as f64 + rest(blocks as f64))).round() as u32;
+        let after = |blocks: f64| weights.done * (1.0 - (-weights.steep * blocks / usual).exp());
+        for (blocks, value) in self.of_track.iter_mut().enumerate() {
+            *value = (f64::from(PART) * (blocks as f64 + after(blocks as f64))).round() as u32;
         }
     }
 
@@ -70,9 +70,9 @@ impl Worth {
     pub fn weigh_regions(&mut self, left: &[u64; REGIONS], power: f64) {
         let share = |left: u64, whole: u64| (left as f64 + 1.0) / (whole as f64 + 1.0);
         let usual = share(left.iter().sum(), self.whole.iter().sum());
-        for ((worth, &left), &whole) in self.regions.iter_mut().zip(left).zip(&self.whole) {
+        for ((value, &left), &whole) in self.regions.iter_mut().zip(left).zip(&self.whole) {
             let more = if whole == 0 { 1.0 } else { (share(left, whole) / usual).powf(power) };
-            *worth = (f64::from(PART) * more.clamp(0.25, 4.0)).round() as u32;
+            *value = (f64::from(PART) * more.clamp(0.25, 4.0)).round() as u32;
         }
         self.dearest = self.regions.iter().copied().max().unwrap_or(PART);
     }
@@ -97,8 +97,8 @@ impl Worth {
     /// The value of taking `taken` blocks from a track that has `left`.
     pub fn of(&self, left: usize, taken: usize, cylinder: u32) -> u64 {
         let most = self.of_track.len() - 1;
-        let (left, rest) = (left.min(most), left.saturating_sub(taken).min(most));
-        let blocks = self.of_track[left] - self.of_track[rest];
+        let (left, after) = (left.min(most), left.saturating_sub(taken).min(most));
+        let blocks = self.of_track[left] - self.of_track[after];
         u64::from(blocks) * u64::from(self.regions[self.region(cylinder)])
     }
 
@@ -112,9 +112,9 @@ impl Worth {
         u64::from(self.of_track[taken]) * u64::from(self.dearest)
     }
 
-    /// The fewest blocks of a track whose value may exceed `worth`.
-    pub fn least_for(&self, worth: u64) -> usize {
+    /// The fewest blocks of a track whose value may exceed `value`.
+    pub fn least_for(&self, value: u64) -> usize {
         let dearest = u64::from(self.dearest);
-        self.of_track.partition_point(|&blocks| u64::from(blocks) * dearest <= worth)
+        self.of_track.partition_point(|&blocks| u64::from(blocks) * dearest <= value)
     }
 }

@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 /// Extra weight of a partial block's remainder, in blocks, once buffers run short; and of both parts of a new one. A
 /// whole scan was fastest with these, of 1 to 30.
-const REST: u32 = 7;
-const BOTH: u32 = 4;
+const REMAINDER_WEIGHT: u32 = 7;
+const BOTH_WEIGHT: u32 = 4;
 
 /// The partially read blocks of a set.
 #[derive(Debug, Default)]
-pub struct Begun {
+pub struct PartialBlocks {
     /// By block: sectors not yet taken.
     left: BTreeMap<u64, u64>,
     /// Sectors of a block, and whether blocks are split into several units because they are long.
@@ -26,10 +26,10 @@ pub struct Begun {
     room: Option<u64>,
 }
 
-impl Begun {
+impl PartialBlocks {
     /// None yet, of blocks of `units` units of `unit` sectors.
-    pub fn new(unit: u64, units: u64) -> Begun {
-        Begun { whole: unit * units, long: units > 1, ..Begun::default() }
+    pub fn new(unit: u64, units: u64) -> PartialBlocks {
+        PartialBlocks { whole: unit * units, long: units > 1, ..PartialBlocks::default() }
     }
 
     /// Limits the buffers to `room` sectors: three blocks at least.
@@ -65,36 +65,36 @@ impl Begun {
                 let first = self.left.first_key_value().is_some_and(|(&first, _)| first == block);
                 self.long || left == sectors || self.held + sectors <= most || first
             }
-            None => self.may_begin(sectors, both, most),
+            None => self.may_start(sectors, both, most),
         }
     }
 
-    fn may_begin(&self, sectors: u64, both: bool, most: u64) -> bool {
+    fn may_start(&self, sectors: u64, both: bool, most: u64) -> bool {
         let brief = both || self.long || 2 * sectors <= self.whole || !self.short();
         brief && self.held + self.holds(self.whole - sectors) <= most
     }
 
     /// Weight of taking `sectors` of a block, in blocks. If the adjacent part is pending too, the block is new, unless
     /// it has more than two parts.
-    pub fn counts(&self, block: u64, sectors: u64, wanted: bool) -> u32 {
-        if wanted && !self.long {
-            return self.most(false).map_or(1, |most| u32::from(self.may_begin(sectors, false, most)));
+    pub fn counts(&self, block: u64, sectors: u64, pending: bool) -> u32 {
+        if pending && !self.long {
+            return self.most(false).map_or(1, |most| u32::from(self.may_start(sectors, false, most)));
         }
         if !self.may_take(block, sectors, false) {
             return 0;
         }
-        let rest = self.short() && self.left.get(&block) == Some(&sectors);
-        1 + if rest { REST } else { 0 }
+        let remainder = self.short() && self.left.get(&block) == Some(&sectors);
+        1 + if remainder { REMAINDER_WEIGHT } else { 0 }
     }
 
     /// The largest weight of a piece beyond one block.
-    pub fn most_more(&self) -> u32 {
-        if self.short() { REST } else { 0 }
+    pub fn most_extra(&self) -> u32 {
+        if self.short() { REMAINDER_WEIGHT } else { 0 }
     }
 
     /// Weight of taking both parts of a new block in one go.
-    pub fn counts_both() -> u32 {
-        1 + BOTH
+    pub fn weight_of_both() -> u32 {
+        1 + BOTH_WEIGHT
     }
 
     /// Takes `sectors` of a block.
@@ -125,10 +125,10 @@ impl Begun {
         if self.room.is_none() {
             return;
         }
-        let begun = left < self.whole;
-        let before = if begun { self.left.insert(block, left) } else { self.left.remove(&block) };
+        let partial = left < self.whole;
+        let before = if partial { self.left.insert(block, left) } else { self.left.remove(&block) };
         self.held -= before.map_or(0, |left| self.holds(left));
-        self.held += if begun { self.holds(left) } else { 0 };
+        self.held += if partial { self.holds(left) } else { 0 };
     }
 }
 
@@ -139,15 +139,15 @@ mod tests {
     /// Blocks of one to three parts, taken in any order as far as allowed, some of them given back: all are completed,
     /// however small the buffers are, and there is always room for one block.
     #[test]
-    fn begun_blocks_leave_room_for_one_to_end() {
+    fn partial_blocks_leave_room_for_one_to_end() {
         let mut state = 9_u64;
         let mut below = |end: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((u128::from(state) * u128::from(end)) >> 64) as u64
         };
         for room in [24, 25, 32, 48, 200, 1_000] {
-            let mut begun = Begun::new(8, 1);
-            begun.bound(room);
+            let mut partial = PartialBlocks::new(8, 1);
+            partial.bound(room);
             let mut parts = Vec::new();
             for block in 0..300 {
                 let first = 1 + below(8);
@@ -164,20 +164,20 @@ mod tests {
                 in_vain += 1;
                 assert!(in_vain < 100_000, "{} parts are left, {held} of {room} held", parts.len());
                 assert!(held + 8 <= room, "{held} of {room} held");
-                if !begun.may_take(block, sectors, both) {
+                if !partial.may_take(block, sectors, both) {
                     continue;
                 }
-                begun.take(block, sectors);
+                partial.take(block, sectors);
                 // Some did not pass, and another one was taken before that was known.
                 let passed = below(5) > 0;
                 let at = if passed { at } else { below(parts.len() as u64) as usize };
                 let other = parts[at];
-                let also = !passed && other.0 != block && begun.may_take(other.0, other.1, both);
+                let also = !passed && other.0 != block && partial.may_take(other.0, other.1, both);
                 if also {
-                    begun.take(other.0, other.1);
+                    partial.take(other.0, other.1);
                 }
                 if !passed {
-                    begun.give_back(block, sectors);
+                    partial.give_back(block, sectors);
                 }
                 if !passed && !also {
                     continue;
@@ -187,11 +187,11 @@ mod tests {
                 *taken.entry(block).or_default() += sectors;
                 if taken[&block] == 8 {
                     taken.remove(&block);
-                    begun.forget(block);
+                    partial.forget(block);
                 }
-                assert_eq!(begun.held, taken.values().sum::<u64>());
+                assert_eq!(partial.held, taken.values().sum::<u64>());
             }
-            assert!(begun.left.is_empty() && begun.held == 0);
+            assert!(partial.left.is_empty() && partial.held == 0);
         }
     }
 }

@@ -9,16 +9,16 @@ use seekless_core::Nanos;
 
 /// A bus, and what it has to carry.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane {
+pub struct Link {
     /// A sector, in picoseconds.
     sector: u64,
     backlog: Nanos,
 }
 
-impl Lane {
+impl Link {
     /// An idle bus of so many million bytes a second.
-    pub fn new(mb_s: f64) -> Lane {
-        Lane { sector: (512.0 / mb_s * 1e6).round() as u64, backlog: Nanos::ZERO }
+    pub fn new(mb_s: f64) -> Link {
+        Link { sector: (512.0 / mb_s * 1e6).round() as u64, backlog: Nanos::ZERO }
     }
 
     /// Sectors of a command that came at `now` and are ready at `ready`: when they have been carried.

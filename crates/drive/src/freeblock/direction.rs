@@ -5,9 +5,9 @@
 
 use slab::Slab;
 
-use super::begun::Begun;
-use super::tracks::{Stretch, Tracks};
-use super::wanted::Wanted;
+use super::partial::PartialBlocks;
+use super::pending::PendingMap;
+use super::tracks::{TrackExtent, Tracks};
 
 /// No limit of sectors.
 pub const NO_LIMIT: i64 = i64::MAX / 2;
@@ -23,14 +23,14 @@ const GROUP: usize = 32;
 #[derive(Debug)]
 pub struct Set {
     /// Pending pieces of units; a block is `units` of them.
-    pub wanted: Wanted,
+    pub pending: PendingMap,
     units: u64,
     /// Weight of a piece: the length of a unit in units of 8 sectors, 1 to `HEAVIEST`.
     pub weight: u16,
     /// Sectors that may be taken now; below zero if more were than there is room for.
     room: i64,
     /// Blocks of which only a part was taken.
-    pub begun: Begun,
+    pub partial: PartialBlocks,
     /// Number of pending pieces.
     pub left: u64,
 }
@@ -38,14 +38,14 @@ pub struct Set {
 impl Set {
     /// Limits the set's buffers to `room` sectors: three blocks at least.
     pub fn bound(&mut self, room: u64) {
-        let room = room.clamp(3 * self.units * self.wanted.unit(), NO_LIMIT.unsigned_abs());
+        let room = room.clamp(3 * self.units * self.pending.unit(), NO_LIMIT.unsigned_abs());
         self.room = 0_i64.saturating_add_unsigned(room);
-        self.begun.bound(room);
+        self.partial.bound(room);
     }
 
     /// Whether there is no room for more.
     pub fn full(&self) -> bool {
-        self.room < 0 || self.room.unsigned_abs() < self.wanted.unit()
+        self.room < 0 || self.room.unsigned_abs() < self.pending.unit()
     }
 
     /// Adds room for `sectors`.
@@ -59,57 +59,62 @@ impl Set {
     }
 
     /// Weight of the pending ones of these pieces.
-    fn counting(&self, stretch: &Stretch, (from, to): (usize, usize)) -> u32 {
-        let count = self.wanted.count((from, to));
-        if count == 0 || !self.begun.short() {
+    fn counting(&self, extent: &TrackExtent, (from, to): (usize, usize)) -> u32 {
+        let count = self.pending.count((from, to));
+        if count == 0 || !self.partial.short() {
             return count;
         }
         if self.units > 1 {
-            return (from..to).map(|bit| self.counts(stretch, bit)).sum();
+            return (from..to).map(|bit| self.counts(extent, bit)).sum();
         }
         // Only the ends of a track extent hold parts of blocks.
         let ends = [from, to - 1].into_iter().take(to - from);
-        ends.fold(count, |count, bit| count + self.counts(stretch, bit) - u32::from(self.wanted.is_set(bit)))
+        ends.fold(count, |count, bit| count + self.counts(extent, bit) - u32::from(self.pending.is_set(bit)))
     }
 
     /// Weight of a piece while buffers run short.
-    pub fn counts(&self, stretch: &Stretch, bit: usize) -> u32 {
-        if !self.wanted.is_set(bit) {
+    pub fn counts(&self, extent: &TrackExtent, bit: usize) -> u32 {
+        if !self.pending.is_set(bit) {
             return 0;
         }
-        let (first, end) = self.wanted.part(stretch, stretch.unit_at(bit));
+        let (first, end) = self.pending.part(extent, extent.unit_at(bit));
         let sectors = u64::from(end - first);
-        if sectors == self.wanted.unit() && self.units == 1 {
+        if sectors == self.pending.unit() && self.units == 1 {
             return 1;
         }
         // The pieces of a block are adjacent.
         let beside = if first == 0 { bit.checked_sub(1) } else { Some(bit + 1) };
-        let wanted = beside.is_some_and(|beside| self.wanted.is_set(beside));
-        self.begun.counts(self.block_at(stretch, bit), sectors, wanted)
+        let pending = beside.is_some_and(|beside| self.pending.is_set(beside));
+        self.partial.counts(self.block_at(extent, bit), sectors, pending)
     }
 
     /// The block that begins at the end of a track extent and ends on the next one, if all of it is pending and may be
     /// taken in one go.
-    fn across(&self, set: usize, stretch: &Stretch) -> Option<Across> {
-        let bit = self.wanted.pieces(stretch, (0, stretch.sectors)).1.checked_sub(1)?;
-        let block = stretch.unit_at(bit);
-        let (first, end) = self.wanted.part(stretch, block);
+    fn across(&self, set: usize, extent: &TrackExtent) -> Option<Across> {
+        let bit = self.pending.pieces(extent, (0, extent.sectors)).1.checked_sub(1)?;
+        let block = extent.unit_at(bit);
+        let (first, end) = self.pending.part(extent, block);
         let sectors = u64::from(end - first);
-        let begins = first > 0 && self.units == 1 && sectors < self.wanted.unit();
-        let all = begins && self.wanted.is_set(bit) && self.wanted.is_set(bit + 1);
-        let rest = (self.wanted.unit() - sectors) as u32;
-        (all && self.begun.may_take(block, sectors, true)).then_some(Across { set, block, first, rest })
+        let begins = first > 0 && self.units == 1 && sectors < self.pending.unit();
+        let all = begins && self.pending.is_set(bit) && self.pending.is_set(bit + 1);
+        let remainder = (self.pending.unit() - sectors) as u32;
+        (all && self.partial.may_take(block, sectors, true)).then_some(Across {
+            set,
+            block,
+            first,
+            remainder,
+        })
     }
 
     /// The block of a piece.
-    pub fn block_at(&self, stretch: &Stretch, bit: usize) -> u64 {
-        stretch.unit_at(bit) / self.units
+    pub fn block_at(&self, extent: &TrackExtent, bit: usize) -> u64 {
+        extent.unit_at(bit) / self.units
     }
 }
 
 /// Identity of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct PieceId {
     /// Its set.
     pub set: usize,
     /// Its block.
@@ -127,12 +132,12 @@ pub struct Across {
     pub block: u64,
     /// Where it begins on the first track extent, and how many sectors it has on the second one.
     pub first: u32,
-    pub rest: u32,
+    pub remainder: u32,
 }
 
 /// The sets of one direction.
 #[derive(Debug, Default)]
-pub struct Side {
+pub struct Direction {
     pub sets: Slab<Set>,
     counts: Vec<u16>,
     /// By cylinder: the highest count of its tracks.
@@ -144,7 +149,7 @@ pub struct Side {
     lightest: u64,
 }
 
-impl Side {
+impl Direction {
     /// Adds an empty set, of blocks of `units` units of `unit` sectors; returns its number.
     pub fn add_set(&mut self, tracks: &Tracks, (unit, units): (u64, u64), sectors: u64) -> usize {
         if self.counts.is_empty() {
@@ -155,13 +160,13 @@ impl Side {
         let weight = (unit / 8).clamp(1, HEAVIEST) as u16;
         self.heaviest = self.heaviest.max(weight);
         self.lightest = (unit / u64::from(weight)).min(if self.lightest == 0 { 8 } else { self.lightest });
-        let wanted = Wanted::new(unit, sectors, tracks.stretches());
+        let pending = PendingMap::new(unit, sectors, tracks.extents());
         self.sets.insert(Set {
-            wanted,
+            pending,
             units,
             weight,
             room: NO_LIMIT,
-            begun: Begun::new(unit, units),
+            partial: PartialBlocks::new(unit, units),
             left: 0,
         })
     }
@@ -187,17 +192,17 @@ impl Side {
         &self.counts
     }
 
-    /// The fewest sectors that pass while pieces of this count do, on a track of `stretches` track extents.
-    pub fn least_for(&self, count: usize, stretches: u64) -> u64 {
+    /// The fewest sectors that pass while pieces of this count do, on a track of `extents` track extents.
+    pub fn least_for(&self, count: usize, extents: u64) -> u64 {
         // At both ends of a track extent there may be parts of blocks, which count as whole ones.
-        let (sets, ends) = (self.sets.len().max(1) as u64, 2 * u64::from(self.heaviest) * stretches);
+        let (sets, ends) = (self.sets.len().max(1) as u64, 2 * u64::from(self.heaviest) * extents);
         (count as u64).saturating_sub(ends * sets) * self.lightest / sets
     }
 
     /// Makes pieces of a track pending.
-    pub fn want(&mut self, tracks: &Tracks, set: usize, track: usize, pieces: (usize, usize)) {
+    pub fn add_pending(&mut self, tracks: &Tracks, set: usize, track: usize, pieces: (usize, usize)) {
         let set = &mut self.sets[set];
-        let new = set.wanted.set_all(pieces);
+        let new = set.pending.set_all(pieces);
         set.left += u64::from(new);
         self.counts[track] += set.weight * new as u16;
         let cylinder = track / tracks.heads() as usize;
@@ -207,9 +212,9 @@ impl Side {
     }
 
     /// Makes a piece not pending; false if it was not.
-    pub fn unwant(&mut self, tracks: &Tracks, set: usize, track: usize, bit: usize) -> bool {
+    pub fn remove_pending(&mut self, tracks: &Tracks, set: usize, track: usize, bit: usize) -> bool {
         let set = &mut self.sets[set];
-        if !set.wanted.clear(bit) {
+        if !set.pending.clear(bit) {
             return false;
         }
         set.left -= 1;
@@ -235,69 +240,69 @@ impl Side {
         &mut self,
         tracks: &Tracks,
         track: usize,
-        stretch: &Stretch,
+        extent: &TrackExtent,
         range: (u32, u32),
         across: Option<Across>,
-        mut each: impl FnMut(Taken, (u32, u32)),
+        mut each: impl FnMut(PieceId, (u32, u32)),
     ) {
         let mut number = 0;
         while let Some((set, _)) = self.sets.iter().find(|&(set, _)| set >= number) {
             number = set + 1;
-            let (mut from, to) = self.sets[set].wanted.pieces(stretch, range);
-            while let Some(bit) = self.sets[set].wanted.next((from, to)).filter(|_| !self.sets[set].full()) {
+            let (mut from, to) = self.sets[set].pending.pieces(extent, range);
+            while let Some(bit) = self.sets[set].pending.next((from, to)).filter(|_| !self.sets[set].full()) {
                 from = bit + 1;
-                let block = self.sets[set].block_at(stretch, bit);
-                let part = self.sets[set].wanted.part(stretch, stretch.unit_at(bit));
+                let block = self.sets[set].block_at(extent, bit);
+                let part = self.sets[set].pending.part(extent, extent.unit_at(bit));
                 let sectors = u64::from(part.1 - part.0);
                 let both = across.is_some_and(|across| (across.set, across.block) == (set, block));
-                if !self.sets[set].begun.may_take(block, sectors, both) {
+                if !self.sets[set].partial.may_take(block, sectors, both) {
                     continue;
                 }
-                self.sets[set].begun.take(block, sectors);
+                self.sets[set].partial.take(block, sectors);
                 self.sets[set].take_room(sectors);
-                self.unwant(tracks, set, track, bit);
-                each(Taken { set, block, bit }, part);
+                self.remove_pending(tracks, set, track, bit);
+                each(PieceId { set, block, bit }, part);
             }
         }
     }
 
     /// Whether buffers run short.
     pub fn short(&self) -> bool {
-        self.sets.iter().any(|(_, set)| set.begun.short())
+        self.sets.iter().any(|(_, set)| set.partial.short())
     }
 
     /// Blocks that lie across the end of a track extent, of sets whose buffers run short.
-    pub fn across(&self, stretch: &Stretch) -> impl Iterator<Item = Across> {
-        let short = self.sets.iter().filter(|(_, set)| set.begun.short() && !set.full());
-        short.filter_map(|(number, set)| set.across(number, stretch))
+    pub fn across(&self, extent: &TrackExtent) -> impl Iterator<Item = Across> {
+        let short = self.sets.iter().filter(|(_, set)| set.partial.short() && !set.full());
+        short.filter_map(|(number, set)| set.across(number, extent))
     }
 
-    /// The largest extra weight of a track's pieces, of which `rests` are remainders.
-    pub fn most_more(&self, rests: usize) -> usize {
-        let more = |set: &Set| set.begun.most_more() as usize * usize::from(set.weight);
-        rests * self.sets.iter().map(|(_, set)| more(set)).sum::<usize>()
+    /// The largest extra weight of a track's pieces, of which `remainders` are remainders.
+    pub fn most_extra(&self, remainders: usize) -> usize {
+        let more = |set: &Set| set.partial.most_extra() as usize * usize::from(set.weight);
+        remainders * self.sets.iter().map(|(_, set)| more(set)).sum::<usize>()
     }
 
     /// Extra weight of taking both parts of a block in one go, compared with its second part alone.
-    pub fn more_for_both(&self, across: Across, second: &Stretch) -> usize {
+    pub fn extra_for_both(&self, across: Across, second: &TrackExtent) -> usize {
         let set = &self.sets[across.set];
-        let alone = set.counting(second, set.wanted.pieces(second, (0, across.rest)));
-        (Begun::counts_both() - alone) as usize * usize::from(set.weight)
+        let alone = set.counting(second, set.pending.pieces(second, (0, across.remainder)));
+        (PartialBlocks::weight_of_both() - alone) as usize * usize::from(set.weight)
     }
 
     /// Undoes taking a piece.
-    pub fn give_back(&mut self, taken: Taken, sectors: u64) {
+    pub fn give_back(&mut self, taken: PieceId, sectors: u64) {
         let set = &mut self.sets[taken.set];
         set.give_room(sectors);
-        set.begun.give_back(taken.block, sectors);
+        set.partial.give_back(taken.block, sectors);
     }
 
     /// Weight of the pending pieces in ranges of a track extent.
-    pub fn counting(&self, stretch: &Stretch, ranges: [(u32, u32); 2]) -> usize {
+    pub fn counting(&self, extent: &TrackExtent, ranges: [(u32, u32); 2]) -> usize {
         let mut sum = 0;
         for (_, set) in self.sets.iter().filter(|(_, set)| !set.full()) {
             let count: u32 =
-                ranges.iter().map(|&range| set.counting(stretch, set.wanted.pieces(stretch, range))).sum();
+                ranges.iter().map(|&range| set.counting(extent, set.pending.pieces(extent, range))).sum();
             sum += count as usize * usize::from(set.weight);
         }
         sum
