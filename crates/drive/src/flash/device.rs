@@ -1,4 +1,4 @@
-//! A flash drive's arithmetic as the inside of a simulated component.
+//! A flash drive's arithmetic as the device model of a simulated component.
 
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Geometry, Lba, Nanos};
@@ -9,11 +9,11 @@ use crate::disk::mechanics::Access;
 use crate::scheduler::{Place, Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec};
 
-/// Discards come in pages of 4 KiB.
+/// Discard granularity: pages of 4 KiB.
 const DISCARD_SECTORS: u64 = 8;
 
 impl Places for Flash {
-    /// All places are as good.
+    /// All places are equal.
     fn place(&self, _lba: Lba) -> Place {
         Place::default()
     }
@@ -37,7 +37,7 @@ impl DeviceModel for Flash {
         self.spec.queue
     }
 
-    /// It works on all that it holds.
+    /// It serves all commands that it holds.
     fn channels(&self) -> u32 {
         self.spec.queue.depth
     }
@@ -50,7 +50,7 @@ impl DeviceModel for Flash {
         (Access::default(), Nanos::ZERO)
     }
 
-    fn active_time(&mut self, _took: &Access, _aside: &Access) -> ActiveTime {
+    fn active_time(&mut self, _took: &Access, _background: &Access) -> ActiveTime {
         ActiveTime { seek: Nanos::ZERO, active: self.cells.serving() }
     }
 
