@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use seekless_core::Nanos;
 use seekless_core::runtime::Runtime;
-use seekless_drive::calibrate::{self, Comparison, Found, Options};
+use seekless_drive::calibrate::{self, Calibration, Comparison, Options};
 use seekless_drive::spec::{find, shipped};
 use seekless_drive::{Disk, QueueOptions, Spec};
 use serde::Serialize;
@@ -67,7 +67,7 @@ pub struct Calibrate {
 struct Told<'a> {
     device: &'a str,
     simulated: bool,
-    found: &'a Found,
+    found: &'a Calibration,
     /// Where the device is simulated: how near that is to what it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     near: Option<&'a Comparison>,
@@ -155,7 +155,7 @@ fn simulated(device: &str) -> anyhow::Result<Option<Spec>> {
 }
 
 /// What was found, and what the drive is called by people.
-type Measured = (Result<Found, calibrate::Unknown>, String);
+type Measured = (Result<Calibration, calibrate::Unknown>, String);
 
 /// A real device.
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! What the runtime promises: order, quiet, nesting, streams, and the same bits every time.
+//! The runtime's guarantees: order, quiet, nesting, streams, and the same bits every time.
 
 use super::*;
 use crate::request::{Class, Op};
@@ -118,7 +118,7 @@ fn a_dropped_world_drops_its_tasks() {
         .run(async {
             for _ in 0..3 {
                 let (held, waker) = (held.clone(), Rc::new(RefCell::new(None)));
-                // A circle: the task holds the place where its own waker is kept.
+                // A cycle: the task holds the place where its own waker is stored.
                 spawn(poll_fn(move |context| {
                     waker.replace(Some(context.waker().clone()));
                     if Rc::strong_count(&held) == 0 { Poll::Ready(()) } else { Poll::Pending }
@@ -197,8 +197,7 @@ fn edges_are_counted_in_their_own_world_and_are_no_events() {
     assert_eq!((outer.events(), outer.event_hash()), (0, Runtime::new(1).event_hash()));
 }
 
-/// A world outside in which every turn takes a millisecond more than was asked for, and something wakes its waiter
-/// in the third.
+/// An environment in which every turn takes a millisecond more than requested, and which wakes its waiter in the third.
 struct Late {
     turns: Cell<u32>,
     now: Cell<Nanos>,

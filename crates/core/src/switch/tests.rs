@@ -1,4 +1,4 @@
-//! What holds of a change: nothing is lost, nothing is overtaken, and what fails changes nothing.
+//! Guarantees of a swap: nothing is lost, nothing is overtaken, and a failure changes nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use crate::limit::Top;
 use crate::runtime::{Runtime, now, sleep, spawn};
 use crate::units::{Extent, Nanos};
 
-/// What a child was asked, by whom.
+/// Requests by child: its name and the sector.
 type Asked = Rc<RefCell<Vec<(&'static str, u64)>>>;
 
-/// A child that takes a while for each request, and notes which sectors it is asked for as they come.
+/// A child that takes time for each request, and records their sectors in order.
 struct Child {
     name: &'static str,
     sectors: u64,
@@ -77,7 +77,7 @@ impl BlockDevice for Child {
     }
 }
 
-/// Asks in one of the ways there are, without waiting.
+/// Submits a request of one of the kinds, without waiting.
 fn ask(switch: &Rc<Switch>, sector: u64) -> crate::runtime::Task<Result<(), IoError>> {
     let top = Top::over(switch.clone());
     spawn(async move {
@@ -129,7 +129,7 @@ fn what_comes_during_a_change_goes_to_the_new_child_in_its_order() {
         let held: Vec<_> = (6..30).map(|sector| ask(&switch, sector)).collect();
         swap.await.unwrap();
         assert_eq!(now(), Nanos(250));
-        // Those that were held have not come to their turns yet.
+        // Held requests have not had their turns yet.
         let last = ask(&switch, 30);
         for task in before.into_iter().chain(held).chain([last]) {
             task.await.unwrap();

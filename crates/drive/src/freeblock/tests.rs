@@ -23,7 +23,7 @@ impl Lcg {
     }
 }
 
-/// A small drive with spares, slips and remaps: tracks of several stretches.
+/// A small drive with spares, slips and remaps: tracks of several track extents.
 fn small() -> Spec {
     let mut spec = find("quantum-atlas-10k").unwrap();
     spec.heads = 3;
@@ -62,7 +62,7 @@ impl World {
         World { at_least: drive.at_least(), drive, tracks, directions: Default::default(), value }
     }
 
-    /// Wants each block with a chance of `of` to 10,000.
+    /// Makes each block pending with a chance of `of` to 10,000.
     fn add_pending(&mut self, write: bool, block: u64, of: u64, random: &mut Lcg) -> usize {
         let sectors = self.drive.layout().sectors();
         let direction = &mut self.directions[usize::from(write)];
@@ -174,8 +174,8 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
     assert!(bounded <= found && bounded * 100 >= found * 97, "{bounded} of {found}");
 }
 
-/// Blocks across the ends of tracks, on a disk that has more of them than buffers: all of them come, the search finds no
-/// less than there is to be found on one track, and takes both parts of some in one go.
+/// Blocks across the ends of tracks, on a disk that has more of them than buffers: all of them are read, the search
+/// finds no less than an exhaustive one on one track, and takes both parts of some in one go.
 #[test]
 fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other() {
     let mut random = Lcg(11);
@@ -214,7 +214,7 @@ fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other
             for piece in &plan.pieces {
                 *taken.entry(piece.taken.block).or_default() += piece.sectors;
             }
-            // Whoever wants them takes those that are whole; the others leave room for one.
+            // The task takes whole blocks; the partial ones leave room for one.
             let held: u64 = taken.values().sum();
             assert!(held <= room, "{held} of {room}");
             let own = &mut world.directions[0].sets[set];
@@ -232,7 +232,7 @@ fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other
     assert!(onward > 20, "{onward} went on over the end of a track");
 }
 
-/// Follows a plan with the head: it is where it has to be, when it has to be, and every piece passes meanwhile.
+/// Follows a plan with the head: it arrives in time everywhere, and every piece passes meanwhile.
 fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
     let (layout, mechanics) = (world.drive.layout(), world.drive.mechanics());
     let (mut at, mut now, mut taken) = (gap.from, gap.begin, 0);
@@ -266,7 +266,7 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
     for (spec, each) in names.map(|name| (find(name).unwrap(), 60)).into_iter().chain([(small(), 600)]) {
         for stop_count in [StopCount::One, StopCount::Many] {
             let mut world = World::new(&spec);
-            // Of the large ones a part: registering all of it takes long.
+            // Only a part of the large ones: registering all of it takes long.
             let (block, of) = if spec.sectors > 1 << 20 { (64, 2_000) } else { (8, 5_000) };
             world.add_pending(false, block, of, &mut random);
             world.add_pending(true, 8, 100, &mut random);

@@ -1,9 +1,9 @@
-//! A recording from its start to its end, on a running Linux.
+//! A recording from start to end, on a running Linux.
 //!
-//! Invariants: the pipes are read every [`TICK_MS`]; the file is in order of time, which costs that
-//! an event waits for [`LATE_NS`] before it is written, for others that happened before it and were read
-//! later; the sources are dropped before what they switched on is undone. Faults: an error
-//! or a second signal ends the recording, what was written stays, and everything is switched off.
+//! Invariants: the pipes are read every [`TICK_MS`]; the file is in order of time, so an event waits for [`LATE_NS`]
+//! before it is written, for earlier ones that are read later; the sources are dropped before what they switched on is
+//! undone. Faults: an error or a second signal ends the recording, what was written stays, and everything is switched
+//! off.
 
 mod device;
 mod instance;
@@ -29,30 +29,29 @@ use source::Source;
 use stop::Stop;
 use undo::Undo;
 
-/// Between two looks into the pipes.
+/// Interval between two reads of the pipes.
 const TICK_MS: u64 = 50;
-/// An event is in the pipe this long after it happened, at the latest: a CPU of a virtual machine may stand
-/// still between the two.
+/// The longest delay of an event before it is in the pipe: a CPU of a virtual machine may be stopped between the two.
 const LATE_NS: u64 = 50_000_000;
-/// Losses are asked for, and the progress is told, every so many looks.
+/// Ticks between two checks for losses, with a progress report.
 const TICKS_A_TALLY: u64 = 4;
-/// At the end the pipes are read until they are empty, but not for ever.
+/// At the end the pipes are read until they are empty, but at most this often.
 const LAST_LOOKS: usize = 1000;
 
-/// The machine's monotonic clock, which is the traces'.
+/// The machine's monotonic clock, which traces use.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// How long to wait in a poll.
+/// The timeout of a poll.
 fn limit(milliseconds: u64) -> Option<Timespec> {
     Duration::from_millis(milliseconds).try_into().ok()
 }
 
-/// Lets time pass, where there is nothing to wait for.
+/// Sleeps, where there is nothing to wait for.
 fn pause(milliseconds: u64) {
-    // Interrupted is as good as over.
+    // An interruption may end the sleep.
     let _ = rustix::event::poll(&mut [], limit(milliseconds).as_ref());
 }
 
@@ -87,7 +86,7 @@ pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, 
         Run { source, output, order: Order::default(), began_ns: now_ns(), lost: 0, ended_ns: None };
     tell(Told::Began(&device.name, name));
     let end = run.until_the_end(request.duration, &mut stop, tell);
-    // Not before `run` is gone: its pipes hold the tracer.
+    // Not before `run` is dropped: its pipes hold the tracer.
     let finished = end.and_then(|end| run.finish(end, &mut stop));
     let (tally, warnings) = (run.tally(), run.source.warnings());
     drop(run);
@@ -97,19 +96,19 @@ pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, 
     Ok(Summary { device: device.name, number, file, source: name, end, tally })
 }
 
-/// A recording that runs.
+/// A recording in progress.
 struct Run {
     source: Source,
     output: Output,
     order: Order,
     began_ns: u64,
     lost: u64,
-    /// When it was told to end.
+    /// When it was asked to end.
     ended_ns: Option<u64>,
 }
 
 impl Run {
-    /// Reads and writes until something ends it.
+    /// Reads and writes until the recording ends.
     fn until_the_end(
         &mut self,
         duration: Option<Nanos>,
@@ -148,7 +147,7 @@ impl Run {
         self.order.release(horizon_ns).try_for_each(|item| self.output.happened(item))
     }
 
-    /// Switches off, and writes what has come until then.
+    /// Switches off, and writes what has arrived until then.
     fn finish(&mut self, end: End, stop: &mut Stop) -> Result<End, RecordError> {
         self.ended_ns = Some(now_ns());
         self.source.switch_off()?;
