@@ -25,28 +25,28 @@ struct Waiter {
 }
 
 /// Permission to be inside, until dropped.
-pub struct Inside<'a> {
+pub struct GateGuard<'a> {
     gate: &'a Gate,
     alone: bool,
 }
 
 impl Gate {
     /// Waits until the gate is open, and enters with others.
-    pub async fn pass(&self) -> Inside<'_> {
+    pub async fn pass(&self) -> GateGuard<'_> {
         self.enter(false).await
     }
 
     /// Waits until the gate is empty, and enters alone.
-    pub async fn close(&self) -> Inside<'_> {
+    pub async fn close(&self) -> GateGuard<'_> {
         self.enter(true).await
     }
 
     /// Whether a task waits.
-    pub fn is_waited_for(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         !self.line.borrow().is_empty()
     }
 
-    async fn enter(&self, alone: bool) -> Inside<'_> {
+    async fn enter(&self, alone: bool) -> GateGuard<'_> {
         if self.line.borrow().is_empty() && self.admits(alone) {
             return self.entered(alone);
         }
@@ -54,10 +54,10 @@ impl Gate {
         Box::pin(self.wait(alone)).await
     }
 
-    async fn wait(&self, alone: bool) -> Inside<'_> {
+    async fn wait(&self, alone: bool) -> GateGuard<'_> {
         let waiter = Rc::new(Waiter { alone, waker: RefCell::default() });
         self.line.borrow_mut().push_back(waiter.clone());
-        let place = InLine { gate: self, waiter };
+        let place = QueueEntry { gate: self, waiter };
         poll_fn(|context| {
             if self.is_first(&place.waiter) && self.admits(alone) {
                 return Poll::Ready(());
@@ -74,13 +74,13 @@ impl Gate {
         !self.closed.get() && (!alone || self.inside.get() == 0)
     }
 
-    fn entered(&self, alone: bool) -> Inside<'_> {
+    fn entered(&self, alone: bool) -> GateGuard<'_> {
         if alone {
             self.closed.set(true);
         } else {
             self.inside.set(self.inside.get() + 1);
         }
-        Inside { gate: self, alone }
+        GateGuard { gate: self, alone }
     }
 
     fn is_first(&self, waiter: &Rc<Waiter>) -> bool {
@@ -88,33 +88,33 @@ impl Gate {
     }
 
     /// Wakes the first waiter in the queue.
-    fn call_first(&self) {
+    fn wake_first(&self) {
         let first = self.line.borrow().front().filter(|first| self.admits(first.alone)).cloned();
         first.and_then(|first| first.waker.take()).into_iter().for_each(Waker::wake);
     }
 }
 
 /// Leaves the queue when admitted or dropped.
-struct InLine<'a> {
+struct QueueEntry<'a> {
     gate: &'a Gate,
     waiter: Rc<Waiter>,
 }
 
-impl Drop for InLine<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         self.gate.line.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
-        self.gate.call_first();
+        self.gate.wake_first();
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
         if self.alone {
             self.gate.closed.set(false);
         } else {
             self.gate.inside.set(self.gate.inside.get() - 1);
         }
-        self.gate.call_first();
+        self.gate.wake_first();
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
                 for task in tasks.collect::<Vec<_>>() {
                     task.await;
                 }
-                assert!(!gate.is_waited_for() && gate.inside.get() == 0 && !gate.closed.get());
+                assert!(!gate.has_waiters() && gate.inside.get() == 0 && !gate.closed.get());
             })
             .expect("nobody waits for ever");
         entered.take()

@@ -81,7 +81,7 @@ impl Limits {
         }
         let waiter = Rc::new(Waiter { bytes, waker: RefCell::default(), permit: RefCell::default() });
         pool.waiting.borrow_mut().entry(how.origin.stream).or_default().push_back(waiter.clone());
-        let line = InLine { pool: pool.clone(), client: how.origin.stream, waiter };
+        let line = QueueEntry { pool: pool.clone(), client: how.origin.stream, waiter };
         poll_fn(|context| {
             line.waiter.permit.borrow_mut().take().map_or_else(
                 || {
@@ -96,13 +96,13 @@ impl Limits {
 }
 
 /// Leaves the queue when its request is dropped.
-struct InLine {
+struct QueueEntry {
     pool: Rc<Pool>,
     client: StreamId,
     waiter: Rc<Waiter>,
 }
 
-impl Drop for InLine {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         let mut waiting = self.pool.waiting.borrow_mut();
         if let Some(queue) = waiting.get_mut(&self.client) {

@@ -227,16 +227,16 @@ mod tests {
     use proptest::prelude::*;
 
     /// A request: arrival, range, whether it writes, and how long it holds.
-    type Asked = (u64, u64, u64, bool, u64);
+    type Request = (u64, u64, u64, bool, u64);
 
     /// Runs them all, and returns (granted, released) of each.
-    fn hold_all(asked: Vec<Asked>) -> Vec<(Nanos, Nanos)> {
+    fn hold_all(requests: Vec<Request>) -> Vec<(Nanos, Nanos)> {
         let runtime = Runtime::new(1);
         runtime
             .run(async {
                 let locks = RangeLocks::new();
                 let mut tasks = Vec::new();
-                for (at, start, sectors, write, hold) in asked {
+                for (at, start, sectors, write, hold) in requests {
                     let locks = locks.clone();
                     tasks.push(spawn(async move {
                         sleep(Nanos(at)).await;
@@ -263,15 +263,15 @@ mod tests {
         /// Exclusion, sharing, fairness and the absence of deadlock, on random loads.
         #[test]
         fn conflicting_holders_are_ordered_by_arrival(
-            mut asked in prop::collection::vec((0..50_u64, 0..40_u64, 1..20_u64, any::<bool>(), 0..30_u64), 1..60)
+            mut requests in prop::collection::vec((0..50_u64, 0..40_u64, 1..20_u64, any::<bool>(), 0..30_u64), 1..60)
         ) {
-            asked.sort_by_key(|a| a.0);
-            let held = hold_all(asked.clone());
-            for (later, a) in asked.iter().enumerate() {
+            requests.sort_by_key(|a| a.0);
+            let held = hold_all(requests.clone());
+            for (later, a) in requests.iter().enumerate() {
                 // Granted exactly when the last earlier conflicting lock was released, never before.
                 let free = (0..later)
                     .filter(|&earlier| {
-                        let b = &asked[earlier];
+                        let b = &requests[earlier];
                         (a.3 || b.3) && Extent::new(a.1, a.2).overlaps(Extent::new(b.1, b.2))
                     })
                     .map(|earlier| held[earlier].1)

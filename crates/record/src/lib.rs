@@ -76,7 +76,7 @@ pub struct Tally {
 
 /// Messages of a running recording.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum Message<'a> {
     /// It has begun: device, source.
     Began(&'a str, &'static str),
     /// Progress.
@@ -117,12 +117,12 @@ pub struct Summary {
 
 /// Records a device until a signal, or until the requested duration or size is reached.
 #[cfg(target_os = "linux")]
-pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, RecordError> {
-    live::record(request, tell)
+pub fn record(request: &Request, report: &mut dyn FnMut(Message)) -> Result<Summary, RecordError> {
+    live::record(request, report)
 }
 
 /// Fails: this is not Linux.
 #[cfg(not(target_os = "linux"))]
-pub fn record(_: &Request, _: &mut dyn FnMut(Told)) -> Result<Summary, RecordError> {
+pub fn record(_: &Request, _: &mut dyn FnMut(Message)) -> Result<Summary, RecordError> {
     Err(RecordError::NotLinux)
 }

@@ -14,7 +14,7 @@ const LINE_BYTES: usize = 64;
 
 /// A record's header fields, and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct RawRecord {
     /// Time.
     pub time_ns: u64,
     /// Action and category; for version 8, whose actions are wider, the low half.
@@ -57,7 +57,7 @@ impl Stream {
     }
 
     /// The next whole record.
-    pub fn next_record(&mut self) -> Option<Found> {
+    pub fn next_record(&mut self) -> Option<RawRecord> {
         loop {
             let rest = &self.bytes[self.at..];
             match here(rest) {
@@ -114,13 +114,13 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// Decodes the header of a whole record.
-fn decode(record: &[u8]) -> Found {
+fn decode(record: &[u8]) -> RawRecord {
     let u32_at = |at| number(record, at).map_or(0, u32::from_ne_bytes);
     let u64_at = |at| number(record, at).map_or(0, u64::from_ne_bytes);
     let v7 = u32_at(0) & 0xff == 7;
     let (action, pid, rest) =
         if v7 { (u32_at(28), u32_at(32), 36) } else { (u64_at(32) as u32, u32_at(28), 40) };
-    Found {
+    RawRecord {
         time_ns: u64_at(8),
         action,
         pid,

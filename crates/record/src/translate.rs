@@ -13,7 +13,7 @@ use crate::order::{Item, Kind};
 
 /// A traced event, its action in the trace, and the kind of device number for its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct TracedEvent {
     /// The folder under `events/`.
     pub system: &'static str,
     /// The event.
@@ -26,24 +26,24 @@ pub struct Wanted {
     pub needed: bool,
 }
 
-const fn wanted(event: &'static str, action: u32, of_disk: bool, needed: bool) -> Wanted {
-    Wanted { system: "block", event, action, of_disk, needed }
+const fn traced(event: &'static str, action: u32, of_disk: bool, needed: bool) -> TracedEvent {
+    TracedEvent { system: "block", event, action, of_disk, needed }
 }
 
 /// The block events and their actions.
-pub const BLOCK: [Wanted; 12] = [
-    wanted("block_bio_queue", what::QUEUED | category::QUEUE, false, true),
-    wanted("block_bio_remap", what::REMAPPED | category::QUEUE, false, false),
-    wanted("block_bio_backmerge", what::BACK_MERGED | category::QUEUE, false, false),
-    wanted("block_bio_frontmerge", what::FRONT_MERGED | category::QUEUE, false, false),
-    wanted("block_bio_complete", what::COMPLETED | category::COMPLETE, false, false),
-    wanted("block_split", what::SPLIT, false, false),
-    wanted("block_getrq", what::GOT_REQUEST | category::QUEUE, false, false),
-    wanted("block_rq_insert", what::INSERTED | category::QUEUE, true, false),
-    wanted("block_rq_merge", what::BACK_MERGED | category::QUEUE, true, false),
-    wanted("block_rq_issue", what::ISSUED | category::ISSUE, true, true),
-    wanted("block_rq_requeue", what::REQUEUED | category::REQUEUE, true, false),
-    wanted("block_rq_complete", what::COMPLETED | category::COMPLETE, true, true),
+pub const BLOCK: [TracedEvent; 12] = [
+    traced("block_bio_queue", what::QUEUED | category::QUEUE, false, true),
+    traced("block_bio_remap", what::REMAPPED | category::QUEUE, false, false),
+    traced("block_bio_backmerge", what::BACK_MERGED | category::QUEUE, false, false),
+    traced("block_bio_frontmerge", what::FRONT_MERGED | category::QUEUE, false, false),
+    traced("block_bio_complete", what::COMPLETED | category::COMPLETE, false, false),
+    traced("block_split", what::SPLIT, false, false),
+    traced("block_getrq", what::GOT_REQUEST | category::QUEUE, false, false),
+    traced("block_rq_insert", what::INSERTED | category::QUEUE, true, false),
+    traced("block_rq_merge", what::BACK_MERGED | category::QUEUE, true, false),
+    traced("block_rq_issue", what::ISSUED | category::ISSUE, true, true),
+    traced("block_rq_requeue", what::REQUEUED | category::REQUEUE, true, false),
+    traced("block_rq_complete", what::COMPLETED | category::COMPLETE, true, true),
 ];
 
 /// The task events, which name threads.
@@ -92,10 +92,10 @@ impl Translator {
     }
 
     /// Adds a block event.
-    pub fn add_block(&mut self, wanted: &Wanted, layout: &Layout) -> Result<(), RecordError> {
+    pub fn add_block(&mut self, traced: &TracedEvent, layout: &Layout) -> Result<(), RecordError> {
         let block = Block {
-            action: wanted.action,
-            of_disk: wanted.of_disk,
+            action: traced.action,
+            of_disk: traced.of_disk,
             device: layout.field("dev")?,
             sector: layout.field("sector")?,
             sectors: layout.find("nr_sector"),

@@ -82,14 +82,14 @@ struct World {
     /// Few, so that a list is faster than a map.
     edges: RefCell<Vec<(&'static str, u64)>>,
     /// Executes offloaded work, if not this thread.
-    beside: RefCell<Option<Rc<Beside>>>,
+    offloader: RefCell<Option<Rc<Offloader>>>,
 }
 
 /// Work to be executed on another thread of a live volume.
 pub type Offloaded = Box<dyn FnOnce() + Send>;
 
 /// Executes offloaded work; the returned future resolves at its end.
-pub type Beside = dyn Fn(Offloaded) -> Pin<Box<dyn Future<Output = ()>>>;
+pub type Offloader = dyn Fn(Offloaded) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// An object that acts when it is called, without being a task: a device. A task's turn costs several times as much,
 /// and a device has two per request.
@@ -118,7 +118,7 @@ thread_local! {
 }
 
 /// The environment of a live runtime: its clock, and external events.
-pub trait Outside {
+pub trait Driver {
     /// Submits pending requests, and waits until one was answered or until `until`; not at all if that has passed,
     /// without limit if `None`. Returns the time then: it never goes back.
     fn turn(&self, until: Option<Nanos>) -> Nanos;
@@ -169,14 +169,14 @@ impl Runtime {
                 first: Cell::new(0),
                 streams: RefCell::default(),
                 edges: RefCell::default(),
-                beside: RefCell::default(),
+                offloader: RefCell::default(),
             }),
         }
     }
 
-    /// Executes offloaded work by `beside` from now on, in real time.
-    pub fn offload_to(&self, beside: Rc<Beside>) {
-        self.world.beside.replace(Some(beside));
+    /// Executes offloaded work by `offloader` from now on, in real time.
+    pub fn offload_to(&self, offloader: Rc<Offloader>) {
+        self.world.offloader.replace(Some(offloader));
     }
 
     /// New formats in this world count from `first`: see [`first_number`].
@@ -194,10 +194,10 @@ impl Runtime {
         self.run_until_waiting(main, || self.world.advance())
     }
 
-    /// As `run`, on the clock of `outside`, which is read once per turn: when every task waits. It never stalls.
-    pub fn run_live<F: Future>(&self, main: F, outside: &dyn Outside) -> Result<F::Output, Stalled> {
+    /// As `run`, on the clock of `driver`, which is read once per turn: when every task waits. It never stalls.
+    pub fn run_live<F: Future>(&self, main: F, driver: &dyn Driver) -> Result<F::Output, Stalled> {
         self.run_until_waiting(main, || {
-            self.world.advance_live(outside);
+            self.world.advance_live(driver);
             true
         })
     }
@@ -265,8 +265,8 @@ impl Drop for Runtime {
         let _entered = Entered::enter(&self.world);
         let timers = self.world.timers.take();
         let quiet = self.world.quiet.take();
-        let beside = self.world.beside.take();
-        drop((timers, quiet, beside));
+        let offloader = self.world.offloader.take();
+        drop((timers, quiet, offloader));
         let live = self.world.live.take();
         live.into_iter().for_each(|(_, waker)| waker.wake());
         let mut batch = VecDeque::new();
@@ -317,13 +317,13 @@ impl World {
     }
 
     /// As `advance`, in real time: a timer that is due, else those that wait for quiet, else a turn of the environment.
-    fn advance_live(&self, outside: &dyn Outside) {
+    fn advance_live(&self, driver: &dyn Driver) {
         let now = self.now.get();
         let next = self.timers.borrow_mut().next_at();
         if next.is_some_and(|at| at <= now) {
             self.call_timer();
         } else if !self.call_quiet() {
-            let then = outside.turn(next);
+            let then = driver.turn(next);
             assert!(then >= now, "time went back from {now} to {then}");
             self.now.set(then);
         }
@@ -470,7 +470,7 @@ where
     T: Send + 'static,
     J: FnOnce() -> T + Send + 'static,
 {
-    let Some(beside) = current(|world| world.beside.borrow().clone()) else {
+    let Some(offloader) = current(|world| world.offloader.borrow().clone()) else {
         let result = job();
         let cost = cost(&result);
         sleep(cost).await;
@@ -479,7 +479,7 @@ where
     };
     let (begun, place) = (now(), Arc::new(Mutex::new(None)));
     let result = place.clone();
-    beside(Box::new(move || {
+    offloader(Box::new(move || {
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(job());
     }))
     .await;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use crate::device::{BlockDevice, Geometry};
 use crate::error::{ErrorKind, IoError};
-use crate::gate::{Gate, Inside};
+use crate::gate::{Gate, GateGuard};
 use crate::mutant;
 use crate::request::Hints;
 use crate::runtime::edge;
@@ -29,7 +29,7 @@ pub struct Switch {
 /// Permission to have a request in flight, and the device for it.
 pub struct InFlight<'a> {
     child: Rc<dyn BlockDevice>,
-    _inside: Inside<'a>,
+    _guard: GateGuard<'a>,
 }
 
 impl Deref for InFlight<'_> {
@@ -58,8 +58,8 @@ impl Switch {
 
     /// The current child, which stays until this is dropped, for requests. Waits while the child is replaced.
     pub async fn enter(&self) -> InFlight<'_> {
-        let inside = self.gate.pass().await;
-        InFlight { child: self.child(), _inside: inside }
+        let guard = self.gate.pass().await;
+        InFlight { child: self.child(), _guard: guard }
     }
 
     /// Holds new requests, waits for those in flight, flushes the child, and awaits `change`, which returns the new
@@ -84,7 +84,7 @@ impl Switch {
             Ok(new)
         };
         let new = changed.await.inspect_err(|_| edge("a change fails: the old child stays"))?;
-        if self.gate.is_waited_for() {
+        if self.gate.has_waiters() {
             edge("the child changes while requests are held");
         }
         self.child.replace(new);

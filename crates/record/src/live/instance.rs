@@ -14,7 +14,7 @@ use crate::error::RecordError;
 use crate::format::Layout;
 use crate::order::Order;
 use crate::page::Pages;
-use crate::translate::{BLOCK, TASKS, Translator, Wanted};
+use crate::translate::{BLOCK, TASKS, TracedEvent, Translator};
 
 /// The clock of every source: the machine's monotonic one.
 pub const CLOCK: &str = "mono";
@@ -66,16 +66,16 @@ impl Instance {
 
     /// Switches on the block events of a device.
     pub fn follow_device(&mut self, device: &Device) -> Result<(), RecordError> {
-        for wanted in BLOCK {
-            let event = self.folder.join("events").join(wanted.system).join(wanted.event);
-            if !event.exists() && !wanted.needed {
+        for traced in BLOCK {
+            let event = self.folder.join("events").join(traced.system).join(traced.event);
+            if !event.exists() && !traced.needed {
                 continue;
             }
             let layout = Layout::parse(&text(&event.join("format"))?);
-            self.translator.add_block(&wanted, &layout)?;
+            self.translator.add_block(&traced, &layout)?;
             tracefs::write(
                 &event.join("filter"),
-                &filter(device, &wanted, layout.find("nr_sector").is_some()),
+                &filter(device, &traced, layout.find("nr_sector").is_some()),
             )?;
             self.switch_on(event)?;
         }
@@ -126,17 +126,17 @@ const PAGES_AT_ONCE: usize = 4096;
 
 /// The filter of an event for `device`. Request structures, and on newer kernels bios, have only their disk's number;
 /// sectors always count from its start.
-fn filter(device: &Device, wanted: &Wanted, counted: bool) -> String {
+fn filter(device: &Device, traced: &TracedEvent, counted: bool) -> String {
     let is = |number: &u32| format!("dev == {number}");
     let Some(part) = device.part else {
-        let parts = if wanted.of_disk { &[] } else { device.partitions.as_slice() };
+        let parts = if traced.of_disk { &[] } else { device.partitions.as_slice() };
         return [device.number].iter().chain(parts).map(is).collect::<Vec<_>>().join(" || ");
     };
     let inside = format!("(sector >= {} && sector < {})", part.start, part.end);
     // A flush has no place: that of any partition may be this one's, and the blk tracer includes it.
     let place = if counted { format!("({inside} || nr_sector == 0)") } else { inside };
     let on_disk = format!("dev == {} && {place}", part.disk);
-    if wanted.of_disk { on_disk } else { format!("dev == {} || ({on_disk})", device.number) }
+    if traced.of_disk { on_disk } else { format!("dev == {} || ({on_disk})", device.number) }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use seekless_core::Nanos;
 
 use crate::error::RecordError;
 use crate::order::Order;
-use crate::{End, Request, Summary, Tally, Told};
+use crate::{End, Message, Request, Summary, Tally};
 use device::Device;
 use output::Output;
 use source::Source;
@@ -55,42 +55,42 @@ fn pause(milliseconds: u64) {
     let _ = rustix::event::poll(&mut [], limit(milliseconds).as_ref());
 }
 
-fn warn(tell: &mut dyn FnMut(Told), warnings: impl IntoIterator<Item = String>) {
+fn warn(report: &mut dyn FnMut(Message), warnings: impl IntoIterator<Item = String>) {
     for warning in warnings {
-        tell(Told::Warning(warning));
+        report(Message::Warning(warning));
     }
 }
 
 /// See [`crate::record`].
-pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, RecordError> {
+pub fn record(request: &Request, report: &mut dyn FnMut(Message)) -> Result<Summary, RecordError> {
     let device = Device::find(&request.device)?;
     output::expect_possible(&request.output, request.force)?;
     let tracefs = tracefs::find(request.tracefs.as_deref())?;
     let mut stop = Stop::listen().map_err(|error| RecordError::io("signals".as_ref(), "listening", error))?;
-    warn(tell, undo::recover(&tracefs));
+    warn(report, undo::recover(&tracefs));
     if device.holds(&request.output) {
-        tell(Told::Warning(format!(
+        report(Message::Warning(format!(
             "{} lies on {}, which is recorded: writing the recording will be in it; better write to another disk",
             request.output.display(),
             device.name
         )));
     }
     let (mut undo, warning) = Undo::new();
-    warn(tell, warning);
+    warn(report, warning);
     let (source, warning) = Source::start(&tracefs, &device, request, &mut undo)?;
-    warn(tell, warning);
+    warn(report, warning);
     let name = source.name();
     let limit = request.max_bytes.unwrap_or(u64::MAX);
     let output = Output::create(&request.output, request.force, device.number, limit)?;
     let mut run =
         Run { source, output, order: Order::default(), began_ns: now_ns(), lost: 0, ended_ns: None };
-    tell(Told::Began(&device.name, name));
-    let end = run.until_the_end(request.duration, &mut stop, tell);
+    report(Message::Began(&device.name, name));
+    let end = run.until_the_end(request.duration, &mut stop, report);
     // Not before `run` is dropped: its pipes hold the tracer.
     let finished = end.and_then(|end| run.finish(end, &mut stop));
     let (tally, warnings) = (run.tally(), run.source.warnings());
     drop(run);
-    warn(tell, warnings.into_iter().chain(undo.undo()));
+    warn(report, warnings.into_iter().chain(undo.undo()));
     let end = finished?;
     let (number, file) = (device.number_text(), request.output.clone());
     Ok(Summary { device: device.name, number, file, source: name, end, tally })
@@ -113,11 +113,11 @@ impl Run {
         &mut self,
         duration: Option<Nanos>,
         stop: &mut Stop,
-        tell: &mut dyn FnMut(Told),
+        report: &mut dyn FnMut(Message),
     ) -> Result<End, RecordError> {
         let wall = clock_gettime(ClockId::Realtime);
         self.output.wall_clock(self.began_ns, wall.tv_sec as u32, wall.tv_nsec as u32)?;
-        self.source.tell_names(self.output.names());
+        self.source.pass_names(self.output.names());
         let end_ns = duration.map(|duration| self.began_ns.saturating_add(duration.0));
         for tick in 0_u64.. {
             let now = now_ns();
@@ -135,7 +135,7 @@ impl Run {
             if tick % TICKS_A_TALLY == 0 {
                 self.lost = self.source.lost();
                 self.output.flush()?;
-                tell(Told::Tally(&self.tally()));
+                report(Message::Tally(&self.tally()));
             }
             let left_ms = end_ns.map_or(u64::MAX, |end| end.saturating_sub(now) / 1_000_000 + 1);
             stop.wait(TICK_MS.min(left_ms));

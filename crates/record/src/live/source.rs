@@ -70,7 +70,7 @@ impl Source {
     }
 
     /// Passes the names of threads when it was switched on to `names`.
-    pub fn tell_names(&mut self, names: &mut Names) {
+    pub fn pass_names(&mut self, names: &mut Names) {
         for (pid, name) in self.first.drain(..) {
             names.rename(pid, name);
         }

@@ -130,7 +130,7 @@ impl Step {
                 }
                 match tracefs::read(path) {
                     Ok(now) if now == *ours => {
-                        patiently(|| tracefs::write(path, before).map_err(|error| error.to_string()))
+                        retry(|| tracefs::write(path, before).map_err(|error| error.to_string()))
                     }
                     Ok(_) => Ok(()),
                     Err(error) => Err(error.to_string()),
@@ -143,7 +143,7 @@ impl Step {
 
 /// Removes an instance; its events are switched off with it.
 fn remove_instance(path: &Path) -> Result<(), String> {
-    patiently(|| match fs::remove_dir(path) {
+    retry(|| match fs::remove_dir(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(format!("{}: removing the tracing instance: {error}", path.display()))
         }
@@ -152,7 +152,7 @@ fn remove_instance(path: &Path) -> Result<(), String> {
 }
 
 /// Retries for a second: another process may read a pipe for a moment longer.
-fn patiently(mut step: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+fn retry(mut step: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     let mut result = step();
     for _ in 1..TRIES {
         if result.is_ok() {

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use seekless_core::device::ExtentState;
-use seekless_core::gate::Inside;
+use seekless_core::gate::GateGuard;
 use seekless_core::lock::Guard;
 use seekless_core::{
     BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
@@ -95,7 +95,7 @@ impl Bytewise {
     }
 
     /// Blocks that are to be written whole, or in parts.
-    async fn hold(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<Inside<'_>>) {
+    async fn hold(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<GateGuard<'_>>) {
         let blocks = at.touched(self.block);
         if !at.are_whole(self.block) {
             debug_assert!(self.careless.get() > 0, "nobody was let write parts of blocks");
