@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use seekless_core::{Nanos, Size};
-use seekless_record::{Choice, End, Request, Summary, Tally, Told};
+use seekless_record::{Choice, End, Message, Request, Summary, Tally};
 
 use crate::output;
 use crate::table::Table;
@@ -115,13 +115,13 @@ fn bar() -> ProgressBar {
     ProgressBar::with_draw_target(None, target).with_style(style)
 }
 
-fn show(bar: &ProgressBar, event: &Told) {
+fn show(bar: &ProgressBar, event: &Message) {
     match event {
-        Told::Began(device, source) => {
+        Message::Began(device, source) => {
             bar.set_message(format!("recording {} ({source}), Ctrl-C stops", output::plain(device)));
         }
-        Told::Tally(tally) => bar.set_message(line(tally)),
-        Told::Warning(warning) => bar.suspend(|| output::warn(std::slice::from_ref(warning))),
+        Message::Tally(tally) => bar.set_message(line(tally)),
+        Message::Warning(warning) => bar.suspend(|| output::warn(std::slice::from_ref(warning))),
     }
 }
 

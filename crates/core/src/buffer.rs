@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::units::{Extent, SECTOR_BYTES};
 
-/// Bytes, or the shape of bytes, on their way to or from a device.
+/// Data, real or hollow, on their way to or from a device.
 #[derive(Clone, Default)]
 pub struct Buffer {
     pieces: Pieces,
@@ -45,22 +45,22 @@ enum Owner {
 }
 
 impl Buffer {
-    /// A length and no bytes.
+    /// A buffer of `bytes` bytes without content.
     pub fn hollow(bytes: u64) -> Buffer {
         Buffer::of(Owner::Hollow, bytes as usize)
     }
 
-    /// As many hollow bytes as `sectors` sectors hold.
+    /// A hollow buffer of `sectors` sectors.
     pub fn hollow_sectors(sectors: u64) -> Buffer {
         Buffer::hollow(sectors * SECTOR_BYTES)
     }
 
-    /// Real bytes, all zero.
+    /// A real buffer of zeroes.
     pub fn zeroed(bytes: u64) -> Buffer {
         Buffer::from_vec(vec![0; bytes as usize])
     }
 
-    /// Real bytes.
+    /// A real buffer with these bytes.
     pub fn from_vec(bytes: Vec<u8>) -> Buffer {
         let len = bytes.len();
         Buffer::of(Owner::Heap(Rc::new(RefCell::new(bytes.into_boxed_slice()))), len)
@@ -77,7 +77,7 @@ impl Buffer {
         }
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.pieces().iter().map(|piece| piece.len).sum()
     }
@@ -87,12 +87,12 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// Whether no piece of it has bytes.
+    /// Whether no piece has bytes.
     pub fn is_hollow(&self) -> bool {
         self.pieces().iter().all(|piece| matches!(piece.owner, Owner::Hollow))
     }
 
-    /// Whether every piece of it has bytes.
+    /// Whether every piece has bytes.
     pub fn is_real(&self) -> bool {
         self.pieces().iter().all(|piece| matches!(piece.owner, Owner::Heap(_)))
     }
@@ -100,7 +100,7 @@ impl Buffer {
     /// The part from `start`, `len` bytes long, sharing the owners' bytes.
     ///
     /// # Panics
-    /// When the part reaches past the end: the caller has mixed up two requests.
+    /// If the part reaches past the end: the caller has mixed up two requests.
     pub fn cut(&self, start: usize, len: usize) -> Buffer {
         assert!(start + len <= self.len(), "cut {start}+{len} of a buffer of {} bytes", self.len());
         let (mut skip, mut left, mut out) = (start, len, Vec::new());
@@ -123,13 +123,12 @@ impl Buffer {
         self.cut((first * SECTOR_BYTES) as usize, (sectors * SECTOR_BYTES) as usize)
     }
 
-    /// The parts of `at` between multiples of `every` sectors, each with its part of this buffer, which is all of
-    /// `at`'s.
+    /// Splits `at` at multiples of `every` sectors, with the part of this buffer, which is all of `at`'s, for each.
     pub fn split(&self, at: Extent, every: u64) -> impl Iterator<Item = (Extent, Buffer)> {
         at.split(every).map(move |part| (part, self.cut_sectors(part.start.0 - at.start.0, part.sectors)))
     }
 
-    /// This buffer with `part` in the place of its sectors from `first` on, sharing the owners' bytes.
+    /// This buffer with `part` in place of its sectors from `first` on, sharing the owners' bytes.
     pub fn with_sectors(&self, first: u64, part: Buffer) -> Buffer {
         let start = (first * SECTOR_BYTES) as usize;
         let end = start + part.len();
@@ -167,7 +166,7 @@ impl Buffer {
         }
     }
 
-    /// Puts `bytes` at `offset`; hollow pieces stay hollow. The part past the end is dropped.
+    /// Writes `bytes` at `offset`; hollow pieces stay hollow. Bytes past the end are dropped.
     pub fn put(&self, offset: usize, bytes: &[u8]) {
         let mut at = 0;
         for piece in self.pieces() {
@@ -183,7 +182,7 @@ impl Buffer {
         }
     }
 
-    /// Shows all bytes to `look`, zeroes where hollow: themselves if they are one piece, else a copy.
+    /// Calls `look` with all bytes, zeroes where hollow: without a copy if they are one piece.
     pub fn look<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         match &self.pieces {
             Pieces::One(Piece { owner: Owner::Heap(bytes), start, len }) => {
@@ -193,12 +192,12 @@ impl Buffer {
         }
     }
 
-    /// All bytes, zeroes where hollow; not copied if nobody else has them.
+    /// All bytes, zeroes where hollow; not copied if the buffer is their only owner.
     pub fn into_vec(self) -> Vec<u8> {
         self.reclaim().unwrap_or_else(|shared| shared.to_vec())
     }
 
-    /// The memory itself, to be used again, if it is one piece and nobody else has it; else the buffer.
+    /// The memory itself, for reuse, if it is one piece with no other owner; else the buffer.
     pub fn reclaim(self) -> Result<Vec<u8>, Buffer> {
         match self.pieces {
             Pieces::One(Piece { owner: Owner::Heap(bytes), start: 0, len })

@@ -12,7 +12,7 @@ use crate::model::Modelled;
 use crate::request::{Account, Class, Hints};
 use crate::units::{Extent, Lba, Nanos};
 
-/// An I/O under way; may borrow the device.
+/// An I/O in flight; may borrow the device.
 pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, IoError>> + 'a>>;
 
 /// Wraps an `async` block as an [`IoFuture`].
@@ -20,27 +20,27 @@ pub fn io<'a, T>(work: impl Future<Output = Result<T, IoError>> + 'a) -> IoFutur
     Box::pin(work)
 }
 
-/// What a device is like.
+/// Properties of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Its size.
+    /// Size.
     pub sectors: u64,
-    /// Sectors in a logical block: the unit of addresses and of atomicity.
+    /// Sectors per logical block: the unit of addresses and of atomicity.
     pub logical_sectors: u64,
-    /// Sectors in a physical block: smaller writes cost a read.
+    /// Sectors per physical block: smaller writes cost a read.
     pub physical_sectors: u64,
     /// Whether acknowledged writes may be lost until a flush.
     pub volatile_cache: bool,
-    /// Whether it has an arm and turns.
+    /// Whether it is a rotating disk.
     pub rotational: bool,
-    /// Sectors that a discard is rounded to; 0 where discards do nothing.
+    /// Granularity of discards in sectors; 0 where discards do nothing.
     pub discard_sectors: u64,
-    /// Sectors in the largest request.
+    /// Largest request in sectors.
     pub largest_sectors: u64,
 }
 
 impl Geometry {
-    /// That of memory: sectors that are blocks of their own, durable at once, each as far away as any other.
+    /// Geometry of memory: every sector is a block, durable at once, without seeks.
     pub fn of_memory(sectors: u64) -> Geometry {
         Geometry {
             sectors,
@@ -57,72 +57,72 @@ impl Geometry {
 /// The largest request anywhere: 32 MiB.
 pub const LARGEST_REQUEST_SECTORS: u64 = (32 << 20) / crate::units::SECTOR_BYTES;
 
-/// How a write of zeroes may be done.
+/// How zeroes may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Zeroes {
-    /// The space may be given back.
+    /// Whether the space may be deallocated.
     pub may_unmap: bool,
     /// Only if faster than writing zeroes; else `Unsupported`.
     pub only_if_fast: bool,
 }
 
-/// What an extent holds, as far as a device knows.
+/// Content of an extent, as far as a device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Bytes that were written.
+    /// Written bytes.
     Data,
-    /// Nothing was written, reads as zeroes.
+    /// Not written, reads as zeroes.
     Hole,
     /// Written, and zero.
     Zero,
-    /// The device cannot tell.
+    /// The device does not know.
     Unknown,
 }
 
-/// An extent and what it holds.
+/// An extent and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentState {
-    /// Where.
+    /// The extent.
     pub extent: Extent,
-    /// What.
+    /// Its content.
     pub content: Content,
 }
 
-/// Where sectors lie on the components, as far as a device knows.
+/// Placement of sectors on the components, as far as a device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On a component, one after the other.
+    /// Consecutive sectors of a component.
     On {
         /// The component's number in its volume.
         component: u32,
-        /// Where the first of them is.
+        /// The first sector there.
         at: Lba,
     },
-    /// Nowhere: they read as zeroes.
+    /// Not stored: they read as zeroes.
     Nowhere,
-    /// The device cannot tell.
+    /// The device does not know.
     Unknown,
 }
 
-/// By what a file is known to be as it was: whoever writes it changes one of these, so that equal ones prove it unchanged.
-/// Unequal ones prove nothing. Times are in nanoseconds since 1970.
+/// Evidence that a file is unchanged: every write changes one of these, so equal marks prove it unchanged. Unequal ones
+/// prove nothing. Times are in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Its inode.
+    /// Inode number.
     pub inode: u64,
-    /// Its size.
+    /// Size.
     pub bytes: u64,
-    /// When it was last written.
+    /// Time of the last write.
     pub modified: u64,
-    /// When it, or what its file system says of it, was last changed.
+    /// Time of the last change of the file or its metadata.
     pub changed: u64,
 }
 
 /// A named snapshot of a device.
 pub struct View {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it shows.
+    /// Its content.
     pub device: Rc<dyn BlockDevice>,
 }
 
@@ -134,51 +134,50 @@ impl fmt::Debug for View {
 
 /// Anything that stores sectors: a component, or a layer over other devices.
 ///
-/// Semantics: a read sees every write completed before it was issued; a layer orders overlapping
-/// requests in flight by arrival, with range locks. A component carries them out in the order that
-/// its queue and its drive choose, as real ones do. A flush covers the writes *completed* before it was issued. FUA
-/// covers its own request. Buffers are as long as their extent, and extents are valid: both are
-/// checked once, at the top of the volume ([`check`]).
+/// Semantics: a read returns every write completed before it was issued; a layer orders overlapping requests in flight
+/// by arrival, with range locks. A component serves them in the order that its queue and its drive choose, as real ones
+/// do. A flush covers the writes *completed* before it was issued. FUA covers its own request. Buffers are as long as
+/// their extent, and extents are valid: both are checked once, at the top of the volume ([`check`]).
 ///
-/// A filter lists only what it changes: every method that it leaves out is carried out by the device that [`below`]
-/// names, at the same sectors. Whoever overrides `write` overrides `write_zeroes` too, which would pass it by.
+/// A filter implements only what it changes: every other method is passed, at the same sectors, to the device that
+/// [`below`] returns. An implementation that overrides `write` has to override `write_zeroes` too, which would bypass
+/// it.
 ///
 /// [`below`]: BlockDevice::below
 pub trait BlockDevice {
-    /// The device that carries out the methods that this one leaves out. `None` for a component, and for a layer whose
-    /// sectors lie elsewhere below, or on several devices: what these leave out is `Unsupported`, or not known.
+    /// The device that default methods pass requests to. `None` for a component, and for a layer whose sectors are
+    /// mapped or on several devices: then default methods are `Unsupported`, or return nothing known.
     fn below(&self) -> Option<&dyn BlockDevice> {
         None
     }
 
-    /// What the device is like; may change. Left out by a device with nothing below, it has no sectors, and
-    /// [`check`] refuses every request.
+    /// Properties of the device; they may change. By default, with nothing below, it has no sectors, and [`check`]
+    /// refuses every request.
     fn geometry(&self) -> Geometry {
         self.below().map_or(Geometry::of_memory(0), BlockDevice::geometry)
     }
 
-    /// Brings the sectors of `at` into the real pieces of `into`, and gives the buffer back.
+    /// Reads the sectors of `at` into the real pieces of `into`, and returns the buffer.
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         self.below().map_or_else(|| left_out("read", at), |below| below.read(at, into, how))
     }
 
-    /// Takes the bytes of `from` into the sectors of `at`.
+    /// Writes the bytes of `from` to the sectors of `at`.
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
         self.below().map_or_else(|| left_out("write", at), |below| below.write(at, from, how))
     }
 
-    /// Makes durable all writes completed before.
+    /// Makes all writes completed before durable.
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
         self.below().map_or_else(|| left_out("flush", Extent::default()), |below| below.flush(how))
     }
 
-    /// Says that the sectors are not needed: they read as zeroes or as before, the same until written.
+    /// Discards sectors that are not needed: they read as zeroes or as before, consistently until written.
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         self.below().map_or_else(|| left_out("discard", at), |below| below.discard(at, how))
     }
 
-    /// The sectors read as zeroes afterwards; a write in every other respect, and one of zeroes where a device with
-    /// nothing below leaves it out.
+    /// Zeroes sectors; a write in every other respect. The default, with nothing below, writes zeroes.
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         match self.below() {
             Some(below) => below.write_zeroes(at, how, zeroes),
@@ -190,13 +189,13 @@ pub trait BlockDevice {
         }
     }
 
-    /// What the sectors hold, in order, covering `at`.
+    /// The contents of `at`, in order.
     fn extents(&self, at: Extent) -> IoFuture<'_, Vec<ExtentState>> {
         let unknown = || vec![ExtentState { extent: at, content: Content::Unknown }];
         self.below().map_or_else(|| io(ready(Ok(unknown()))), |below| below.extents(at))
     }
 
-    /// Calls `each` with parts of `at`, in order and all of it, and where a read of them goes now.
+    /// Calls `each` with parts of `at`, in order and complete, and the current placement of each.
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
         match self.below() {
             Some(below) => below.places(at, each),
@@ -204,30 +203,29 @@ pub trait BlockDevice {
         }
     }
 
-    /// Calls `each` with parts of `at`, in order and all of it, and how often they were asked for lately; false, and it
-    /// calls nothing, where nobody counts that.
+    /// Calls `each` with parts of `at`, in order and complete, and their recent access counts; false, without a call,
+    /// where they are not counted.
     fn heat(&self, at: Extent, each: &mut dyn FnMut(Extent, u32)) -> bool {
         self.below().is_some_and(|below| below.heat(at, each))
     }
 
-    /// Calls `each` with parts of `at`, in order and all of it, and whether they are known to be unreadable; false, and it
-    /// calls nothing, where nobody looks for that.
+    /// Calls `each` with parts of `at`, in order and complete, and whether they are known to be unreadable; false,
+    /// without a call, where that is not checked.
     fn unreadable(&self, at: Extent, each: &mut dyn FnMut(Extent, bool)) -> bool {
         self.below().is_some_and(|below| below.unreadable(at, each))
     }
 
-    /// By what that which holds the sectors is known to be unchanged from one opening to the next; `None` where there is
-    /// nothing of the kind, as of a block device.
+    /// Evidence that the storage is unchanged between two openings; `None` where there is none, as for a block device.
     fn mark(&self) -> IoFuture<'_, Option<Mark>> {
         self.below().map_or_else(|| io(ready(Ok(None))), |below| below.mark())
     }
 
-    /// Says that the sectors will be wanted soon.
+    /// Announces that the sectors will be read soon.
     fn prefetch(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         self.below().map_or_else(|| io(ready(Ok(()))), |below| below.prefetch(at, how))
     }
 
-    /// What it would cost now to reach the first sector, where that can be told.
+    /// Estimated time to reach the first sector now, if known.
     fn estimate(&self, at: Extent, how: &Hints) -> Option<Nanos> {
         self.below()?.estimate(at, how)
     }
@@ -244,44 +242,44 @@ pub trait BlockDevice {
     }
 }
 
-/// The error of a request that a device leaves out, with nothing below to carry it out.
+/// The error of a request that a device does not implement, with nothing below to pass it to.
 fn left_out<'a, T: 'a>(request: &str, at: Extent) -> IoFuture<'a, T> {
     let why = format!("found no {request} of its own and nothing below, expected one of them");
     io(ready(Err(IoError::new(ErrorKind::Unsupported, "device", Some(at).filter(|at| at.sectors > 0), why))))
 }
 
-/// Numbers a layer keeps about itself: names in the order in which people should see them.
+/// A layer's counters: names and values, in display order.
 pub type Counters = Vec<(&'static str, u64)>;
 
-/// A block device made of block devices; built from a volume file, watched, stopped, taken away.
+/// A block device made of block devices; built from a volume file, monitored, stopped, attached and detached.
 pub trait Layer: BlockDevice {
-    /// For metrics and reports.
+    /// Counters for metrics and reports.
     fn counters(&self) -> Counters;
 
-    /// The identity of what it keeps on devices of its own, by which a server knows it again; `None` if there is none.
+    /// The identity of its metadata on devices of its own, by which a server recognizes it; `None` if there is none.
     fn identity(&self) -> Option<u128> {
         None
     }
 
-    /// Before it is stopped for good: brings to the device below what only the layer holds, if its options say so, for at
-    /// most so long. What is left then it keeps.
+    /// Drains before the final stop: writes data that only the layer holds to the device below, if its options say so,
+    /// for at most `limit`. The layer keeps the rest.
     fn drain_to_stop(&self, _limit: Nanos) -> IoFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }
 
-    /// Everything acknowledged is durable; the layer can be restarted warm.
+    /// Makes everything acknowledged durable; the layer can be restarted warm.
     fn stop(&self) -> IoFuture<'_, ()> {
         self.flush(Hints::default())
     }
 
-    /// Does what it can be told to do besides requests, such as to reconfigure itself; the names are in the layer's
-    /// page. `how` says how urgent it is and who pays. `Unsupported` if it has no such command.
+    /// Executes a command of the layer, such as reconfiguring; the names are in the layer's page. `how` gives its class
+    /// and account. `Unsupported` if there is no such command.
     fn command(&self, name: &str, _how: Hints) -> IoFuture<'_, ()> {
         Box::pin(ready(Err(unknown_command("layer", name, &[]))))
     }
 
-    /// Adapts its layout to what it has seen, at the expense of `account`; `None` if there is nothing to adapt. A layer
-    /// that does names the command `reconfigure` in its registry entry.
+    /// Adapts the layout to the observed accesses, charged to `account`; `None` if there is nothing to adapt. A layer
+    /// that implements this names the command `reconfigure` in its registry entry.
     fn reconfigure(&self, _account: Account) -> IoFuture<'_, Option<Reconfigured>> {
         Box::pin(ready(Ok(None)))
     }
@@ -289,8 +287,8 @@ pub trait Layer: BlockDevice {
     /// Raises background work that others wait for to this class.
     fn hurry(&self, _class: Class) {}
 
-    /// Writes to the devices below what only the layer holds in memory or in a device of its own, at the expense of
-    /// `account`. The layer stays in place.
+    /// Writes data that only the layer holds, in memory or on a device of its own, to the devices below, charged to
+    /// `account`. The layer stays attached.
     fn write_back(&self, _account: Account) -> IoFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }
@@ -300,20 +298,20 @@ pub trait Layer: BlockDevice {
         None
     }
 
-    /// What it costs besides the time of the devices below.
+    /// Costs besides the time of the devices below.
     fn cost(&self) -> Cost {
         Cost::default()
     }
 
-    /// Writes home what is not home: afterwards the layer can be left out. A layer that owns the order of what is
-    /// below cannot be.
+    /// Writes all data back to their origin: afterwards the layer can be removed. A layer that owns the order of the
+    /// data below cannot be detached.
     fn detach(&self) -> IoFuture<'_, ()> {
         let why = "it owns the order of what is below: copy out";
         Box::pin(ready(Err(IoError::new(ErrorKind::Unsupported, "layer", None, why))))
     }
 }
 
-/// The error of a layer that has these commands, and not this one.
+/// The error of a layer without the command `found`; `commands` are those that it has.
 pub fn unknown_command(layer: &'static str, found: &str, commands: &[&str]) -> IoError {
     let expected =
         if commands.is_empty() { "none: it has no commands".to_owned() } else { commands.join(" or ") };
@@ -321,8 +319,8 @@ pub fn unknown_command(layer: &'static str, found: &str, commands: &[&str]) -> I
     IoError::new(ErrorKind::Unsupported, layer, None, why)
 }
 
-/// Refuses, once at the top of a volume, what no layer below needs to think of: empty requests,
-/// overflow, the past-the-end, and requests larger than the device takes.
+/// Refuses, once at the top of a volume, invalid requests: empty, overflowing, past the end, and larger than the device
+/// takes.
 pub fn check(geometry: &Geometry, at: Extent, component: &'static str) -> Result<(), IoError> {
     let refuse = |why| Err(IoError::new(ErrorKind::Invalid, component, Some(at), why));
     let Lba(start) = at.start;

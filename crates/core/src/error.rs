@@ -1,34 +1,34 @@
-//! I/O errors are values: what kind, of which component, where, and a word to a person.
+//! I/O errors are values: kind, component, extent, and a message for people.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::units::Extent;
 
-/// What went wrong, in the words that a layer can act on.
+/// What went wrong, as far as a layer can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The medium could not be read or written.
     Medium,
-    /// Data came back, and is known to be wrong.
+    /// Data were read, and are known to be wrong.
     Corrupt,
-    /// No answer in time.
+    /// Timeout.
     Timeout,
-    /// The component is not there any more.
+    /// The component is gone.
     Gone,
-    /// No room.
+    /// Out of space.
     NoSpace,
-    /// Writes are not taken.
+    /// The device is read-only.
     ReadOnly,
-    /// This device cannot do that.
+    /// The device does not support this.
     Unsupported,
-    /// The request makes no sense: empty, past the end, overflowing, or larger than allowed.
+    /// Invalid request: empty, past the end, overflowing, or larger than allowed.
     Invalid,
-    /// Withdrawn by its ticket before it was issued.
+    /// Aborted by its ticket before it was issued.
     Aborted,
 }
 
-/// An I/O error. Eight bytes, so that the good path carries little.
+/// An I/O error. Eight bytes, so that the success path carries little.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IoError(Box<Inner>);
 
@@ -41,7 +41,7 @@ struct Inner {
 }
 
 impl IoError {
-    /// An error of `kind`, by `component`, with what a person should know in `why`.
+    /// An error of `kind`, by `component`; `why` is the message for people.
     pub fn new(
         kind: ErrorKind,
         component: impl Into<Cow<'static, str>>,
@@ -51,12 +51,12 @@ impl IoError {
         IoError(Box::new(Inner { kind, component: component.into(), extent, why: why.into() }))
     }
 
-    /// Its kind.
+    /// Kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether sectors are lost, and the device still works: what another copy repairs.
+    /// Whether sectors are lost while the device still works: another copy can repair them.
     pub fn is_of_the_medium(&self) -> bool {
         matches!(self.kind(), ErrorKind::Medium | ErrorKind::Corrupt)
     }
@@ -66,7 +66,7 @@ impl IoError {
         &self.0.component
     }
 
-    /// Where on that component.
+    /// The extent on that component.
     pub fn extent(&self) -> Option<Extent> {
         self.0.extent
     }

@@ -1,8 +1,8 @@
-//! A component below layers: once a flush of it failed, all later ones fail.
+//! A guard over a component below layers: once a flush of it failed, all later ones fail.
 //!
-//! A system may drop what it could not write, and let the next flush succeed. A layer that counted on that one would
-//! tell its clients that lost data is durable. Fault model: any flush of the component fails; what was written since
-//! the last one that succeeded may be lost, and reads may return it all the same until the power goes.
+//! A system may drop what it could not write, and let the next flush succeed. A layer that relied on that flush would
+//! report lost data as durable. Fault model: any flush of the component fails; what was written since the last
+//! successful one may be lost, and reads may still return it until the power fails.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub struct FlushGuard {
 }
 
 impl FlushGuard {
-    /// Over a component of which no flush has failed yet.
+    /// A guard over a component without failed flushes so far.
     pub fn new(component: Rc<dyn BlockDevice>) -> FlushGuard {
         FlushGuard { component, failed: RefCell::default() }
     }

@@ -1,9 +1,9 @@
-//! A gate: many pass at once, until somebody closes it; then those who are inside finish, and those who come wait.
+//! A gate: many tasks pass concurrently, until one closes it; then those inside finish, and newcomers wait.
 //!
-//! Invariants: nobody is inside beside who closed it. First come, first served, whether to pass or to close it: who
-//! waits is let in one after the other, in the order in which they came, and nobody who comes later overtakes them.
+//! Invariants: the task that closed the gate is alone inside. First come, first served, both to pass and to close:
+//! waiting tasks are admitted in order of arrival, and later ones do not overtake them.
 //!
-//! Fault model: who waits or is inside may be dropped at any time; it leaves as if it had been done.
+//! Fault model: a task that waits or is inside may be dropped at any time; it leaves as if it had finished.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,40 +24,40 @@ struct Waiter {
     waker: RefCell<Option<Waker>>,
 }
 
-/// Being inside, to the drop of it.
-pub struct Inside<'a> {
+/// Permission to be inside, until dropped.
+pub struct GateGuard<'a> {
     gate: &'a Gate,
     alone: bool,
 }
 
 impl Gate {
-    /// Waits until it is open, and is inside with others.
-    pub async fn pass(&self) -> Inside<'_> {
+    /// Waits until the gate is open, and enters with others.
+    pub async fn pass(&self) -> GateGuard<'_> {
         self.enter(false).await
     }
 
-    /// Waits until nobody is inside, and is inside alone.
-    pub async fn close(&self) -> Inside<'_> {
+    /// Waits until the gate is empty, and enters alone.
+    pub async fn close(&self) -> GateGuard<'_> {
         self.enter(true).await
     }
 
-    /// Whether somebody waits.
-    pub fn is_waited_for(&self) -> bool {
+    /// Whether a task waits.
+    pub fn has_waiters(&self) -> bool {
         !self.line.borrow().is_empty()
     }
 
-    async fn enter(&self, alone: bool) -> Inside<'_> {
+    async fn enter(&self, alone: bool) -> GateGuard<'_> {
         if self.line.borrow().is_empty() && self.admits(alone) {
             return self.entered(alone);
         }
-        // Who does not wait, which is nearly everybody, carries no room for it.
+        // The fast path, without waiting, carries no state for it.
         Box::pin(self.wait(alone)).await
     }
 
-    async fn wait(&self, alone: bool) -> Inside<'_> {
+    async fn wait(&self, alone: bool) -> GateGuard<'_> {
         let waiter = Rc::new(Waiter { alone, waker: RefCell::default() });
         self.line.borrow_mut().push_back(waiter.clone());
-        let place = InLine { gate: self, waiter };
+        let place = QueueEntry { gate: self, waiter };
         poll_fn(|context| {
             if self.is_first(&place.waiter) && self.admits(alone) {
                 return Poll::Ready(());
@@ -66,7 +66,7 @@ impl Gate {
             Poll::Pending
         })
         .await;
-        // Inside before the place in line is left, which lets the next one look.
+        // Enter before leaving the queue, which lets the next waiter check.
         self.entered(alone)
     }
 
@@ -74,47 +74,47 @@ impl Gate {
         !self.closed.get() && (!alone || self.inside.get() == 0)
     }
 
-    fn entered(&self, alone: bool) -> Inside<'_> {
+    fn entered(&self, alone: bool) -> GateGuard<'_> {
         if alone {
             self.closed.set(true);
         } else {
             self.inside.set(self.inside.get() + 1);
         }
-        Inside { gate: self, alone }
+        GateGuard { gate: self, alone }
     }
 
     fn is_first(&self, waiter: &Rc<Waiter>) -> bool {
         self.line.borrow().front().is_some_and(|first| Rc::ptr_eq(first, waiter))
     }
 
-    /// The first in line looks again.
-    fn call_first(&self) {
+    /// Wakes the first waiter in the queue.
+    fn wake_first(&self) {
         let first = self.line.borrow().front().filter(|first| self.admits(first.alone)).cloned();
         first.and_then(|first| first.waker.take()).into_iter().for_each(Waker::wake);
     }
 }
 
-/// Leaves the line when it is let in, or dropped.
-struct InLine<'a> {
+/// Leaves the queue when admitted or dropped.
+struct QueueEntry<'a> {
     gate: &'a Gate,
     waiter: Rc<Waiter>,
 }
 
-impl Drop for InLine<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         self.gate.line.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
-        self.gate.call_first();
+        self.gate.wake_first();
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
         if self.alone {
             self.gate.closed.set(false);
         } else {
             self.gate.inside.set(self.gate.inside.get() - 1);
         }
-        self.gate.call_first();
+        self.gate.wake_first();
     }
 }
 
@@ -125,10 +125,10 @@ mod tests {
     use crate::units::Nanos;
     use proptest::prelude::*;
 
-    /// Each: when it comes, whether it is to be alone, how long it stays.
+    /// Arrival time, whether alone, and duration.
     type Comes = (u64, bool, u64);
 
-    /// Lets them all in, and returns who came in when and left when, in the order in which they came in.
+    /// Runs them all; returns (number, entry, exit) in order of entry.
     fn let_all_in(comes: &[Comes]) -> Vec<(usize, Nanos, Nanos)> {
         let entered: Rc<RefCell<Vec<_>>> = Rc::default();
         Runtime::new(1)
@@ -147,7 +147,7 @@ mod tests {
                 for task in tasks.collect::<Vec<_>>() {
                     task.await;
                 }
-                assert!(!gate.is_waited_for() && gate.inside.get() == 0 && !gate.closed.get());
+                assert!(!gate.has_waiters() && gate.inside.get() == 0 && !gate.closed.get());
             })
             .expect("nobody waits for ever");
         entered.take()
@@ -156,7 +156,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Exclusion, order and the absence of idle waits, on random loads.
+        /// Exclusion, order and no idle waits, on random loads.
         #[test]
         fn all_come_in_as_they_came_and_as_soon_as_they_may(
             mut comes in prop::collection::vec((0..60_u64, prop::bool::weighted(0.3), 0..30_u64), 1..60)

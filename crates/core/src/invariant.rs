@@ -1,9 +1,9 @@
-//! Invariants that a header states, asserted where they are established: in every build, since what breaks one would be
+//! Invariants that a header states, asserted where they are established: in every build, since a violation would be
 //! written to disk.
 //!
-//! What was read from a disk is never asserted, whatever it should have been: it is an error.
+//! Data read from a disk are never asserted: if wrong, they are an error.
 
-/// Asserts that an invariant holds, which has this name. A planted bug breaks each of them, in a test that finds its name.
+/// Asserts the invariant of this name. For each of them a planted bug violates it, in a test that finds its name.
 #[macro_export]
 macro_rules! invariant {
     ($name:literal, $holds:expr) => {

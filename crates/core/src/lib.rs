@@ -1,5 +1,5 @@
-//! The vocabulary of seekless (addresses, requests, buffers, errors), block devices and the layers
-//! made of them, and the deterministic runtime that they all run on.
+//! The vocabulary of seekless (addresses, requests, buffers, errors), block devices and the layers made of them, and
+//! the deterministic runtime that they all run on.
 //!
 //! Nothing in here does I/O, reads a wall clock, starts a thread or draws an unseeded number.
 

@@ -1,8 +1,8 @@
-//! Limits: how much may be in flight in a volume. Above them its front ends wait, fairly between
-//! clients. Background work has a share of its own, so neither starves the other. And the top of a
-//! volume, where they hold and where senseless requests are refused, once.
+//! Limits of requests in flight in a volume. Above them its front ends wait, fairly between clients. Background work
+//! has limits of its own, so neither starves the other. And the top of a volume, which enforces them and refuses
+//! invalid requests, once.
 //!
-//! Fault model: a request may be dropped while it waits or after it was let in; nothing leaks.
+//! Fault model: a request may be dropped while it waits or after it was admitted; nothing leaks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,12 +18,12 @@ use crate::request::{Class, Hints, StreamId};
 use crate::switch::{InFlight, Switch};
 use crate::units::{Extent, Nanos};
 
-/// Bytes in flight a volume, for each of foreground and background: two of the largest requests.
+/// Bytes in flight per volume, for each of foreground and background: two of the largest requests.
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
-/// Requests in flight a volume, for each of foreground and background.
+/// Requests in flight per volume, for each of foreground and background.
 const IN_FLIGHT_REQUESTS: u64 = 1024;
 
-/// What may be in flight.
+/// Limits of requests in flight.
 #[derive(Clone)]
 pub struct Limits {
     foreground: Rc<Pool>,
@@ -33,7 +33,7 @@ pub struct Limits {
 struct Pool {
     bytes_free: Cell<u64>,
     requests_free: Cell<u64>,
-    /// Who waits, by client; clients take turns.
+    /// Waiting requests, by client; clients take turns.
     waiting: RefCell<BTreeMap<StreamId, VecDeque<Rc<Waiter>>>>,
     last: Cell<StreamId>,
 }
@@ -44,7 +44,7 @@ struct Waiter {
     permit: RefCell<Option<Permit>>,
 }
 
-/// Leave to be in flight; given back when dropped.
+/// Permission to be in flight; returned when dropped.
 pub struct Permit {
     pool: Rc<Pool>,
     bytes: u64,
@@ -57,7 +57,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// At most so many bytes and requests, for each of foreground and background.
+    /// Limits of `bytes` and `requests`, for each of foreground and background.
     pub fn new(bytes: u64, requests: u64) -> Limits {
         let pool = || {
             Rc::new(Pool {
@@ -81,7 +81,7 @@ impl Limits {
         }
         let waiter = Rc::new(Waiter { bytes, waker: RefCell::default(), permit: RefCell::default() });
         pool.waiting.borrow_mut().entry(how.origin.stream).or_default().push_back(waiter.clone());
-        let line = InLine { pool: pool.clone(), client: how.origin.stream, waiter };
+        let line = QueueEntry { pool: pool.clone(), client: how.origin.stream, waiter };
         poll_fn(|context| {
             line.waiter.permit.borrow_mut().take().map_or_else(
                 || {
@@ -95,14 +95,14 @@ impl Limits {
     }
 }
 
-/// Leaves the line when its request is dropped.
-struct InLine {
+/// Leaves the queue when its request is dropped.
+struct QueueEntry {
     pool: Rc<Pool>,
     client: StreamId,
     waiter: Rc<Waiter>,
 }
 
-impl Drop for InLine {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         let mut waiting = self.pool.waiting.borrow_mut();
         if let Some(queue) = waiting.get_mut(&self.client) {
@@ -124,8 +124,8 @@ impl Pool {
         Some(Permit { pool: self.clone(), bytes })
     }
 
-    /// Lets in the next client's first waiter, and so on, as long as they fit. A large one is
-    /// waited for, or small ones would pass it for ever.
+    /// Admits the next client's first waiter, and so on, as long as they fit. A large one blocks those after it, or
+    /// small ones would pass it for ever.
     fn admit_waiting(self: &Rc<Self>) {
         let mut waiting = self.waiting.borrow_mut();
         while !waiting.is_empty() {
@@ -154,32 +154,32 @@ impl Drop for Permit {
     }
 }
 
-/// The top of a volume: refuses what makes no sense, admits the rest within the limits, to what its switch leads to.
+/// The top of a volume: refuses invalid requests, and passes others within the limits to the child of its switch.
 pub struct Top {
     switch: Rc<Switch>,
     limits: Limits,
 }
 
 impl Top {
-    /// The top over `below`, with the usual limits.
+    /// The top over `below`, with the default limits.
     pub fn new(below: Rc<dyn BlockDevice>) -> Top {
         Top::limited(below, Limits::default())
     }
 
-    /// The top over `below`, with these.
+    /// The top over `below`, with these limits.
     pub fn limited(below: Rc<dyn BlockDevice>, limits: Limits) -> Top {
         Top { switch: Rc::new(Switch::new(below)), limits }
     }
 
-    /// The top over what a switch leads to, with the usual limits.
+    /// The top over a switch, with the default limits.
     pub fn over(switch: Rc<Switch>) -> Top {
         Top { switch, limits: Limits::default() }
     }
 
-    /// The permit, and what the request goes to.
+    /// The permit, and the device for the request.
     async fn enter(&self, at: Extent, bytes: u64, how: &Hints) -> Result<(Permit, InFlight<'_>), IoError> {
         check(&self.geometry(), at, "volume")?;
-        // The other way round a change would wait for those who wait for a permit.
+        // In the other order a swap would wait for requests that wait for a permit.
         let permit = self.limits.admit(how, bytes).await;
         Ok((permit, self.switch.enter().await))
     }
@@ -271,7 +271,7 @@ mod tests {
                 let limits = Limits::new(100, 2);
                 let order: Rc<RefCell<Vec<(u32, u64)>>> = Rc::default();
                 let mut tasks = Vec::new();
-                // Client 1 asks four times at once, client 2 twice, one of them for everything.
+                // Client 1 submits four requests at once, client 2 two, one of them for everything.
                 for (client, bytes) in [(1, 10), (1, 11), (1, 12), (1, 13), (2, 20), (2, 100)] {
                     let (limits, order) = (limits.clone(), order.clone());
                     tasks.push(spawn(async move {

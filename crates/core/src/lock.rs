@@ -1,11 +1,10 @@
 //! Range locks: overlapping requests are ordered by arrival at the layer.
 //!
-//! Invariants: a lock is granted when no earlier overlapping one conflicts with it, held or
-//! waiting; so it is fair, and readers share. Locks are taken once a layer for the whole request;
-//! who needs several takes its places in all lines at once ([`lock_all`]). So everybody waits for
-//! earlier arrivals only, and no circle of waiters can form. (Taking several one after the other, in
-//! ascending order, is not enough where a request locks a range: it may stand in line for both ends.)
-//! A waiter promotes everybody it waits for to its own class, with all that their tickets reach.
+//! Invariants: a lock is granted when no earlier overlapping one conflicts with it, held or waiting; so it is fair, and
+//! readers share. Locks are taken once per layer for the whole request; a request that needs several joins all queues
+//! at once ([`lock_all`]). So every waiter waits for earlier arrivals only, and no cycle of waiters can form. (Taking
+//! several one after the other, in ascending order, is not enough where a request locks a range: it may be queued for
+//! both ends.) A waiter promotes all that it waits for to its own class, with all that their tickets reach.
 //!
 //! Fault model: a waiter may be dropped at any time; it leaves as if it had been granted and released.
 
@@ -20,10 +19,10 @@ use crate::mutant;
 use crate::request::{Class, Hints, Ticket};
 use crate::units::Extent;
 
-/// How a range is to be held.
+/// How a range is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With others that share: readers, and movers that only read their source.
+    /// Shared with others: readers, and movers that only read their source.
     Shared,
     /// Alone: writers.
     Exclusive,
@@ -38,9 +37,9 @@ struct Table {
     /// By start and arrival.
     entries: BTreeMap<(u64, u64), Entry>,
     arrivals: u64,
-    /// Entries that are not granted: without any, nobody needs to be told that one leaves.
+    /// Entries that are not granted: if zero, no waiter has to be notified of a release.
     waiting: usize,
-    /// No entry is or was longer: how far before a range an overlapping one can start.
+    /// Upper bound of the entries' lengths: how far before a range an overlapping one can start.
     longest: u64,
 }
 
@@ -48,7 +47,7 @@ struct Entry {
     end: u64,
     mode: Mode,
     class: Class,
-    /// Earlier conflicting entries that are still there; granted at zero.
+    /// Number of earlier conflicting entries; granted at zero.
     waits_for: u32,
     waker: Option<Waker>,
     ticket: Option<Ticket>,
@@ -77,7 +76,7 @@ impl Table {
         key
     }
 
-    /// Raises all that `key` waits for to its class, and returns the tickets that are to follow.
+    /// Raises all that `key` waits for to its class, and returns the tickets to promote.
     fn promote(&mut self, key: (u64, u64)) -> Vec<(Ticket, Class)> {
         let mut tickets = Vec::new();
         let mut todo = vec![key];
@@ -130,14 +129,14 @@ impl RangeLocks {
         RangeLocks::default()
     }
 
-    /// Takes its place in line for `at` now, and resolves when it is granted. `class` and `ticket`
-    /// are the holder's: a waiter that is more urgent raises both.
+    /// Queues for `at` now; resolves when the lock is granted. `class` and `ticket` are the holder's: a more urgent
+    /// waiter raises both.
     pub fn lock(&self, at: Extent, mode: Mode, class: Class, ticket: Option<Ticket>) -> Locking {
         let key = self.0.borrow_mut().enter(at, mode, class, ticket);
         Locking(Some(Guard { table: self.0.clone(), key }))
     }
 
-    /// The same now or not at all: if nobody that conflicts holds `at`, or waits for it.
+    /// As `lock`, without waiting: `None` if a conflicting lock is held or waits.
     pub fn try_lock(&self, at: Extent, mode: Mode, class: Class, ticket: Option<Ticket>) -> Option<Guard> {
         let mut table = self.0.borrow_mut();
         let conflicts =
@@ -147,17 +146,17 @@ impl RangeLocks {
             .then(|| Guard { key: table.enter(at, mode, class, ticket), table: self.0.clone() })
     }
 
-    /// The same to share `at`, for a request with these hints.
+    /// Locks `at` shared, for a request with these hints.
     pub fn shared(&self, at: Extent, how: &Hints) -> Locking {
         self.lock(at, Mode::Shared, how.class, how.ticket.clone())
     }
 
-    /// The same to have `at` alone.
+    /// Locks `at` exclusively, for a request with these hints.
     pub fn exclusive(&self, at: Extent, how: &Hints) -> Locking {
         self.lock(at, Mode::Exclusive, how.class, how.ticket.clone())
     }
 
-    /// How many locks are held or waited for.
+    /// Number of locks held or waited for.
     pub fn len(&self) -> usize {
         self.0.borrow().entries.len()
     }
@@ -168,7 +167,7 @@ impl RangeLocks {
     }
 }
 
-/// A place in line.
+/// A place in the queue for a lock.
 pub struct Locking(Option<Guard>);
 
 impl Future for Locking {
@@ -197,9 +196,9 @@ impl Future for Locking {
     }
 }
 
-/// Waits for several locks, whose places in line were taken with nothing in between.
+/// Waits for several locks whose queues were joined with nothing in between.
 pub async fn lock_all(places: impl Iterator<Item = Locking>) -> Vec<Guard> {
-    // All places are taken before the first wait.
+    // Join all queues before the first wait.
     let places: Vec<Locking> = places.collect();
     let mut guards = Vec::with_capacity(places.len());
     for place in places {
@@ -208,7 +207,7 @@ pub async fn lock_all(places: impl Iterator<Item = Locking>) -> Vec<Guard> {
     guards
 }
 
-/// A held range, let go when dropped.
+/// A held range, released when dropped.
 pub struct Guard {
     table: Rc<RefCell<Table>>,
     key: (u64, u64),
@@ -227,17 +226,17 @@ mod tests {
     use crate::units::Nanos;
     use proptest::prelude::*;
 
-    /// Each request: when it arrives, its range, whether it writes, how long it holds.
-    type Asked = (u64, u64, u64, bool, u64);
+    /// A request: arrival, range, whether it writes, and how long it holds.
+    type Request = (u64, u64, u64, bool, u64);
 
-    /// Runs them all, and returns (arrival order, start, end) of each.
-    fn hold_all(asked: Vec<Asked>) -> Vec<(Nanos, Nanos)> {
+    /// Runs them all, and returns (granted, released) of each.
+    fn hold_all(requests: Vec<Request>) -> Vec<(Nanos, Nanos)> {
         let runtime = Runtime::new(1);
         runtime
             .run(async {
                 let locks = RangeLocks::new();
                 let mut tasks = Vec::new();
-                for (at, start, sectors, write, hold) in asked {
+                for (at, start, sectors, write, hold) in requests {
                     let locks = locks.clone();
                     tasks.push(spawn(async move {
                         sleep(Nanos(at)).await;
@@ -264,15 +263,15 @@ mod tests {
         /// Exclusion, sharing, fairness and the absence of deadlock, on random loads.
         #[test]
         fn conflicting_holders_are_ordered_by_arrival(
-            mut asked in prop::collection::vec((0..50_u64, 0..40_u64, 1..20_u64, any::<bool>(), 0..30_u64), 1..60)
+            mut requests in prop::collection::vec((0..50_u64, 0..40_u64, 1..20_u64, any::<bool>(), 0..30_u64), 1..60)
         ) {
-            asked.sort_by_key(|a| a.0);
-            let held = hold_all(asked.clone());
-            for (later, a) in asked.iter().enumerate() {
-                // Granted exactly when the last earlier conflicting holder has let go, never before.
+            requests.sort_by_key(|a| a.0);
+            let held = hold_all(requests.clone());
+            for (later, a) in requests.iter().enumerate() {
+                // Granted exactly when the last earlier conflicting lock was released, never before.
                 let free = (0..later)
                     .filter(|&earlier| {
-                        let b = &asked[earlier];
+                        let b = &requests[earlier];
                         (a.3 || b.3) && Extent::new(a.1, a.2).overlaps(Extent::new(b.1, b.2))
                     })
                     .map(|earlier| held[earlier].1)

@@ -1,44 +1,44 @@
-//! Figures that a layer reports about itself, so that any layer can be compared with any other.
+//! Measurements that a layer reports about itself, so that layers can be compared.
 
 use crate::error::IoError;
 use crate::runtime;
 use crate::units::{Nanos, SECTOR_BYTES};
 
-/// Requests one after the other on one side of a layer.
+/// A sequence of requests on one side of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Reads and writes.
     pub requests: u64,
-    /// 512-byte blocks.
+    /// 512-byte blocks read.
     pub blocks_read: u64,
-    /// 512-byte blocks.
+    /// 512-byte blocks written.
     pub blocks_written: u64,
     /// Requests that did not start where the one before ended.
     pub seeks: u64,
-    /// Of the seeks, those to another component.
+    /// Seeks to another component.
     pub crossings: u64,
-    /// How far all others went, in 512-byte blocks.
+    /// Total distance of the other seeks, in 512-byte blocks.
     pub distance_blocks: u64,
 }
 
-/// Traffic above and below a layer, and what the layer did between them.
+/// Traffic above and below a layer, and the layer's work between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sides {
-    /// What clients asked for.
+    /// Requests of clients.
     pub above: Traffic,
-    /// What the devices below were asked for in turn, for clients; the layer's own metadata included.
+    /// Requests to the devices below on behalf of clients, including the layer's own metadata.
     pub below: Traffic,
     /// Background work: copies, write-back and their metadata.
     pub background: Traffic,
-    /// Pages asked for, reads and writes.
+    /// Pages requested, reads and writes.
     pub pages: u64,
-    /// Of them those that the layer's own copies served.
+    /// Pages served from the layer's own copies.
     pub hits: u64,
-    /// Requests that became several.
+    /// Requests that were split.
     pub splits: u64,
     /// Pages that went into a write buffer of the layer.
     pub absorbed: u64,
-    /// Dirty pages that were written back from it.
+    /// Dirty pages written back from it.
     pub drained: u64,
 }
 
@@ -47,42 +47,42 @@ pub struct Sides {
 pub struct Stage {
     /// Its name in the layer's page.
     pub name: &'static str,
-    /// How long it took, foreground requests in between included.
+    /// Its duration, including foreground requests in between.
     pub took: Nanos,
-    /// Pages it moved or looked at.
+    /// Pages moved or examined.
     pub pages: u64,
 }
 
-/// What a reconfiguration did.
+/// Result of a reconfiguration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconfigured {
-    /// When it started.
+    /// Start time.
     pub start: Nanos,
-    /// In order.
+    /// Stages, in order.
     pub stages: Vec<Stage>,
-    /// Vertices of the access graph that was planned.
+    /// Vertices of the planned access graph.
     pub vertices: u64,
-    /// Edges of the access graph that was planned.
+    /// Edges of the planned access graph.
     pub edges: u64,
     /// Pages in the plan.
     pub planned_pages: u64,
-    /// Pages that were copied.
+    /// Pages copied.
     pub copied_pages: u64,
-    /// Those of them that were to be copied for free, and were not in time.
+    /// Pages that were to be copied for free, and had to be promoted.
     pub promoted_pages: u64,
 }
 
-/// What a layer costs besides the time of the devices below it.
+/// Costs of a layer besides the time of the devices below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Memory of its map, in bytes; 0 without one.
     pub map_bytes: u64,
-    /// The longest that a request waited for its pages while the layer moved some of them.
+    /// The longest wait of a request for pages that the layer was moving.
     pub longest_wait: Nanos,
 }
 
 impl Traffic {
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Traffic) {
         self.requests += other.requests;
         self.blocks_read += other.blocks_read;
@@ -92,7 +92,7 @@ impl Traffic {
         self.distance_blocks += other.distance_blocks;
     }
 
-    /// How far a seek went on average, in bytes, of those that have a distance.
+    /// Mean distance of the seeks that have one, in bytes.
     pub fn mean_seek_bytes(&self) -> f64 {
         let seeks = (self.seeks - self.crossings).max(1);
         self.distance_blocks as f64 / seeks as f64 * SECTOR_BYTES as f64
@@ -100,7 +100,7 @@ impl Traffic {
 }
 
 impl Sides {
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Sides) {
         self.above.add(&other.above);
         self.below.add(&other.below);
@@ -114,7 +114,7 @@ impl Sides {
 }
 
 impl Reconfigured {
-    /// Carries out a stage, which returns its pages, and notes how long it took. Passes its error on.
+    /// Runs a stage, which returns its pages, and records its duration. Passes its error on.
     pub async fn stage(
         &mut self,
         name: &'static str,

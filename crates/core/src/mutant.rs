@@ -1,10 +1,9 @@
-//! Mutants: known bugs, one of which a build with the feature `mutants` has, chosen when the program starts. What looks
-//! for bugs has to find them: the share that it finds is its score.
+//! Mutants: planted bugs, one of which is active in a build with the feature `mutants`, chosen when the program starts.
+//! Tests and explorations have to find them: the share found is their score.
 //!
-//! Every other build has none, and what asks for one costs nothing.
+//! Other builds have none, and `is` costs nothing.
 
-/// The layer, or the part of this crate, and what is wrong. A test of the house holds this list against
-/// the code.
+/// The layer, or the part of this crate, and the bug. A test of the house compares this list with the code.
 pub const ALL: &[&str] = &[
     "lock: who tries takes what others hold",
     "lock: one that shares passes one that has it alone",
@@ -90,42 +89,42 @@ pub const ALL: &[&str] = &[
 #[cfg(feature = "mutants")]
 static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
 
-/// The bug of this name is let loose, for good: one of [`ALL`], or a layer and one of its canaries.
+/// Activates the mutant of this name, for good: one of [`ALL`], or a layer and one of its canaries.
 ///
 /// # Errors
-/// What was found and expected, if one was let loose before.
+/// The values found and expected, if one is active already.
 #[cfg(feature = "mutants")]
 pub fn choose(name: String) -> Result<(), String> {
     CHOSEN.set(name).map_err(|other| format!("found the mutant '{other}' let loose, expected none"))
 }
 
-/// The one that was let loose.
+/// The active mutant.
 #[cfg(feature = "mutants")]
 pub fn chosen() -> Option<&'static str> {
     CHOSEN.get().map(String::as_str)
 }
 
-/// Whether this bug is the one: never, but in a build with mutants.
+/// Whether the mutant of this name is active: never, except in a build with mutants.
 #[cfg(feature = "mutants")]
 pub fn is(name: &str) -> bool {
     debug_assert!(ALL.contains(&name), "{name}");
     chosen() == Some(name)
 }
 
-/// Whether the guard below layers forgets failed flushes too, for a layer that does: each of the two makes up for the
-/// other, so that only both together are a bug.
+/// Whether the guard below layers forgets failed flushes too, for a layer that does: each of the two compensates for
+/// the other, so only both together are a bug.
 pub fn forgets_flushes() -> bool {
     chosen().is_some_and(|name| name.ends_with(": a failed flush is forgotten"))
 }
 
-/// The one that was let loose.
+/// The active mutant.
 #[cfg(not(feature = "mutants"))]
 #[inline]
 pub const fn chosen() -> Option<&'static str> {
     None
 }
 
-/// Whether this bug is the one: never, but in a build with mutants.
+/// Whether the mutant of this name is active: never, except in a build with mutants.
 #[cfg(not(feature = "mutants"))]
 #[inline]
 pub const fn is(_name: &str) -> bool {

@@ -1,25 +1,25 @@
-//! A trace record: one request, as a machine made it. Formats live in the `trace` crate; the
-//! record itself is vocabulary, because profilers, replays and live recordings all speak it.
+//! A trace record: one recorded request. Formats are in the `trace` crate; the record itself is here, because
+//! profilers, replays and live recordings all use it.
 
 use rustc_hash::FxHashMap;
 
 use crate::request::{Op, Origin};
 use crate::units::{Extent, Nanos};
 
-/// What a request asked for besides its operation. A set of bits.
+/// Properties of a request besides its operation, as a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// Somebody waits for it.
+    /// Synchronous: the issuer waits for it.
     pub const SYNC: Flags = Flags(1);
     /// File-system metadata.
     pub const META: Flags = Flags(2);
-    /// Read ahead of need.
+    /// Read-ahead.
     pub const AHEAD: Flags = Flags(4);
     /// Durable when acknowledged (force unit access).
     pub const FUA: Flags = Flags(8);
-    /// A flush comes before the data (a write with `REQ_PREFLUSH`).
+    /// A flush precedes the data (a write with `REQ_PREFLUSH`).
     pub const PREFLUSH: Flags = Flags(16);
 
     /// Whether all bits of `other` are set.
@@ -27,7 +27,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
@@ -36,36 +36,36 @@ impl Flags {
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was queued, from the trace's own start of time. Never before its predecessor's.
+    /// Queueing time, from the trace's own origin. Never before its predecessor's.
     pub time: Nanos,
-    /// The device or volume it went to, as the trace numbers it (Linux: `major << 20 | minor`).
+    /// The device or volume, as the trace numbers it (Linux: `major << 20 | minor`).
     pub device: u32,
-    /// What was asked.
+    /// Operation.
     pub op: Op,
-    /// Where. Empty for a flush.
+    /// Extent; empty for a flush.
     pub extent: Extent,
-    /// How.
+    /// Flags.
     pub flags: Flags,
-    /// Who asked: the process, and its name at that time.
+    /// Origin: the process, and its name at that time.
     pub origin: Origin,
-    /// From its arrival to its answer, where the trace tells.
+    /// Latency, if the trace has it.
     pub latency: Latency,
 }
 
-/// How long a request took, or that nobody knows. Eight bytes, which an `Option<Nanos>` is not.
+/// A latency that may be unknown. Eight bytes, which an `Option<Nanos>` is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency(u64);
 
 impl Latency {
-    /// The trace does not tell.
+    /// Not in the trace.
     pub const UNKNOWN: Latency = Latency(u64::MAX);
 
-    /// It took `time`, of which 584 years are the most that can be told.
+    /// A latency of `time`, at most 584 years.
     pub fn of(time: Nanos) -> Latency {
         Latency(time.0.min(u64::MAX - 1))
     }
 
-    /// How long it took, where known.
+    /// The latency, if known.
     pub fn known(self) -> Option<Nanos> {
         (self != Latency::UNKNOWN).then_some(Nanos(self.0))
     }
@@ -81,7 +81,7 @@ impl Default for Latency {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameId(pub u32);
 
-/// Process names, each stored once, numbered in the order of their first appearance.
+/// Process names, each stored once, numbered in order of first appearance.
 #[derive(Clone, Debug)]
 pub struct Names {
     names: Vec<Box<str>>,
@@ -97,7 +97,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The number of `name`, given now if it is new.
+    /// The number of `name`, assigned now if it is new.
     pub fn intern(&mut self, name: &str) -> NameId {
         if let Some(&id) = self.ids.get(name) {
             return id;

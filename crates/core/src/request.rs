@@ -1,5 +1,5 @@
-//! What travels with a request besides its data: who asked, how urgent it is, who pays for the
-//! head's time, and a ticket that reaches the request wherever it is queued.
+//! Attributes of a request besides its data: origin, class, account, and a ticket that reaches the request wherever it
+//! is queued.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -10,15 +10,15 @@ pub use crate::record::NameId;
 /// The kinds of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// Bring data.
+    /// Reads data.
     Read,
-    /// Take data.
+    /// Writes data.
     Write,
-    /// Make durable what was written.
+    /// Makes completed writes durable.
     Flush,
-    /// Forget data: afterwards it reads as zeroes or as before.
+    /// Drops data: they then read as zeroes or as before.
     Discard,
-    /// Reads as zeroes afterwards.
+    /// Zeroes data.
     WriteZeroes,
 }
 
@@ -34,26 +34,26 @@ impl fmt::Display for Op {
     }
 }
 
-/// How urgent a request is; lower sorts first.
+/// Urgency of a request; more urgent sorts first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Holds the foreground back.
+    /// Precedes the foreground.
     Urgent,
-    /// What clients wait for.
+    /// Requests that clients wait for.
     #[default]
     Foreground,
-    /// Work of our own; has a guaranteed share of the head's time, so that movers end.
+    /// Internal work; has a guaranteed share of the head's time, so that movers finish.
     Background,
     /// Only where it costs the foreground nothing.
     Free,
 }
 
 impl Class {
-    /// All of them, most urgent first.
+    /// All classes, most urgent first.
     pub const ALL: [Class; 4] = [Class::Urgent, Class::Foreground, Class::Background, Class::Free];
 }
 
-/// A process as the system that was traced numbers it.
+/// A process, as numbered by the traced system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
@@ -61,7 +61,7 @@ pub struct ProcessId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// Who asked: from the trace, the guest or the client.
+/// Origin of a request: from the trace, the guest or the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The process.
@@ -72,27 +72,27 @@ pub struct Origin {
     pub stream: StreamId,
 }
 
-/// Who pays for the time a device spends on a request: a phase of an experiment, a tenant.
-/// Devices add up what they did per account; merged requests share by their sectors.
+/// Account charged for the time a device spends on a request: a phase of an experiment, a tenant. Devices add up their
+/// work per account; merged requests share it by their sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account(pub u16);
 
-/// What travels with a request besides its data.
+/// Attributes of a request besides its data.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
-    /// How urgent it is.
+    /// Urgency.
     pub class: Class,
     /// Durable when acknowledged, data and map (force unit access).
     pub fua: bool,
-    /// Of a read: every copy that there is of its sectors is read, from the medium and out of no cache; one that cannot
-    /// be is written again from one that can. It fails only if what any read would be given cannot be read. It may
-    /// take long and holds nobody up: it is not ordered with writes that are in flight with it.
+    /// For a read: every copy of its sectors is read, from the medium and not from a cache; an unreadable copy is
+    /// rewritten from a readable one. It fails only if the data that an ordinary read returns cannot be read. It may
+    /// take long and blocks nothing: it is not ordered with writes in flight.
     pub verify: bool,
-    /// Who asked.
+    /// Origin.
     pub origin: Origin,
-    /// Who pays.
+    /// Account charged.
     pub account: Account,
-    /// Reaches the request wherever it is queued.
+    /// Ticket, which reaches the request wherever it is queued.
     pub ticket: Option<Ticket>,
 }
 
@@ -106,15 +106,15 @@ impl Hints {
     }
 }
 
-/// A queue that holds ticketed requests: told when one of them is to change.
+/// A queue that holds ticketed requests: notified when one of them changes.
 pub trait TicketHolder {
-    /// The request with this number in this queue is now of class `class`.
+    /// Request `id` of this queue is now of class `class`.
     fn promoted(&self, id: usize, class: Class);
-    /// The request with this number is no longer wanted: answer it with `Aborted` if not yet issued.
+    /// Request `id` is aborted: answer it with `Aborted` if not yet issued.
     fn aborted(&self, id: usize);
 }
 
-/// Reaches the requests that carry it, wherever they are queued.
+/// A handle that reaches the requests carrying it, wherever they are queued.
 #[derive(Clone, Default)]
 pub struct Ticket(Rc<TicketState>);
 
@@ -160,7 +160,7 @@ impl Ticket {
         }
     }
 
-    /// Whoever holds a request with the ticket that was not issued yet answers it with `Aborted`.
+    /// Aborts the requests with the ticket: those not issued yet are answered with `Aborted`.
     pub fn abort(&self) {
         self.0.aborted.set(true);
         let holders = self.0.holders.borrow().clone();
@@ -171,12 +171,12 @@ impl Ticket {
         }
     }
 
-    /// A queue says that it now holds a request with this ticket, under number `id`.
+    /// Registers that a queue holds a request with this ticket, under number `id`.
     pub fn held_by(&self, holder: Weak<dyn TicketHolder>, id: usize) {
         self.0.holders.borrow_mut().push((holder, id));
     }
 
-    /// The queue says that request `id` has left it.
+    /// Registers that request `id` has left the queue.
     pub fn left(&self, holder: &Weak<dyn TicketHolder>, id: usize) {
         self.0.holders.borrow_mut().retain(|(h, i)| !(h.ptr_eq(holder) && *i == id));
     }

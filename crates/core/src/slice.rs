@@ -8,7 +8,7 @@ use crate::model::Modelled;
 use crate::request::Hints;
 use crate::units::{Extent, Lba, Nanos};
 
-/// The sectors of `below` from `at` on, as a device of its own.
+/// A window of `below`, as a device of its own.
 pub struct Slice {
     below: Rc<dyn BlockDevice>,
     window: Extent,
@@ -21,7 +21,7 @@ impl Slice {
         (end <= below.geometry().sectors).then_some(Slice { below, window })
     }
 
-    /// Where an extent of the slice lies on the device.
+    /// The device's extent for an extent of the slice.
     fn place(&self, at: Extent) -> Extent {
         Extent { start: at.start + self.window.start.0, sectors: at.sectors }
     }

@@ -1,18 +1,18 @@
-//! Units: addresses, extents, times and sizes, and how people write them.
+//! Units: addresses, extents, times and sizes, and their text forms.
 //!
-//! Addresses are 512-byte sectors, maps are per 4 KiB page, times are integer nanoseconds.
-//! Nothing here allocates or fails, but for the parsers, which say what they expected.
+//! Addresses are 512-byte sectors, maps are per 4 KiB page, times are integer nanoseconds. Nothing here allocates or
+//! fails, except the parsers, whose errors give what they expected.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
-/// Bytes in a sector, the unit of every address.
+/// Bytes per sector, the unit of every address.
 pub const SECTOR_BYTES: u64 = 512;
-/// Sectors in a page, the unit of every map.
+/// Sectors per page, the unit of every map.
 pub const PAGE_SECTORS: u64 = 8;
-/// Bytes in a page.
+/// Bytes per page.
 pub const PAGE_BYTES: u64 = SECTOR_BYTES * PAGE_SECTORS;
 
 /// A logical block address: a 512-byte sector, counted from the start of its device.
@@ -42,9 +42,9 @@ impl fmt::Display for Lba {
 /// A run of sectors. A flush has none: its extent is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// The first sector.
+    /// First sector.
     pub start: Lba,
-    /// How many sectors.
+    /// Number of sectors.
     pub sectors: u64,
 }
 
@@ -69,12 +69,12 @@ impl Extent {
         self.sectors * SECTOR_BYTES
     }
 
-    /// Whether both hold a sector in common.
+    /// Whether both have a sector in common.
     pub fn overlaps(self, other: Extent) -> bool {
         self.start < other.end() && other.start < self.end()
     }
 
-    /// The pages it touches, partly touched ones included.
+    /// The pages it touches, including partly touched ones.
     pub fn pages(self) -> std::ops::Range<u64> {
         if self.sectors == 0 {
             return self.start.page()..self.start.page();
@@ -88,7 +88,7 @@ impl Extent {
         Extent::of_pages(pages.start, pages.end - pages.start)
     }
 
-    /// Its halves, about, which meet at a multiple of `every` sectors; `None` if there is none within.
+    /// Two halves, roughly, which meet at a multiple of `every` sectors; `None` if there is none within.
     pub fn halves(self, every: u64) -> Option<[Extent; 2]> {
         let (Lba(start), Lba(end)) = (self.start, self.end());
         let up = (start + self.sectors / 2).next_multiple_of(every);
@@ -119,7 +119,7 @@ impl fmt::Display for Extent {
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Nanos = Nanos(0);
 
     /// From whole microseconds.
@@ -132,12 +132,12 @@ impl Nanos {
         Nanos(ms * 1_000_000)
     }
 
-    /// In seconds, for people.
+    /// In seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The time since `earlier`, or zero if that lies ahead.
+    /// The time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -180,7 +180,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// What a quantity written by a person could not be read as.
+/// The error of parsing a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
     found: String,
@@ -195,7 +195,7 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// Reads `NUMBER UNIT` with the factors given; the result must fit a u64.
+/// Parses `NUMBER UNIT` with the given factors; the result must fit a u64.
 fn quantity(text: &str, units: &[(&str, u64)], expected: &'static str) -> Result<u64, UnitError> {
     let wrong = || UnitError { found: text.to_owned(), expected };
     let text = text.trim();
@@ -210,7 +210,7 @@ fn quantity(text: &str, units: &[(&str, u64)], expected: &'static str) -> Result
     if value.is_finite() && value < u64::MAX as f64 { Ok(value as u64) } else { Err(wrong()) }
 }
 
-/// A size in bytes, read and written with units: `4GiB`, `512 KiB`, `250GB`, `4096`.
+/// A size in bytes, parsed and formatted with units: `4GiB`, `512 KiB`, `250GB`, `4096`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -260,7 +260,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// A whole number with separators: `1,234,567`.
 pub fn thousands(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();

@@ -1,14 +1,14 @@
-//! Drives: described in TOML with the source of every figure, as arithmetic that can be asked what
-//! an access would take, and as simulated components that obey it.
+//! Drives: described in TOML with the source of every figure, modelled as arithmetic that estimates an access without
+//! performing it, and simulated by components that obey the model.
 
 pub mod calibrate;
 pub mod component;
+pub mod device_model;
 pub mod disk;
 pub mod fit;
 pub mod flash;
 pub mod freeblock;
 pub mod import;
-pub mod machine;
 pub mod power;
 pub mod queue;
 pub mod scheduler;

@@ -1,23 +1,23 @@
-//! The energy of a run: what a drive draws while it works, waits and rests, added up.
+//! Energy accounting: a drive's power while it works, waits and rests, integrated over time.
 //!
-//! A drive that has nothing to do goes from state to state as time passes; the command that wakes it waits for
-//! its recovery. Integers: microwatts times nanoseconds are femtojoules.
+//! An idle drive passes through power states as time passes; the command that wakes it waits for its recovery.
+//! Integers: microwatts times nanoseconds are femtojoules.
 
 use seekless_core::Nanos;
 
-use crate::machine::Drawn;
+use crate::device_model::ActiveTime;
 use crate::spec::PowerSpec;
 
-/// What a drive drew so far.
+/// Energy used by a drive so far.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     table: Option<Table>,
-    /// Until when it is at work.
+    /// When it becomes idle.
     busy_until: Nanos,
     femtojoules: u128,
 }
 
-/// A description's figures, in microwatts and nanoseconds.
+/// The figures of a description, in microwatts and nanoseconds.
 #[derive(Clone, Debug)]
 struct Table {
     idle: u64,
@@ -54,7 +54,7 @@ impl Table {
         }
     }
 
-    /// What it draws in so long with nothing to do, and the state that it is in then.
+    /// Energy of an idle period, and the power state at its end.
     fn rest(&self, time: Nanos) -> (u128, Option<State>) {
         let (mut energy, mut watts, mut since, mut reached) = (0, self.idle, Nanos::ZERO, None);
         for state in self.states.iter().filter(|state| state.after <= time) {
@@ -70,12 +70,12 @@ fn energy_of(microwatts: u64, time: Nanos) -> u128 {
 }
 
 impl Meter {
-    /// Of a drive that draws this, or of which that is not known.
+    /// A meter of a drive with these figures, or of one without.
     pub fn new(spec: Option<&PowerSpec>) -> Meter {
         Meter { table: spec.map(Table::new), ..Meter::default() }
     }
 
-    /// A command comes at `now`: how long it waits for the drive to recover from its rest.
+    /// Wakes the drive for a command at `now`; returns how long the command waits for its recovery.
     pub fn wake(&mut self, now: Nanos) -> Nanos {
         let Some(table) = &self.table else { return Nanos::ZERO };
         let (energy, state) = table.rest(now.since(self.busy_until));
@@ -92,16 +92,16 @@ impl Meter {
         state.recover
     }
 
-    /// A command is done at `until`; what it and all else took is `drawn`.
-    pub fn worked(&mut self, drawn: Drawn, until: Nanos) {
+    /// Adds a command that is done at `until`, with its active time.
+    pub fn worked(&mut self, active_time: ActiveTime, until: Nanos) {
         let Some(table) = &self.table else { return };
-        self.femtojoules += energy_of(table.seek.saturating_sub(table.idle), drawn.seek);
-        self.femtojoules += energy_of(table.active.saturating_sub(table.idle), drawn.active);
+        self.femtojoules += energy_of(table.seek.saturating_sub(table.idle), active_time.seek);
+        self.femtojoules += energy_of(table.active.saturating_sub(table.idle), active_time.active);
         self.femtojoules += energy_of(table.idle, until.since(self.busy_until));
         self.busy_until = self.busy_until.max(until);
     }
 
-    /// What it drew until `now`, in joules; `None` if that is not known.
+    /// Energy used until `now`, in joules; `None` if power is not known.
     pub fn joules(&self, now: Nanos) -> Option<f64> {
         let rest = self.table.as_ref()?.rest(now.since(self.busy_until)).0;
         Some((self.femtojoules + rest) as f64 / 1e15)
@@ -130,9 +130,9 @@ mod tests {
         };
         let seconds = |s: u64| Nanos(s * 1_000_000_000);
         let mut meter = Meter::new(Some(&spec));
-        let drawn = Drawn { seek: seconds(1), active: seconds(2) };
+        let active_time = ActiveTime { seek: seconds(1), active: seconds(2) };
         assert_eq!(meter.wake(Nanos::ZERO), Nanos::ZERO);
-        meter.worked(drawn, seconds(6));
+        meter.worked(active_time, seconds(6));
         assert_eq!(meter.joules(seconds(6)), Some(9.0 + 2.0 * 7.0 + 3.0 * 5.0));
         // Ten seconds idle, five unloaded, one to recover.
         assert_eq!(meter.joules(seconds(21)), Some(38.0 + 50.0 + 15.0));

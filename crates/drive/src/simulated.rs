@@ -7,7 +7,7 @@ use crate::queue::QueueOptions;
 use crate::shingled::Shingled;
 use crate::spec::Model;
 
-/// The simulated drive of this description, at rest; `device` is its number in the event log.
+/// The simulated drive of this description, idle; `device` is its number in the event log.
 pub fn simulated(device: u32, model: &Model, options: QueueOptions) -> Rc<dyn Simulated> {
     match model {
         Model::Disk(spec) => match spec.shingled {

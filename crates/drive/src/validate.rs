@@ -1,8 +1,8 @@
-//! A drive's arithmetic against service times that were measured on the real one.
+//! Validation of a drive's model against service times measured on the real drive.
 //!
-//! The model is driven as the real drive was: one request at a time, the next one so long after the answer as
-//! the measurement says; the clock is the model's own. *QQ RMS* compares the sorted times, *paired RMS* each
-//! request with itself: only the second shows whether the model knows where the head is.
+//! The model is driven as the real drive was: one request at a time, the next one after the measured think time; the
+//! clock is the model's own. *QQ RMS* compares the sorted times, *paired RMS* each request with itself: only the second
+//! shows whether the model knows where the head is.
 
 use seekless_core::{Extent, Nanos, Op};
 use serde::Serialize;
@@ -10,41 +10,41 @@ use serde::Serialize;
 use crate::disk::Drive;
 use crate::disk::mechanics::Access;
 
-/// A request and what the real drive took.
+/// A request and the real drive's service time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Read or write.
     pub op: Op,
-    /// Where.
+    /// Sectors.
     pub at: Extent,
-    /// What the real drive took.
+    /// Service time of the real drive.
     pub service: Nanos,
-    /// The time between this request and a neighbour, in which nothing was asked for.
+    /// Idle time between this request and a neighbour (see [`Think`]).
     pub think: Nanos,
 }
 
-/// Between which requests the think time that stands with one lies.
+/// Whether a request's think time is before or after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Think {
-    /// Before it.
+    /// Before the request.
     Before,
-    /// Behind it.
+    /// After the request.
     After,
 }
 
-/// How far the model is from the real drive.
+/// Differences between the model and the real drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fidelity {
-    /// How many requests were compared.
+    /// Number of requests compared.
     pub requests: u64,
-    /// Half of the requests are at most so far off, in milliseconds.
+    /// Median of the absolute differences, in milliseconds.
     pub median_error_ms: f64,
-    /// Root of the mean square of the differences of the sorted times.
+    /// Root mean square of the differences of the sorted times.
     pub qq_rms_ms: f64,
-    /// Root of the mean square of each request's difference.
+    /// Root mean square of each request's difference.
     pub paired_rms_ms: f64,
-    /// Of the requests, those at most half a millisecond off.
+    /// Share of requests at most half a millisecond off, in percent.
     pub within_half_ms_pct: f64,
     /// Mean service time of the model.
     pub mean_simulated_ms: f64,
@@ -52,12 +52,12 @@ pub struct Fidelity {
     pub mean_measured_ms: f64,
 }
 
-/// What the model takes for each request, in their order.
+/// The model's time for each request, in their order.
 pub fn drive_as_measured(drive: &mut Drive, measured: &[Measured], think: Think) -> Vec<Nanos> {
     accesses_as_measured(drive, measured, think).iter().map(Access::total).collect()
 }
 
-/// The same, with where each time goes.
+/// As `drive_as_measured`, with the parts of each time.
 pub fn accesses_as_measured(drive: &mut Drive, measured: &[Measured], think: Think) -> Vec<Access> {
     let mut now = Nanos::ZERO;
     let mut simulated = Vec::with_capacity(measured.len());

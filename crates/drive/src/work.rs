@@ -1,4 +1,4 @@
-//! What a device did, added up per account: where the time went, how far the arm moved.
+//! Work of a device by account: where the time went, how far the arm moved.
 
 use seekless_core::{Account, Class, Nanos, Op};
 
@@ -13,12 +13,11 @@ pub struct Work {
     pub rotation: Nanos,
     /// On the media or the bus.
     pub transfer: Nanos,
-    /// Handling commands.
+    /// Command handling.
     pub overhead: Nanos,
-    /// Time in which it had something to do: commands that went on at once count once, those of several arms
-    /// apart.
+    /// Time with at least one command in service; that of several arms is added.
     pub occupied: Nanos,
-    /// Of all this, for requests that came as foreground or urgent.
+    /// Part of all this for requests of class foreground or urgent.
     pub foreground: Nanos,
     /// Requests, before merging.
     pub requests: u64,
@@ -26,13 +25,13 @@ pub struct Work {
     pub commands: u64,
     /// Commands that moved the arm.
     pub seeks: u64,
-    /// How far in all, in cylinders.
+    /// Total seek distance, in cylinders.
     pub cylinders: u64,
     /// 512-byte blocks read.
     pub blocks_read: u64,
     /// 512-byte blocks written.
     pub blocks_written: u64,
-    /// Foreground requests waiting or in service, times the time they did: divide by the busy time.
+    /// Sum over time of foreground requests waiting or in service: divide by the busy time.
     pub queued: u128,
     /// Seeks by distance: bin b counts those of 2^(b-1) < cylinders <= 2^b.
     pub by_distance: [u64; 32],
@@ -44,7 +43,7 @@ impl Work {
         self.seek + self.rotation + self.transfer + self.overhead
     }
 
-    /// Adds another's.
+    /// Adds another account's work.
     pub fn add(&mut self, other: &Work) {
         self.seek += other.seek;
         self.rotation += other.rotation;
@@ -65,18 +64,18 @@ impl Work {
     }
 }
 
-/// One of the requests that shared a command.
+/// A request that shared a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharer {
-    /// Who pays.
+    /// Account charged.
     pub account: Account,
-    /// As what it came.
+    /// Class at submission.
     pub class: Class,
-    /// Its part.
+    /// Its sectors.
     pub sectors: u64,
 }
 
-/// How many of them clients wait for.
+/// Number of sharers that clients wait for.
 fn served(sharers: &[Sharer]) -> usize {
     sharers.iter().filter(|sharer| sharer.class <= Class::Foreground).count()
 }
@@ -86,12 +85,12 @@ fn served(sharers: &[Sharer]) -> usize {
 pub struct Ledger(Vec<Work>);
 
 impl Ledger {
-    /// What was done for an account.
+    /// Work done for an account.
     pub fn account(&self, account: Account) -> Work {
         self.0.get(usize::from(account.0)).cloned().unwrap_or_default()
     }
 
-    /// What was done for all.
+    /// Work done for all accounts.
     pub fn all(&self) -> Work {
         self.0.iter().fold(Work::default(), |mut sum, work| {
             sum.add(work);
@@ -107,8 +106,8 @@ impl Ledger {
         &mut self.0[index]
     }
 
-    /// A command for `sharers` took `took`, with `waiting` foreground requests waiting besides. Each sharer
-    /// pays its part of the time by its sectors; the first also the remainder, and the counts.
+    /// Charges a command that took `took`, while `waiting` more foreground requests waited. Each sharer is charged its
+    /// part of the time by its sectors; the first also the remainder, and the counts.
     pub fn charge(&mut self, op: Op, took: &Access, sharers: &[Sharer], waiting: usize) {
         let Some(first) = sharers.first() else { return };
         let whole: u64 = sharers.iter().map(|sharer| sharer.sectors).sum::<u64>().max(1);
@@ -141,32 +140,37 @@ impl Ledger {
         }
     }
 
-    /// Beside a command for `sharers` the drive did `aside`: the first of them pays, on whose behalf or not.
-    /// While it did that, or some of that before, the command was carried out for `meanwhile`, for which nothing
-    /// else was charged.
-    pub fn charge_aside(&mut self, aside: &Access, meanwhile: Nanos, sharers: &[Sharer], waiting: usize) {
+    /// Charges the drive's background work beside a command to the first of its sharers, whoever caused it. While that
+    /// work went on, the command was in service for `overlap`, which was not charged otherwise.
+    pub fn charge_background(
+        &mut self,
+        background: &Access,
+        overlap: Nanos,
+        sharers: &[Sharer],
+        waiting: usize,
+    ) {
         let Some(first) = sharers.first() else { return };
         let work = self.entry(first.account);
         if first.class <= Class::Foreground {
-            work.foreground += meanwhile;
+            work.foreground += overlap;
         }
-        work.queued += u128::from(meanwhile.0) * (waiting + served(sharers)) as u128;
-        work.seek += aside.seek;
-        work.rotation += aside.rotation;
-        work.transfer += aside.transfer;
-        work.overhead += aside.overhead;
-        if aside.distance > 0 {
+        work.queued += u128::from(overlap.0) * (waiting + served(sharers)) as u128;
+        work.seek += background.seek;
+        work.rotation += background.rotation;
+        work.transfer += background.transfer;
+        work.overhead += background.overhead;
+        if background.distance > 0 {
             work.seeks += 1;
-            work.cylinders += aside.distance;
+            work.cylinders += background.distance;
         }
     }
 
-    /// A request was carried out in time that others had paid for.
+    /// Counts a request that was served for free.
     pub fn charge_free(&mut self, op: Op, sharer: &Sharer) {
         self.pay(op, &Access::default(), sharer);
     }
 
-    /// A command for `sharers` kept the drive occupied for so long besides all others.
+    /// Adds the time for which a command occupied the drive alone.
     pub fn occupied(&mut self, time: Nanos, sharers: &[Sharer]) {
         if let Some(first) = sharers.first() {
             self.entry(first.account).occupied += time;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use seekless_core::runtime::{Rng, Runtime, sleep};
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture, Nanos};
-use seekless_drive::calibrate::{Comparison, Found, Options, Unknown, calibrate};
+use seekless_drive::calibrate::{Calibration, Comparison, Options, Unknown, calibrate};
 use seekless_drive::spec::{disks, find, parse};
 use seekless_drive::{Disk, QueueOptions, Spec};
 
@@ -50,7 +50,7 @@ impl BlockDevice for Late {
     }
 }
 
-fn found(spec: &Spec, mean: Nanos, block_sectors: u64, options: Options) -> Result<Found, Unknown> {
+fn found(spec: &Spec, mean: Nanos, block_sectors: u64, options: Options) -> Result<Calibration, Unknown> {
     let runtime = Runtime::new(1);
     let late = Late {
         disk: Disk::new(0, spec, QueueOptions::default()),
@@ -65,7 +65,7 @@ fn found(spec: &Spec, mean: Nanos, block_sectors: u64, options: Options) -> Resu
     found
 }
 
-fn row(name: &str, found: &Found, near: &Comparison) -> String {
+fn row(name: &str, found: &Calibration, near: &Comparison) -> String {
     let heads = found.heads.map_or("?".to_owned(), |heads| heads.to_string());
     format!(
         "{name:26} {:>8.3} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6.3} {:>6.3} {:>8} {:>10} {:>7.2} {:>6.1} {:>7} {:>5.0}",
@@ -107,7 +107,7 @@ fn titles() {
     );
 }
 
-fn near(name: &str, spec: &Spec, found: &Found) -> Comparison {
+fn near(name: &str, spec: &Spec, found: &Calibration) -> Comparison {
     // What is written is a drive.
     parse(name, &toml::to_string(&found.spec("found", "as it was found")).unwrap()).unwrap();
     let near = Comparison::new(found, spec);

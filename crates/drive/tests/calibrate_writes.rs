@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use seekless_core::runtime::{Rng, Runtime, sleep};
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture, Nanos, SECTOR_BYTES};
-use seekless_drive::calibrate::{Found, Options, calibrate};
+use seekless_drive::calibrate::{Calibration, Options, calibrate};
 use seekless_drive::spec::find;
 use seekless_drive::{Disk, QueueOptions, Spec};
 
@@ -71,7 +71,7 @@ impl BlockDevice for Full {
 }
 
 /// What is found, and how many writes that took.
-fn found(spec: &Spec, late: Nanos, destructive: bool) -> (Found, u64) {
+fn found(spec: &Spec, late: Nanos, destructive: bool) -> (Calibration, u64) {
     let device = Full {
         disk: Disk::new(0, spec, QueueOptions::default()),
         mean: late,

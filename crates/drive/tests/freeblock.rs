@@ -59,7 +59,7 @@ fn run(model: &Model, busy: &Busy) -> (Schedule, u64) {
         }
     });
     let queue = QueueOptions { policy: busy.policy, freeblock: busy.free, ..QueueOptions::default() };
-    let freed = runtime.run(async {
+    let stats = runtime.run(async {
         let drive = simulated(0, model, queue);
         let arms = drive.freeblock();
         let mut tasks = Vec::new();
@@ -91,10 +91,10 @@ fn run(model: &Model, busy: &Busy) -> (Schedule, u64) {
             client.await;
         }
         drop((tasks, writers));
-        arms.iter().map(|arm| arm.freed().bytes + arm.freed().foreground_bytes).sum::<u64>()
+        arms.iter().map(|arm| arm.stats().bytes + arm.stats().foreground_bytes).sum::<u64>()
     });
     let schedule = std::mem::take(&mut seen.borrow_mut().0);
-    (schedule, freed.unwrap())
+    (schedule, stats.unwrap())
 }
 
 /// Item 7: at the component, its cache included, the schedule of the foreground is the same.
@@ -116,9 +116,9 @@ fn the_foreground_is_the_same_to_the_nanosecond_on_every_drive_under_every_sched
             let guard = Nanos([0, 100_000][turn % 2]);
             for policy in [FreePolicy::Paper, FreePolicy::Weighted] {
                 let free = FreeOptions { policy, guard, ..FreeOptions::default() };
-                let (beside, freed) = run(&model, &Busy { free: Some(free), ..busy });
+                let (beside, stats) = run(&model, &Busy { free: Some(free), ..busy });
                 assert!(alone == beside, "{name} under {} is not the same", busy.policy);
-                helped += freed;
+                helped += stats;
             }
         }
     }
@@ -258,7 +258,7 @@ fn a_request_of_class_free_is_carried_out_in_the_waits_of_others() {
         drive.write(at, Buffer::from_vec(bytes.clone()), how.clone()).await.unwrap();
         let read = drive.read(at, Buffer::zeroed(at.bytes()), how).await.unwrap();
         assert_eq!(read.to_vec(), bytes);
-        assert!(arm.freed().bytes >= 2 * 513 * 512);
+        assert!(arm.stats().bytes >= 2 * 513 * 512);
     });
 }
 
@@ -420,8 +420,8 @@ fn a_guard_absorbs_what_a_model_is_wrong_by() {
         }
         seen.sort_unstable();
         assert_eq!(seen, (0..2_000).collect::<Vec<_>>());
-        let freed = arm.freed();
-        assert!(freed.missed > 0 && freed.late > 0, "{freed:?}");
+        let stats = arm.stats();
+        assert!(stats.missed > 0 && stats.late > 0, "{stats:?}");
     });
 }
 
@@ -447,7 +447,7 @@ fn an_idle_drive_is_scanned_at_full_speed() {
         assert_eq!(seen.len(), 15_000);
         let (took, bytes) = ((runtime::now() - begin).seconds(), 15_000.0 * 24.0 * 512.0);
         assert!(bytes / took > 10e6, "{} MB/s", bytes / took / 1e6);
-        assert_eq!(arm.freed().idle_bytes, 15_000 * 24 * 512);
+        assert_eq!(arm.stats().idle_bytes, 15_000 * 24 * 512);
         // And a request of class free.
         let how = Hints { class: Class::Free, ..Hints::default() };
         drive.read(Extent::new(777, 99), Buffer::hollow_sectors(99), how).await.unwrap();
@@ -479,34 +479,34 @@ fn idle_time_costs_no_more_than_is_allowed() {
                 waited += (runtime::now() - begin).0;
             }
             drop(miner);
-            (waited / 3_000, arm.freed())
+            (waited / 3_000, arm.stats())
         });
         result.unwrap()
     };
     let (alone, _) = response(None);
     let mut before = 0;
     for limit in [0, 100, 500] {
-        let (mean, freed) = response(Some(limit));
+        let (mean, stats) = response(Some(limit));
         assert!(mean <= alone + limit * 1_000, "{limit} us: {mean} instead of {alone}");
-        assert!(limit == 0 || freed.idle_bytes > 2 * before, "{freed:?}");
-        assert_eq!(limit == 0, mean == alone && freed.visits == 0);
-        eprintln!("{limit} us: {} us later, {} MB", (mean - alone) / 1_000, freed.idle_bytes / 1_000_000);
-        before = freed.idle_bytes;
+        assert!(limit == 0 || stats.idle_bytes > 2 * before, "{stats:?}");
+        assert_eq!(limit == 0, mean == alone && stats.visits == 0);
+        eprintln!("{limit} us: {} us later, {} MB", (mean - alone) / 1_000, stats.idle_bytes / 1_000_000);
+        before = stats.idle_bytes;
     }
 }
 
 /// A decision that takes long finds less, and one that takes longer than any gap nothing; the foreground is the same.
 #[test]
 fn decisions_cost_gaps_and_not_the_foreground() {
-    let freed = [0, 1_000, 20_000].map(|micros| {
+    let stats = [0, 1_000, 20_000].map(|micros| {
         let decision = Nanos(micros * 1_000);
         on(FreeOptions { decision, ..FreeOptions::default() }, true, async |_, arm| {
             let task = arm.reader(8).unwrap();
             task.read(Extent::new(0, 17_000_000)).unwrap();
             runtime::sleep(Nanos::from_millis(20_000)).await;
-            (arm.freed().bytes, arm.freed().potential)
+            (arm.stats().bytes, arm.stats().potential)
         })
     });
-    assert!(freed[0].0 > freed[1].0 && freed[1].0 > freed[2].0, "{freed:?}");
-    assert!(freed[0].1 == freed[1].1 && freed[1].1 == freed[2].1, "{freed:?}");
+    assert!(stats[0].0 > stats[1].0 && stats[1].0 > stats[2].0, "{stats:?}");
+    assert!(stats[0].1 == stats[1].1 && stats[1].1 == stats[2].1, "{stats:?}");
 }

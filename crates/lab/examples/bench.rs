@@ -98,8 +98,8 @@ fn decision(spec: &Spec, policy: Policy, length: usize) -> f64 {
     let mut served = Vec::with_capacity(DECISIONS);
     let before = cpu_seconds();
     for arrival in length..length + DECISIONS {
-        let sight = drive.sight(now);
-        let moment = Moment { now, head, arrived_before: u64::MAX, drive: Some(&sight) };
+        let estimator = drive.estimator(now);
+        let moment = Moment { now, head, arrived_before: u64::MAX, drive: Some(&estimator) };
         let slot = scheduler.next(&waiting, &moment).expect("some wait");
         let (start, waiter) = waiters[slot];
         let at = Extent { start, sectors: 8 };

@@ -36,10 +36,10 @@ fn cpu() -> f64 {
 fn decisions(policy: FreePolicy, scattered: bool) {
     let spec = head_alone(&spec::find(DRIVE).unwrap());
     let (mut drive, runtime) = (Drive::new(&spec), Runtime::new(1));
-    drive.note_legs();
+    drive.record_trajectory();
     let options = FreeOptions { policy, ..FreeOptions::default() };
     let free = std::rc::Rc::new(Freeblock::new(&drive, options, no_foreground()));
-    let (mut random, mut legs, mut times, mut now) = (Lcg(1), Vec::new(), Vec::new(), 0);
+    let (mut random, mut trajectory, mut times, mut now) = (Lcg(1), Vec::new(), Vec::new(), 0);
     let scan = runtime.run(async {
         let task = free.reader(8).unwrap();
         let blocks = drive.layout().sectors() / 8;
@@ -53,10 +53,10 @@ fn decisions(policy: FreePolicy, scattered: bool) {
             let at = Extent::new(random.below((drive.layout().sectors() - 16) / 8) * 8, 16);
             let op = if random.below(3) == 0 { Op::Write } else { Op::Read };
             let took = drive.serve(op, at, Nanos(now), true).total().0;
-            drive.take_legs(&mut legs);
+            drive.take_trajectory(&mut trajectory);
             #[allow(clippy::disallowed_methods)] // what a decision takes is what is measured
             let start = Instant::now();
-            free.fill(&mut legs, Nanos(now), Nanos::ZERO);
+            free.fill(&mut trajectory, Nanos(now), Nanos::ZERO);
             times.push(start.elapsed().as_nanos() as u64);
             now += took;
             free.deliver(Nanos(now), &mut done, |at, _| seekless_core::Buffer::hollow_sectors(at.sectors));
@@ -85,7 +85,7 @@ fn decisions(policy: FreePolicy, scattered: bool) {
 fn no_foreground() -> std::rc::Weak<dyn seekless_drive::freeblock::Foreground> {
     struct Nobody;
     impl seekless_drive::freeblock::Foreground for Nobody {
-        fn ask(
+        fn submit(
             self: std::rc::Rc<Self>,
             _: Op,
             _: Extent,
@@ -94,7 +94,7 @@ fn no_foreground() -> std::rc::Weak<dyn seekless_drive::freeblock::Foreground> {
             Box::pin(std::future::ready(Ok(buffer)))
         }
 
-        fn look(self: std::rc::Rc<Self>) {}
+        fn wake_for_idle_work(self: std::rc::Rc<Self>) {}
     }
     std::rc::Weak::<Nobody>::new()
 }

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use rustc_hash::{FxHashMap, FxHasher};
 use seekless_core::runtime::{self, Event, Runtime};
 use seekless_core::{Account, Class, Extent, Hints, IoError, Nanos, Record, SECTOR_BYTES};
-use seekless_drive::freeblock::{FreeOptions, Freeblock, Freed};
+use seekless_drive::freeblock::{FreeOptions, FreeStats, Freeblock};
 use seekless_drive::spec::BusSpec;
 use seekless_drive::{Policy, QueueOptions, Spec, Work};
 use seekless_layers::registry;
@@ -80,11 +80,11 @@ pub struct Mined {
     /// What the drive did for the foreground.
     pub work: Work,
     /// What free work came to.
-    pub freed: Freed,
+    pub freed: FreeStats,
     /// Of each scan, when so many hundredths of it were done, from its begin.
     pub hundredths: Vec<Vec<Nanos>>,
     /// What free work had come to at those times, from the scan's begin.
-    pub freed_at: Vec<Vec<Freed>>,
+    pub freed_at: Vec<Vec<FreeStats>>,
     /// How biased what was read by then was: see [`bias`].
     pub biases: Vec<Vec<f64>>,
 }
@@ -187,7 +187,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         told.elapsed = elapsed;
         count_scrubbed(&volume, mining.block, &mut told);
         told.work = volume.all();
-        told.freed = arms.iter().fold(Freed::default(), |freed, arm| freed.and(&arm.freed()));
+        told.freed = arms.iter().fold(FreeStats::default(), |freed, arm| freed.and(&arm.stats()));
         Ok(told)
     })?;
     let mut told = result?;
@@ -273,12 +273,12 @@ async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mi
     let block = mining.block;
     let sectors = mining.drive.sectors / arms / block * block;
     let Ok(task) = arm.reader(block) else { return };
-    let (begin, before) = (runtime::now(), arm.freed());
+    let (begin, before) = (runtime::now(), arm.stats());
     if task.read(Extent::new(0, sectors)).is_err() {
         return;
     }
     let all = sectors / block;
-    let (mut times, mut freed) = (vec![Nanos::ZERO], vec![Freed::default()]);
+    let (mut times, mut freed) = (vec![Nanos::ZERO], vec![FreeStats::default()]);
     let (mut by_part, mut biases) = ([0; PARTS], vec![0.0]);
     while let Some(block) = task.next().await {
         told.borrow_mut().blocks += 1;
@@ -286,7 +286,7 @@ async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mi
         let done = task.progress().done - task.ready();
         while times.len() as u64 <= 100 * done / all {
             times.push(runtime::now() - begin);
-            freed.push(arm.freed().since(&before));
+            freed.push(arm.stats().since(&before));
             biases.push(bias(&by_part));
         }
     }

@@ -1,46 +1,46 @@
-//! Writes blktrace records of version 7, as `blktrace` would have.
+//! Encodes blktrace records of version 7, as `blktrace` would.
 //!
-//! Invariant: what is written is a header of 48 bytes and at most 65,535 bytes of payload, in this
-//! machine's byte order, which is what a reader finds out by the magic number.
+//! Invariant: a record is a header of 48 bytes and at most 65,535 bytes of payload, in this machine's byte order, which
+//! readers detect by the magic number.
 
 /// Bytes of a header of version 7.
 pub const HEADER_BYTES: usize = 48;
 /// Bytes of a process name in the kernel, the closing zero included.
 pub const NAME_BYTES: usize = 16;
-/// Where the sequence number stands in a record of version 7 or 8.
+/// Offset of the sequence number in a record of version 7 or 8.
 const SEQUENCE_AT: usize = 4;
 /// The magic number and the version.
 const MAGIC: u32 = 0x6561_7407;
 
-/// What happened: the low bits of an action.
+/// Actions: the low bits.
 pub mod what {
-    /// A request came in.
+    /// A request was queued.
     pub const QUEUED: u32 = 1;
-    /// It was appended to one that waits.
+    /// It was appended to a waiting request.
     pub const BACK_MERGED: u32 = 2;
-    /// It was prepended to one that waits.
+    /// It was prepended to a waiting request.
     pub const FRONT_MERGED: u32 = 3;
-    /// A request structure was taken for it.
+    /// A request structure was allocated for it.
     pub const GOT_REQUEST: u32 = 4;
-    /// The device would not take it; it waits again.
+    /// The device refused it; it waits again.
     pub const REQUEUED: u32 = 6;
-    /// The device has it.
+    /// It was issued to the device.
     pub const ISSUED: u32 = 7;
-    /// The device is done with it.
+    /// The device completed it.
     pub const COMPLETED: u32 = 8;
-    /// It waits in the scheduler.
+    /// It was inserted into the scheduler.
     pub const INSERTED: u32 = 12;
-    /// It was too large and became two.
+    /// It was too large and was split.
     pub const SPLIT: u32 = 13;
-    /// It was passed down a stack of devices.
+    /// It was remapped down a stack of devices.
     pub const REMAPPED: u32 = 15;
-    /// Among notes: the name of a process.
+    /// Note: the name of a process.
     pub const PROCESS: u32 = 0;
-    /// Among notes: the wall clock when recording began.
+    /// Note: the wall clock when recording began.
     pub const TIMESTAMP: u32 = 1;
 }
 
-/// Of which kind: the high bits of an action.
+/// Categories: the high bits of an action.
 pub mod category {
     /// A read.
     pub const READ: u32 = 1 << 16;
@@ -48,7 +48,7 @@ pub mod category {
     pub const WRITE: u32 = 1 << 17;
     /// A flush, or a write that flushes before it.
     pub const FLUSH: u32 = 1 << 18;
-    /// Somebody waits for it.
+    /// Synchronous.
     pub const SYNC: u32 = 1 << 19;
     /// Queueing and merging.
     pub const QUEUE: u32 = 1 << 20;
@@ -62,11 +62,11 @@ pub mod category {
     pub const FS: u32 = 1 << 24;
     /// A command passed through to the device.
     pub const PASSTHROUGH: u32 = 1 << 25;
-    /// A note, about no request.
+    /// A note, not about a request.
     pub const NOTE: u32 = 1 << 26;
-    /// Read ahead.
+    /// Read-ahead.
     pub const AHEAD: u32 = 1 << 27;
-    /// Metadata of a file system.
+    /// File-system metadata.
     pub const META: u32 = 1 << 28;
     /// A discard.
     pub const DISCARD: u32 = 1 << 29;
@@ -74,28 +74,28 @@ pub mod category {
     pub const FUA: u32 = 1 << 31;
 }
 
-/// The numbers of a record.
+/// The header of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time, in nanoseconds of the monotonic clock.
     pub time_ns: u64,
-    /// The first sector.
+    /// First sector.
     pub sector: u64,
-    /// The length.
+    /// Length in bytes.
     pub bytes: u32,
-    /// What happened, and of which kind.
+    /// Action and category.
     pub action: u32,
-    /// The thread that ran.
+    /// The current thread.
     pub pid: u32,
     /// `major << 20 | minor`.
     pub device: u32,
-    /// The CPU it ran on.
+    /// The current CPU.
     pub cpu: u32,
     /// The request's error, at its completion.
     pub error: u16,
 }
 
-/// A record with this header and payload. A payload that is too long is cut, which none here is.
+/// Encodes a record. A payload that is too long is truncated, which does not happen here.
 pub fn record(header: &Header, payload: &[u8]) -> Box<[u8]> {
     let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
     let mut out = Vec::with_capacity(HEADER_BYTES + usize::from(length));
@@ -112,27 +112,27 @@ pub fn record(header: &Header, payload: &[u8]) -> Box<[u8]> {
     out.into()
 }
 
-/// The note that thread `pid` is called `name` from `time_ns` on.
+/// A note that thread `pid` is called `name` from `time_ns` on.
 pub fn process_note(device: u32, time_ns: u64, cpu: u32, pid: u32, name: [u8; NAME_BYTES]) -> Box<[u8]> {
     let action = what::PROCESS | category::NOTE;
     record(&Header { time_ns, action, pid, device, cpu, ..Header::default() }, &name)
 }
 
-/// The note that the wall clock showed so many seconds and nanoseconds at `time_ns`.
+/// A note of the wall clock at `time_ns`.
 pub fn timestamp_note(device: u32, time_ns: u64, seconds: u32, nanoseconds: u32) -> Box<[u8]> {
     let action = what::TIMESTAMP | category::NOTE;
     let payload = [seconds.to_ne_bytes(), nanoseconds.to_ne_bytes()].concat();
     record(&Header { time_ns, action, device, ..Header::default() }, &payload)
 }
 
-/// Gives an encoded record its number on its CPU; the kernel's tracer leaves that at zero.
+/// Sets an encoded record's sequence number on its CPU; the kernel's tracer leaves it at zero.
 pub fn set_sequence(record: &mut [u8], sequence: u32) {
     if let Some(field) = record.get_mut(SEQUENCE_AT..SEQUENCE_AT + 4) {
         field.copy_from_slice(&sequence.to_ne_bytes());
     }
 }
 
-/// A name as the kernel holds it: at most 15 bytes and a zero.
+/// A name as in the kernel: at most 15 bytes and a zero.
 pub fn name(text: &[u8]) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len()).min(NAME_BYTES - 1);

@@ -1,82 +1,81 @@
-//! What can go wrong before and while a device is recorded: where, what was found, what was expected,
-//! what to do.
+//! Errors before and during a recording: place, value found, value expected, and what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no recording, or only the beginning of one.
+/// Errors of a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Other systems have nothing of the kind.
+    /// The operating system is not Linux.
     #[error("found an operating system other than Linux, expected Linux: recording uses its tracefs")]
     NotLinux,
-    /// It is not mounted.
+    /// No tracefs is mounted.
     #[error(
         "{looked}: found no tracefs, expected one: as root, run `mount -t tracefs nodev /sys/kernel/tracing`, or give its place with --tracefs"
     )]
     NoTracefs {
-        /// Where it was looked for.
+        /// Places searched.
         looked: String,
     },
-    /// Somebody may not do this.
+    /// Permission was denied.
     #[error("{}: {doing}: found no permission, expected the rights of root: run it with sudo", path.display())]
     Rights {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation tried.
         doing: &'static str,
     },
-    /// What was given is no block device.
+    /// The argument is not a block device.
     #[error("{device}: found {found}, expected a block device, such as /dev/sda, sda or a partition{hint}")]
     NotBlock {
-        /// As it was given.
+        /// The argument as given.
         device: String,
         /// What it is.
         found: String,
-        /// Where it lies, if that helps.
+        /// The device that it lies on, if that helps.
         hint: String,
     },
     /// The kernel is not as expected.
     #[error("this kernel: found {found}, expected {expected}")]
     Kernel {
-        /// What it has.
+        /// What the kernel has.
         found: String,
         /// What is needed.
         expected: String,
     },
-    /// The `blk` tracer was asked for, and is in use.
+    /// The `blk` tracer was requested, and is in use.
     #[error("the blk tracer: found {found}, expected it free: wait, or record with --source events")]
     Busy {
-        /// By what.
+        /// Its user.
         found: String,
     },
-    /// The file for the recording cannot be that.
+    /// The output file cannot be used.
     #[error("{}: found {found}, expected {expected}", file.display())]
     Output {
         /// The file.
         file: PathBuf,
         /// What is there.
         found: String,
-        /// What should be.
+        /// What is expected.
         expected: &'static str,
     },
-    /// A second signal came while the first was obeyed.
+    /// A second signal arrived while the first was handled.
     #[error("stopped at once by a second signal: the end of the recording is missing")]
     Aborted,
-    /// The system said no.
+    /// A system call failed.
     #[error("{}: {doing}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation tried.
         doing: &'static str,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
 
 impl RecordError {
-    /// The error for what the system said about `path`.
+    /// The error of a system call on `path`.
     pub fn io(path: &Path, doing: &'static str, source: io::Error) -> RecordError {
         let path = path.to_owned();
         if source.kind() == io::ErrorKind::PermissionDenied {

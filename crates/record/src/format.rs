@@ -1,17 +1,17 @@
-//! The files in which the kernel says how its events and its buffer pages are laid out: `format` of
-//! an event, and `events/header_page`. They differ from kernel to kernel; nothing is assumed.
+//! The kernel's format files, which give the layout of its events and buffer pages: `format` of an event, and
+//! `events/header_page`. They differ from kernel to kernel; nothing is assumed.
 //!
-//! Invariant: reading a field looks at no byte beyond the event. Faults: any text; a field that is
-//! missing is an error that names it.
+//! Invariant: reading a field never reads beyond the event. Faults: any text; a missing field is an error that names
+//! it.
 
 use crate::error::RecordError;
 
-/// Where a field of an event is.
+/// The place of a field in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its first byte, from the start of the event.
+    /// First byte, from the start of the event.
     pub offset: usize,
-    /// Its length.
+    /// Length.
     pub size: usize,
 }
 
@@ -35,18 +35,18 @@ impl Field {
     }
 }
 
-/// A format file, taken apart.
+/// A parsed format file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// The event's name; empty for a page.
     pub name: String,
-    /// The number that its events carry; zero for a page.
+    /// The number of its events; zero for a page.
     pub id: u16,
     fields: Vec<(String, Field)>,
 }
 
 impl Layout {
-    /// Reads the text of a format file; lines that say nothing known are passed over.
+    /// Parses the text of a format file; unknown lines are ignored.
     pub fn parse(text: &str) -> Layout {
         let mut layout = Layout::default();
         for line in text.lines() {
@@ -79,7 +79,7 @@ impl Layout {
     }
 }
 
-/// Out of a line such as `field:sector_t sector; offset:16; size:8; signed:0;`.
+/// Parses a line such as `field:sector_t sector; offset:16; size:8; signed:0;`.
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declared = parts.next()?.strip_prefix("field:")?;

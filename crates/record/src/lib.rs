@@ -1,11 +1,10 @@
-//! Records the requests of a block device on a running Linux, as a blktrace file.
+//! Recording of a block device's requests on a running Linux, as a blktrace file.
 //!
-//! Two sources, one file: the kernel's `blk` tracer where it is free, its block events in a tracefs
-//! instance of their own where it is not. What is parsed is in modules of its own, which no live system
-//! is needed to test; what touches the system is under `live`.
+//! Two sources, one file: the kernel's `blk` tracer where it is free, else its block events in a tracefs instance of
+//! their own. Parsing is in modules that are tested without a live system; what touches the system is under `live`.
 //!
-//! Invariant: whatever is switched on is switched off again, also after an error or a signal; after a
-//! `kill -9` by the next recording. Faults: events that the kernel lost are counted, never hidden.
+//! Invariant: whatever is switched on is switched off again, also after an error or a signal; after a `kill -9` by the
+//! next recording. Faults: events that the kernel lost are counted, never hidden.
 
 pub mod encode;
 pub mod error;
@@ -25,7 +24,7 @@ use serde::Serialize;
 
 pub use error::RecordError;
 
-/// Where the events come from.
+/// Source of the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The `blk` tracer if it is free, else events.
@@ -33,97 +32,97 @@ pub enum Choice {
     Auto,
     /// The `blk` tracer, or an error.
     Blk,
-    /// Block events in an instance of their own, which disturbs nobody.
+    /// Block events in an instance of their own, which disturbs no other tracing.
     Events,
 }
 
-/// What is to be recorded.
+/// A request for a recording.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `/dev/sda`, `sda`, a partition, a device-mapper device.
+    /// The device: `/dev/sda`, `sda`, a partition, a device-mapper device.
     pub device: PathBuf,
-    /// The file for the recording.
+    /// The output file.
     pub output: PathBuf,
-    /// Whether a file that is there is replaced.
+    /// Whether an existing file is replaced.
     pub force: bool,
-    /// Where tracefs is mounted, if not at a usual place.
+    /// Mount point of tracefs, if not a usual one.
     pub tracefs: Option<PathBuf>,
-    /// Where the events come from.
+    /// Source of the events.
     pub source: Choice,
-    /// How long, if not until a signal.
+    /// Duration, if not until a signal.
     pub duration: Option<Nanos>,
-    /// The file grows to this at most.
+    /// Largest size of the file.
     pub max_bytes: Option<u64>,
     /// The kernel's buffer, per CPU.
     pub buffer_bytes: u64,
 }
 
-/// How far a recording is.
+/// Progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tally {
-    /// Since it began.
+    /// Seconds since it began.
     pub seconds: f64,
     /// Block events in the file.
     pub events: u64,
-    /// Those of them that are requests as they came in.
+    /// Queued requests among them.
     pub requests: u64,
-    /// Process names noted in the file.
+    /// Process names in the file.
     pub names: u64,
-    /// The size of the file.
+    /// Size of the file.
     pub bytes: u64,
-    /// Events that the kernel had no room for.
+    /// Events lost by the kernel.
     pub lost: u64,
 }
 
-/// What a recording tells while it runs.
+/// Messages of a running recording.
 #[derive(Debug)]
-pub enum Told<'a> {
-    /// It has begun: of which device, from which source.
+pub enum Message<'a> {
+    /// It has begun: device, source.
     Began(&'a str, &'static str),
-    /// How far it is.
+    /// Progress.
     Tally(&'a Tally),
-    /// What a person should know.
+    /// A warning for people.
     Warning(String),
 }
 
-/// What ended a recording.
+/// Reason for the end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
-    /// The time that was asked for is over.
+    /// The requested duration is over.
     Time,
-    /// The file is as large as it may be.
+    /// The file has reached its largest size.
     Size,
 }
 
-/// What was recorded.
+/// Result of a recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The kernel's name of the device.
     pub device: String,
-    /// Its number, `major,minor`.
+    /// Device number, `major,minor`.
     pub number: String,
-    /// The recording.
+    /// The output file.
     pub file: PathBuf,
     /// `blk` or `events`.
     pub source: &'static str,
-    /// What ended it.
+    /// Reason for the end.
     pub end: End,
-    /// How much it is.
+    /// Final counts.
     #[serde(flatten)]
     pub tally: Tally,
 }
 
-/// Records a device until a signal, or until the time or the size asked for is reached.
+/// Records a device until a signal, or until the requested duration or size is reached.
 #[cfg(target_os = "linux")]
-pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, RecordError> {
-    live::record(request, tell)
+pub fn record(request: &Request, report: &mut dyn FnMut(Message)) -> Result<Summary, RecordError> {
+    live::record(request, report)
 }
 
-/// Records nothing: this is not Linux.
+/// Fails: this is not Linux.
 #[cfg(not(target_os = "linux"))]
-pub fn record(_: &Request, _: &mut dyn FnMut(Told)) -> Result<Summary, RecordError> {
+pub fn record(_: &Request, _: &mut dyn FnMut(Message)) -> Result<Summary, RecordError> {
     Err(RecordError::NotLinux)
 }

@@ -1,25 +1,24 @@
-//! What each thread is called, and which of that the file does not say yet.
+//! Names of threads, and which of them the file does not have yet.
 //!
-//! A name is noted in the file only when something happens under it: a machine starts many
-//! programs that never touch the recorded device. Memory is bounded by the number of threads a
-//! machine can have, since their numbers are reused.
+//! A name is written only when there is an event of its thread: a machine starts many programs that never use the
+//! recorded device. Memory is bounded by the number of threads of a machine, since their numbers are reused.
 
 use rustc_hash::FxHashMap;
 
 use crate::encode::{NAME_BYTES, name};
 
-/// How the names of kernel workers begin.
+/// Prefix of the names of kernel workers.
 const WORKER: &[u8] = b"kworker/";
 
-/// The names of threads at one instant, moved along in time order.
+/// The names of threads at one instant, updated in order of time.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// The name, and whether the file says so.
+    /// The name, and whether the file has it.
     called: FxHashMap<u32, ([u8; NAME_BYTES], bool)>,
 }
 
 impl Names {
-    /// From now on thread `pid` is called `name`.
+    /// Sets the name of thread `pid`.
     pub fn rename(&mut self, pid: u32, name: [u8; NAME_BYTES]) {
         match self.called.get(&pid) {
             Some((known, _)) if *known == name => {}
@@ -29,15 +28,15 @@ impl Names {
         }
     }
 
-    /// The name of thread `pid`, if it has one that the file does not say yet.
+    /// The name of thread `pid`, if it has one that the file does not have yet.
     pub fn to_note(&mut self, pid: u32) -> Option<[u8; NAME_BYTES]> {
         let (name, noted) = self.called.get_mut(&pid)?;
         if std::mem::replace(noted, true) { None } else { Some(*name) }
     }
 }
 
-/// The kernel's own name out of `/proc/PID/comm`, which shows what a kernel worker is doing as well:
-/// `kworker/0:1-events` is called `kworker/0:1`.
+/// The kernel's own name from `/proc/PID/comm`, which also shows the work of a kernel worker: `kworker/0:1-events` is
+/// called `kworker/0:1`.
 pub fn from_proc(comm: &[u8]) -> [u8; NAME_BYTES] {
     let comm = comm.strip_suffix(b"\n").unwrap_or(comm);
     let end = match comm.strip_prefix(WORKER) {

@@ -1,63 +1,63 @@
-//! Puts what happened on several CPUs, read from several pipes, into one order in time.
+//! Merges the events of several CPUs, read from several pipes, into one order in time.
 //!
-//! Invariants: what is released is never earlier than what was released before it, unless it came in
-//! later than the caller said it could; at the same instant a name comes before a request, since
-//! the name counts for it. Memory is what came in between two releases.
+//! Invariants: an event is never released before an earlier one, unless that arrived later than the caller's horizon
+//! allowed; at the same instant a name precedes a request, since it applies to it. Memory is what arrived between two
+//! releases.
 
 use crate::encode::NAME_BYTES;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time, in nanoseconds of the monotonic clock.
     pub time_ns: u64,
-    /// What.
+    /// Kind.
     pub kind: Kind,
 }
 
-/// What happened.
+/// Kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A thread got a name.
     Named(u32, [u8; NAME_BYTES]),
     /// A block event: its action, thread and CPU, and the record for the file.
     Block {
-        /// What, and of which kind.
+        /// Action and category.
         action: u32,
-        /// The thread that ran.
+        /// The current thread.
         pid: u32,
-        /// The CPU it ran on.
+        /// The current CPU.
         cpu: u32,
-        /// As it goes into the file.
+        /// The record for the file.
         record: Box<[u8]>,
     },
 }
 
-/// What has come in and was not released yet.
+/// Events that have arrived and were not released yet.
 #[derive(Debug, Default)]
 pub struct Order {
     waiting: Vec<Item>,
 }
 
 impl Order {
-    /// Takes something in.
+    /// Adds an event.
     pub fn push(&mut self, item: Item) {
         self.waiting.push(item);
     }
 
-    /// How much is waiting.
+    /// Number of waiting events.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nothing is.
+    /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Everything up to `horizon_ns`, in order.
     pub fn release(&mut self, horizon_ns: u64) -> impl Iterator<Item = Item> + '_ {
-        // Stable: what one pipe gave first stays first.
+        // Stable: the order of one pipe is preserved.
         self.waiting.sort_by_key(|item| (item.time_ns, matches!(item.kind, Kind::Block { .. })));
         let ready = self.waiting.partition_point(|item| item.time_ns <= horizon_ns);
         self.waiting.drain(..ready)

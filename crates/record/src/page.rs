@@ -1,15 +1,14 @@
-//! Takes apart a page of the kernel's ring buffer, as `trace_pipe_raw` gives it.
+//! Parses a page of the kernel's ring buffer, as `trace_pipe_raw` gives it.
 //!
-//! A page starts with the time of its first event and the number of bytes that are filled; each
-//! event starts with 5 bits of length and 27 bits of nanoseconds since the one before.
+//! A page starts with the time of its first event and the number of bytes filled; each event starts with 5 bits of
+//! length and 27 bits of nanoseconds since the one before.
 //!
-//! Invariant: nothing beyond the page is looked at. Faults: any bytes; an event that does not fit
-//! ends the page.
+//! Invariant: nothing beyond the page is read. Faults: any bytes; an event that does not fit ends the page.
 
 use crate::error::RecordError;
 use crate::format::{Field, Layout};
 
-/// Length codes that are none: a gap, a long time since the event before, an absolute time.
+/// Length codes with other meanings: a gap, a long time since the event before, an absolute time.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
@@ -17,10 +16,10 @@ const TIME_STAMP: u32 = 31;
 const TIME_BITS: u32 = 27;
 /// The absolute time of a [`TIME_STAMP`] has this many bits; those above are the page's.
 const STAMP_BITS: u32 = 59;
-/// Bits of the fill count that are a count; those above say that events were lost.
+/// Bits of the fill count that are a count; those above flag lost events.
 const FILL: u64 = (1 << 20) - 1;
 
-/// How pages are laid out on this kernel.
+/// The layout of pages on this kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages {
     time: Field,
@@ -29,7 +28,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Out of `events/header_page`.
+    /// Parses `events/header_page`.
     pub fn new(layout: &Layout) -> Result<Pages, RecordError> {
         Ok(Pages {
             time: layout.field("timestamp")?,
@@ -38,7 +37,7 @@ impl Pages {
         })
     }
 
-    /// How long a page is.
+    /// Length of a page.
     pub fn bytes(&self) -> usize {
         self.data.offset + self.data.size
     }
@@ -52,11 +51,11 @@ impl Pages {
         while let Some((word, after)) = take_word(rest) {
             let (code, delta) = split(word);
             let length = match code {
-                // A gap without a time is the end of what is filled.
+                // A gap without a time is the end of the filled part.
                 PADDING if delta == 0 => return,
                 PADDING | 0 => {
                     time += u64::from(delta);
-                    // The length stands in the next word, and counts it.
+                    // The length is in the next word, which it includes.
                     let Some((length, body)) = take_word(after) else { return };
                     let Some(event) = body.get(..(length as usize).saturating_sub(4)) else { return };
                     if code == 0 {
@@ -82,7 +81,7 @@ impl Pages {
     }
 }
 
-/// An absolute time that lacks its highest bits, next to `time`.
+/// An absolute time that lacks its highest bits, completed by those of `time`.
 fn stamp(time: u64, wide: u64) -> u64 {
     let above = time >> STAMP_BITS << STAMP_BITS;
     (wide & ((1 << STAMP_BITS) - 1)) | above
@@ -93,8 +92,8 @@ fn take_word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_ne_bytes(*word), rest))
 }
 
-/// The length code and the time of a header. C bit fields: from the low end on a little-endian
-/// machine, from the high end on the other kind.
+/// The length code and the time of a header. C bit fields: from the low end on a little-endian machine, else from the
+/// high end.
 fn split(word: u32) -> (u32, u32) {
     if cfg!(target_endian = "little") {
         (word & 0x1f, word >> 5)

@@ -1,45 +1,45 @@
-//! Takes apart what the kernel's `blk` tracer writes into `trace_pipe` with the option `bin`: blktrace
-//! records, and between them, where the ring buffer overflowed, a line of text that says so.
+//! Parses the output of the kernel's `blk` tracer in `trace_pipe` with the option `bin`: blktrace records, and between
+//! them, where the ring buffer overflowed, a line of text about the loss.
 //!
-//! Invariant: every byte that was fed in is given out in a record, or counted as skipped, or part of such
-//! a line. Faults: any bytes. What is no record is skipped up to the next one; version 7 and 8 are known
-//! by their magic number.
+//! Invariant: every byte fed in is returned in a record, or counted as skipped, or part of such a line. Faults: any
+//! bytes. Bytes that are not a record are skipped up to the next one; versions 7 and 8 are recognized by their magic
+//! number.
 
 /// The magic number, without the version.
 const MAGIC: u32 = 0x6561_7400;
-/// How a line about lost events begins.
+/// Prefix of a line about lost events.
 const LOST: &[u8] = b"CPU:";
-/// No such line is longer.
+/// The longest such line.
 const LINE_BYTES: usize = 64;
 
-/// What a record says of itself, and its bytes.
+/// A record's header fields, and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// When.
+pub struct RawRecord {
+    /// Time.
     pub time_ns: u64,
-    /// What happened, of which kind; of version 8, whose actions are wider, the low half.
+    /// Action and category; for version 8, whose actions are wider, the low half.
     pub action: u32,
     /// The thread.
     pub pid: u32,
-    /// The device that was switched on.
+    /// The traced device.
     pub device: u32,
     /// The CPU.
     pub cpu: u32,
-    /// All of it.
+    /// The whole record.
     pub record: Box<[u8]>,
 }
 
-/// The bytes that are not taken apart yet.
+/// Bytes not parsed yet.
 #[derive(Debug, Default)]
 pub struct Stream {
     bytes: Vec<u8>,
-    /// Those before are done with.
+    /// Offset of the first unparsed byte.
     at: usize,
-    /// Bytes that were no record.
+    /// Bytes that were not a record.
     skipped: u64,
 }
 
-/// What stands at some place.
+/// What is at some place.
 enum Here {
     Record(usize),
     Line(usize),
@@ -49,7 +49,7 @@ enum Here {
 }
 
 impl Stream {
-    /// Takes what a read gave.
+    /// Adds the bytes of a read.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
         self.at = 0;
@@ -57,7 +57,7 @@ impl Stream {
     }
 
     /// The next whole record.
-    pub fn next_record(&mut self) -> Option<Found> {
+    pub fn next_record(&mut self) -> Option<RawRecord> {
         loop {
             let rest = &self.bytes[self.at..];
             match here(rest) {
@@ -76,7 +76,7 @@ impl Stream {
         }
     }
 
-    /// How many bytes were no record so far.
+    /// Number of bytes so far that were not a record.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -113,14 +113,14 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Reads the header of a whole record.
-fn decode(record: &[u8]) -> Found {
+/// Decodes the header of a whole record.
+fn decode(record: &[u8]) -> RawRecord {
     let u32_at = |at| number(record, at).map_or(0, u32::from_ne_bytes);
     let u64_at = |at| number(record, at).map_or(0, u64::from_ne_bytes);
     let v7 = u32_at(0) & 0xff == 7;
     let (action, pid, rest) =
         if v7 { (u32_at(28), u32_at(32), 36) } else { (u64_at(32) as u32, u32_at(28), 40) };
-    Found {
+    RawRecord {
         time_ns: u64_at(8),
         action,
         pid,

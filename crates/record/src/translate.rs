@@ -1,53 +1,52 @@
-//! Turns the kernel's block events into blktrace records, and its task events into names.
+//! Translates the kernel's block events into blktrace records, and its task events into names.
 //!
-//! The events say what the `blk` tracer would have said: the reverse of what that tracer's own text
-//! does with a record. Where both exist they agree, but for plugging, which the events tell of
-//! without a device and which is left out.
+//! The result is what the `blk` tracer would have recorded: the reverse of that tracer's own text output. Where both
+//! exist they agree, except for plugging, whose events have no device and are left out.
 //!
-//! Invariant: an event is looked at only through the layout that this kernel gave. Faults: an event of
-//! an unknown number is passed over.
+//! Invariant: an event is read only through the layout that this kernel gave. Faults: an event of an unknown number is
+//! ignored.
 
 use crate::encode::{Header, category, name, record, what};
 use crate::error::RecordError;
 use crate::format::{Field, Layout};
 use crate::order::{Item, Kind};
 
-/// An event that is wanted, its action in the trace, and on what kind of device number it is filtered.
+/// A traced event, its action in the trace, and the kind of device number for its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct TracedEvent {
     /// The folder under `events/`.
     pub system: &'static str,
     /// The event.
     pub event: &'static str,
-    /// What it is in a blktrace record.
+    /// Its action in a blktrace record.
     pub action: u32,
     /// Whether it is about a request structure, which belongs to the whole disk, and not to a bio.
     pub of_disk: bool,
-    /// Whether recording makes no sense without it.
+    /// Whether recording is useless without it.
     pub needed: bool,
 }
 
-const fn wanted(event: &'static str, action: u32, of_disk: bool, needed: bool) -> Wanted {
-    Wanted { system: "block", event, action, of_disk, needed }
+const fn traced(event: &'static str, action: u32, of_disk: bool, needed: bool) -> TracedEvent {
+    TracedEvent { system: "block", event, action, of_disk, needed }
 }
 
-/// The block events and what they become.
-pub const BLOCK: [Wanted; 12] = [
-    wanted("block_bio_queue", what::QUEUED | category::QUEUE, false, true),
-    wanted("block_bio_remap", what::REMAPPED | category::QUEUE, false, false),
-    wanted("block_bio_backmerge", what::BACK_MERGED | category::QUEUE, false, false),
-    wanted("block_bio_frontmerge", what::FRONT_MERGED | category::QUEUE, false, false),
-    wanted("block_bio_complete", what::COMPLETED | category::COMPLETE, false, false),
-    wanted("block_split", what::SPLIT, false, false),
-    wanted("block_getrq", what::GOT_REQUEST | category::QUEUE, false, false),
-    wanted("block_rq_insert", what::INSERTED | category::QUEUE, true, false),
-    wanted("block_rq_merge", what::BACK_MERGED | category::QUEUE, true, false),
-    wanted("block_rq_issue", what::ISSUED | category::ISSUE, true, true),
-    wanted("block_rq_requeue", what::REQUEUED | category::REQUEUE, true, false),
-    wanted("block_rq_complete", what::COMPLETED | category::COMPLETE, true, true),
+/// The block events and their actions.
+pub const BLOCK: [TracedEvent; 12] = [
+    traced("block_bio_queue", what::QUEUED | category::QUEUE, false, true),
+    traced("block_bio_remap", what::REMAPPED | category::QUEUE, false, false),
+    traced("block_bio_backmerge", what::BACK_MERGED | category::QUEUE, false, false),
+    traced("block_bio_frontmerge", what::FRONT_MERGED | category::QUEUE, false, false),
+    traced("block_bio_complete", what::COMPLETED | category::COMPLETE, false, false),
+    traced("block_split", what::SPLIT, false, false),
+    traced("block_getrq", what::GOT_REQUEST | category::QUEUE, false, false),
+    traced("block_rq_insert", what::INSERTED | category::QUEUE, true, false),
+    traced("block_rq_merge", what::BACK_MERGED | category::QUEUE, true, false),
+    traced("block_rq_issue", what::ISSUED | category::ISSUE, true, true),
+    traced("block_rq_requeue", what::REQUEUED | category::REQUEUE, true, false),
+    traced("block_rq_complete", what::COMPLETED | category::COMPLETE, true, true),
 ];
 
-/// The task events: who is called what.
+/// The task events, which name threads.
 pub const TASKS: [&str; 2] = ["task_newtask", "task_rename"];
 
 /// A block event's fields.
@@ -68,7 +67,7 @@ struct Block {
     new_sector: Option<Field>,
 }
 
-/// What an event is.
+/// A known event.
 #[derive(Debug)]
 enum Known {
     Block(Box<Block>),
@@ -86,17 +85,17 @@ pub struct Translator {
 }
 
 impl Translator {
-    /// For records about `device`; `any` is the layout of some event, for what all have in common.
+    /// A translator for records about `device`; `any` is the layout of any event, for the common fields.
     pub fn new(device: u32, any: &Layout) -> Result<Translator, RecordError> {
         let (kind, pid) = (any.field("common_type")?, any.field("common_pid")?);
         Ok(Translator { device, kind, pid, known: Vec::new() })
     }
 
-    /// From now on understands this block event.
-    pub fn add_block(&mut self, wanted: &Wanted, layout: &Layout) -> Result<(), RecordError> {
+    /// Adds a block event.
+    pub fn add_block(&mut self, traced: &TracedEvent, layout: &Layout) -> Result<(), RecordError> {
         let block = Block {
-            action: wanted.action,
-            of_disk: wanted.of_disk,
+            action: traced.action,
+            of_disk: traced.of_disk,
             device: layout.field("dev")?,
             sector: layout.field("sector")?,
             sectors: layout.find("nr_sector"),
@@ -112,14 +111,15 @@ impl Translator {
         Ok(())
     }
 
-    /// From now on understands this task event.
+    /// Adds a task event.
     pub fn add_task(&mut self, layout: &Layout) -> Result<(), RecordError> {
         let name = layout.find("newcomm").map_or_else(|| layout.field("comm"), Ok)?;
         self.known.push((layout.id, Known::Named(layout.field("pid")?, name)));
         Ok(())
     }
 
-    /// What `event` of `cpu` means, if anything; given to `push`, a name before what was done under it.
+    /// Translates `event` of `cpu`, if it is known, and passes the result to `push`, a name before the event that it
+    /// applies to.
     pub fn translate(&self, time_ns: u64, cpu: u32, event: &[u8], mut push: impl FnMut(Item)) {
         let id = self.kind.number(event);
         let Some((_, known)) = self.known.iter().find(|(known, _)| u64::from(*known) == id) else { return };
@@ -149,7 +149,7 @@ impl Translator {
         }
         let header = Header {
             time_ns,
-            // A flush has no place; the events call it zero or the last sector there could be.
+            // A flush has no place; the events give zero or the largest sector.
             sector: Some(block.sector.number(event)).filter(|sector| *sector != u64::MAX).unwrap_or(0),
             bytes,
             action,
@@ -171,8 +171,8 @@ impl Translator {
     }
 }
 
-/// The kind of request, out of the letters that the kernel has for it: `[F](R|W|D|DE|F|N|Z.)[F][A][S][M]`.
-/// A first F means a flush before, unless nothing but flags follows: then it is the flush.
+/// The category of a request, from the kernel's letters for it: `[F](R|W|D|DE|F|N|Z.)[F][A][S][M]`. A first F is a
+/// preceding flush, unless only flags follow: then it is the flush itself.
 fn flags(letters: &[u8], any_bytes: bool) -> u32 {
     let (before, rest) = match letters {
         [b'F', rest @ ..] if rest.iter().any(|letter| b"RWDFNZ".contains(letter)) => (category::FLUSH, rest),
@@ -180,12 +180,12 @@ fn flags(letters: &[u8], any_bytes: bool) -> u32 {
     };
     let (kind, rest) = match rest {
         [b'R', rest @ ..] => (category::READ, rest),
-        // The last: of zones, where what is not reading writes.
+        // The last: of zones, where all but reading writes.
         [b'W', rest @ ..] | [b'Z', _, rest @ ..] => (category::WRITE, rest),
         [b'D', b'E', rest @ ..] | [b'D', rest @ ..] => (category::WRITE | category::DISCARD, rest),
-        // The kernel counts an operation of an even number, which this is, for a read.
+        // The kernel counts an operation of an even number, such as this, as a read.
         [b'F', rest @ ..] => (category::READ | category::FLUSH, rest),
-        // None of the letters: zeroes to be written, or, when no sectors, a command passed through.
+        // None of the letters: zeroes to be written, or, without sectors, a command passed through.
         [b'N', rest @ ..] if any_bytes => (category::WRITE, rest),
         [b'N', rest @ ..] => (category::PASSTHROUGH, rest),
         _ => (0, rest),
@@ -222,7 +222,7 @@ format:
     #[test]
     #[cfg(target_endian = "little")]
     fn a_captured_write_becomes_a_queue_record() {
-        // dd's direct write to sector 800 of loop0, out of a page of Linux 6.18.
+        // dd's direct write to sector 800 of loop0, from a page of Linux 6.18.
         let mut event = Vec::new();
         event.extend([0x31, 0x08, 0, 0, 0x0d, 0x2c, 0, 0, 0, 0, 0x70, 0, 0, 0xea, 0xff, 0xff]);
         event.extend([

@@ -1,11 +1,11 @@
-//! Opens a file as a stream of bytes, decompressed on the way if it is gzip, xz or zstd.
+//! Opens a file as a stream of bytes, decompressing gzip, xz and zstd.
 //!
-//! The first bytes decide, never the name: a renamed file reads the same. Several members or
-//! streams one after another are one stream, as the tools that write them have it.
+//! The first bytes decide, never the name: a renamed file reads the same. Several members or streams in sequence are
+//! one stream, as for the tools that write them.
 //!
-//! Faults: a compressed stream that stops early gives what it holds, then
-//! [`io::ErrorKind::UnexpectedEof`]; a damaged one gives another error. Memory is bounded: xz may
-//! ask for [`XZ_MEMORY_BYTES`] at most, zstd refuses windows above 128 MiB by itself.
+//! Faults: a compressed stream that stops early gives its content so far, then [`io::ErrorKind::UnexpectedEof`]; a
+//! damaged one gives another error. Memory is bounded: xz may use [`XZ_MEMORY_BYTES`] at most, zstd itself refuses
+//! windows above 128 MiB.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek};
@@ -20,10 +20,10 @@ use crate::error::TraceError;
 /// Four times what `xz -9` needs; more is a mistake or an attack.
 pub const XZ_MEMORY_BYTES: u64 = 256 << 20;
 
-/// Large enough that system calls vanish beside decoding.
+/// Large enough that system calls are negligible beside decoding.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// The name that means standard input.
+/// The name of standard input.
 pub const STDIN: &str = "-";
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -40,7 +40,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
     opened.map_err(|source| TraceError::Io { file: path.to_owned(), source })
 }
 
-/// The uncompressed content of a file that may have been read before.
+/// The uncompressed content of a file, from its start.
 pub fn again(file: &File) -> io::Result<Box<dyn BufRead>> {
     let mut file = file.try_clone()?;
     file.rewind()?;
@@ -77,8 +77,8 @@ pub(crate) fn peek<R: Read>(mut source: R, bytes: usize) -> io::Result<(Vec<u8>,
     }
 }
 
-/// Reads until `into` is full: how many bytes came, and the error that stopped it if one did. The
-/// plain end of the stream is no error.
+/// Reads until `into` is full; returns the number of bytes, and the error that stopped it, if any. The plain end of the
+/// stream is not an error.
 pub(crate) fn fill(source: &mut impl Read, into: &mut [u8]) -> (usize, Option<io::Error>) {
     let mut filled = 0;
     while filled < into.len() {
@@ -96,11 +96,11 @@ fn buffered(packing: &'static str, source: impl Read + 'static) -> Box<dyn BufRe
     Box::new(BufReader::with_capacity(BUFFER_BYTES, Told { packing, source, passed: 0 }))
 }
 
-/// A stream whose errors say what it is and how far it could be read.
+/// A stream whose errors give its compression and how far it was read.
 struct Told<R> {
     packing: &'static str,
     source: R,
-    /// Bytes that were read, uncompressed.
+    /// Bytes read so far, uncompressed.
     passed: u64,
 }
 

@@ -1,83 +1,82 @@
-//! What can be wrong with a trace, said so that a person can act on it: which file, where in it,
-//! what was found there and what was expected.
+//! Errors of a trace, for people to act on: the file, the place in it, the value found and the value expected.
 //!
-//! Damage that leaves something to use (a recording cut short) is not an error but a warning of the
-//! reader. Offsets count bytes of the trace itself: in a compressed file, after decompression.
+//! Damage that leaves usable records (a recording cut short) is not an error but a warning of the reader. Offsets count
+//! bytes of the trace itself: in a compressed file, after decompression.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a trace cannot be read.
+/// Errors of reading a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The operating system or the decompressor refused.
+    /// The operating system or the decompressor failed.
     #[error("{}: {source}", file.display())]
     Io {
-        /// The file that was read.
+        /// The file.
         file: PathBuf,
-        /// What it was refused with.
+        /// The error.
         source: io::Error,
     },
     /// There is no such file, and no recording of that name.
     #[error("{}: found no such trace, expected {expected}", file.display())]
     Missing {
-        /// The name that was asked for.
+        /// The name given.
         file: PathBuf,
-        /// Which names would have done.
+        /// Names that would have been accepted.
         expected: String,
     },
-    /// It is a folder.
+    /// The path is a folder.
     #[error("{}: found a folder, expected a file, or the name of a recording", file.display())]
     Folder {
         /// The folder.
         file: PathBuf,
     },
-    /// The bytes are not what the format says.
+    /// The bytes do not match the format.
     #[error("{}, byte {offset}: found {found}, expected {expected}", file.display())]
     Malformed {
-        /// The file that was read.
+        /// The file.
         file: PathBuf,
-        /// Where its flaw starts, in bytes of the uncompressed trace.
+        /// Offset of the flaw, in bytes of the uncompressed trace.
         offset: u64,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What should be there.
+        /// The value expected.
         expected: String,
     },
-    /// A line of text is not what the format says.
+    /// A line of text does not match the format.
     #[error("{}, line {line}: found {found}, expected {expected}", file.display())]
     Line {
-        /// The file that was read.
+        /// The file.
         file: PathBuf,
         /// The line's number, from one.
         line: u64,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What should be there.
+        /// The value expected.
         expected: String,
     },
-    /// A row of a table is not what the format says.
+    /// A row of a table does not match the format.
     #[error("{}, row {row}, column {column}: found {found}, expected {expected}", file.display())]
     Row {
-        /// The file that was read.
+        /// The file.
         file: PathBuf,
         /// The row's number, from one.
         row: u64,
         /// The column's name.
         column: &'static str,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What should be there.
+        /// The value expected.
         expected: String,
     },
     /// An option that cannot be used with this trace.
     #[error("{setting}: found {found}, expected {expected}")]
     Setting {
-        /// What was set.
+        /// The option.
         setting: &'static str,
-        /// What it was set to.
+        /// Its value.
         found: String,
-        /// What it could have been.
+        /// The values expected.
         expected: String,
     },
 }

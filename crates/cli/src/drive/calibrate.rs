@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use seekless_core::Nanos;
 use seekless_core::runtime::Runtime;
-use seekless_drive::calibrate::{self, Comparison, Found, Options};
+use seekless_drive::calibrate::{self, Calibration, Comparison, Options};
 use seekless_drive::spec::{find, shipped};
 use seekless_drive::{Disk, QueueOptions, Spec};
 use serde::Serialize;
@@ -66,7 +66,7 @@ pub struct Calibrate {
 struct Output<'a> {
     device: &'a str,
     simulated: bool,
-    found: &'a Found,
+    found: &'a Calibration,
     /// For a simulated device: how close the result is to the truth.
     #[serde(skip_serializing_if = "Option::is_none")]
     near: Option<&'a Comparison>,
@@ -154,7 +154,7 @@ fn simulated(device: &str) -> anyhow::Result<Option<Spec>> {
 }
 
 /// The measured drive, and its description.
-type Measured = (Result<Found, calibrate::Unknown>, String);
+type Measured = (Result<Calibration, calibrate::Unknown>, String);
 
 /// Calibrates a real device.
 #[cfg(target_os = "linux")]

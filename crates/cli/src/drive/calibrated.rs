@@ -1,7 +1,7 @@
 //! Text output of a calibration: each figure with its interval, and the true value where the drive is simulated.
 
 use seekless_drive::Spec;
-use seekless_drive::calibrate::{Comparison, Estimate, Found, true_seek_us};
+use seekless_drive::calibrate::{Calibration, Comparison, Estimate, true_seek_us};
 use seekless_drive::disk::Drive;
 use seekless_drive::spec::ReadAhead;
 
@@ -13,7 +13,7 @@ use crate::text::{count, number, percent, sectors, span};
 const SEEKS: usize = 24;
 
 /// The whole text.
-pub fn text(device: &str, found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> String {
+pub fn text(device: &str, found: &Calibration, truth: Option<&Spec>, near: Option<&Comparison>) -> String {
     let how = if truth.is_some() { "simulated" } else { "by direct reads" };
     let spent = span(found.seconds);
     let writes =
@@ -51,7 +51,7 @@ impl Figures {
     }
 }
 
-fn figures(found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> String {
+fn figures(found: &Calibration, truth: Option<&Spec>, near: Option<&Comparison>) -> String {
     let titles = ["quantity", ">found", "", ">95 % interval", ">true"];
     let true_too = truth.is_some();
     let mut figures = Figures { table: Table::new(&titles[..if true_too { 5 } else { 4 }]), true_too };
@@ -106,7 +106,7 @@ fn figures(found: &Found, truth: Option<&Spec>, near: Option<&Comparison>) -> St
     figures.table.text()
 }
 
-fn zones(found: &Found) -> String {
+fn zones(found: &Calibration) -> String {
     let mut table = Table::new(&[
         ">first sector",
         ">cylinders",
@@ -138,7 +138,7 @@ fn zones(found: &Found) -> String {
     table.text()
 }
 
-fn seeks(found: &Found, truth: Option<&Spec>) -> String {
+fn seeks(found: &Calibration, truth: Option<&Spec>) -> String {
     let titles = [">cylinders", ">found", ">95 % interval", ">true"];
     let mut table = Table::new(&titles[..if truth.is_some() { 4 } else { 3 }]);
     let drive = truth.map(Drive::new);

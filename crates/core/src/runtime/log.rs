@@ -1,57 +1,57 @@
-//! The event log: everything that drives a run, in order. By default only its hash is kept.
+//! The event log: everything that determines a run, in order. By default only its hash is kept.
 
 use crate::request::{Class, Op};
 use crate::units::{Extent, Nanos};
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A timer fired.
     Timer {
-        /// The how-many-th timer it was to be set.
+        /// The timer's sequence number.
         sequence: u64,
     },
-    /// A device was asked for something.
+    /// A request was submitted to a device.
     Request {
         /// The device.
         device: u32,
         /// The request's number there.
         id: u64,
-        /// What.
+        /// Operation.
         op: Op,
-        /// Where.
+        /// Extent.
         extent: Extent,
-        /// How urgent.
+        /// Class.
         class: Class,
     },
-    /// A device answered.
+    /// A device completed a request.
     Complete {
         /// The device.
         device: u32,
         /// The request's number there.
         id: u64,
-        /// Whether without an error.
+        /// Whether it succeeded.
         ok: bool,
     },
     /// An offloaded job's result arrived.
     Offloaded {
-        /// What it cost.
+        /// Its cost.
         cost: Nanos,
     },
-    /// A layer did something to a page or a range that is worth telling.
+    /// A layer did something notable to a page or a range.
     Did {
         /// The layer.
         layer: &'static str,
-        /// What, in the paper's words.
+        /// The action, in the paper's words.
         what: &'static str,
-        /// Where clients see it.
+        /// The extent as clients see it.
         home: Extent,
         /// The sector where it is, or goes to.
         at: u64,
     },
 }
 
-/// What is told of every event, when somebody listens.
+/// A listener for events.
 pub type Sink = Box<dyn FnMut(Nanos, &Event)>;
 
 /// The log of a run.
@@ -63,7 +63,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Adds an event to the hash, and tells the listener.
+    /// Adds an event to the hash, and calls the listener.
     pub fn add(&mut self, at: Nanos, event: &Event) {
         self.events += 1;
         self.mix(at.0);

@@ -1,12 +1,12 @@
 //! The runtime: deterministic, single-threaded, on a virtual clock that jumps to the next event.
 //!
-//! A [`Runtime`] is a value and nests: a rehearsal runs inside a turn of another one. Inside
-//! [`Runtime::run`], code reads [`now`], sleeps, spawns, draws from named random streams and
-//! offloads work, and cannot tell which clock drives it.
+//! A [`Runtime`] is a value and nests: a rehearsal runs inside a turn of another one. Inside [`Runtime::run`], code
+//! reads [`now`], sleeps, spawns, draws from named random streams and offloads work, independently of the clock that
+//! drives it.
 //!
-//! Invariants: time never goes back; events of one instant happen in the order in which they were
-//! asked for; [`quiet`] resolves only after every task of the instant has run. The same inputs and
-//! the same seed give the same events, byte for byte: [`Runtime::event_hash`] proves it.
+//! Invariants: time never goes back; events of one instant happen in the order in which they were requested; [`quiet`]
+//! resolves only after every task of the instant has run. The same inputs and the same seed give the same events, byte
+//! for byte: [`Runtime::event_hash`] proves it.
 
 mod log;
 mod rng;
@@ -34,12 +34,12 @@ use crate::units::Nanos;
 use log::Log;
 use timers::Timers;
 
-/// Tasks that can run now, first come first served. Wakers must be `Send`, hence the lock; it is
-/// never contended here, and lets a reactor's helper threads wake tasks live.
+/// Runnable tasks, in order of arrival. Wakers must be `Send`, hence the lock; it is never contended in the lab, and
+/// lets a reactor's helper threads wake tasks live.
 #[derive(Default)]
 struct Ready {
     tasks: Mutex<VecDeque<Runnable>>,
-    /// Whether there may be any: spares the lock, which is asked for several times a request.
+    /// Whether there may be any: avoids the lock, which is checked several times per request.
     any: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Ready {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Swaps all tasks that can run for an empty `batch`; false if there is none.
+    /// Swaps all runnable tasks for an empty `batch`; false if there is none.
     fn take(&self, batch: &mut VecDeque<Runnable>) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
@@ -72,33 +72,33 @@ struct World {
     now: Cell<Nanos>,
     timers: RefCell<Timers>,
     quiet: RefCell<Vec<Wake>>,
-    /// The tasks that have not ended, to wake and drop them with the world.
+    /// Wakers of the tasks that have not ended, to drop them with the world.
     live: RefCell<Slab<Waker>>,
     log: RefCell<Log>,
     seed: u64,
-    /// What formats count from.
+    /// First number of new formats: see [`first_number`].
     first: Cell<u64>,
     streams: RefCell<BTreeMap<String, u64>>,
     /// Few, so that a list is faster than a map.
     edges: RefCell<Vec<(&'static str, u64)>>,
-    /// Who carries out what is offloaded, if not this thread.
-    beside: RefCell<Option<Rc<Beside>>>,
+    /// Executes offloaded work, if not this thread.
+    offloader: RefCell<Option<Rc<Offloader>>>,
 }
 
-/// Work that is to be done beside a live volume.
+/// Work to be executed on another thread of a live volume.
 pub type Offloaded = Box<dyn FnOnce() + Send>;
 
-/// Carries out work beside a live volume; what it returns waits for the end of it.
-pub type Beside = dyn Fn(Offloaded) -> Pin<Box<dyn Future<Output = ()>>>;
+/// Executes offloaded work; the returned future resolves at its end.
+pub type Offloader = dyn Fn(Offloaded) -> Pin<Box<dyn Future<Output = ()>>>;
 
-/// Something that acts when it is called, and is no task: a device. A task's turn costs several
-/// times as much, and a device has two for each request.
+/// An object that acts when it is called, without being a task: a device. A task's turn costs several times as much,
+/// and a device has two per request.
 pub trait Agent {
-    /// It is time, or quiet, as the agent asked.
+    /// Called at the requested time, or when it is quiet.
     fn turn(self: Rc<Self>);
 }
 
-/// Who is told that it is time, or quiet.
+/// Target of a wake-up: a task or an agent.
 enum Wake {
     Task(Waker),
     Agent(Rc<dyn Agent>),
@@ -117,14 +117,14 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
 
-/// The world outside of a live runtime: tells the time, and waits for what happens there.
-pub trait Outside {
-    /// Hands over what was asked for, and waits until something was answered or `until` has come; not at all if that
-    /// has passed, for ever if there is no such time. Returns the time then: it never goes back.
+/// The environment of a live runtime: its clock, and external events.
+pub trait Driver {
+    /// Submits pending requests, and waits until one was answered or until `until`; not at all if that has passed,
+    /// without limit if `None`. Returns the time then: it never goes back.
     fn turn(&self, until: Option<Nanos>) -> Nanos;
 }
 
-/// Puts the outer world back when a run ends, also by a panic.
+/// Restores the outer world when a run ends, also by a panic.
 struct Entered(Option<Rc<World>>);
 
 impl Entered {
@@ -139,10 +139,10 @@ impl Drop for Entered {
     }
 }
 
-/// All tasks wait for each other, and no timer will wake one.
+/// All tasks wait, and no timer will wake one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalled {
-    /// When.
+    /// Time of the stall.
     pub at: Nanos,
 }
 
@@ -155,7 +155,7 @@ impl fmt::Display for Stalled {
 impl std::error::Error for Stalled {}
 
 impl Runtime {
-    /// A world at time zero. All its random streams follow from `seed`.
+    /// A world at time zero. All its random streams derive from `seed`.
     pub fn new(seed: u64) -> Runtime {
         Runtime {
             world: Rc::new(World {
@@ -169,40 +169,40 @@ impl Runtime {
                 first: Cell::new(0),
                 streams: RefCell::default(),
                 edges: RefCell::default(),
-                beside: RefCell::default(),
+                offloader: RefCell::default(),
             }),
         }
     }
 
-    /// What is offloaded from now on is carried out by `beside`, in real time.
-    pub fn offload_to(&self, beside: Rc<Beside>) {
-        self.world.beside.replace(Some(beside));
+    /// Executes offloaded work by `offloader` from now on, in real time.
+    pub fn offload_to(&self, offloader: Rc<Offloader>) {
+        self.world.offloader.replace(Some(offloader));
     }
 
-    /// Formats that are new in this world count from `first`: see [`first_number`].
+    /// New formats in this world count from `first`: see [`first_number`].
     pub fn count_from(&self, first: u64) {
         self.world.first.set(first);
     }
 
-    /// Also hands every event to `sink`, as it happens.
+    /// Also passes every event to `sink`, as it happens.
     pub fn watch_events(&self, sink: impl FnMut(Nanos, &Event) + 'static) {
         self.world.log.borrow_mut().watch(Box::new(sink));
     }
 
-    /// Runs `main` to its end. Other tasks stay where they are, and go on in the next run.
+    /// Runs `main` to its end. Other tasks are suspended, and continue in the next run.
     pub fn run<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
         self.run_until_waiting(main, || self.world.advance())
     }
 
-    /// The same on the clock of the world outside, which is read once a turn: when every task waits. It never stalls.
-    pub fn run_live<F: Future>(&self, main: F, outside: &dyn Outside) -> Result<F::Output, Stalled> {
+    /// As `run`, on the clock of `driver`, which is read once per turn: when every task waits. It never stalls.
+    pub fn run_live<F: Future>(&self, main: F, driver: &dyn Driver) -> Result<F::Output, Stalled> {
         self.run_until_waiting(main, || {
-            self.world.advance_live(outside);
+            self.world.advance_live(driver);
             true
         })
     }
 
-    /// Calls `advance` whenever nobody can run; it is over if that says that nobody ever will.
+    /// Calls `advance` whenever no task can run; stops if that returns false.
     fn run_until_waiting<F: Future>(
         &self,
         main: F,
@@ -243,12 +243,12 @@ impl Runtime {
         self.world.log.borrow().hash()
     }
 
-    /// How many events there were so far.
+    /// The number of events so far.
     pub fn events(&self) -> u64 {
         self.world.log.borrow().events()
     }
 
-    /// The named places of code that were reached in this world, by name, and how often: see [`edge`].
+    /// The named code places reached in this world, by name, with counts: see [`edge`].
     pub fn edges(&self) -> Vec<(&'static str, u64)> {
         // Equal names may be several strings to the compiler.
         let mut times = BTreeMap::new();
@@ -261,12 +261,12 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // Tasks hold devices, and devices wake tasks: a woken task is in line, and dropped from there.
+        // Tasks hold devices, and devices wake tasks: a woken task is queued, and dropped from there.
         let _entered = Entered::enter(&self.world);
         let timers = self.world.timers.take();
         let quiet = self.world.quiet.take();
-        let beside = self.world.beside.take();
-        drop((timers, quiet, beside));
+        let offloader = self.world.offloader.take();
+        drop((timers, quiet, offloader));
         let live = self.world.live.take();
         live.into_iter().for_each(|(_, waker)| waker.wake());
         let mut batch = VecDeque::new();
@@ -301,8 +301,8 @@ impl std::task::Wake for MainWoken {
 }
 
 impl World {
-    /// Wakes what comes next: a timer of this instant, else those that wait for quiet, else the
-    /// next instant's first timer. False if nothing ever will.
+    /// Wakes what is next: a timer of this instant, else those that wait for quiet, else the next instant's first
+    /// timer. False if there is nothing.
     fn advance(&self) -> bool {
         let now = self.now.get();
         let next = self.timers.borrow_mut().next_at();
@@ -316,28 +316,27 @@ impl World {
         true
     }
 
-    /// The same where time passes by itself: a timer that is due, else those that wait for quiet, else a turn of the
-    /// world outside.
-    fn advance_live(&self, outside: &dyn Outside) {
+    /// As `advance`, in real time: a timer that is due, else those that wait for quiet, else a turn of the environment.
+    fn advance_live(&self, driver: &dyn Driver) {
         let now = self.now.get();
         let next = self.timers.borrow_mut().next_at();
         if next.is_some_and(|at| at <= now) {
             self.call_timer();
         } else if !self.call_quiet() {
-            let then = outside.turn(next);
+            let then = driver.turn(next);
             assert!(then >= now, "time went back from {now} to {then}");
             self.now.set(then);
         }
     }
 
-    /// Calls those that wait for quiet; false if nobody does.
+    /// Calls those that wait for quiet; false if there are none.
     fn call_quiet(&self) -> bool {
         if self.quiet.borrow().is_empty() {
             return false;
         }
         let mut quiet = self.quiet.take();
         quiet.drain(..).for_each(Wake::call);
-        // The list keeps its memory, and what was asked for meanwhile.
+        // The list keeps its memory, and requests made meanwhile.
         quiet.append(&mut self.quiet.borrow_mut());
         self.quiet.replace(quiet);
         true
@@ -356,7 +355,7 @@ fn current<T>(with: impl FnOnce(&Rc<World>) -> T) -> T {
     CURRENT.with(|current| with(current.borrow().as_ref().expect("called outside of Runtime::run")))
 }
 
-/// The time. Virtual in the lab; live, read once a turn of the reactor.
+/// The time. Virtual in the lab; live, read once per turn of the reactor.
 pub fn now() -> Nanos {
     current(|world| world.now.get())
 }
@@ -366,14 +365,14 @@ pub fn event(event: &Event) {
     current(|world| world.log.borrow_mut().add(world.now.get(), event));
 }
 
-/// What generations and the like of a new format on disk count from: 0, but in explorations, which begin near the
-/// ends of 8, 16 and 32 bits too.
+/// First number of generations and similar counters of a new format on disk: 0, except in explorations, which also
+/// start near the ends of 8, 16 and 32 bits.
 pub fn first_number() -> u64 {
     current(|world| world.first.get())
 }
 
-/// Counts that a named place of a layer's code was reached: one that is rare, and has to be right. Tests demand
-/// that each of them is reached ([`Runtime::edges`]). Not an event: the hash of events does not know it.
+/// Counts that a named place of a layer's code was reached: one that is rare and critical. Tests require that each of
+/// them is reached ([`Runtime::edges`]). Not an event: the hash of events does not include it.
 pub fn edge(name: &'static str) {
     current(|world| {
         let mut edges = world.edges.borrow_mut();
@@ -384,7 +383,7 @@ pub fn edge(name: &'static str) {
     });
 }
 
-/// Starts a task. Dropping the handle cancels it; `detach` lets it go on, to the end of its world.
+/// Starts a task. Dropping the handle cancels it; `detach` lets it continue, until its world ends.
 pub fn spawn<T: 'static>(work: impl Future<Output = T> + 'static) -> Task<T> {
     let world = current(Rc::clone);
     let ready = world.ready.clone();
@@ -402,7 +401,7 @@ pub fn spawn<T: 'static>(work: impl Future<Output = T> + 'static) -> Task<T> {
     task
 }
 
-/// Strikes a task off the list when it ends or is dropped.
+/// Removes a task from the list when it ends or is dropped.
 struct Ended {
     world: Weak<World>,
     live: usize,
@@ -411,24 +410,24 @@ struct Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         let Some(world) = self.world.upgrade() else { return };
-        // Taken out first: dropping a waker may drop a task, which strikes itself off too.
+        // Taken out first: dropping a waker may drop a task, which removes itself too.
         let waker = world.live.borrow_mut().try_remove(self.live);
         drop(waker);
     }
 }
 
-/// Waits until `at`; not at all if that has passed.
+/// Sleeps until `at`; returns at once if that has passed.
 pub fn sleep_until(at: Nanos) -> impl Future<Output = ()> {
     timers::Sleep::new(current(Rc::clone), at)
 }
 
-/// Waits for `time`.
+/// Sleeps for `time`.
 pub fn sleep(time: Nanos) -> impl Future<Output = ()> {
     sleep_until(now() + time)
 }
 
-/// Waits until every task of this instant has run. A device picks its next request after this, so
-/// that requests issued together are seen together.
+/// Waits until every task of this instant has run. A device picks its next request after this, so that it sees all
+/// requests issued at the same time.
 pub fn quiet() -> impl Future<Output = ()> {
     let mut asked = false;
     poll_fn(move |context| {
@@ -441,17 +440,17 @@ pub fn quiet() -> impl Future<Output = ()> {
     })
 }
 
-/// Gives an agent its turn when every task of this instant has run.
+/// Calls an agent when every task of this instant has run.
 pub fn turn_when_quiet(agent: Rc<dyn Agent>) {
     current(|world| world.quiet.borrow_mut().push(Wake::Agent(agent)));
 }
 
-/// Gives an agent its turn at `at`, or at once in its order if that has passed.
+/// Calls an agent at `at`, or at once in its order if that has passed.
 pub fn turn_at(at: Nanos, agent: Rc<dyn Agent>) {
     current(|world| world.timers.borrow_mut().set(at.max(world.now.get()), Wake::Agent(agent)));
 }
 
-/// The random stream of this name: one a purpose. Asking again gives the next stream of that name.
+/// A random stream of this name: one per purpose. Each call gives the next stream of that name.
 pub fn rng(name: &str) -> Rng {
     current(|world| {
         let mut streams = world.streams.borrow_mut();
@@ -461,17 +460,17 @@ pub fn rng(name: &str) -> Rng {
     })
 }
 
-/// Runs a pure function of owned data beside the volume: live on a low-priority thread, in virtual
-/// time at once, its result arriving when `cost` says that it would.
+/// Runs a pure function of owned data off the volume's thread: live on a low-priority thread; in virtual time at once,
+/// with the result arriving after `cost`.
 ///
 /// # Panics
-/// When the function does, on its thread.
+/// If the function does, on its thread.
 pub async fn offload<T, J>(job: J, cost: impl FnOnce(&T) -> Nanos) -> T
 where
     T: Send + 'static,
     J: FnOnce() -> T + Send + 'static,
 {
-    let Some(beside) = current(|world| world.beside.borrow().clone()) else {
+    let Some(offloader) = current(|world| world.offloader.borrow().clone()) else {
         let result = job();
         let cost = cost(&result);
         sleep(cost).await;
@@ -480,7 +479,7 @@ where
     };
     let (begun, place) = (now(), Arc::new(Mutex::new(None)));
     let result = place.clone();
-    beside(Box::new(move || {
+    offloader(Box::new(move || {
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(job());
     }))
     .await;

@@ -1,6 +1,6 @@
-//! Random numbers that are the same in every release, on every machine: xoshiro256++ with its
-//! state filled by `SplitMix64`. A library may change its numbers with a version; ours may not, since
-//! a printed seed must replay for ever.
+//! Random numbers that are the same in every release, on every machine: xoshiro256++ with its state filled by
+//! `SplitMix64`. A library may change its numbers with a version; ours may not, since a printed seed must replay for
+//! ever.
 
 /// A random stream, see [`super::rng`].
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream that follows from a number.
+    /// The stream of a seed.
     pub fn seeded(seed: u64) -> Rng {
         let mut x = seed;
         let state = std::array::from_fn(|_| {
@@ -39,16 +39,16 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`, all equally likely but for a bias of at most `bound` in 2^64.
+    /// A number below `bound`, uniform except for a bias of at most `bound` in 2^64.
     ///
     /// # Panics
-    /// When `bound` is zero.
+    /// If `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "a number below zero was asked for");
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True with a chance of `numerator` in `denominator`.
+    /// True with probability `numerator` / `denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }

@@ -1,31 +1,31 @@
-//! What the runtime promises: order, quiet, nesting, streams, and the same bits every time.
+//! The runtime's guarantees: order, quiet, nesting, streams, and the same bits every time.
 
 use super::*;
 use crate::request::{Class, Op};
 use crate::units::Extent;
 
-fn told() -> (Rc<RefCell<Vec<String>>>, impl Fn(&str) + Clone) {
+fn recorded() -> (Rc<RefCell<Vec<String>>>, impl Fn(&str) + Clone) {
     let lines: Rc<RefCell<Vec<String>>> = Rc::default();
-    let tell = {
+    let record = {
         let lines = lines.clone();
         move |line: &str| lines.borrow_mut().push(format!("{} {line}", now().0))
     };
-    (lines, tell)
+    (lines, record)
 }
 
 #[test]
 fn the_clock_jumps_and_one_instant_keeps_its_order() {
-    let (lines, tell) = told();
+    let (lines, record) = recorded();
     let runtime = Runtime::new(1);
-    let wait = |ns: u64, name: &'static str, tell: Rc<dyn Fn(&str)>| async move {
+    let wait = |ns: u64, name: &'static str, record: Rc<dyn Fn(&str)>| async move {
         sleep(Nanos(ns)).await;
-        tell(name);
+        record(name);
     };
-    let tell: Rc<dyn Fn(&str)> = Rc::new(tell);
+    let record: Rc<dyn Fn(&str)> = Rc::new(record);
     runtime
         .run(async {
             let tasks = [(50, "a"), (20, "b"), (50, "c"), (0, "d")]
-                .map(|(ns, name)| spawn(wait(ns, name, tell.clone())));
+                .map(|(ns, name)| spawn(wait(ns, name, record.clone())));
             for task in tasks {
                 task.await;
             }
@@ -37,23 +37,23 @@ fn the_clock_jumps_and_one_instant_keeps_its_order() {
 
 #[test]
 fn quiet_comes_after_every_task_of_the_instant() {
-    let (lines, tell) = told();
+    let (lines, record) = recorded();
     Runtime::new(1)
         .run(async {
             let device = spawn({
-                let tell = tell.clone();
+                let record = record.clone();
                 async move {
                     sleep(Nanos(10)).await;
                     quiet().await;
-                    tell("device picks");
+                    record("device picks");
                 }
             });
             for _ in 0..3 {
-                let tell = tell.clone();
+                let record = record.clone();
                 spawn(async move {
                     sleep(Nanos(10)).await;
-                    tell("client asks");
-                    spawn(async move { tell("helper asks") }).detach();
+                    record("client asks");
+                    spawn(async move { record("helper asks") }).detach();
                 })
                 .detach();
             }
@@ -118,7 +118,7 @@ fn a_dropped_world_drops_its_tasks() {
         .run(async {
             for _ in 0..3 {
                 let (held, waker) = (held.clone(), Rc::new(RefCell::new(None)));
-                // A circle: the task holds the place where its own waker is kept.
+                // A cycle: the task holds the place where its own waker is stored.
                 spawn(poll_fn(move |context| {
                     waker.replace(Some(context.waker().clone()));
                     if Rc::strong_count(&held) == 0 { Poll::Ready(()) } else { Poll::Pending }
@@ -197,15 +197,14 @@ fn edges_are_counted_in_their_own_world_and_are_no_events() {
     assert_eq!((outer.events(), outer.event_hash()), (0, Runtime::new(1).event_hash()));
 }
 
-/// A world outside in which every turn takes a millisecond more than was asked for, and something wakes its waiter
-/// in the third.
+/// An environment in which every turn takes a millisecond more than requested, and which wakes its waiter in the third.
 struct Late {
     turns: Cell<u32>,
     now: Cell<Nanos>,
     waiter: RefCell<Option<Waker>>,
 }
 
-impl Outside for Late {
+impl Driver for Late {
     fn turn(&self, until: Option<Nanos>) -> Nanos {
         self.turns.set(self.turns.get() + 1);
         if self.turns.get() == 3 {
@@ -218,23 +217,23 @@ impl Outside for Late {
 
 #[test]
 fn a_live_run_takes_the_time_of_the_world_outside_and_waits_for_it() {
-    let outside = Late { turns: Cell::new(0), now: Cell::default(), waiter: RefCell::default() };
+    let driver = Late { turns: Cell::new(0), now: Cell::default(), waiter: RefCell::default() };
     let runtime = Runtime::new(1);
     let ran = runtime.run_live(
         async {
             sleep(Nanos::from_millis(5)).await;
             assert_eq!(now(), Nanos::from_millis(6), "a turn is as late as it is");
             quiet().await;
-            assert_eq!((now(), outside.turns.get()), (Nanos::from_millis(6), 1), "quiet needs no turn");
+            assert_eq!((now(), driver.turns.get()), (Nanos::from_millis(6), 1), "quiet needs no turn");
             let mut asked = false;
             poll_fn(|context| {
-                outside.waiter.replace(Some(context.waker().clone()));
+                driver.waiter.replace(Some(context.waker().clone()));
                 if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            outside.turns.get()
+            driver.turns.get()
         },
-        &outside,
+        &driver,
     );
     assert_eq!(ran, Ok(3));
 }

@@ -1,5 +1,5 @@
-//! Timers: a heap of (time, sequence), with whom to wake in a table so that a dropped sleep costs
-//! nothing and an entry in the heap stays three words.
+//! Timers: a heap of (time, sequence), with the wake-ups in a table so that a dropped sleep costs nothing and an entry
+//! in the heap stays three words.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,12 +29,12 @@ impl Timers {
         slot
     }
 
-    /// A dropped sleep leaves its entry in the heap; the sequence number tells that it is stale.
+    /// A dropped sleep leaves its entry in the heap; its sequence number shows that it is stale.
     fn is_set(&self, sequence: u64, slot: usize) -> bool {
         self.waiting.get(slot).is_some_and(|(waiting, _)| *waiting == sequence)
     }
 
-    /// When the next timer that somebody still waits for is due.
+    /// When the next live timer is due.
     pub fn next_at(&mut self) -> Option<Nanos> {
         while let Some(&Reverse((at, sequence, slot))) = self.heap.peek() {
             if self.is_set(sequence, slot) {
@@ -45,7 +45,7 @@ impl Timers {
         None
     }
 
-    /// Takes the next timer that somebody still waits for.
+    /// Takes the next live timer.
     pub fn pop(&mut self) -> Option<(Nanos, u64, Wake)> {
         self.next_at()?;
         let Reverse((at, sequence, slot)) = self.heap.pop()?;

@@ -1,10 +1,9 @@
-//! A switch: leads to a child that can be changed for another while clients use it. It is in the top of a volume
-//! ([`crate::Top`]), so that a layer can be put in and taken out.
+//! A switch: its child can be replaced while clients use it. It is in the top of a volume ([`crate::Top`]), so that a
+//! layer can be attached and detached.
 //!
-//! Invariants: while the child is changed nothing is in flight, and everything answered before is durable. What is
-//! held meanwhile goes to the new child in the order in which it came. No request is lost, and none fails for the
-//! change. Fault model: of a change that fails, or is dropped on its way, nothing remains: the old child stays, and
-//! requests go on.
+//! Invariants: while the child is replaced nothing is in flight, and everything answered before is durable. Requests
+//! held meanwhile go to the new child in order of arrival. No request is lost, and none fails because of the swap.
+//! Fault model: a swap that fails, or is dropped, has no effect: the old child stays, and requests continue.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -12,12 +11,12 @@ use std::rc::Rc;
 
 use crate::device::{BlockDevice, Geometry};
 use crate::error::{ErrorKind, IoError};
-use crate::gate::{Gate, Inside};
+use crate::gate::{Gate, GateGuard};
 use crate::mutant;
 use crate::request::Hints;
 use crate::runtime::edge;
 
-/// The rare places of its code, which an exploration that changes layers has to reach.
+/// Rare places of this code, which an exploration that changes layers has to reach.
 pub const EDGES: &[&str] =
     &["the child changes while requests are held", "a change fails: the old child stays"];
 
@@ -27,10 +26,10 @@ pub struct Switch {
     gate: Gate,
 }
 
-/// Leave to have a request in flight, and the device for it.
+/// Permission to have a request in flight, and the device for it.
 pub struct InFlight<'a> {
     child: Rc<dyn BlockDevice>,
-    _inside: Inside<'a>,
+    _guard: GateGuard<'a>,
 }
 
 impl Deref for InFlight<'_> {
@@ -42,29 +41,29 @@ impl Deref for InFlight<'_> {
 }
 
 impl Switch {
-    /// With this child.
+    /// A switch with this child.
     pub fn new(child: Rc<dyn BlockDevice>) -> Switch {
         Switch { child: RefCell::new(child), gate: Gate::default() }
     }
 
-    /// What its child is like now; never smaller than before.
+    /// The child's current geometry; never smaller than before.
     pub fn geometry(&self) -> Geometry {
         self.child.borrow().geometry()
     }
 
-    /// What it leads to now: for what is answered at once.
+    /// The current child, for calls that return at once.
     pub fn child(&self) -> Rc<dyn BlockDevice> {
         self.child.borrow().clone()
     }
 
-    /// What it leads to now, which stays until this is dropped: for what takes time. Waits while the child changes.
+    /// The current child, which stays until this is dropped, for requests. Waits while the child is replaced.
     pub async fn enter(&self) -> InFlight<'_> {
-        let inside = self.gate.pass().await;
-        InFlight { child: self.child(), _inside: inside }
+        let guard = self.gate.pass().await;
+        InFlight { child: self.child(), _guard: guard }
     }
 
-    /// Holds what comes, waits for what is in flight, flushes the child, and then waits for `change`: what that
-    /// gives is the child from then on. Another swap waits for this one.
+    /// Holds new requests, waits for those in flight, flushes the child, and awaits `change`, which returns the new
+    /// child. Swaps are serialized.
     ///
     /// # Errors
     /// Those of the flush and of `change`; `Invalid` if the new child is smaller than the old one, or takes smaller
@@ -85,7 +84,7 @@ impl Switch {
             Ok(new)
         };
         let new = changed.await.inspect_err(|_| edge("a change fails: the old child stays"))?;
-        if self.gate.is_waited_for() {
+        if self.gate.has_waiters() {
             edge("the child changes while requests are held");
         }
         self.child.replace(new);
@@ -93,7 +92,7 @@ impl Switch {
     }
 }
 
-/// Whether what clients know of the old child holds of the new one.
+/// Checks that the new child satisfies what clients know of the old one.
 fn fits(old: &Geometry, new: &Geometry) -> Result<(), IoError> {
     let invalid = |why: String| Err(IoError::new(ErrorKind::Invalid, "switch", None, why));
     if new.sectors < old.sectors {

@@ -1,4 +1,4 @@
-//! What holds of a change: nothing is lost, nothing is overtaken, and what fails changes nothing.
+//! Guarantees of a swap: nothing is lost, nothing is overtaken, and a failure changes nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -10,26 +10,26 @@ use crate::limit::Top;
 use crate::runtime::{Runtime, now, sleep, spawn};
 use crate::units::{Extent, Nanos};
 
-/// What a child was asked, by whom.
-type Asked = Rc<RefCell<Vec<(&'static str, u64)>>>;
+/// Requests by child: its name and the sector.
+type Requests = Rc<RefCell<Vec<(&'static str, u64)>>>;
 
-/// A child that takes a while for each request, and notes which sectors it is asked for as they come.
+/// A child that takes time for each request, and records their sectors in order.
 struct Child {
     name: &'static str,
     sectors: u64,
-    asked: Asked,
+    requests: Requests,
     in_flight: Cell<u64>,
     broken: bool,
 }
 
 impl Child {
-    fn new(name: &'static str, sectors: u64, asked: &Asked) -> Rc<Child> {
-        let (asked, in_flight) = (asked.clone(), Cell::new(0));
-        Rc::new(Child { name, sectors, asked, in_flight, broken: false })
+    fn new(name: &'static str, sectors: u64, requests: &Requests) -> Rc<Child> {
+        let (requests, in_flight) = (requests.clone(), Cell::new(0));
+        Rc::new(Child { name, sectors, requests, in_flight, broken: false })
     }
 
     async fn takes_time(&self, at: Extent) -> Result<(), IoError> {
-        self.asked.borrow_mut().push((self.name, at.start.0));
+        self.requests.borrow_mut().push((self.name, at.start.0));
         self.in_flight.set(self.in_flight.get() + 1);
         sleep(Nanos(100)).await;
         self.in_flight.set(self.in_flight.get() - 1);
@@ -77,8 +77,8 @@ impl BlockDevice for Child {
     }
 }
 
-/// Asks in one of the ways there are, without waiting.
-fn ask(switch: &Rc<Switch>, sector: u64) -> crate::runtime::Task<Result<(), IoError>> {
+/// Submits a request of one of the kinds, without waiting.
+fn submit(switch: &Rc<Switch>, sector: u64) -> crate::runtime::Task<Result<(), IoError>> {
     let top = Top::over(switch.clone());
     spawn(async move {
         let (at, how) = (Extent::new(sector, 1), Hints::default());
@@ -97,18 +97,18 @@ fn device(child: &Rc<Child>) -> Rc<dyn BlockDevice> {
     child.clone()
 }
 
-fn run(test: impl AsyncFnOnce(Asked)) -> BTreeSet<&'static str> {
+fn run(test: impl AsyncFnOnce(Requests)) -> BTreeSet<&'static str> {
     let runtime = Runtime::new(1);
-    runtime.run(test(Asked::default())).expect("nobody waits for ever");
+    runtime.run(test(Requests::default())).expect("nobody waits for ever");
     runtime.edges().into_iter().map(|(edge, _)| edge).collect()
 }
 
 #[test]
 fn what_comes_during_a_change_goes_to_the_new_child_in_its_order() {
-    let edges = run(async |asked| {
-        let (old, new) = (Child::new("old", 60, &asked), Child::new("new", 60, &asked));
+    let edges = run(async |requests| {
+        let (old, new) = (Child::new("old", 60, &requests), Child::new("new", 60, &requests));
         let switch = Rc::new(Switch::new(device(&old)));
-        let before: Vec<_> = (0..6).map(|sector| ask(&switch, sector)).collect();
+        let before: Vec<_> = (0..6).map(|sector| submit(&switch, sector)).collect();
         sleep(Nanos(10)).await;
         let swap = {
             let (switch, old, new) = (switch.clone(), old.clone(), device(&new));
@@ -126,35 +126,38 @@ fn what_comes_during_a_change_goes_to_the_new_child_in_its_order() {
             })
         };
         sleep(Nanos(10)).await;
-        let held: Vec<_> = (6..30).map(|sector| ask(&switch, sector)).collect();
+        let held: Vec<_> = (6..30).map(|sector| submit(&switch, sector)).collect();
         swap.await.unwrap();
         assert_eq!(now(), Nanos(250));
-        // Those that were held have not come to their turns yet.
-        let last = ask(&switch, 30);
+        // Held requests have not had their turns yet.
+        let last = submit(&switch, 30);
         for task in before.into_iter().chain(held).chain([last]) {
             task.await.unwrap();
         }
         let first = (0..6).map(|sector| ("old", sector)).chain([("old", FLUSH)]);
-        assert_eq!(*asked.borrow(), first.chain((6..=30).map(|sector| ("new", sector))).collect::<Vec<_>>());
+        assert_eq!(
+            *requests.borrow(),
+            first.chain((6..=30).map(|sector| ("new", sector))).collect::<Vec<_>>()
+        );
     });
     assert!(edges.contains(EDGES[0]));
 }
 
 #[test]
 fn a_change_that_fails_leaves_the_old_child_in_use() {
-    let edges = run(async |asked| {
-        let old = Child::new("old", 60, &asked);
+    let edges = run(async |requests| {
+        let old = Child::new("old", 60, &requests);
         let switch = Rc::new(Switch::new(device(&old)));
-        let held = ask(&switch, 1);
+        let held = submit(&switch, 1);
         let refused = IoError::new(ErrorKind::NoSpace, "new", None, "it is full");
         let error = switch.swap(async { Err(refused.clone()) }).await.unwrap_err();
         assert_eq!(error, refused);
         held.await.unwrap();
-        let small = Child::new("small", 59, &asked);
+        let small = Child::new("small", 59, &requests);
         let error = switch.swap(async { Ok(device(&small)) }).await.unwrap_err();
         assert!(error.to_string().contains("found a child of 59 sectors, expected 60 or more"), "{error}");
-        ask(&switch, 2).await.unwrap();
-        assert!(asked.borrow().iter().all(|(name, _)| *name == "old"));
+        submit(&switch, 2).await.unwrap();
+        assert!(requests.borrow().iter().all(|(name, _)| *name == "old"));
         assert_eq!(Top::over(switch).geometry().sectors, 60);
     });
     assert_eq!(edges, EDGES.iter().copied().filter(|edge| *edge != EDGES[0]).collect());
@@ -162,11 +165,11 @@ fn a_change_that_fails_leaves_the_old_child_in_use() {
 
 #[test]
 fn a_child_that_cannot_flush_stays() {
-    run(async |asked| {
-        let mut old = Child::new("old", 60, &asked);
+    run(async |requests| {
+        let mut old = Child::new("old", 60, &requests);
         Rc::get_mut(&mut old).unwrap().broken = true;
         let switch = Rc::new(Switch::new(device(&old)));
-        let new = Child::new("new", 60, &asked);
+        let new = Child::new("new", 60, &requests);
         let changed = Cell::new(false);
         let change = async {
             changed.set(true);
@@ -180,15 +183,15 @@ fn a_child_that_cannot_flush_stays() {
 
 #[test]
 fn a_change_that_is_dropped_lets_requests_go_on() {
-    run(async |asked| {
-        let old = Child::new("old", 60, &asked);
+    run(async |requests| {
+        let old = Child::new("old", 60, &requests);
         let switch = Rc::new(Switch::new(device(&old)));
         let swap = {
             let switch = switch.clone();
             spawn(async move { switch.swap(std::future::pending()).await })
         };
         sleep(Nanos(500)).await;
-        let held = ask(&switch, 1);
+        let held = submit(&switch, 1);
         sleep(Nanos(500)).await;
         assert!(!held.is_finished());
         drop(swap);
@@ -198,8 +201,8 @@ fn a_change_that_is_dropped_lets_requests_go_on() {
 
 #[test]
 fn changes_go_one_after_the_other_and_requests_between_them() {
-    run(async |asked| {
-        let children: Vec<_> = ["a", "b", "c"].map(|name| Child::new(name, 60, &asked)).to_vec();
+    run(async |requests| {
+        let children: Vec<_> = ["a", "b", "c"].map(|name| Child::new(name, 60, &requests)).to_vec();
         let switch = Rc::new(Switch::new(device(&children[0])));
         let swap = |to: usize| {
             let (switch, new) = (switch.clone(), device(&children[to]));
@@ -211,12 +214,12 @@ fn changes_go_one_after_the_other_and_requests_between_them() {
                 switch.swap(change).await
             })
         };
-        let (first, between, second) = (swap(1), ask(&switch, 7), swap(2));
-        let after = ask(&switch, 8);
+        let (first, between, second) = (swap(1), submit(&switch, 7), swap(2));
+        let after = submit(&switch, 8);
         for task in [first, between, second, after] {
             task.await.unwrap();
         }
-        assert_eq!(*asked.borrow(), [("a", FLUSH), ("b", 7), ("b", FLUSH), ("c", 8)]);
+        assert_eq!(*requests.borrow(), [("a", FLUSH), ("b", 7), ("b", FLUSH), ("c", 8)]);
         assert_eq!(Top::over(switch).estimate(Extent::new(0, 1), &Hints::default()), Some(Nanos(60)));
     });
 }

@@ -1,7 +1,7 @@
-//! What the cache keeps of a read: how far the drive reads on behind it, and how much a segment holds.
+//! Read-ahead: how far the drive reads ahead after a read, and the size of a segment.
 //!
-//! A place is read, the drive is left alone for some turns, the head is sent far away, and then one block is asked
-//! for: if it is in the cache its answer is quick. Each question has a place of its own.
+//! A place is read, the drive is left idle for some revolutions, the head is sent far away, and then one block is read:
+//! if it is cached, the answer is fast. Each trial uses a place of its own.
 
 use serde::Serialize;
 
@@ -12,33 +12,33 @@ use super::probe::Probe;
 use crate::spec::ReadAhead;
 use seekless_core::Nanos;
 
-/// So many turns a drive is left alone.
+/// Idle time before a trial, in revolutions.
 const REST_TURNS: f64 = 40.0;
-/// More blocks are not looked for.
+/// The search limit, in blocks.
 const MOST_BLOCKS: u64 = 1 << 16;
-/// Where only the time of a read tells whether it was found, it is at most so much longer than a read that was.
+/// Where only a read's time tells whether it was a hit, a hit takes at most this many times the time of a known hit.
 const AS_QUICK: f64 = 1.25;
 
-/// What is kept of a read.
+/// Read-ahead as measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ahead {
-    /// Where reading on ends.
+    /// Where read-ahead ends.
     pub kind: ReadAhead,
-    /// So many blocks behind a read of one are found, in the middle of what was seen.
+    /// Median number of blocks cached after a read of one block.
     pub blocks: u64,
-    /// So many blocks a segment holds.
+    /// Size of a segment, in blocks.
     pub segment: u64,
-    /// Whether reading on may overwrite what was asked for.
+    /// Whether read-ahead may overwrite the requested blocks.
     pub over_request: bool,
 }
 
-/// How far the drive reads on, and how much a segment holds.
+/// Measures read-ahead and the size of a segment.
 pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Option<Ahead>, Unknown> {
     probe.stage("read-ahead");
     if hits.segments == 0 {
         return Ok(None);
     }
-    let ask = async |probe: &mut Probe<'_>, eighths: u64, behind: u64| {
+    let start_command = async |probe: &mut Probe<'_>, eighths: u64, behind: u64| {
         let trial = async |probe: &mut Probe<'_>| {
             let block = place(probe, map, eighths);
             probe.fresh(block).await?;
@@ -48,21 +48,21 @@ pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Opti
         };
         if hits.segments == 1 { all(probe, trial).await } else { most(probe, trial).await }
     };
-    let early = last_found(probe, async |probe, behind| ask(probe, 1, behind).await).await?;
-    let late = last_found(probe, async |probe, behind| ask(probe, 5, behind).await).await?;
-    let over_request = early > 0 && !ask(probe, 1, 0).await?;
+    let early = last_found(probe, async |probe, behind| start_command(probe, 1, behind).await).await?;
+    let late = last_found(probe, async |probe, behind| start_command(probe, 5, behind).await).await?;
+    let over_request = early > 0 && !start_command(probe, 1, 0).await?;
     let segment = if over_request {
-        // The first that is still there.
+        // The first block that is still cached.
         let (mut lost, mut there) = (0, early);
         while there - lost > 1 {
             let between = u64::midpoint(lost, there);
-            if ask(probe, 1, between).await? { there = between } else { lost = between }
+            if start_command(probe, 1, between).await? { there = between } else { lost = between }
         }
         early - there + 1
     } else {
         held(probe, map, hits).await?.max(early + 1)
     };
-    // A read half a track later reads on half a track less if it ends with a track.
+    // After a read half a track later, read-ahead is half a track less if it ends with the track.
     let per_track = map.parts[0].grid.per_track;
     let kind = match () {
         () if early == 0 => ReadAhead::None,
@@ -72,13 +72,13 @@ pub async fn ahead(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<Opti
     Ok(Some(Ahead { kind, blocks: early, segment, over_request }))
 }
 
-/// A block of the first zone, so many eighths of a track behind a track's start.
+/// A block of the first zone, `eighths` eighths of a track after a track's start.
 fn place(probe: &mut Probe<'_>, map: &Map, eighths: u64) -> u64 {
     let mut block = 0;
     for _ in 0..50 {
         let Some(start) = map.first_zones_track(probe) else { continue };
         block = start + eighths * map.part(start).grid.per_track / 8;
-        if !probe.may_be_kept(block) {
+        if !probe.may_be_cached(block) {
             break;
         }
     }
@@ -91,7 +91,7 @@ async fn found(probe: &mut Probe<'_>, hits: &Hits, block: u64) -> Result<bool, U
         return Ok(false);
     }
     if hits.segments == 1 {
-        // Another read would drive out what is asked for.
+        // Another read would evict the block in question.
         return Ok(probe.read(block, 1).await?.took() <= AS_QUICK * hits.block);
     }
     let far = probe.far_from(block);
@@ -99,23 +99,23 @@ async fn found(probe: &mut Probe<'_>, hits: &Hits, block: u64) -> Result<bool, U
     Ok(probe.read(block, 1).await?.took() <= hits.limit)
 }
 
-/// The largest number for which the answer is yes, if it is up to there.
+/// The largest number, up to a limit, for which the predicate holds.
 async fn last_found(
     probe: &mut Probe<'_>,
-    ask: impl AsyncFn(&mut Probe<'_>, u64) -> Result<bool, Unknown>,
+    start_command: impl AsyncFn(&mut Probe<'_>, u64) -> Result<bool, Unknown>,
 ) -> Result<u64, Unknown> {
     let (mut there, mut lost) = (0, 1);
-    while lost <= MOST_BLOCKS && ask(probe, lost).await? {
+    while lost <= MOST_BLOCKS && start_command(probe, lost).await? {
         (there, lost) = (lost, 2 * lost);
     }
     while lost - there > 1 && lost <= MOST_BLOCKS {
         let between = u64::midpoint(there, lost);
-        if ask(probe, between).await? { there = between } else { lost = between }
+        if start_command(probe, between).await? { there = between } else { lost = between }
     }
     Ok(there)
 }
 
-/// The largest read of which the first block is still there when it is over.
+/// The largest read whose first block is still cached afterwards.
 async fn held(probe: &mut Probe<'_>, map: &Map, hits: &Hits) -> Result<u64, Unknown> {
     last_found(probe, async |probe, blocks| {
         let trial = async |probe: &mut Probe<'_>| {

@@ -1,6 +1,6 @@
-//! The cache: how many streams it keeps apart, and what it keeps of each.
+//! The cache: number of segments, and what each stores.
 //!
-//! A read that the cache answers is quick, however far the head is.
+//! A read hit is fast, however far the head is.
 
 use seekless_core::Nanos;
 
@@ -8,28 +8,28 @@ use super::Unknown;
 use super::probe::{MOST_SEGMENTS, Probe};
 use super::stats::median;
 
-/// Reads that a figure is taken from.
+/// Reads per estimate.
 const READS: usize = 9;
-/// Between the two reads of a place, in nanoseconds: less than reading on takes to overwrite the first.
+/// Longest time between the two reads of a place, in nanoseconds: read-ahead must not overwrite the first.
 const MOST_REST: u64 = 2_000_000;
-/// Reads that the cache answers take at most this part of the time of others, and are alike within that part of it.
+/// Read hits take at most this part of the time of misses, and vary by at most this part of it.
 const AS_QUICK: f64 = 0.3;
 const AS_EVEN: f64 = 0.02;
-/// Trials of a question, of which most decide.
+/// Trials of a question; the majority decides.
 const TRIALS: usize = 3;
 
-/// What tells reads that the cache answers from others.
+/// Thresholds that tell hits from misses.
 #[derive(Clone, Copy, Debug)]
 pub struct Hits {
-    /// A read that takes at most so long was answered by the cache, in nanoseconds.
+    /// The longest time of a read hit, in nanoseconds.
     pub limit: f64,
-    /// What one of a block takes.
+    /// Time of a hit of one block.
     pub block: f64,
-    /// Segments that reads can use; 0 if nothing is kept.
+    /// Segments usable by reads; 0: nothing is cached.
     pub segments: usize,
 }
 
-/// How many segments there are, and whether they keep what passes before a block.
+/// Measures the number of segments, and whether they store what passes before a block.
 pub async fn segments(probe: &mut Probe<'_>) -> Result<Hits, Unknown> {
     probe.stage("cache segments");
     let (mut again, mut far) = (Vec::new(), Vec::new());
@@ -37,7 +37,7 @@ pub async fn segments(probe: &mut Probe<'_>) -> Result<Hits, Unknown> {
     for _ in 0..READS {
         let block = probe.far_from(last);
         far.push(probe.read(block, 1).await?.took());
-        // Not in step with the disk: without a cache the second read takes any part of a turn.
+        // Not in step with the disk: without a cache the second read takes any part of a revolution.
         let some = probe.rng.below(MOST_REST);
         probe.rest(Nanos(some)).await?;
         again.push(probe.read(block, 1).await?.took());
@@ -71,7 +71,7 @@ pub async fn segments(probe: &mut Probe<'_>) -> Result<Hits, Unknown> {
     Ok(hits)
 }
 
-/// Whether the first of so many streams is still there after the others.
+/// Whether the first of `streams` streams is still cached after the others.
 async fn holds(probe: &mut Probe<'_>, hits: &Hits, streams: usize) -> Result<bool, Unknown> {
     most(probe, async |probe| {
         let first = probe.rng.below(probe.blocks() / 4);
@@ -87,7 +87,7 @@ async fn holds(probe: &mut Probe<'_>, hits: &Hits, streams: usize) -> Result<boo
     .await
 }
 
-/// Whether what passes before a block is kept with it.
+/// Whether the cache stores what passes before a block.
 async fn keeps_before(probe: &mut Probe<'_>, hits: &Hits) -> Result<bool, Unknown> {
     most(probe, async |probe| {
         let block = probe.anywhere().max(8);
@@ -99,7 +99,7 @@ async fn keeps_before(probe: &mut Probe<'_>, hits: &Hits) -> Result<bool, Unknow
     .await
 }
 
-/// What most trials say.
+/// The answer of most trials.
 pub async fn most(
     probe: &mut Probe<'_>,
     trial: impl AsyncFn(&mut Probe<'_>) -> Result<bool, Unknown>,
@@ -107,7 +107,7 @@ pub async fn most(
     decide(probe, trial, TRIALS / 2 + 1, TRIALS / 2 + 1).await
 }
 
-/// Whether all trials say so: where a no can look like a yes by chance.
+/// Whether all trials agree: where a no can look like a yes by chance.
 pub async fn all(
     probe: &mut Probe<'_>,
     trial: impl AsyncFn(&mut Probe<'_>) -> Result<bool, Unknown>,
@@ -123,7 +123,7 @@ async fn decide(
 ) -> Result<bool, Unknown> {
     let (mut yes, mut no) = (0, 0);
     while yes < for_yes && no < for_no {
-        probe.tell_at_times();
+        probe.report_sometimes();
         if trial(probe).await? {
             yes += 1;
         } else {

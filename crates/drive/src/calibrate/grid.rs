@@ -1,37 +1,37 @@
-//! A zone's tracks as arithmetic: the angle of every block of them.
+//! A zone's tracks as arithmetic: the angle of each of their blocks.
 //!
-//! Tracks are counted from an *anchor*, a block with which a cylinder begins; to both sides, so that a grid also
-//! says what the angle of a block would be that lies outside of its zone.
+//! Tracks are counted from an *anchor*, the first block of a cylinder, in both directions; so a grid also extrapolates
+//! the angle of a block outside of its zone.
 
 use super::stats::forward;
 
-/// Cylinders behind which some blocks are kept in reserve.
+/// Cylinders followed by spare blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// How many.
+    /// Number of cylinders.
     pub cylinders: u64,
-    /// Blocks that they hold, less than all.
+    /// Blocks that they hold, without the spares.
     pub blocks: u64,
-    /// Turns that the next range begins later than its cylinders alone would make it.
+    /// Extra skew of the next range, in turns.
     pub skew: f64,
 }
 
-/// Tracks that go on evenly.
+/// Evenly skewed tracks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
     /// The first block of a cylinder; of a range, if there are any.
     pub anchor: u64,
     /// Its angle, in turns.
     pub angle: f64,
-    /// Blocks of a track.
+    /// Blocks per track.
     pub per_track: u64,
-    /// Tracks of a cylinder; 1 if cylinders cannot be told.
+    /// Tracks per cylinder; 1 if unknown.
     pub heads: u64,
-    /// Turns that the next track begins later.
+    /// Skew of the next track, in turns.
     pub track_skew: f64,
-    /// The same where a cylinder begins.
+    /// Skew of the next track where a cylinder begins, in turns.
     pub cylinder_skew: f64,
-    /// Whether spares are kept by ranges of cylinders.
+    /// The ranges of cylinders, if spares are by range.
     pub range: Option<Range>,
 }
 
@@ -41,7 +41,7 @@ impl Grid {
         self.per_track * self.heads
     }
 
-    /// Turns that the next cylinder begins later.
+    /// Skew from cylinder to cylinder, in turns.
     pub fn step(&self) -> f64 {
         (self.heads - 1) as f64 * self.track_skew + self.cylinder_skew
     }
@@ -51,7 +51,7 @@ impl Grid {
         self.angle_of(block as i64)
     }
 
-    /// The same, also of a block before the disk's first.
+    /// As `angle`, also for a block before the disk's first.
     pub fn angle_of(&self, block: i64) -> f64 {
         let (ranges, within) = self.split(block);
         let (tracks, into) =
@@ -74,14 +74,14 @@ impl Grid {
         }
     }
 
-    /// The cylinder of a block, from the anchor's on.
+    /// The cylinder of a block, relative to the anchor's.
     pub fn cylinder_of(&self, block: u64) -> i64 {
         let (ranges, within) = self.split(block as i64);
         let cylinders = self.range.map_or(0, |range| range.cylinders as i64);
         ranges * cylinders + within.div_euclid(self.cylinder() as i64)
     }
 
-    /// The first block of a cylinder; one before the disk's first if it would begin there.
+    /// The first block of a cylinder; may lie before the disk's first.
     pub fn start_at(&self, cylinder: i64) -> i64 {
         let (ranges, within, blocks) = match self.range {
             Some(Range { cylinders, blocks, .. }) => {
@@ -93,12 +93,12 @@ impl Grid {
         self.anchor as i64 + ranges * blocks + within * self.cylinder() as i64
     }
 
-    /// The same, of the disk if it would begin before that.
+    /// As `start_at`, but not before the disk's first block.
     pub fn start_of(&self, cylinder: i64) -> u64 {
         self.start_at(cylinder).max(0) as u64
     }
 
-    /// Skews that lie between the anchor and a block, where there are no ranges: of heads, of cylinders.
+    /// Skews between the anchor and a block, without ranges: of heads, of cylinders.
     pub fn steps_to(&self, block: u64) -> (i64, i64) {
         let tracks = (block as i64 - self.anchor as i64).div_euclid(self.per_track as i64);
         let cylinders = tracks.div_euclid(self.heads as i64);

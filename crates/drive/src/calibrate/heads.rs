@@ -1,5 +1,5 @@
-//! Tracks of a cylinder, where skews do not tell: the time to a track so many tracks away goes up in steps, and
-//! the steps are a cylinder apart.
+//! Tracks per cylinder, where skews do not show them: the time to a track at some distance increases in steps, which
+//! are a cylinder apart.
 
 use seekless_core::Op;
 
@@ -11,21 +11,21 @@ use super::seeks::{shortest, trip};
 use super::skews::MOST_HEADS;
 use super::zones::Zone;
 
-/// A step is looked for up to so many tracks away.
+/// The farthest track at which a step is searched.
 const FARTHEST: u64 = 1 << 14;
-/// What part of a turn is near enough.
+/// Precision of a time, in turns.
 const NEAR: f64 = 1.0 / 8192.0;
-/// A step is so many times that, or it may be the noise's.
+/// A step is at least this many times that, or it may be noise.
 const CLEARLY: f64 = 3.0;
-/// From so many tenths of a zone it is looked twice.
+/// Starting points of the two searches, in tenths of a zone.
 const FROM: [u64; 2] = [2, 5];
-/// Steps that are looked for, at most, until two follow each other that are alike.
+/// Most steps searched until two consecutive distances are equal.
 const STEPS: usize = 6;
 
-/// How many tracks a cylinder has, if it can be told. The zones' grids have cylinders of one track.
+/// Measures the number of tracks per cylinder. The zones' grids have cylinders of one track.
 pub async fn heads(probe: &mut Probe<'_>, zones: &[Zone]) -> Result<Option<u64>, Unknown> {
     probe.stage("heads");
-    // Late answers hide steps that are finer.
+    // Late answers hide finer steps.
     if zones.iter().all(|zone| zone.fitted.noise > NEAR) {
         return Ok(None);
     }
@@ -49,14 +49,14 @@ pub async fn heads(probe: &mut Probe<'_>, zones: &[Zone]) -> Result<Option<u64>,
     Ok(heads.filter(whole).filter(|heads| *heads <= MOST_HEADS))
 }
 
-/// A track that many tenths of a zone behind its begin.
+/// A track at this many tenths of a zone.
 fn origin(zone: &Zone, tenths: u64) -> u64 {
     let grid = &zone.fitted.grid;
     let tracks = (zone.end - zone.first) / grid.per_track;
     zone.first + tenths * tracks / 10 * grid.per_track
 }
 
-/// Times from one track to those behind it.
+/// Times from one track to later ones.
 struct Stairs<'a> {
     map: &'a Map,
     grid: Grid,
@@ -69,7 +69,7 @@ impl Stairs<'_> {
         self.origin + away * self.grid.per_track
     }
 
-    /// The distance of steps that are alike, if times go up at each.
+    /// The distance between equal steps of the time, if there are any.
     async fn heads(&self, probe: &mut Probe<'_>) -> Result<Option<u64>, Unknown> {
         let (mut edges, mut at, mut before): (Vec<u64>, _, Option<f64>) = (Vec::new(), 1, None);
         while edges.len() < STEPS {
@@ -88,7 +88,7 @@ impl Stairs<'_> {
         Ok(None)
     }
 
-    /// What the track at `at` takes, and the first behind it that takes longer.
+    /// The time of the track at `at`, and the first later one that takes longer.
     async fn next_edge(&self, probe: &mut Probe<'_>, at: u64) -> Result<Option<(f64, u64)>, Unknown> {
         let pick = |probe: &mut Probe<'_>| Some((self.from(probe), self.track(at)));
         let Some(level) = shortest(probe, self.map, Op::Read, NEAR, &mut { pick }).await? else {
@@ -117,7 +117,7 @@ impl Stairs<'_> {
         Ok(Some((level.value, far)))
     }
 
-    /// Whether a track can be reached within a time: most of three say so.
+    /// Whether a track can be reached within a time, by majority of three.
     async fn within(&self, probe: &mut Probe<'_>, away: u64, limit: f64) -> Result<bool, Unknown> {
         let mut votes = 0_i32;
         while votes.abs() < 2 {
@@ -134,7 +134,7 @@ impl Stairs<'_> {
         let mut block = self.origin;
         for _ in 0..50 {
             block = self.origin + probe.rng.below(half);
-            if !probe.may_be_kept(block) {
+            if !probe.may_be_cached(block) {
                 break;
             }
         }
@@ -142,7 +142,7 @@ impl Stairs<'_> {
     }
 }
 
-/// The same zones with cylinders of so many tracks, each zone beginning with one.
+/// Regroups the zones' tracks into cylinders of `heads` tracks, each zone beginning with one.
 pub fn with_heads(zones: &mut [Zone], heads: u64) {
     for zone in zones {
         let grid = &mut zone.fitted.grid;

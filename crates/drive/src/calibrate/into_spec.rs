@@ -1,22 +1,22 @@
-//! What was found, as a drive's description.
+//! Conversion of a calibration into a drive's description.
 
 use std::collections::BTreeMap;
 
-use super::found::{Found, FoundZone};
+use super::calibration::{Calibration, MeasuredZone};
 use crate::disk::Drive;
 use crate::spec::{
     BusSpec, CacheSpec, CommandSpec, LayoutSpec, Mapping, QueueSpec, ReadAhead, SeekCurve, Sparing, Spec,
     Zone,
 };
 
-/// Parts of a read that are tried as the one that has to be there before it is sent.
+/// Granularity of the water mark: parts of a read tried.
 const MARKS: u32 = 16;
-/// How each figure came to be known.
+/// The kinds of the sources.
 const EXTRACTED: &str = "extracted: timed reads by seekless drive calibrate";
 const WRITTEN: &str = "extracted: timed writes by seekless drive calibrate";
 
-impl Found {
-    /// The drive, under a name. What reads cannot show is assumed, and says so.
+impl Calibration {
+    /// The description, under a name. What reads cannot show is assumed, and its source says so.
     pub fn spec(&self, name: &str, title: &str) -> Spec {
         // A read of one block: handled and sent.
         let send_us = self.overhead.block_us.value.max(0.0);
@@ -76,7 +76,7 @@ impl Found {
         spec
     }
 
-    /// The part of a read that has to be there before it is sent: the one with which longer reads take what they do.
+    /// The water mark that best explains the times of longer reads.
     fn water_mark(&self, spec: &Spec) -> f64 {
         let Some(zone) = spec.zone.first().filter(|_| self.ahead.is_some()) else { return 0.0 };
         let per_track = u64::from(zone.sectors_per_track);
@@ -99,18 +99,18 @@ impl Found {
         best
     }
 
-    /// The cylinders of a range, if all zones have such ranges or no spares at all.
+    /// Cylinders per range, if all zones have such ranges or no spares at all.
     fn range(&self) -> Option<u64> {
         let range = self.zones.iter().find_map(|zone| zone.range_cylinders)?;
-        let fits = |zone: &FoundZone| match zone.range_cylinders {
+        let fits = |zone: &MeasuredZone| match zone.range_cylinders {
             Some(cylinders) => cylinders == range,
             None => zone.spares == 0 && zone.front == 0,
         };
         self.zones.iter().all(fits).then_some(range)
     }
 
-    /// A zone as a description can have it: if only some zones have ranges, each range is one.
-    fn spec_zones(&self, zone: &FoundZone) -> Vec<FoundZone> {
+    /// A zone in the description's terms: if only some zones have ranges, each range is a zone.
+    fn spec_zones(&self, zone: &MeasuredZone) -> Vec<MeasuredZone> {
         let Some(cylinders) = zone.range_cylinders.filter(|_| self.range().is_none()) else {
             return vec![*zone];
         };
@@ -123,7 +123,7 @@ impl Found {
             let end = (first + sectors).min(zone.end);
             let turned = number as f64 * (cylinders as f64 * step + zone.range_skew);
             let cylinders = (end - first).div_ceil(cylinder);
-            FoundZone {
+            MeasuredZone {
                 first,
                 end,
                 cylinders,
@@ -188,7 +188,7 @@ fn round(us: f64) -> f64 {
     (us * 100.0).round() / 100.0
 }
 
-fn zone(zone: &FoundZone) -> Zone {
+fn zone(zone: &MeasuredZone) -> Zone {
     let limit = zone.sectors_per_track as f64;
     let sectors = |value: f64| ((value * 1e6).round() / 1e6).min(limit);
     Zone {

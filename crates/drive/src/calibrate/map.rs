@@ -1,4 +1,4 @@
-//! All zones together: which block is where, and at which angle.
+//! All zones together: the placement and angle of each block.
 
 use seekless_core::Nanos;
 
@@ -8,38 +8,38 @@ use super::probe::Probe;
 use super::stats::{around, median_angle};
 use super::zones::Zone;
 
-/// For so long the clock goes as the disk does, and by so many reads it is set.
+/// How long the clock stays in step with the disk, and how many reads set it.
 const IN_STEP: Nanos = Nanos::from_millis(4_000);
 const LOOKS: usize = 11;
 
 /// A zone's place among the cylinders.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Its first block.
+    /// First block.
     pub first: u64,
-    /// Behind its last.
+    /// One past the last block.
     pub end: u64,
-    /// Its tracks.
+    /// Tracks.
     pub grid: Grid,
     /// The cylinder that holds its first block.
     pub first_cylinder: u64,
-    /// How many cylinders hold its blocks.
+    /// Number of cylinders that hold its blocks.
     pub cylinders: u64,
-    /// Blocks of that cylinder before its first.
+    /// Blocks of the first cylinder before its first block.
     pub front: u64,
 }
 
-/// A drive's blocks.
+/// The placement of a drive's blocks.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// From the first block to the last.
+    /// The zones, from the first block to the last.
     pub parts: Vec<Part>,
-    /// Tracks of a cylinder.
+    /// Tracks per cylinder.
     pub heads: u64,
 }
 
 impl Map {
-    /// The zones, in their order.
+    /// The map of these zones.
     pub fn new(zones: &[Zone]) -> Map {
         let heads = zones.first().map_or(1, |zone| zone.fitted.grid.heads);
         let mut parts: Vec<Part> = Vec::new();
@@ -55,7 +55,7 @@ impl Map {
         Map { parts, heads }
     }
 
-    /// All cylinders.
+    /// Number of cylinders.
     pub fn cylinders(&self) -> u64 {
         self.parts.last().map_or(0, |part| part.first_cylinder + part.cylinders)
     }
@@ -70,7 +70,7 @@ impl Map {
         self.part(block).grid.angle(block)
     }
 
-    /// The first block of a cylinder's track, if all of the track is there.
+    /// The first block of a cylinder's track, if all of the track exists.
     pub fn track(&self, cylinder: u64, head: u64) -> Option<u64> {
         let after = self.parts.partition_point(|part| part.first_cylinder <= cylinder);
         let part = &self.parts[after.checked_sub(1)?];
@@ -83,14 +83,14 @@ impl Map {
         (whole && start >= part.first && end <= part.end).then_some(start)
     }
 
-    /// The block of the track that begins at `start` that comes under the head at an angle, or next after it.
+    /// The block of the track at `start` that passes under the head at an angle, or next after it.
     pub fn at_angle(&self, start: u64, angle: f64) -> u64 {
         let grid = &self.part(start).grid;
         let into = super::stats::forward(angle - grid.angle(start)) * grid.per_track as f64;
         start + (into - 1e-6).ceil() as u64 % grid.per_track
     }
 
-    /// Sees where the disk is, if that was not done for some time: the turn is known, but not for ever.
+    /// Sets the clock by the disk, if that was not done for some time: the turn is known with an error.
     pub async fn keep_in_step(&self, probe: &mut Probe<'_>) -> Result<(), Unknown> {
         if probe.since_set() < IN_STEP {
             return Ok(());
@@ -98,7 +98,7 @@ impl Map {
         let mut off = Vec::new();
         while off.len() < LOOKS {
             let block = probe.anywhere();
-            if !probe.may_be_kept(block) {
+            if !probe.may_be_cached(block) {
                 off.push(probe.angle(block).await? - self.angle(block));
             }
         }

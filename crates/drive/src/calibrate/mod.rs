@@ -1,19 +1,18 @@
-//! What a drive is like, out of timed reads: turns, tracks, skews, zones, heads, seeks, cache.
+//! Calibration of a drive by timed reads: turns, tracks, skews, zones, heads, seeks, cache.
 //!
-//! The client of a `BlockDevice`, in whatever time that device lives: a simulated drive answers in virtual time,
-//! a real one takes its own. What it rests on: the time from one answer to another, in turns, is the angle
-//! between their blocks (Worthington and others, "On-line extraction of SCSI disk drive parameters", 1995;
-//! Talagala and others, Skippy, 2000). So the angle of every block can be read, tracks are where the angle goes up evenly, and
-//! skews are its steps.
+//! A client of a `BlockDevice`, in the device's own time: a simulated drive answers in virtual time, a real one in real
+//! time. Principle: the time between two answers, in turns, is the angle between their blocks (Worthington and others,
+//! "On-line extraction of SCSI disk drive parameters", 1995; Talagala and others, Skippy, 2000). So the angle of every
+//! block can be measured; tracks are where the angle increases evenly, and skews are its steps.
 //!
-//! Fault model: answers may be late by a random time; a few may be late by any time. What cannot be told apart
-//! from noise is said to be unknown. It writes only if [`Options::destructive`] says so, and then what it read.
+//! Fault model: answers may be late by a random time, a few by any time. What cannot be distinguished from noise is
+//! reported as unknown. It writes only with [`Options::destructive`], and then only what it read.
 
 #![allow(clippy::cast_possible_wrap)] // no disk has 2^63 blocks
 
 mod ahead;
 mod cache;
-mod found;
+mod calibration;
 mod grid;
 mod heads;
 mod into_spec;
@@ -33,7 +32,7 @@ mod zones;
 use seekless_core::{BlockDevice, IoError, Nanos};
 
 pub use ahead::Ahead;
-pub use found::{Found, FoundZone};
+pub use calibration::{Calibration, MeasuredZone};
 pub use overhead::Overhead;
 pub use seeks::Seek;
 pub use stats::Estimate;
@@ -41,40 +40,40 @@ pub use truth::{Comparison, true_seek_us};
 
 use probe::Probe;
 
-/// Told what is looked for now, and which part of the time is gone.
+/// Called with the current stage, and the part of the time that has passed.
 pub type Progress<'a> = dyn FnMut(&'static str, f64) + 'a;
 
-/// Why a drive could not be calibrated.
+/// Errors of a calibration.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unknown {
-    /// The device did not answer a read or a write.
+    /// The device failed a read or a write.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The time was not enough.
+    /// The time was too short.
     #[error("{stage}: the time is over; a longer one may be enough")]
     OutOfTime {
-        /// What was being looked for.
+        /// The stage.
         stage: &'static str,
     },
-    /// What was measured fits no disk.
+    /// The measurements fit no disk.
     #[error("{stage}: {why}")]
     Unclear {
-        /// What was being looked for.
+        /// The stage.
         stage: &'static str,
-        /// What was found, what was expected.
+        /// The values found and expected.
         why: String,
     },
 }
 
-/// How long, and from which random numbers.
+/// Options of a calibration.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Of the device's time, at most.
+    /// The longest duration, in the device's time.
     pub time: Nanos,
-    /// Random places follow from this.
+    /// Seed of random places.
     pub seed: u64,
-    /// Write too, what was read from the same blocks: to find what writes take. If the power fails within a write,
-    /// its block may be lost.
+    /// Whether to write too, only data just read from the same blocks, to measure writes. If the power fails within a
+    /// write, its block may be lost.
     pub destructive: bool,
 }
 
@@ -85,12 +84,12 @@ impl Default for Options {
     }
 }
 
-/// Finds out what `device` is like.
+/// Calibrates `device`.
 pub async fn calibrate(
     device: &dyn BlockDevice,
     options: Options,
     progress: &mut Progress<'_>,
-) -> Result<Found, Unknown> {
+) -> Result<Calibration, Unknown> {
     let mut probe = Probe::new(device, options.time, options.seed, progress);
     let hits = cache::segments(&mut probe).await?;
     let mut turning = rotation::watch(&mut probe).await?;
@@ -114,7 +113,7 @@ pub async fn calibrate(
         None
     };
     let (segments, more_segments) = (hits.segments, 2 * hits.segments > probe::MOST_SEGMENTS);
-    let parts = found::Parts {
+    let parts = calibration::Parts {
         turn,
         zones,
         heads,
@@ -127,10 +126,10 @@ pub async fn calibrate(
         more_segments,
         ahead,
     };
-    Ok(Found::new(&probe, &map, parts))
+    Ok(Calibration::new(&probe, &map, parts))
 }
 
-/// With all tracks known the turn is known better, and with it the angles that were measured long before.
+/// With all tracks known the turn is known better, and with it the angles measured long before.
 fn settle_clock(probe: &mut Probe<'_>, turning: &rotation::Turning, zones: &mut [zones::Zone]) -> Estimate {
     let slope = |block: u64| {
         let zone = zones.iter().find(|zone| block < zone.end);

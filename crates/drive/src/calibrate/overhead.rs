@@ -1,5 +1,4 @@
-//! What commands cost: a read that the cache answers, the interface for each block, and a read off the media without
-//! a seek.
+//! Command overheads: a read hit, the interface per block, and a read miss without a seek.
 
 use serde::Serialize;
 
@@ -12,31 +11,31 @@ use super::stats::{Estimate, forward};
 use crate::spec::ReadAhead;
 use seekless_core::{Nanos, Op};
 
-/// Reads that a figure is taken from.
+/// Reads per estimate.
 const READS: usize = 15;
-/// So many blocks are taken out of the cache to time the interface.
+/// Size of the read hit that times the interface, in blocks.
 const BLOCKS: u64 = 64;
-/// Reads of so many blocks off the media.
+/// Sizes of longer read misses, in blocks.
 const LONGER: [u64; 5] = [2, 4, 8, 16, 32];
-/// Halvings, each of what is left of a turn.
+/// Bisection steps, from one turn.
 const HALVINGS: usize = 13;
-/// So many turns a drive is left alone.
+/// Idle time before a trial, in revolutions.
 const REST_TURNS: f64 = 40.0;
 
-/// What commands cost, in microseconds.
+/// Command overheads, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Overhead {
-    /// A read of one block that the cache answers.
+    /// A read hit of one block.
     pub hit_us: Estimate,
     /// Each further block of it.
     pub block_us: Estimate,
-    /// A read of one block off the media where the head is already: all but the seek, the wait and the passing.
+    /// A read miss of one block without a seek: without rotation and media transfer.
     pub media_us: Option<Estimate>,
-    /// Reads of more blocks off the media, and how much later their answers come than that of a read of their first.
+    /// Longer read misses: size in blocks, and how much later their answers come than that of their first block.
     pub longer_us: [(u64, Estimate); LONGER.len()],
 }
 
-/// What commands cost.
+/// Measures the command overheads.
 pub async fn overhead(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -65,13 +64,13 @@ pub async fn overhead(
     Ok(Overhead { hit_us, block_us: Estimate::median(&each), media_us, longer_us })
 }
 
-/// How much later the answer to a read of so many blocks comes than that to a read of the first.
+/// How much later the answer to a read of `blocks` comes than that to a read of the first.
 async fn later(probe: &mut Probe<'_>, map: &Map, blocks: u64) -> Result<Estimate, Unknown> {
     let mut later = Vec::new();
     for _ in 0..READS {
         let Some(start) = map.first_zones_track(probe) else { continue };
         let block = start + map.part(start).grid.per_track / 8;
-        if probe.may_be_kept(block) || block + blocks > probe.blocks() {
+        if probe.may_be_cached(block) || block + blocks > probe.blocks() {
             continue;
         }
         map.keep_in_step(probe).await?;
@@ -81,7 +80,7 @@ async fn later(probe: &mut Probe<'_>, map: &Map, blocks: u64) -> Result<Estimate
     Ok(Estimate::median(&later))
 }
 
-/// The shortest read or write, on the media, of a block of the track on which the head rests, in microseconds.
+/// The shortest read or write of a block on the head's track, in microseconds.
 pub async fn media(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -89,7 +88,7 @@ pub async fn media(
     ahead: Option<&Ahead>,
 ) -> Result<Option<Estimate>, Unknown> {
     let rest = match ahead {
-        // All of the track is kept: there is nothing to read where the head rests.
+        // The whole track is cached: there is nothing to read where the head rests.
         _ if probe.keeps_before => return Ok(None),
         Some(ahead) if ahead.kind == ReadAhead::Track => Rest::AtTracksEnd,
         Some(ahead) => Rest::Behind(ahead.blocks),
@@ -103,7 +102,7 @@ pub async fn media(
         let held = if op == Op::Write { Some(probe.contents(target).await?) } else { None };
         let here = probe.fresh(from).await?;
         probe.rest_until(here.done + Nanos((REST_TURNS * probe.turn) as u64)).await?;
-        // Until the block passes so long after it is asked for.
+        // Time until the block passes after this delay.
         let now = probe.angle_at(seekless_core::runtime::now());
         let pass = 1.0 / map.part(target).grid.per_track as f64;
         let early = forward(map.angle(target) - pass - now - middle / probe.turn) * probe.turn;
@@ -112,7 +111,7 @@ pub async fn media(
             Some(held) => probe.write_back(held).await?,
             None => probe.read(target, 1).await?,
         };
-        let wait = forward(map.angle(target) - probe.angle_at(there.asked));
+        let wait = forward(map.angle(target) - probe.angle_at(there.submitted));
         let turns = (there.took() / probe.turn - wait).round().max(0.0);
         let took = (wait + turns - pass) * probe.turn;
         if took <= middle + 0.5 * probe.turn {
@@ -128,13 +127,13 @@ pub async fn media(
 /// Where the head rests after a read.
 #[derive(Clone, Copy)]
 enum Rest {
-    /// So many blocks behind it.
+    /// This many blocks after it.
     Behind(u64),
     /// At the end of its track.
     AtTracksEnd,
 }
 
-/// A block after which the head rests on a track, and one of that track that is not kept.
+/// A block after which the head rests on a track, and one of that track that is not cached.
 fn resting(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Option<(u64, u64)> {
     (0..50).find_map(|_| {
         let start = map.first_zones_track(probe)?;
@@ -145,6 +144,6 @@ fn resting(probe: &mut Probe<'_>, map: &Map, rest: Rest) -> Option<(u64, u64)> {
             Rest::Behind(blocks) => (early.checked_sub(blocks)?, late + some),
             Rest::AtTracksEnd => (late, early + some),
         };
-        (!probe.may_be_kept(from) && !probe.may_be_kept(target)).then_some((from, target))
+        (!probe.may_be_cached(from) && !probe.may_be_cached(target)).then_some((from, target))
     })
 }

@@ -1,11 +1,11 @@
-//! Timed reads, of which it is known whether the drive's cache can have answered them.
+//! Timed reads, with a model of what the drive's cache may hold.
 //!
-//! Addresses are *blocks*: the device's physical blocks, of one or more sectors. Angles are in turns. The disk's
-//! angle when a read of one block off the media is answered is that of the block, but for a constant.
+//! Addresses are *blocks*: the device's physical blocks, of one or more sectors. Angles are in turns. When a read miss
+//! of one block is answered, the disk's angle is that of the block plus a constant.
 //!
-//! Invariants: one request at a time; none after the deadline. All are reads but for [`Probe::write_back`], which can
-//! write only what was read from the same blocks. A block that may be in the cache is one that lies where an earlier read, or reading on behind it, can have been; only the last
-//! `segments` reads count. Whoever reads downwards never meets one.
+//! Invariants: one request at a time; none after the deadline. All are reads except [`Probe::write_back`], which can
+//! write only data read from the same blocks. A block may be cached if it lies where one of the last `segments` reads,
+//! or its read-ahead, can have been. Reading downwards never meets one.
 
 use std::collections::VecDeque;
 
@@ -15,48 +15,48 @@ use seekless_core::{BlockDevice, Buffer, Extent, Hints, Nanos};
 use super::stats::forward;
 use super::{Progress, Unknown};
 
-/// How long a drive may take to stop reading on when the next command comes, in nanoseconds.
+/// How long a drive may take to stop read-ahead when the next command arrives, in nanoseconds.
 const SLACK: f64 = 1.5e6;
 /// Before tracks are known: more blocks than any track has.
 const LARGEST_TRACK: f64 = 16_384.0;
 /// Before turns are known: the shortest, of 24,000 rpm, in nanoseconds.
 const SHORTEST_TURN: f64 = 2.5e6;
-/// As many reads are remembered if the cache's segments cannot be counted.
+/// Reads remembered if the cache's segments cannot be counted.
 pub const MOST_SEGMENTS: usize = 512;
 
-/// Reads between two pictures of how far it is.
-const TELL_AFTER: u64 = 64;
+/// Reads between two progress reports.
+const REPORT_AFTER: u64 = 64;
 
-/// A read that was timed.
+/// A timed read.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
-    /// When it was asked for.
-    pub asked: Nanos,
+    /// When it was submitted.
+    pub submitted: Nanos,
     /// When it was answered.
     pub done: Nanos,
 }
 
 impl Timed {
-    /// What it took, in nanoseconds.
+    /// Its duration, in nanoseconds.
     pub fn took(&self) -> f64 {
-        self.done.since(self.asked).0 as f64
+        self.done.since(self.submitted).0 as f64
     }
 }
 
-/// Blocks that may be in the cache.
-struct Kept {
+/// Blocks that may be cached.
+struct CachedRange {
     first: u64,
     end: u64,
 }
 
-/// What a block holds; it can only be written back to where it was read.
+/// The data of a block; they can only be written back to where they were read.
 pub struct Contents {
     at: Extent,
     block: u64,
     bytes: Buffer,
 }
 
-/// A device that is being measured.
+/// A device under measurement.
 pub struct Probe<'a> {
     device: &'a dyn BlockDevice,
     unit: u64,
@@ -65,23 +65,23 @@ pub struct Probe<'a> {
     began: Nanos,
     stage: &'static str,
     progress: &'a mut Progress<'a>,
-    recent: VecDeque<Kept>,
+    recent: VecDeque<CachedRange>,
     last_done: Nanos,
-    /// Turns that the clock is ahead of the disk, and when that was seen.
+    /// How far the clock is ahead of the disk, in turns, and when that was measured.
     ahead: f64,
     set_at: Nanos,
     sweep: u64,
     /// Reads after which an earlier one has left the cache.
     pub segments: usize,
-    /// Whether the cache keeps what passes before the block that was asked for.
+    /// Whether the cache stores what passes before the requested block.
     pub keeps_before: bool,
-    /// Nanoseconds of a turn.
+    /// Time of a turn in nanoseconds.
     pub turn: f64,
-    /// Blocks that pass in a turn, at most.
+    /// The most blocks that pass in a turn.
     pub per_turn: f64,
-    /// Random places.
+    /// Source of random places.
     pub rng: Rng,
-    /// Reads so far, and when they were last told.
+    /// Reads so far, and at the last progress report.
     pub reads: u64,
     /// Writes so far.
     pub writes: u64,
@@ -89,7 +89,7 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// Begins, with so much time.
+    /// Begins a calibration of at most `time`.
     pub fn new(device: &'a dyn BlockDevice, time: Nanos, seed: u64, progress: &'a mut Progress<'a>) -> Self {
         let geometry = device.geometry();
         let unit = geometry.physical_sectors.max(geometry.logical_sectors).max(1);
@@ -128,26 +128,26 @@ impl<'a> Probe<'a> {
         self.unit
     }
 
-    /// What is being looked for now.
+    /// Sets the current stage.
     pub fn stage(&mut self, stage: &'static str) {
         self.stage = stage;
-        self.tell();
+        self.report();
     }
 
-    /// Tells how far it is, now and then. Not between two reads whose distance matters: telling takes its time.
-    pub fn tell_at_times(&mut self) {
-        if self.reads >= self.told + TELL_AFTER {
+    /// Reports progress now and then. Not between two reads whose distance matters: reporting takes time.
+    pub fn report_sometimes(&mut self) {
+        if self.reads >= self.told + REPORT_AFTER {
             self.told = self.reads;
-            self.tell();
+            self.report();
         }
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         let part = |time: Nanos| time.0 as f64;
         (self.progress)(self.stage, part(now().since(self.began)) / part(self.deadline.since(self.began)));
     }
 
-    /// What is left of the time.
+    /// Remaining time.
     pub fn left(&self) -> Nanos {
         self.deadline.since(now())
     }
@@ -157,7 +157,7 @@ impl<'a> Probe<'a> {
         now().since(self.began).seconds()
     }
 
-    /// What was looked for is not clear.
+    /// An error of the current stage.
     pub fn unclear<T>(&self, why: impl Into<String>) -> Result<T, Unknown> {
         Err(Unknown::Unclear { stage: self.stage, why: why.into() })
     }
@@ -174,12 +174,12 @@ impl<'a> Probe<'a> {
         if block < self.blocks / 2 { self.blocks - 1 - into } else { into }
     }
 
-    /// Waits.
+    /// Sleeps.
     pub async fn rest(&mut self, time: Nanos) -> Result<(), Unknown> {
         self.rest_until(now() + time).await
     }
 
-    /// Waits until then.
+    /// Sleeps until a time.
     pub async fn rest_until(&mut self, at: Nanos) -> Result<(), Unknown> {
         if at > self.deadline {
             return Err(Unknown::OutOfTime { stage: self.stage });
@@ -188,79 +188,79 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
-    /// Reads so many blocks, whatever the cache has.
+    /// Reads `blocks` blocks, cached or not.
     pub async fn read(&mut self, block: u64, blocks: u64) -> Result<Timed, Unknown> {
-        let asked = self.ask()?;
+        let submitted = self.start_command()?;
         let at = Extent::new(block * self.unit, blocks * self.unit);
         self.device.read(at, Buffer::hollow(at.bytes()), Hints::default()).await?;
         self.reads += 1;
-        Ok(self.answered(asked, block, blocks))
+        Ok(self.answered(submitted, block, blocks))
     }
 
-    /// Reads what a block holds.
+    /// Reads the data of a block.
     pub async fn contents(&mut self, block: u64) -> Result<Contents, Unknown> {
-        let asked = self.ask()?;
+        let submitted = self.start_command()?;
         let at = Extent::new(block * self.unit, self.unit);
         let bytes = self.device.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await?;
         self.reads += 1;
-        self.answered(asked, block, 1);
+        self.answered(submitted, block, 1);
         Ok(Contents { at, block, bytes })
     }
 
-    /// Writes to a block what was read from it, through to the media (FUA).
+    /// Writes a block's own data back to it, through to the media (FUA).
     pub async fn write_back(&mut self, what: Contents) -> Result<Timed, Unknown> {
-        let asked = self.ask()?;
+        let submitted = self.start_command()?;
         self.device.write(what.at, what.bytes, Hints { fua: true, ..Hints::default() }).await?;
         self.writes += 1;
-        Ok(self.answered(asked, what.block, 1))
+        Ok(self.answered(submitted, what.block, 1))
     }
 
-    /// A command may go out now.
-    fn ask(&mut self) -> Result<Nanos, Unknown> {
-        let asked = now();
-        if asked > self.deadline {
+    /// Starts a command, unless the time is over.
+    fn start_command(&mut self) -> Result<Nanos, Unknown> {
+        let submitted = now();
+        if submitted > self.deadline {
             return Err(Unknown::OutOfTime { stage: self.stage });
         }
-        self.close_last(asked);
-        Ok(asked)
+        self.close_last(submitted);
+        Ok(submitted)
     }
 
-    /// It is answered now; the cache may have its blocks.
-    fn answered(&mut self, asked: Nanos, block: u64, blocks: u64) -> Timed {
+    /// Completes a command; the cache may have its blocks.
+    fn answered(&mut self, submitted: Nanos, block: u64, blocks: u64) -> Timed {
         let done = now();
         let before = if self.keeps_before { self.per_turn as u64 } else { 0 };
-        self.recent.push_back(Kept { first: block.saturating_sub(before), end: block + blocks });
+        self.recent.push_back(CachedRange { first: block.saturating_sub(before), end: block + blocks });
         self.last_done = done;
         while self.recent.len() > self.segments.max(1) {
             self.recent.pop_front();
         }
-        Timed { asked, done }
+        Timed { submitted, done }
     }
 
-    /// The read before this time was read on behind until then.
-    fn close_last(&mut self, asked: Nanos) {
-        let passed = (asked.since(self.last_done).0 as f64 + SLACK) / self.turn * self.per_turn;
+    /// The read-ahead of the last read ended at `submitted`.
+    fn close_last(&mut self, submitted: Nanos) {
+        let passed = (submitted.since(self.last_done).0 as f64 + SLACK) / self.turn * self.per_turn;
         if let Some(last) = self.recent.back_mut() {
             last.end += passed.min(1e9) as u64;
         }
     }
 
     /// Whether the cache may have a block.
-    pub fn may_be_kept(&self, block: u64) -> bool {
+    pub fn may_be_cached(&self, block: u64) -> bool {
         self.segments > 0 && self.recent.iter().any(|kept| kept.first <= block && block < kept.end)
     }
 
-    /// Reads a block off the media: if the cache may have it, other reads drive it out first.
+    /// Reads a block from the media: if the cache may have it, it is evicted first.
     pub async fn fresh(&mut self, block: u64) -> Result<Timed, Unknown> {
-        self.tell_at_times();
+        self.report_sometimes();
         self.close_last(now());
-        if self.may_be_kept(block) && self.segments < MOST_SEGMENTS {
+        if self.may_be_cached(block) && self.segments < MOST_SEGMENTS {
             self.evict(block).await?;
         }
         self.read(block, 1).await
     }
 
-    /// Reads elsewhere, downwards, until nothing that was read before is in the cache.
+    /// Evicts all earlier reads by reading elsewhere, downwards.
     pub async fn evict(&mut self, block: u64) -> Result<(), Unknown> {
         let step = 2 * self.per_turn.min(LARGEST_TRACK) as u64 + 1;
         for _ in 0..self.segments + 2 {
@@ -280,18 +280,18 @@ impl<'a> Probe<'a> {
         time.since(self.began).0 as f64
     }
 
-    /// The disk's angle then, in turns.
+    /// The disk's angle at a time, in turns.
     pub fn angle_at(&self, time: Nanos) -> f64 {
         forward(self.since_began(time) / self.turn - self.ahead)
     }
 
-    /// The disk is so many turns behind where it was thought to be.
+    /// Corrects the clock: the disk is `turns` behind the expected angle.
     pub fn set_back(&mut self, turns: f64) {
         self.ahead += turns;
         self.set_at = now();
     }
 
-    /// How long ago it was looked where the disk is.
+    /// Time since the clock was last set.
     pub fn since_set(&self) -> Nanos {
         now().since(self.set_at)
     }

@@ -1,7 +1,7 @@
-//! How long a turn takes: the time between two reads of a place is a whole number of turns.
+//! Time of a revolution: the time between two reads of a place is a whole number of turns.
 //!
-//! Places are read in rounds, a block lower each time, so that no cache can answer. The turn is first the longest
-//! time of which all times between rounds are multiples; then longer and longer waits make it exact.
+//! Places are read in rounds, a block lower each time, so that no cache can answer. First the longest time is found of
+//! which all times between rounds are multiples; then longer and longer waits make it exact.
 
 use seekless_core::Nanos;
 
@@ -9,19 +9,19 @@ use super::Unknown;
 use super::probe::Probe;
 use super::stats::{Estimate, around, median};
 
-/// Turns are looked for between these, in nanoseconds: 25,000 to 2,300 rpm.
+/// Search range of the turn, in nanoseconds: 25,000 to 2,300 rpm.
 const SHORTEST: f64 = 2.4e6;
 const LONGEST: f64 = 26e6;
-/// Of the turns that are tried each is so much longer than the one before.
+/// Relative step of the search.
 const STEP: f64 = 1.5e-4;
-/// Places that are read in a round, at least.
+/// Least number of places per round.
 const PLACES: usize = 16;
-/// Rounds that follow each other at once, and rests before the others, in milliseconds.
+/// Consecutive rounds, and waits before the further ones, in milliseconds.
 const AT_ONCE: usize = 5;
 const RESTS: [u64; 4] = [300, 1_200, 5_000, 18_000];
-/// A round takes so many turns at least.
+/// Least duration of a round, in turns.
 const LEAST_TURNS: f64 = 5.0;
-/// A turn fits if times are on average at most so far from multiples of it; at random it is a quarter.
+/// A turn fits if times are on average at most this far from multiples of it; at random it is a quarter.
 const FITS: f64 = 0.12;
 
 /// Times at which places were under the head: of each, its first block and when that and the ones below were read.
@@ -56,7 +56,7 @@ pub async fn watch(probe: &mut Probe<'_>) -> Result<Turning, Unknown> {
 }
 
 impl Turning {
-    /// Another round.
+    /// Reads another round.
     pub async fn again(&mut self, probe: &mut Probe<'_>) -> Result<(), Unknown> {
         // In another order each time, so that the times between differ.
         let mut order: Vec<usize> = (0..self.places.len()).collect();
@@ -79,7 +79,7 @@ impl Turning {
         let off = |turn: f64| {
             between.iter().map(|time| around(time / turn).abs()).sum::<f64>() / between.len() as f64
         };
-        // A round of reads takes many turns; what takes less is no disk.
+        // A round of reads takes many turns; a device that takes less is not a disk.
         let mean = between.iter().sum::<f64>() / between.len() as f64;
         let mut turn = LONGEST.min(mean / LEAST_TURNS);
         while turn > SHORTEST {
@@ -98,8 +98,8 @@ impl Turning {
         None
     }
 
-    /// The turn, exactly: near `rough`, with the turns that a block takes at a place. The reads of a round can all
-    /// be late alike: the interval holds those of the last two rounds.
+    /// The exact turn near `rough`; `slope` gives the turns per block at a place. All reads of a round can be late
+    /// alike: the interval holds those of the last two rounds.
     pub fn turn(&self, rough: f64, slope: &dyn Fn(u64) -> f64) -> Estimate {
         let (mut best, mut before) = (Estimate::exact(rough), Estimate::exact(rough));
         for round in 1..self.places[0].1.len() {
@@ -109,7 +109,7 @@ impl Turning {
                 time / ((time / best.value + below).round() - below)
             });
             let each: Vec<f64> = each.collect();
-            // A stray answer is late by more than the turn can be off.
+            // A stray answer is late by more than the error of the turn.
             let near = median(&each);
             let each: Vec<f64> = each.into_iter().filter(|turn| (turn / near - 1.0).abs() < 1e-3).collect();
             (before, best) = (best, Estimate::median(&each));

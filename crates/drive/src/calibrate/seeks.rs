@@ -1,7 +1,7 @@
-//! How long the arm takes: the shortest time from an answer to that of a block elsewhere.
+//! Seek times: the shortest time from an answer to that of a block elsewhere.
 //!
-//! The answer to a read elsewhere comes when its block passes: at the earliest when the head is there, at the
-//! latest a turn later. A block whose angle is in the middle of what is still possible halves that.
+//! The answer to a read elsewhere comes when its block passes: at the earliest when the head arrives, at the latest a
+//! turn later. A block whose angle is in the middle of the possible range halves that range.
 
 use seekless_core::{Nanos, Op};
 use serde::Serialize;
@@ -12,35 +12,35 @@ use super::probe::Probe;
 use super::settle::write_trip;
 use super::stats::{Estimate, forward, median};
 
-/// Distances are each one farther up to this, then longer by a part.
+/// Distances increase by one up to this, then by a factor.
 const ONE_BY_ONE: u64 = 12;
 const PART: f64 = 0.14;
-/// A distance is measured so often, from other places.
-const TIMES: usize = 3;
-/// Times that a search is made until what is found holds.
+/// Measurements per distance, from different places.
+const REPEATS: usize = 3;
+/// Searches repeated until the result holds.
 const TRIALS: usize = 3;
-/// Halvings at most, and what part of a turn is near enough.
+/// Most bisection steps, and the precision in turns.
 const HALVINGS: usize = 24;
 const NEAR: f64 = 1.0 / 2048.0;
-/// This part of a turn is waited before a seek is asked for.
+/// Wait before a seek is requested, in turns.
 pub const TURN_ROUND: f64 = 0.2;
-/// An answer after this part of the time until its block passes is the cache's.
+/// An answer sooner than this part of the time until its block passes came from the cache.
 const SOONER: f64 = 0.7;
-/// So much of the time may seeks take, and this is kept for what comes behind.
+/// Share of the time for seeks; the rest is for later stages.
 const SHARE: f64 = 0.6;
 
-/// How long a seek takes.
+/// A seek time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Seek {
-    /// Over so many cylinders.
+    /// Distance in cylinders.
     pub cylinders: u64,
-    /// With the handling of its command, in microseconds.
+    /// Time with the handling of its command, in microseconds.
     pub us: Estimate,
 }
 
-/// The shortest time that one of the trips between blocks that `pick` gives can take, in nanoseconds: from the
-/// asking for a read or a write until the block begins to pass; within `near` turns. `pick` gives a block to come
-/// from, and the first block of a track to go to. What a late answer can have misled is tried again.
+/// The shortest time of a trip between blocks that `pick` gives, in nanoseconds, within `near` turns: from the
+/// submission of a read or a write until the block begins to pass. `pick` gives a block to start from, and the first
+/// block of a track to go to. Searches that a late answer may have misled are repeated.
 pub async fn shortest(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -64,7 +64,7 @@ pub async fn shortest(
     Ok(found)
 }
 
-/// The same, by halving what is possible, each time by one trip.
+/// As `shortest`, by bisection with one trip per step.
 async fn halved(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -87,12 +87,12 @@ async fn halved(
             break;
         }
     }
-    // Late answers can have put the ends the wrong way round.
+    // Late answers can have swapped the ends.
     let (low, high) = (low.min(high), low.max(high));
     Ok(Some(Estimate { value: f64::midpoint(low, high), low, high }))
 }
 
-/// A trip to read or to write.
+/// A trip that ends with a read or a write.
 async fn either(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -106,25 +106,26 @@ async fn either(
     }
 }
 
-/// Reads `from`, then a block of the track at `to` that begins to pass `after` nanoseconds after it was asked for,
-/// or whole turns later: how long until it does, in nanoseconds, by its angle, which says it better than the clock.
+/// Reads `from`, then a block of the track at `to` that begins to pass `after` nanoseconds after its submission, or
+/// whole turns later. Returns how long until it does, in nanoseconds, by its angle, which is more precise than the
+/// clock.
 pub async fn trip(probe: &mut Probe<'_>, map: &Map, from: u64, to: u64, after: f64) -> Result<f64, Unknown> {
     map.keep_in_step(probe).await?;
     let mut again = 2;
     loop {
         let here = probe.fresh(from).await?;
-        // Drives turn round after a command; the head stays on the track meanwhile.
+        // Wait for the drive's turn-round after a command; the head stays on the track meanwhile.
         probe.rest(Nanos((TURN_ROUND * probe.turn) as u64)).await?;
         // An answer comes when all of the block has passed.
         let pass = 1.0 / map.part(to).grid.per_track as f64;
-        let asked = here.done + Nanos((TURN_ROUND * probe.turn) as u64);
-        let wanted = probe.angle_at(asked) + after / probe.turn + pass;
+        let submitted = here.done + Nanos((TURN_ROUND * probe.turn) as u64);
+        let wanted = probe.angle_at(submitted) + after / probe.turn + pass;
         let target = map.at_angle(to, wanted);
-        // Blocks are steps; less than one of them is waited for.
+        // Angles of blocks are discrete: wait for less than one of them.
         let early = forward(map.angle(target) - wanted) * probe.turn;
         probe.rest(Nanos(early as u64)).await?;
         let there = probe.read(target, 1).await?;
-        let wait = forward(map.angle(target) - probe.angle_at(there.asked));
+        let wait = forward(map.angle(target) - probe.angle_at(there.submitted));
         if there.took() < SOONER * wait * probe.turn && probe.segments > 0 && again > 0 {
             // Long before the block has passed: the cache had it.
             probe.evict(target).await?;
@@ -144,13 +145,13 @@ pub async fn curve(probe: &mut Probe<'_>, map: &Map) -> Result<Vec<Seek>, Unknow
     let mut found = Vec::new();
     for distance in in_good_order(&distances(farthest)) {
         let mut each = Vec::new();
-        for _ in 0..TIMES {
+        for _ in 0..REPEATS {
             each.extend(over(probe, map, Op::Read, distance).await?);
         }
         if each.is_empty() {
             continue;
         }
-        // Of three the middle ones: one may have gone wrong.
+        // The medians of three: one may have gone wrong.
         let of = |part: fn(&Estimate) -> f64| median(&each.iter().map(part).collect::<Vec<f64>>());
         let us = Estimate { value: of(|one| one.value), low: of(|one| one.low), high: of(|one| one.high) };
         found.push(Seek { cylinders: distance, us: us.times(1e-3) });
@@ -162,7 +163,7 @@ pub async fn curve(probe: &mut Probe<'_>, map: &Map) -> Result<Vec<Seek>, Unknow
     Ok(found)
 }
 
-/// Over one distance, from random places, in nanoseconds.
+/// The seek time of one distance, from random places, in nanoseconds.
 pub async fn over(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -183,7 +184,7 @@ pub async fn over(
     .await
 }
 
-/// To another head of the same cylinder, in nanoseconds.
+/// The time of a head switch, in nanoseconds.
 pub async fn head_switch(probe: &mut Probe<'_>, map: &Map) -> Result<Option<Estimate>, Unknown> {
     if map.heads == 1 {
         return Ok(None);
@@ -199,7 +200,7 @@ pub async fn head_switch(probe: &mut Probe<'_>, map: &Map) -> Result<Option<Esti
     .await
 }
 
-/// Short ones one by one, longer ones ever farther apart, the longest.
+/// Distances to measure: short ones one by one, longer ones ever farther apart, the longest.
 fn distances(farthest: u64) -> Vec<u64> {
     let mut distances = Vec::new();
     let mut distance = 1;
@@ -213,8 +214,8 @@ fn distances(farthest: u64) -> Vec<u64> {
     distances
 }
 
-/// So that a curve that had to be broken off still goes from the shortest to the longest: the ends, the middle,
-/// the quarters and so on.
+/// Orders distances so that a curve that is cut short still covers all of them: the ends, the middle, the quarters and
+/// so on.
 fn in_good_order(distances: &[u64]) -> Vec<u64> {
     let mut order = Vec::new();
     let mut step = distances.len().next_power_of_two();

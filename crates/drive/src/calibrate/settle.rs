@@ -1,10 +1,10 @@
-//! How much longer a write waits than a read after a seek or a head switch.
+//! Extra settle time of a write after a seek or a head switch.
 //!
-//! The times of seeks before writes are found as those before reads are ([`super::seeks`]), at some of the same
-//! distances. Of the difference, what the handling of a write takes more is taken off: that shows where the head
-//! rests on the track already. Writes go through to the media (FUA), so that no write cache answers early.
+//! Seek times before writes are measured as those before reads ([`super::seeks`]), at some of the same distances. The
+//! difference in handling is subtracted: it shows where the head is on the track already. Writes go through to the
+//! media (FUA), so that no write cache answers early.
 //!
-//! Invariants: what is written to a block is what was read from it just before; nobody else may write meanwhile.
+//! Invariants: a block is only overwritten with what was read from it just before; nothing else may write meanwhile.
 //! Fault model: if the power fails within a write, its block may be torn.
 
 use seekless_core::runtime::now;
@@ -18,23 +18,23 @@ use super::probe::Probe;
 use super::seeks::{Seek, TURN_ROUND, over};
 use super::stats::{Estimate, forward, median};
 
-/// Distances at which seeks before writes are measured, and how often each, and the handling.
+/// Distances measured before writes, and measurements of each, and of the handling.
 const DISTANCES: usize = 5;
-const TIMES: usize = 3;
-/// By this part of a turn an answer may be late without a turn being lost.
+const REPEATS: usize = 3;
+/// An answer may be late by this part of a turn without a turn being lost.
 const LATE: f64 = 0.05;
 
-/// What writes take, in microseconds.
+/// Times of writes, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Settle {
-    /// Longer than a read after the head has moved; less than nothing if shorter.
+    /// Extra time over a read after the head has moved; may be negative.
     pub settle_us: Estimate,
-    /// All but the seek, the wait and the passing, where the head rests on the track already.
+    /// Handling: all but seek, rotation and media transfer, measured where the head is on the track already.
     pub handling_us: Estimate,
 }
 
-/// How much longer writes wait; nothing if the handling of commands cannot be told from seeks. A block takes
-/// `block_us` over the interface.
+/// Measures the extra settle time; `None` if handling cannot be separated from seeks. A block takes `block_us` over the
+/// interface.
 pub async fn settle(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -44,7 +44,7 @@ pub async fn settle(
 ) -> Result<Option<Settle>, Unknown> {
     probe.stage("write settle");
     let (mut handled, mut handled_longer) = (Vec::new(), Vec::new());
-    for _ in 0..TIMES {
+    for _ in 0..REPEATS {
         let Some(read) = media(probe, map, Op::Read, ahead).await? else { return Ok(None) };
         let Some(write) = media(probe, map, Op::Write, ahead).await? else { return Ok(None) };
         handled.push(write);
@@ -52,7 +52,7 @@ pub async fn settle(
     }
     let mut longer = Vec::new();
     for read in some_of(seeks) {
-        for _ in 0..TIMES {
+        for _ in 0..REPEATS {
             let write = over(probe, map, Op::Write, read.cylinders).await?;
             longer.extend(write.map(|write| less(write.times(1e-3), read.us)));
         }
@@ -61,7 +61,7 @@ pub async fn settle(
         return Ok(None);
     }
     let longer = middle(&longer);
-    // Without a seek a write waits for its data to come over the interface; a seek takes longer than that.
+    // Without a seek a write waits for its data to arrive over the interface; a seek takes longer than that.
     let handled_longer = less(middle(&handled_longer), block_us);
     Ok(Some(Settle { settle_us: less(longer, handled_longer), handling_us: middle(&handled) }))
 }
@@ -73,7 +73,7 @@ fn some_of(seeks: &[Seek]) -> impl Iterator<Item = &Seek> {
     (0..count).map(move |index| &seeks[index * last / (count - 1).max(1)])
 }
 
-/// The median, its interval as wide as those of most, and as their spread makes it.
+/// The median; its interval is as wide as most of theirs and as their spread.
 fn middle(each: &[Estimate]) -> Estimate {
     let of = |part: fn(&Estimate) -> f64| each.iter().map(part).collect::<Vec<f64>>();
     let spread = Estimate::median(&of(|one| one.value));
@@ -81,13 +81,13 @@ fn middle(each: &[Estimate]) -> Estimate {
     Estimate { value: spread.value, low: spread.low.min(low), high: spread.high.max(high) }
 }
 
-/// The difference of two figures.
+/// The difference of two estimates.
 fn less(from: Estimate, what: Estimate) -> Estimate {
     Estimate { value: from.value - what.value, low: from.low - what.high, high: from.high - what.low }
 }
 
-/// As [`super::seeks::trip`], to write: what the block holds has to be read before, so that it is chosen by where
-/// the disk will be.
+/// As [`super::seeks::trip`], with a write: the block's data have to be read before, so it is chosen by the expected
+/// angle of the disk.
 pub async fn write_trip(
     probe: &mut Probe<'_>,
     map: &Map,
@@ -105,7 +105,7 @@ pub async fn write_trip(
     let early = forward(map.angle(target) - pass - probe.angle_at(now()) - after / probe.turn);
     probe.rest(Nanos((early * probe.turn) as u64)).await?;
     let there = probe.write_back(held).await?;
-    let wait = forward(map.angle(target) - probe.angle_at(there.asked));
+    let wait = forward(map.angle(target) - probe.angle_at(there.submitted));
     let turns = (there.took() / probe.turn - wait).round().max(0.0);
     Ok((wait + turns - pass) * probe.turn)
 }

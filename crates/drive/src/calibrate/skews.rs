@@ -1,5 +1,5 @@
-//! Skews, and where cylinders begin: the angles of blocks that lie a track apart differ by the skew between their
-//! tracks. The one between cylinders differs from those within, if the maker has made it so.
+//! Skews, and where cylinders begin: the angles of blocks a track apart differ by the skew between their tracks. On
+//! most drives the skew between cylinders differs from that within.
 
 use super::Unknown;
 use super::grid::Grid;
@@ -7,35 +7,35 @@ use super::probe::Probe;
 use super::stats::{Estimate, around, forward, median, median_angle};
 use super::tracks::Tracks;
 
-/// More heads are not looked for.
+/// The most heads searched.
 pub const MOST_HEADS: u64 = 32;
-/// So many tracks show a pattern of that.
+/// Tracks that show a pattern of that many heads.
 pub const PATTERN: u64 = 2 * MOST_HEADS + 6;
-/// So many blocks' worth of difference between two skews are told apart, and so many times the noise.
+/// Two skews differ if they are this many blocks, and this many times the noise, apart.
 const APART_BLOCKS: f64 = 0.6;
 const APART_NOISE: f64 = 3.5;
-/// Standard errors to each side of which an interval of 95 % is made (Student's t of a dozen tracks).
+/// Standard errors to each side of a 95 % interval (Student's t of a dozen tracks).
 const TWO_SIDED: f64 = 2.2;
-/// So many times the noise is a stray skew.
+/// A skew this many times the noise away is a stray.
 const STRAY_NOISE: f64 = 8.0;
 
-/// The grid of some tracks, and how well it is met.
+/// The grid of some tracks, and its fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Fitted {
     /// The tracks.
     pub grid: Grid,
-    /// How far angles are from it, half of them: in turns.
+    /// Median distance of angles from it, in turns.
     pub noise: f64,
-    /// Each skew, in turns.
+    /// Skew of the next track, in turns.
     pub track_skew: Estimate,
-    /// The same.
+    /// Skew of the next cylinder, in turns.
     pub cylinder_skew: Estimate,
-    /// How far the step from cylinder to cylinder may be off, in turns.
+    /// Error of the step from cylinder to cylinder, in turns.
     pub step_error: f64,
 }
 
-/// The skews of `tracks` and of those below; `heads` if they are known, 1 if they cannot be told by skews.
-/// Of the skews of `count` tracks, the part `strays` may be others.
+/// The skews of `tracks` and of those below; `heads` if known, 1 if skews cannot show them. Of the skews of `count`
+/// tracks, the part `strays` may be strays.
 pub async fn skews(
     probe: &mut Probe<'_>,
     tracks: Tracks,
@@ -81,7 +81,7 @@ pub async fn skews(
     Ok(fit(rough, &places, &angles))
 }
 
-/// The grid by which the angles of some blocks are met best. Strays do not count.
+/// The grid that fits the angles of some blocks best. Strays do not count.
 fn fit(mut grid: Grid, places: &[u64], angles: &[f64]) -> Fitted {
     let off: Vec<f64> =
         places.iter().zip(angles).map(|(block, angle)| around(angle - grid.angle(*block))).collect();
@@ -141,7 +141,7 @@ impl Sums {
         self.count += 1.0;
     }
 
-    /// The unknowns and their standard errors; the second is nothing unless it is asked for.
+    /// The unknowns and their standard errors; the second is fixed at zero unless `second`.
     fn solve(mut self, second: bool) -> ([f64; 3], [f64; 3]) {
         if !second {
             for other in 0..3 {
@@ -158,7 +158,7 @@ impl Sums {
     }
 }
 
-/// The inverse of a matrix by its cofactors; nothing of one that has none.
+/// The inverse of a matrix by its cofactors; zero for a singular one.
 fn inverse(of: &[[f64; 3]; 3]) -> [[f64; 3]; 3] {
     let cofactor = |row: usize, column: usize| {
         let (a, b) = ((row + 1) % 3, (row + 2) % 3);
@@ -175,14 +175,14 @@ fn inverse(of: &[[f64; 3]; 3]) -> [[f64; 3]; 3] {
     inverse
 }
 
-/// Skews as they would be with so many heads.
+/// Skews as they would be with a number of heads.
 struct Pattern {
     heads: u64,
     /// The index of the first skew between cylinders.
     first: u64,
     within: f64,
     between: f64,
-    /// How far the skews are from these, in all; half of them at most.
+    /// Total distance of the skews from these; at most half of them.
     off: f64,
     noise: f64,
 }

@@ -2,25 +2,25 @@
 
 use serde::Serialize;
 
-/// A figure and where it lies with a confidence of 95 %.
+/// A value with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The figure.
+    /// The value.
     pub value: f64,
-    /// Not less than this.
+    /// Lower end.
     pub low: f64,
-    /// Not more than this.
+    /// Upper end.
     pub high: f64,
 }
 
 impl Estimate {
-    /// A figure that is known without doubt: a count.
+    /// A value without error: a count.
     pub fn exact(value: f64) -> Estimate {
         Estimate { value, low: value, high: value }
     }
 
-    /// The median of some measurements, and its interval by their order: between the two ranks around the middle
-    /// that hold the median of all with 95 % (normal approximation of the binomial). Of fewer than six, all.
+    /// The median of some measurements, and its interval by their order: between the two ranks around the middle that
+    /// hold the true median with 95 % (normal approximation of the binomial). Of fewer than six, all.
     pub fn median(values: &[f64]) -> Estimate {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -34,7 +34,7 @@ impl Estimate {
         Estimate { value: middle(&sorted), low: sorted[low], high: sorted[high] }
     }
 
-    /// The same in another unit.
+    /// The estimate in another unit.
     pub fn times(self, factor: f64) -> Estimate {
         Estimate { value: self.value * factor, low: self.low * factor, high: self.high * factor }
     }

@@ -1,4 +1,4 @@
-//! Where tracks begin, and how many blocks they have: between two skews the angle goes up evenly.
+//! Where tracks begin, and how many blocks they have: between two skews the angle increases evenly.
 //!
 //! All reads go downwards, a track lower for each finer look, so that no cache can answer.
 
@@ -6,29 +6,29 @@ use super::Unknown;
 use super::probe::Probe;
 use super::stats::{around, median};
 
-/// Points of a look at a stretch.
+/// Points of a look at a range of blocks.
 const POINTS: u64 = 14;
-/// So many of them on either side of where a step may be.
-const ASIDE: u64 = 3;
-/// A stretch of at most so many blocks is looked at block by block.
+/// Points on either side of where a step may be.
+const MARGIN_POINTS: u64 = 3;
+/// Up to this many blocks are examined one by one.
 const ONE_BY_ONE: u64 = 48;
-/// Points of the look from which the slope is taken: five tracks, eight points each.
+/// Points of the look that gives the slope: five tracks, eight points each.
 const SLOPE_POINTS: u64 = 40;
 const A_TRACK: f64 = 8.0;
 
 /// Tracks somewhere on the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracks {
-    /// Blocks of each.
+    /// Blocks per track.
     pub per_track: u64,
-    /// The first block of the lowest that was looked at.
+    /// The first block of the lowest track examined.
     pub start: u64,
 }
 
 /// A slope and where the look ended.
-struct Look {
+struct SlopeLook {
     per_track: f64,
-    /// Blocks that the above may be off.
+    /// Error of the above, in blocks.
     off: f64,
     /// A step of the angle is somewhere in between.
     low: u64,
@@ -36,7 +36,7 @@ struct Look {
     floor: u64,
 }
 
-/// Looks at the tracks below `top`, which have about `guess` blocks if that is known.
+/// Measures the tracks below `top`, which have about `guess` blocks if that is known.
 pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Result<Tracks, Unknown> {
     let (top, guess) = match guess {
         Some(guess) => (top, guess),
@@ -52,8 +52,8 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
     while starts.len() < 3 {
         let width = high - low + 2 * margin;
         let gap = if width <= ONE_BY_ONE { 1 } else { width / POINTS };
-        // Some points on both sides; and below all that was read: else a track lower.
-        let (above, below) = (high + margin + ASIDE * gap, margin + ASIDE * gap);
+        // Some points on both sides; and below all earlier reads: else a track lower.
+        let (above, below) = (high + margin + MARGIN_POINTS * gap, margin + MARGIN_POINTS * gap);
         let tracks = if above >= floor + step { 2 } else { 1 };
         let (top, bottom) = (above.saturating_sub(tracks * step), low.saturating_sub(tracks * step + below));
         if low < 3 * step || top >= floor || top < bottom + 3 {
@@ -71,7 +71,7 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
         let (before, unsure) = (high, 2 * (high - low + gap) + 3);
         high = top - (change as u64 - 1) * gap;
         low = high - gap;
-        // Two starts tell how long a track is; soon better than the slope did.
+        // Two starts give the length of a track; soon better than the slope did.
         if unsure < margin {
             (margin, step) = (unsure, (before - high) / tracks);
         }
@@ -88,7 +88,7 @@ pub async fn tracks(probe: &mut Probe<'_>, top: u64, guess: Option<f64>) -> Resu
     Ok(Tracks { per_track: first.0 / first.1, start: starts[2].0 })
 }
 
-/// About how many blocks a track below `top` has; and where the look ended.
+/// Roughly measures the blocks per track below `top`; returns them and where the look ended.
 async fn roughly(probe: &mut Probe<'_>, top: u64) -> Result<(u64, f64), Unknown> {
     let (mut top, mut gap) = (top, 8);
     while top > 64 * gap {
@@ -103,13 +103,13 @@ async fn roughly(probe: &mut Probe<'_>, top: u64) -> Result<(u64, f64), Unknown>
     probe.unclear("the angle does not go up with the address")
 }
 
-/// What each block of a pair is further round than the lower one, from -1/2 to 1/2 turn.
+/// Angles from the lower block of each pair to the other, from -1/2 to 1/2 turn.
 fn steps(angles: &[f64]) -> Vec<f64> {
     angles.windows(2).map(|pair| around(pair[0] - pair[1])).collect()
 }
 
-/// How many blocks a track has, within a few.
-async fn slope(probe: &mut Probe<'_>, top: u64, guess: f64) -> Result<Look, Unknown> {
+/// The blocks per track, within a few.
+async fn slope(probe: &mut Probe<'_>, top: u64, guess: f64) -> Result<SlopeLook, Unknown> {
     let gap = ((guess / A_TRACK).round() as u64).max(1);
     let angles = probe.angles_down(top, gap, SLOPE_POINTS).await?;
     let steps = steps(&angles);
@@ -120,7 +120,7 @@ async fn slope(probe: &mut Probe<'_>, top: u64, guess: f64) -> Result<Look, Unkn
     let Some(&last) = jumps.last() else {
         return probe.unclear(format!("found no step of the angle in the {SLOPE_POINTS} blocks below {top}"));
     };
-    // Stretches without a step, each a slope; long ones are worth more.
+    // Ranges without a step, each a slope; long ones have more weight.
     let mut stretches: Vec<(f64, f64)> = Vec::new();
     for stretch in steps.split(|step| around(step - usual).abs() > limit) {
         let count = stretch.len() as f64;
@@ -135,7 +135,7 @@ async fn slope(probe: &mut Probe<'_>, top: u64, guess: f64) -> Result<Look, Unkn
     }
     let spread = stretches.iter().map(|(each, weight)| (each - slope).powi(2) * weight).sum::<f64>() / weight;
     let per_track = gap as f64 / slope;
-    Ok(Look {
+    Ok(SlopeLook {
         per_track,
         off: 3.0 * per_track * spread.sqrt() / slope / (stretches.len() as f64).sqrt(),
         low: top - (last as u64 + 1) * gap,
@@ -144,7 +144,7 @@ async fn slope(probe: &mut Probe<'_>, top: u64, guess: f64) -> Result<Look, Unkn
     })
 }
 
-/// Where a run of angles steps from one value to another: the index of the first behind the step.
+/// Where a run of angles steps from one value to another: the index of the first after the step.
 fn change(angles: &[f64]) -> Option<usize> {
     let near = |part: &[f64]| {
         let middle = super::stats::median_angle(part);

@@ -1,60 +1,60 @@
-//! What was found, held against the description of a simulated drive: the truth.
+//! Comparison of a calibration with the description of a simulated drive, the ground truth.
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Lba, Nanos, Op};
 use serde::Serialize;
 
-use super::found::Found;
+use super::calibration::Calibration;
 use crate::disk::Drive;
 use crate::disk::layout::Layout;
 use crate::spec::Spec;
 use crate::validate::{Fidelity, Measured, Think, compare, drive_as_measured};
 
-/// Reads of the replay, of so many sectors each, and the longest time between them.
+/// Reads of the replay, their size in sectors, and the longest time between them.
 const READS: usize = 1_000;
 const SECTORS: u64 = 8;
 const THINK: u64 = 20_000_000;
 
-/// How near what was found is to what is.
+/// Differences between a calibration and the truth.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// How far the turn is off, in parts per million.
+    /// Error of the turn, in parts per million.
     pub turn_ppm: f64,
-    /// Zones that there are.
+    /// Number of zones.
     pub zones: usize,
-    /// Zones that were found; more if defects cut them.
+    /// Zones found; more if defects split them.
     pub zones_found: usize,
-    /// Zones of which the sectors a track were found.
+    /// Zones whose sectors per track were found.
     pub tracks_right: usize,
     /// Zones of which both skews were found, within a sector.
     pub skews_right: usize,
-    /// How far a zone's begin is off at most, in tracks.
+    /// Largest error of a zone's begin, in tracks.
     pub begins_off_tracks: f64,
-    /// Tracks of a cylinder that there are.
+    /// Tracks per cylinder.
     pub heads: u32,
-    /// The same as found.
+    /// Tracks per cylinder as found.
     pub heads_found: Option<u64>,
-    /// How far seeks are off at the distances that were measured, in milliseconds: half of them at most.
+    /// Median error of the seek times measured, in milliseconds.
     pub seek_off_ms: f64,
-    /// All of them at most.
+    /// Largest error of the seek times measured, in milliseconds.
     pub seek_off_most_ms: f64,
-    /// Cache segments that reads can use.
+    /// Cache segments usable by reads.
     pub segments: u32,
-    /// The same as found.
+    /// Cache segments as found.
     pub segments_found: usize,
-    /// Sectors that are found behind a read of one in the first zone.
+    /// Sectors cached after a read of one in the first zone.
     pub ahead: u64,
     /// The same as found.
     pub ahead_found: u64,
-    /// Intervals of the turn and of skews, and how many of them hold the truth.
+    /// Number of intervals of the turn and of skews, and how many of them hold the truth.
     pub intervals: (usize, usize),
-    /// Random reads on the drive as it was found, held against the same on the drive as it is.
+    /// Random reads on the calibrated drive, compared with the true one.
     pub replay: Fidelity,
 }
 
 impl Comparison {
-    /// Compares what was found with the drive.
-    pub fn new(found: &Found, truth: &Spec) -> Comparison {
+    /// Compares a calibration with the drive.
+    pub fn new(found: &Calibration, truth: &Spec) -> Comparison {
         let drive = Drive::new(truth);
         let starts = zone_starts(drive.layout(), truth);
         let turn_us = drive.mechanics().revolution().0 as f64 / 1e3;
@@ -116,9 +116,8 @@ impl Comparison {
     }
 }
 
-/// What a seek over so many of the cylinders that were found takes, in microseconds. Where heads were not told,
-/// those are tracks.
-pub fn true_seek_us(drive: &Drive, truth: &Spec, found: &Found, cylinders: u64) -> Option<f64> {
+/// The true time of a seek over this many found cylinders, in microseconds. Where heads are unknown, those are tracks.
+pub fn true_seek_us(drive: &Drive, truth: &Spec, found: &Calibration, cylinders: u64) -> Option<f64> {
     let distance = cylinders * found.heads.unwrap_or(1) / u64::from(truth.heads);
     (distance < truth.cylinders()).then(|| drive.mechanics().seek(distance).0 as f64 / 1e3)
 }
@@ -144,9 +143,9 @@ fn segments(truth: &Spec) -> u32 {
     all.saturating_sub(u32::from(truth.cache.separate_write_segment))
 }
 
-/// How many sectors behind one that was read the drive keeps when it is left alone, where the calibration looks: by
-/// asking the drive's own arithmetic.
-fn read_ahead(truth: &Spec, found: &Found) -> u64 {
+/// How many sectors the drive caches after one that was read when it is left idle, at the calibration's place: computed
+/// by the drive's model.
+fn read_ahead(truth: &Spec, found: &Calibration) -> u64 {
     let Some(zone) = found.zones.first() else { return 0 };
     let at = 40 * zone.sectors_per_track + zone.sectors_per_track / 8;
     let kept = |behind: u64| {

@@ -1,8 +1,8 @@
-//! Zones: as far as the grid of some tracks says what the angles are, and where the next one's begins to.
+//! Zones: the extent over which the grid of some tracks predicts the angles.
 //!
-//! A few tracks of a zone give a grid; the grid is held against blocks twice as far away each time, and made more
-//! exact by each. Where it fails, a search by halves finds the cylinder. Behind that the next zone's grid is
-//! taken, and followed back to its first cylinder.
+//! A few tracks of a zone give a grid; the grid is compared with blocks twice as far away each time, and refined by
+//! each. Where it fails, a bisection finds the cylinder. After that the next zone's grid is measured, and followed back
+//! to its first cylinder.
 
 use seekless_core::Nanos;
 use seekless_core::runtime::now;
@@ -15,48 +15,48 @@ use super::skews::{Fitted, PATTERN, skews};
 use super::stats::{around, forward, median_angle};
 use super::tracks::tracks;
 
-/// So many blocks may a grid be off: sectors that slip.
+/// Largest error of a grid, in blocks: slipped sectors.
 const SLIPS: f64 = 3.5;
-/// So many blocks may have slipped between two places of which the second is held for the same zone.
+/// Most blocks slipped between two places that are considered the same zone.
 const SLIPPED: f64 = 4.0;
-/// As many times the noise.
+/// Tolerance in multiples of the noise.
 const NOISE: f64 = 10.0;
-/// Reads of a cylinder that decide whether the grid is met there; more where angles are not clear.
+/// Reads of a cylinder that decide whether the grid holds there; more where angles are noisy.
 const VOTES: [usize; 2] = [3, 4];
-/// Skews are taken from more tracks where angles are off by so many blocks.
+/// Skews are measured over more tracks where angles are this many blocks off.
 const NOISY_BLOCKS: f64 = 0.3;
-/// So many random places are drawn until one is found that the cache does not have.
+/// Random draws of a place that is not cached.
 const DRAWS: usize = 8;
-/// A skew is counted in whole sectors if its error is at most so many blocks.
+/// A skew is rounded to whole sectors if its error is at most this many blocks.
 const SURE_BLOCKS: f64 = 0.4;
-/// So many places are tried before tracks are said to be uneven.
+/// Places tried before tracks are reported as uneven.
 const TRIALS: u32 = 8;
-/// So near are the cylinders of which a second is looked at.
+/// Distance of the nearby cylinders that are checked too.
 const NEARBY: i64 = 12;
-/// So many cylinders can go on by chance as the next zone's.
+/// Cylinders that may fit the next zone by chance.
 const BY_CHANCE: u64 = 3;
-/// And so many where angles are not clearer than this.
+/// The same where angles are noisier than this.
 const MORE_BY_CHANCE: u64 = 12;
 const CLEAR: f64 = 0.02;
-/// As many pieces that are equally long are ranges of cylinders.
+/// This many pieces of equal length are ranges of cylinders.
 const RANGES: usize = 3;
-/// More zones no drive has; more pieces are defects that are not understood.
+/// The most zones of a drive; more pieces are unrecognized defects.
 const MOST_ZONES: usize = 256;
 
 /// A zone.
 #[derive(Clone, Copy, Debug)]
 pub struct Zone {
-    /// Its first block.
+    /// First block.
     pub first: u64,
-    /// Behind its last.
+    /// One past the last block.
     pub end: u64,
-    /// Its tracks.
+    /// Tracks.
     pub fitted: Fitted,
     /// When the grid's angle was measured.
     pub at: Nanos,
 }
 
-/// All zones.
+/// Measures all zones.
 pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>, Unknown> {
     probe.stage("zones");
     let mut zones: Vec<Zone> = Vec::new();
@@ -85,7 +85,7 @@ pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>
         if let Some(mut all) = ranges(&zones) {
             all.end = end(probe, &mut all.fitted).await?;
             zones.truncate(zones.len() - RANGES);
-            // What the first tracks did not tell of what lies before them.
+            // What the first tracks did not show of what lies before them.
             if let Some(before) = zones.last().filter(|before| goes_back(before, &all)).copied() {
                 let lowest = all.fitted.grid.cylinder_of(before.first);
                 if met(probe, &all.fitted, lowest).await?.is_some() {
@@ -104,7 +104,7 @@ pub async fn zones(probe: &mut Probe<'_>, turning: &Turning) -> Result<Vec<Zone>
     }
 }
 
-/// Whether the last pieces are ranges of cylinders of one zone, equally long, with spares between: that zone.
+/// If the last pieces are ranges of cylinders of one zone, equally long, with spares between: that zone.
 fn ranges(zones: &[Zone]) -> Option<Zone> {
     let pieces: &[Zone; RANGES] = zones.last_chunk()?;
     let (first, grid) = (pieces[0].first, pieces[0].fitted.grid);
@@ -137,7 +137,7 @@ fn ranges(zones: &[Zone]) -> Option<Zone> {
     Some(all)
 }
 
-/// Whether tracks go on as those of the zone before, but for some blocks that have slipped.
+/// Whether tracks continue those of the zone before, but for some slipped blocks.
 fn goes_on(before: &Zone, zone: &Zone) -> bool {
     let (old, new) = (before.fitted.grid, zone.fitted.grid);
     let near = SLIPPED / old.per_track as f64 + tolerance(&before.fitted);
@@ -149,7 +149,7 @@ fn goes_on(before: &Zone, zone: &Zone) -> bool {
     same && track && begins && around(new.angle - old.angle(new.anchor)).abs() < near
 }
 
-/// Where angles are too noisy for slipped blocks to show, whether a zone's grid is met behind what seemed its end.
+/// Where angles are too noisy to show slipped blocks: whether a zone's grid holds after its apparent end.
 async fn still_met(probe: &mut Probe<'_>, zone: &Zone) -> Result<bool, Unknown> {
     let fitted = &zone.fitted;
     if NOISE * fitted.noise < SLIPS / fitted.grid.per_track as f64 {
@@ -159,14 +159,14 @@ async fn still_met(probe: &mut Probe<'_>, zone: &Zone) -> Result<bool, Unknown> 
     Ok(met(probe, fitted, end + 3).await?.is_some() && met(probe, fitted, end + 10).await?.is_some())
 }
 
-/// Whether a piece can be whole ranges of the zone behind it.
+/// Whether a piece can be whole ranges of the zone after it.
 fn goes_back(piece: &Zone, zone: &Zone) -> bool {
     let (grid, blocks) = (zone.fitted.grid, zone.first - piece.first);
     let whole = grid.range.is_some_and(|range| blocks % range.blocks == 0);
     whole && piece.fitted.grid.per_track == grid.per_track
 }
 
-/// The first zone's tracks; they make the turn more exact.
+/// The first zone's tracks, which also refine the turn.
 async fn first_tracks(probe: &mut Probe<'_>, turning: &Turning) -> Result<Fitted, Unknown> {
     let (mut top, mut trial) = (probe.blocks() / 64, 0);
     loop {
@@ -192,12 +192,12 @@ async fn first_tracks_below(
     skews(probe, found, None, PATTERN, strays).await
 }
 
-/// The part of the skews that may be stray: few at first, more where no place does better.
+/// The part of the skews that may be strays: few at first, more where no place does better.
 fn strays(trial: u32) -> f64 {
     if trial <= TRIALS / 2 { 0.03 } else { 0.25 }
 }
 
-/// Some tracks behind a zone that has ended.
+/// Some tracks after a zone that has ended.
 async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> Result<Fitted, Unknown> {
     let per_track = zone.fitted.grid.per_track;
     let heads_or = heads.unwrap_or(1);
@@ -208,7 +208,7 @@ async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> 
     let mut trial = 0;
     loop {
         trial += 1;
-        // Elsewhere on its track each time.
+        // At a different place on its track each time.
         let into = u64::from(trial) * per_track / 5;
         let top = (zone.end + room * per_track + into).min(probe.blocks() - 1);
         let fitted = match tracks(probe, top, Some(per_track as f64 * 0.97)).await {
@@ -222,12 +222,12 @@ async fn next_tracks(probe: &mut Probe<'_>, zone: &Zone, heads: Option<u64>) -> 
     }
 }
 
-/// How far a block may be from the grid.
+/// The largest distance of a block from the grid.
 fn tolerance(fitted: &Fitted) -> f64 {
     (SLIPS / fitted.grid.per_track as f64).max(NOISE * fitted.noise).min(0.1)
 }
 
-/// How far a cylinder is from the grid, in turns; `None` if the grid is not met there.
+/// Distance of a cylinder from the grid, in turns; `None` if the grid does not hold there.
 async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Option<f64>, Unknown> {
     let grid = &fitted.grid;
     let (start, limit) = (grid.start_of(cylinder), tolerance(fitted));
@@ -242,7 +242,7 @@ async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Op
         // Where the cache cannot answer, if there is such a place.
         let mut draws = (0..DRAWS).map(|_| start + probe.rng.below(room)).collect::<Vec<u64>>().into_iter();
         let fallback = draws.next();
-        places.extend(draws.find(|block| !probe.may_be_kept(*block)).or(fallback));
+        places.extend(draws.find(|block| !probe.may_be_cached(*block)).or(fallback));
     }
     places.sort_unstable();
     for &block in places.iter().rev() {
@@ -259,8 +259,8 @@ async fn met(probe: &mut Probe<'_>, fitted: &Fitted, cylinder: i64) -> Result<Op
     Ok((near.len() == votes).then(|| median_angle(&near)))
 }
 
-/// The same of a cylinder behind one on which the grid is met. Tracks of another zone can be met by chance, but hardly
-/// those nearby as well, which are skewed otherwise.
+/// As `met`, for a cylinder after one where the grid holds. A track of another zone may fit by chance, but hardly those
+/// nearby as well, which have other skews.
 async fn met_up_to(
     probe: &mut Probe<'_>,
     fitted: &Fitted,
@@ -278,7 +278,7 @@ async fn met_up_to(
     Ok(off)
 }
 
-/// Where a zone ends: with the cylinder from which on its grid is not met. The grid is made more exact on the way.
+/// The end of a zone: the first cylinder where its grid does not hold. The grid is refined on the way.
 async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown> {
     let last = fitted.grid.cylinder_of(probe.blocks() - 1);
     let (mut good, mut ahead) = (0, 1);
@@ -304,8 +304,8 @@ async fn end(probe: &mut Probe<'_>, fitted: &mut Fitted) -> Result<u64, Unknown>
     Ok(fitted.grid.start_of(bad))
 }
 
-/// Each cylinder begins a little later than was thought; or, if that is more than skews can be off, a few blocks
-/// have slipped before this one. Drives count skews in whole sectors: where that is within the error, they do here.
+/// Refines the skews by an error at a cylinder; or, if that is more than skews can be off, a few blocks have slipped
+/// before this one. Drives count skews in whole sectors: skews within the error of one are rounded.
 fn refine(fitted: &mut Fitted, off: f64, cylinder: i64) {
     let error = 2.0 * tolerance(fitted) / cylinder as f64;
     let track_error = fitted.track_skew.high - fitted.track_skew.value;
@@ -339,7 +339,7 @@ fn refine(fitted: &mut Fitted, off: f64, cylinder: i64) {
     }
 }
 
-/// The first block of a zone whose grid was taken behind the end of the one before.
+/// The first block of a zone whose grid was measured after the end of the one before.
 async fn first_block(probe: &mut Probe<'_>, before: &Zone, zone: &Zone) -> Result<u64, Unknown> {
     let fitted = &zone.fitted;
     let mut cylinder = fitted.grid.cylinder_of(before.end + fitted.grid.cylinder() / 2);
@@ -351,7 +351,7 @@ async fn first_block(probe: &mut Probe<'_>, before: &Zone, zone: &Zone) -> Resul
         cylinder -= 1;
     }
     let first = fitted.grid.start_of(cylinder);
-    // Where the last tracks of a zone go on by chance as the next one's would, the zone's own tell where it ends.
+    // Where the last tracks of a zone fit the next one by chance, the zone's own track length gives its end.
     let whole = |block: u64| (block - before.first) % before.fitted.grid.per_track == 0;
     if before.fitted.grid.range.is_some() {
         return Ok(first);

@@ -1,4 +1,4 @@
-//! The bytes that a simulated drive holds: those that were really written.
+//! Content of a simulated drive: the real bytes written to it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use seekless_core::{Buffer, Extent, Op, SECTOR_BYTES};
 pub struct Content(BTreeMap<u64, [u8; SECTOR_BYTES as usize]>);
 
 impl Content {
-    /// Carries a request out on the bytes.
+    /// Applies a request to the bytes.
     pub fn apply(&mut self, op: Op, at: Extent, buffer: &Buffer) {
         match op {
             Op::Read => self.load(at, buffer),
@@ -19,7 +19,7 @@ impl Content {
         }
     }
 
-    /// What is there, without bytes if there are none.
+    /// Reads `at`; a hollow buffer if none of it holds bytes.
     pub fn read(&self, at: Extent) -> Buffer {
         let mut held = self.0.range(at.start.0..at.end().0);
         if held.next().is_none() {

@@ -1,12 +1,12 @@
-//! A simulated drive: a block device that answers when the drive's arithmetic says it would.
+//! A simulated drive: a block device that answers when the drive's model says it would.
 //!
-//! It keeps the real bytes that are written to it, and gives zeroes where none were; hollow writes
-//! leave no bytes behind. A drive with several arms is as many stations, each with an equal part of the
-//! sectors and a queue of its own. Fault model: none of its own; faults are layers.
+//! It stores the real bytes written to it and reads zeroes elsewhere; hollow writes leave no bytes. A drive with
+//! several arms has one controller per arm, each with an equal part of the sectors and a queue of its own. Fault model:
+//! none of its own; faults are layers.
 
 mod content;
-mod inside;
-mod station;
+mod controller;
+mod device_queue;
 
 use std::rc::Rc;
 
@@ -18,15 +18,15 @@ use seekless_core::{
     runtime,
 };
 
+use crate::device_model::DeviceModel;
 use crate::disk::Drive;
 use crate::flash::Flash;
 use crate::freeblock::Freeblock;
-use crate::machine::Machine;
 use crate::queue::QueueOptions;
 use crate::spec::{FlashSpec, Spec};
 use crate::work::Work;
 pub(crate) use content::Content;
-use station::Station;
+use controller::Controller;
 
 /// A simulated disk drive.
 pub type Disk = Component<Drive>;
@@ -34,62 +34,62 @@ pub type Disk = Component<Drive>;
 /// A simulated flash drive.
 pub type FlashDrive = Component<Flash>;
 
-/// A simulated drive of any kind: what it did can be asked.
+/// A simulated drive of any kind, with its accounts.
 pub trait Simulated: BlockDevice {
-    /// As a block device, for layers to lie over.
+    /// The drive as a block device.
     fn device(self: Rc<Self>) -> Rc<dyn BlockDevice>;
 
-    /// What was done for an account so far.
+    /// Work done for an account so far.
     fn account(&self, account: Account) -> Work;
 
-    /// What was done for all.
+    /// Work done for all accounts.
     fn all(&self) -> Work;
 
-    /// How many parts of it work by themselves, each occupied for a time of its own.
+    /// Number of independent parts, each occupied for a time of its own.
     fn arms(&self) -> usize;
 
     /// The freeblock scheduler of each arm, if it has one.
     fn freeblock(&self) -> Vec<Rc<Freeblock>>;
 
-    /// What it drew so far, in joules; `None` if its description does not say.
+    /// Energy used so far, in joules; `None` if the description does not give power.
     fn joules(&self) -> Option<f64>;
 }
 
 /// A simulated drive.
 pub struct Component<M> {
-    arms: Vec<Rc<Station<M>>>,
+    arms: Vec<Rc<Controller<M>>>,
     /// Sectors of each arm.
     each: u64,
-    /// The first arm's, in the event log.
+    /// Number of the first arm in the event log.
     number: u32,
 }
 
-impl<M: Machine + 'static> Component<M> {
-    /// A drive of these arms, each with an equal part of its sectors; `device` is its number in the event log,
-    /// where further arms have numbers of their own.
+impl<M: DeviceModel + 'static> Component<M> {
+    /// A drive of these arms, each with an equal part of its sectors; `device` is its number in the event log, where
+    /// further arms have numbers of their own.
     pub fn of(device: u32, arms: Vec<M>, options: QueueOptions) -> Component<M> {
         let count = arms.len().max(1) as u32;
         let options = QueueOptions { depth: options.depth.map(|depth| (depth / count).max(1)), ..options };
         let arms = arms.into_iter().zip(0_u32..);
         let arms: Vec<_> =
-            arms.map(|(machine, arm)| Station::new(device | arm << 16, machine, options)).collect();
-        let each = arms.first().map_or(0, |arm| arm.machine.borrow().geometry().sectors);
+            arms.map(|(model, arm)| Controller::new(device | arm << 16, model, options)).collect();
+        let each = arms.first().map_or(0, |arm| arm.model.borrow().geometry().sectors);
         Component { arms, each, number: device }
     }
 
-    fn sum(&self, of: impl Fn(&Station<M>) -> Work) -> Work {
+    fn sum(&self, of: impl Fn(&Controller<M>) -> Work) -> Work {
         let mut sum = Work::default();
         self.arms.iter().for_each(|arm| sum.add(&of(arm)));
         sum
     }
 
-    /// The arm that has a sector.
+    /// The arm that holds a sector.
     fn arm(&self, lba: Lba) -> usize {
         if self.arms.len() == 1 { 0 } else { (lba.0 / self.each) as usize }
     }
 
-    /// Asks every arm for its part of `at`, and waits for all of them.
-    async fn ask(&self, op: Op, at: Extent, buffer: Buffer, how: Hints) -> Result<Buffer, IoError> {
+    /// Submits each arm's part of `at`, and waits for all of them.
+    async fn submit(&self, op: Op, at: Extent, buffer: Buffer, how: Hints) -> Result<Buffer, IoError> {
         let (first, last) = (self.arm(at.start), self.arm(Lba(at.end().0.max(at.start.0 + 1) - 1)));
         if first == last {
             let at = Extent { start: Lba(at.start.0 - first as u64 * self.each), ..at };
@@ -111,7 +111,7 @@ impl<M: Machine + 'static> Component<M> {
     }
 }
 
-impl<M: Machine + 'static> Simulated for Component<M> {
+impl<M: DeviceModel + 'static> Simulated for Component<M> {
     fn device(self: Rc<Self>) -> Rc<dyn BlockDevice> {
         self
     }
@@ -138,36 +138,36 @@ impl<M: Machine + 'static> Simulated for Component<M> {
 }
 
 impl FlashDrive {
-    /// A flash drive of this kind, at rest; `device` is its number in the event log.
+    /// An idle flash drive of this kind; `device` is its number in the event log.
     pub fn new(device: u32, spec: &FlashSpec, options: QueueOptions) -> FlashDrive {
         Component::of(device, vec![Flash::new(spec)], options)
     }
 }
 
 impl Disk {
-    /// A disk of this kind, at rest; `device` is its number in the event log. What the bands of a shingled one
-    /// are for is [`crate::shingled`]'s affair.
+    /// An idle disk of this kind; `device` is its number in the event log. [`crate::shingled`] handles the bands of a
+    /// shingled one.
     pub fn new(device: u32, spec: &Spec, options: QueueOptions) -> Disk {
         let arm = spec.arm();
         Component::of(device, (0..spec.actuators).map(|_| Drive::new(&arm)).collect(), options)
     }
 }
 
-impl<M: Machine + 'static> BlockDevice for Component<M> {
+impl<M: DeviceModel + 'static> BlockDevice for Component<M> {
     fn geometry(&self) -> Geometry {
-        let geometry = self.arms[0].machine.borrow().geometry();
+        let geometry = self.arms[0].model.borrow().geometry();
         Geometry { sectors: self.each * self.arms.len() as u64, ..geometry }
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
         match self.arms.as_slice() {
             [arm] => Box::pin(arm.queue.submit(Op::Read, at, into, how)),
-            _ => io(self.ask(Op::Read, at, into, how)),
+            _ => io(self.submit(Op::Read, at, into, how)),
         }
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.ask(Op::Write, at, from, how).await.map(drop) })
+        io(async move { self.submit(Op::Write, at, from, how).await.map(drop) })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
@@ -180,18 +180,18 @@ impl<M: Machine + 'static> BlockDevice for Component<M> {
         })
     }
 
-    /// What cannot be discarded stays as it is, at no cost.
+    /// Discards where the drive supports it; otherwise a no-op at no cost.
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         if self.geometry().discard_sectors == 0 {
             return io(std::future::ready(Ok(())));
         }
-        io(async move { self.ask(Op::Discard, at, Buffer::default(), how).await.map(drop) })
+        io(async move { self.submit(Op::Discard, at, Buffer::default(), how).await.map(drop) })
     }
 
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
             not_only_if_fast(at, zeroes)?;
-            self.ask(Op::WriteZeroes, at, Buffer::default(), how).await.map(drop)
+            self.submit(Op::WriteZeroes, at, Buffer::default(), how).await.map(drop)
         })
     }
 
@@ -202,11 +202,11 @@ impl<M: Machine + 'static> BlockDevice for Component<M> {
     fn estimate(&self, at: Extent, _how: &Hints) -> Option<Nanos> {
         let arm = self.arm(at.start);
         let within = Lba(at.start.0 - arm as u64 * self.each);
-        self.arms[arm].machine.borrow().estimate(within, runtime::now(), false)
+        self.arms[arm].model.borrow().estimate(within, runtime::now(), false)
     }
 }
 
-/// No drive here writes zeroes faster than anything else.
+/// Fails if zeroes are wanted only if fast: writing zeroes is as slow as writing on these drives.
 pub(crate) fn not_only_if_fast(at: Extent, zeroes: Zeroes) -> Result<(), IoError> {
     if zeroes.only_if_fast {
         let why = "writing zeroes takes as long as writing";

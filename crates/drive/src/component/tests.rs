@@ -80,7 +80,7 @@ const ALL: [Policy; 7] = [
 
 #[test]
 fn classes_stay_above_every_scheduler() {
-    // The head stands at sector 0: nearest last.
+    // The head is at sector 0: nearest last.
     let asked: Vec<(u64, Class)> = [Class::Background, Class::Foreground, Class::Urgent]
         .into_iter()
         .zip([0, 100_000_000, 400_000_000])
@@ -96,7 +96,7 @@ fn classes_stay_above_every_scheduler() {
     }
 }
 
-/// Clients that always ask for what comes next let nobody else in, where a scheduler goes by place.
+/// Clients that always read the next sectors starve others, where a scheduler goes by place.
 #[test]
 fn nobody_starves_beyond_the_limit() {
     let limit = Nanos::from_millis(300);
@@ -224,8 +224,7 @@ fn a_ticket_promotes_and_aborts_what_waits() {
     });
 }
 
-/// Reads of 8 sectors anywhere, all asked for at once: the order in which they are answered, and how long all
-/// of them take.
+/// Reads of 8 sectors anywhere, all submitted at once: the order in which they are answered, and their total time.
 fn strewn(options: QueueOptions, own: QueueSpec) -> (Vec<u64>, Nanos) {
     let spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };
     Runtime::new(1)
@@ -256,7 +255,7 @@ fn a_drive_orders_the_commands_that_it_holds_by_itself() {
     let (order, fast) = strewn(fcfs(32), own(32, 0));
     assert!(fast.seconds() < 0.6 * held.seconds() && fast < few && few < held, "{fast} {few} {held}");
     assert_ne!(order, one);
-    // As if it had the whole line, which SPTF in front of a drive that holds one command does.
+    // As if it had the whole queue, which SPTF in front of a drive that holds one command does.
     let sees = QueueOptions { policy: Policy::Sptf, ..QueueOptions::default() };
     assert!(strewn(sees, own(1, 0)).1 < fast);
 }
@@ -339,7 +338,7 @@ fn bytes_come_back_with_a_queue_and_a_write_cache() {
         .unwrap();
 }
 
-/// Clients that flush and flush again let others in between, whoever orders them.
+/// Clients that flush continuously do not starve others, whatever the order.
 #[test]
 fn flushes_without_end_keep_nobody_out() {
     for (depth, queued_flush) in [(None, false), (Some(1), false), (Some(32), false), (Some(32), true)] {

@@ -1,7 +1,7 @@
-//! Writes that were acknowledged and wait in the drive's memory to go to the media.
+//! The write buffer: acknowledged writes that wait in the drive's memory to be destaged.
 //!
-//! Invariants: ranges do not overlap, and are not adjacent if writes are combined; what they hold in all is at
-//! most the capacity.
+//! Invariants: ranges do not overlap, and are not adjacent if writes are combined; their total size is at most the
+//! capacity.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use seekless_core::{Extent, Lba, Nanos};
 use crate::scheduler::{Moment, Place, Policy, Positioning, Waiter, Waiting};
 use crate::spec::{CacheSpec, WriteBack};
 
-/// The write buffer of a drive; one of no capacity is not there.
+/// The write buffer of a drive; a capacity of zero disables it.
 #[derive(Clone, Debug)]
 pub struct WriteBuffer {
     capacity: u64,
-    /// Above so many sectors the head writes rather than rests.
+    /// Above this many sectors the head destages rather than idles.
     threshold: u64,
     combine: bool,
     order: Policy,
-    /// By their first sector: the end, and its place in line.
+    /// By first sector: the end, and its queue entry.
     ranges: BTreeMap<u64, (u64, Waiter)>,
     waiting: Waiting,
     sectors: u64,
@@ -26,7 +26,7 @@ pub struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// An empty one.
+    /// An empty buffer.
     pub fn new(spec: &CacheSpec) -> WriteBuffer {
         let there = spec.write_back == WriteBack::All;
         let capacity = if there { u64::from(spec.write_buffer_sectors) } else { 0 };
@@ -42,7 +42,7 @@ impl WriteBuffer {
         }
     }
 
-    /// What fits in at all.
+    /// Capacity in sectors.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -52,17 +52,17 @@ impl WriteBuffer {
         self.sectors == 0
     }
 
-    /// Whether it holds so much that the head should write now.
-    pub fn presses(&self) -> bool {
+    /// Whether it holds so much that the head should destage now.
+    pub fn over_threshold(&self) -> bool {
         self.sectors > self.threshold
     }
 
-    /// Whether there is room for so much more.
+    /// Whether there is room for `sectors` more.
     pub fn has_room(&self, sectors: u64) -> bool {
         self.sectors + sectors <= self.capacity
     }
 
-    /// Whether the order in which it is written out goes by position.
+    /// Whether the destage order depends on the head's position.
     pub fn by_position(&self) -> bool {
         self.order.scheduler().by_position()
     }
@@ -79,7 +79,7 @@ impl WriteBuffer {
         (end > at.start.0).then(|| Extent { start: Lba(start), sectors: end - start })
     }
 
-    /// Takes `at`, in place of what it held of that. There is room; `place` says where a sector is.
+    /// Stores `at`, replacing what it held of that. There must be room; `place` gives a sector's place.
     pub fn put(&mut self, at: Extent, now: Nanos, place: impl Fn(Lba) -> Place) {
         self.forget(at, now, &place);
         let (mut start, mut end) = (at.start.0, at.end().0);
@@ -96,7 +96,7 @@ impl WriteBuffer {
         self.add(start, end, now, &place);
     }
 
-    /// What it held of `at` will not be written.
+    /// Drops what it holds of `at`.
     pub fn forget(&mut self, at: Extent, now: Nanos, place: &impl Fn(Lba) -> Place) {
         while let Some(range) = self.overlapping(at) {
             self.take(range.start.0);
@@ -113,14 +113,14 @@ impl WriteBuffer {
         self.arrivals += 1;
         let place = if self.by_position() { place(Lba(start)) } else { Place::default() };
         let arrival = self.arrivals;
-        // A slot is how a range is found again: a drive's sectors are so few.
+        // A slot identifies a range: a drive has fewer sectors than `usize` values.
         let waiter = Waiter { slot: start as usize, arrival, since: now, write: true, place };
         self.ranges.insert(start, (end, waiter));
         self.waiting.add(Lba(start), waiter);
         self.sectors += end - start;
     }
 
-    /// The range that begins there goes to the media, or into another.
+    /// Removes the range that begins there, to be destaged or merged.
     pub fn take(&mut self, start: u64) -> Option<Extent> {
         let (end, waiter) = self.ranges.remove(&start)?;
         self.waiting.remove(Lba(start), &waiter);
@@ -128,7 +128,7 @@ impl WriteBuffer {
         Some(Extent { start: Lba(start), sectors: end - start })
     }
 
-    /// The start of the range that goes to the media next, for a head behind sector `head`.
+    /// The start of the range to destage next, for a head after sector `head`.
     pub fn next(&self, now: Nanos, head: Lba, drive: Option<&dyn Positioning>) -> Option<u64> {
         let moment = Moment { now, head, arrived_before: u64::MAX, drive };
         self.order.scheduler().next(&self.waiting, &moment).map(|slot| slot as u64)
@@ -143,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It holds the sectors that were put in and neither forgotten nor taken, in ranges that are apart.
+        /// It holds the sectors that were put in and neither forgotten nor taken, in disjoint ranges.
         #[test]
         fn it_holds_what_was_put_in(
             steps in proptest::collection::vec((0..4_u8, 0..60_u64, 1..12_u64), 1..60),

@@ -1,15 +1,15 @@
-//! Data over the interface while they come off the media.
+//! Data transfer over the interface while they come off the media.
 //!
-//! A drive that keeps the bus sends a sector when it is in the buffer and the one before it has gone. So a
-//! transfer of `n` sectors ends at the latest of: the bus's readiness and `n` sector times; each sector's
-//! arrival and the sector times of itself and those behind it. Arrivals come in stretches of evenly spaced
-//! ones, of which only the first and the last can decide.
+//! A drive that holds the bus sends a sector when it is in the buffer and the one before it was sent. So a transfer of
+//! `n` sectors ends at the latest of: the bus's readiness plus `n` sector times; and, for each sector, its arrival plus
+//! the sector times of itself and those after it. Arrivals come in evenly spaced bursts, of which only the first and
+//! the last can decide.
 //!
-//! A drive that does not keep it lets it go when the buffer is empty, and takes it again when enough has come.
+//! A drive that does not hold the bus releases it when the buffer is empty, and takes it again when enough has arrived.
 
 use seekless_core::Nanos;
 
-/// A transfer that is being worked out.
+/// A transfer being computed.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     sector: u64,
@@ -21,36 +21,36 @@ pub struct Transfer {
     pauses: Option<Pauses>,
 }
 
-/// What it costs to let the bus go.
+/// Costs of releasing the bus.
 #[derive(Clone, Debug)]
 pub struct Pauses {
-    /// Letting it go.
+    /// Releasing it.
     pub disconnect: u64,
     /// Taking it again.
     pub reselect: u64,
-    /// Sectors that have to be there before it is taken again.
+    /// Sectors that have to be buffered before it is taken again.
     pub mark: u64,
-    /// Begin, sectors and time of each stretch.
-    pub stretches: Vec<(u64, u64, u64)>,
+    /// Begin, sectors and duration of each burst.
+    pub bursts: Vec<(u64, u64, u64)>,
 }
 
 impl Transfer {
-    /// Of so many sectors, each of `sector` nanoseconds, by a bus that is ready at a time.
+    /// A transfer of `sectors` sectors of `sector` nanoseconds each, over a bus that is ready at `ready`.
     pub fn new(ready: Nanos, sectors: u64, sector: u64) -> Transfer {
         let end = ready.0 + sectors * sector;
         Transfer { sector, sectors, ready: ready.0, end, known: 0, pauses: None }
     }
 
-    /// The bus is let go whenever the buffer is empty.
+    /// Releases the bus whenever the buffer is empty.
     pub fn pausing(self, pauses: Option<Pauses>) -> Transfer {
         Transfer { pauses, ..self }
     }
 
-    /// The next sectors are in the buffer already.
+    /// The next `sectors` are in the buffer already.
     pub fn there(&mut self, sectors: u64) {
         self.known += sectors;
         if let Some(pauses) = &mut self.pauses {
-            pauses.stretches.push((0, sectors, 0));
+            pauses.bursts.push((0, sectors, 0));
         }
     }
 
@@ -60,7 +60,7 @@ impl Transfer {
             return;
         }
         if let Some(pauses) = &mut self.pauses {
-            pauses.stretches.push((begin, sectors, pass));
+            pauses.bursts.push((begin, sectors, pass));
         }
         let behind = |index: u64| (self.sectors - self.known - index) * self.sector;
         let first = begin + pass / sectors + behind(0);
@@ -69,7 +69,7 @@ impl Transfer {
         self.known += sectors;
     }
 
-    /// When the last sector has gone.
+    /// When the last sector was sent.
     pub fn end(&self) -> Nanos {
         match &self.pauses {
             Some(pauses) => Nanos(pauses.end(self.ready, self.sectors, self.sector)),
@@ -87,10 +87,10 @@ impl Pauses {
                 now += (there - gone) * sector;
                 gone = there;
             } else {
-                let wanted = (gone + self.mark.max(1)).min(sectors);
-                now = (now + self.disconnect).max(self.arrival(wanted)) + self.reselect;
+                let target = (gone + self.mark.max(1)).min(sectors);
+                now = (now + self.disconnect).max(self.arrival(target)) + self.reselect;
                 if self.arrived(now) <= gone {
-                    // Nothing more is known to come.
+                    // No more arrivals are known.
                     return now;
                 }
             }
@@ -98,27 +98,27 @@ impl Pauses {
         now
     }
 
-    /// How many sectors have come by then.
+    /// How many sectors have arrived by `now`.
     fn arrived(&self, now: u64) -> u64 {
         let come = |&(begin, sectors, pass): &(u64, u64, u64)| match now.saturating_sub(begin) {
             since if since >= pass => sectors,
             since => since * sectors / pass,
         };
         let mut all = 0;
-        for stretch in &self.stretches {
-            let here = come(stretch);
+        for burst in &self.bursts {
+            let here = come(burst);
             all += here;
-            if here < stretch.1 {
+            if here < burst.1 {
                 break;
             }
         }
         all
     }
 
-    /// When so many have come.
-    fn arrival(&self, wanted: u64) -> u64 {
-        let mut left = wanted;
-        for &(begin, sectors, pass) in &self.stretches {
+    /// When `target` sectors have arrived.
+    fn arrival(&self, target: u64) -> u64 {
+        let mut left = target;
+        for &(begin, sectors, pass) in &self.bursts {
             if left <= sectors {
                 return begin + (left * pass).div_ceil(sectors.max(1));
             }
@@ -139,11 +139,11 @@ mod tests {
             ready in 0..5_000_u64,
             sector in 0..200_u64,
             there in 0..20_u64,
-            stretches in proptest::collection::vec((0..3_000_u64, 1..20_u64, 1..100_u64), 0..4),
+            bursts in proptest::collection::vec((0..3_000_u64, 1..20_u64, 1..100_u64), 0..4),
         ) {
             let mut arrivals = vec![0; there as usize];
             let mut at = 0;
-            for &(gap, sectors, each) in &stretches {
+            for &(gap, sectors, each) in &bursts {
                 at += gap;
                 arrivals.extend((1..=sectors).map(|n| at + n * each));
                 at += sectors * each;
@@ -151,7 +151,7 @@ mod tests {
             let mut transfer = Transfer::new(Nanos(ready), arrivals.len() as u64, sector);
             transfer.there(there);
             let mut at = 0;
-            for &(gap, sectors, each) in &stretches {
+            for &(gap, sectors, each) in &bursts {
                 at += gap;
                 transfer.passing(at, sectors, sectors * each);
                 at += sectors * each;

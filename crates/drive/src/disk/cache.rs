@@ -1,9 +1,8 @@
-//! The memory on the drive: segments, each a run of sectors, and reading on behind one of them while nothing
-//! else is to be done.
+//! The drive's cache: segments, each a run of sectors, and read-ahead after one of them while the drive is idle.
 //!
-//! How far the head came is worked out when somebody asks. Invariants: segments hold nothing that was written
-//! after they were filled; at most one is *active*, that is, the head reads on behind it; a segment holds at
-//! most `segment_sectors`, the last ones.
+//! Read-ahead progress is computed on demand. Invariants: segments hold nothing that was overwritten after they were
+//! filled; at most one is *active*, that is, the head reads ahead after it; a segment holds at most `segment_sectors`,
+//! the last ones.
 
 use seekless_core::{Extent, Lba, Nanos};
 
@@ -11,30 +10,30 @@ use super::layout::Layout;
 use super::mechanics::{Head, Mechanics};
 use crate::spec::{CacheSpec, ReadAhead};
 
-/// A run of sectors that the cache holds.
+/// A run of sectors in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The first.
+    /// First sector.
     pub start: u64,
-    /// Behind the last that is known to be there; the same as `start` if there is none.
+    /// One past the last sector known to be there; `start` if the segment is empty.
     pub end: u64,
-    /// How far the head may read on.
+    /// Limit of read-ahead.
     pub until: u64,
-    /// How far it has to, before anything else.
+    /// Read-ahead up to here precedes anything else.
     pub at_least: u64,
-    /// Whether it was filled by a write.
+    /// Whether a write filled it.
     pub written: bool,
 }
 
 impl Segment {
-    /// It holds the sectors up to `end`, and perhaps some before its first, but at most `size`.
+    /// Extends it up to `end`, and perhaps from before its first sector, to at most `size`.
     fn fill(&mut self, start: u64, end: u64, size: u64) {
         self.end = end;
         self.start = self.start.min(start).max(end.saturating_sub(size));
     }
 
-    /// What the head may read on behind it.
-    fn rest(&self) -> Extent {
+    /// The sectors that the head may still read ahead.
+    fn remaining(&self) -> Extent {
         Extent { start: Lba(self.end), sectors: self.until.saturating_sub(self.end) }
     }
 }
@@ -46,22 +45,22 @@ struct Ahead {
     reading: Reading,
 }
 
-/// Reading on: the head is at the end of the active segment at a time.
+/// Read-ahead state: the time at which the head is at the end of the active segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reading {
     since: Nanos,
     head: Head,
 }
 
-/// How much of a read is there.
+/// Result of a cache lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// All of it, in this segment.
-    Whole(usize),
-    /// The start of it; perhaps only what the head is about to pass.
-    Partial(usize),
-    /// Nothing; this segment is to hold it, if there are any.
-    Nothing(Option<usize>),
+pub enum Lookup {
+    /// All of it is in this segment.
+    Hit(usize),
+    /// Its start is in this segment, or is about to pass under the head.
+    PartialHit(usize),
+    /// None of it is cached; this segment is to hold it, if there is one.
+    Miss(Option<usize>),
 }
 
 /// The cache of a drive.
@@ -94,45 +93,45 @@ impl Cache {
         self.segments[number]
     }
 
-    /// Whether the head reads on behind this segment, and how far at most.
+    /// Whether the head reads ahead after this segment and has not reached its limit.
     pub fn reads_on(&self, number: usize) -> bool {
         self.active == Some(number) && self.segments[number].end < self.segments[number].until
     }
 
-    /// What there is of `at`; what was read on until now has been caught up with.
-    pub fn find(&self, at: Extent) -> Found {
-        // Most often there is nothing, and all segments are in use.
+    /// Looks `at` up; the read-ahead must have been caught up with.
+    pub fn find(&self, at: Extent) -> Lookup {
+        // Fast path: most often there is nothing, and all segments are in use.
         let near = |segment: &Segment| segment.start <= at.start.0 && at.start.0 <= segment.end;
         if !self.any(|segment| near(segment) || segment.start == segment.end) {
             let used = |&number: &usize| !self.is_for_writes(number) && !self.reads_on(number);
             if let Some(number) = self.order.iter().copied().find(used) {
-                return Found::Nothing(Some(number));
+                return Lookup::Miss(Some(number));
             }
         }
-        let (mut best, mut found) = (0, Found::Nothing(None));
+        let (mut best, mut found) = (0, Lookup::Miss(None));
         for &number in self.order.iter().filter(|&&number| !self.is_for_writes(number)) {
             let segment = &self.segments[number];
             let active = self.reads_on(number);
-            let (value, here) = if segment.start == segment.end && !active {
-                (3, Found::Nothing(Some(number)))
+            let (score, here) = if segment.start == segment.end && !active {
+                (3, Lookup::Miss(Some(number)))
             } else if self.holds(number, at.start) {
-                let worth = if active { 9 } else { 8 };
+                let score = if active { 9 } else { 8 };
                 if at.end().0 <= segment.end {
-                    (worth, Found::Whole(number))
+                    (score, Lookup::Hit(number))
                 } else {
-                    (worth - 4, Found::Partial(number))
+                    (score - 4, Lookup::PartialHit(number))
                 }
             } else {
-                (if active { 1 } else { 2 }, Found::Nothing(Some(number)))
+                (if active { 1 } else { 2 }, Lookup::Miss(Some(number)))
             };
-            if value > best {
-                (best, found) = (value, here);
+            if score > best {
+                (best, found) = (score, here);
             }
         }
         found
     }
 
-    /// Whether a read of this sector finds it, or the head is about to pass it.
+    /// Whether a read of this sector hits, or the head is about to pass it.
     fn holds(&self, number: usize, sector: Lba) -> bool {
         let segment = &self.segments[number];
         let allowed = self.spec.enabled && (self.spec.read_hits_on_writes || !segment.written);
@@ -140,13 +139,13 @@ impl Cache {
         allowed && segment.start <= sector.0 && (sector.0 < segment.end || passing)
     }
 
-    /// The segment for a write: the one that is for writes alone, else one that has to be emptied anyway,
-    /// an empty one, or the one used longest ago.
+    /// The segment for a write: the one reserved for writes, else one that has to be emptied anyway, an empty one, or
+    /// the least recently used one.
     pub fn for_write(&self, at: Extent) -> Option<usize> {
         if self.spec.separate_write_segment {
             return self.segments.len().checked_sub(1);
         }
-        let value = |number: usize| {
+        let score = |number: usize| {
             let segment = &self.segments[number];
             match () {
                 () if self.active == Some(number) => 1,
@@ -164,10 +163,10 @@ impl Cache {
             }
         }
         // The first of the best.
-        self.order.iter().copied().rev().max_by_key(|&number| value(number))
+        self.order.iter().copied().rev().max_by_key(|&number| score(number))
     }
 
-    /// Whether a segment is so. Asked without an early end: that takes less time.
+    /// Whether any segment matches. Without an early exit, which is faster.
     fn any(&self, so: impl Fn(&Segment) -> bool) -> bool {
         self.segments.iter().fold(false, |found, segment| found | so(segment))
     }
@@ -176,19 +175,19 @@ impl Cache {
         self.spec.separate_write_segment && number + 1 == self.segments.len()
     }
 
-    /// A segment is used: it will be reused last.
+    /// Marks a segment as most recently used.
     pub fn used(&mut self, number: usize) {
         if let Some(place) = self.order.iter().position(|&other| other == number) {
             self.order[place..].rotate_left(1);
         }
     }
 
-    /// A segment is to hold what begins here, and nothing else.
+    /// Empties a segment, to hold what begins at `start`.
     pub fn reset(&mut self, number: usize, start: Lba, written: bool) {
         self.segments[number] = Segment { start: start.0, end: start.0, written, ..Segment::default() };
     }
 
-    /// A read of `at` goes to this segment: how far the head reads on behind it.
+    /// Sets the read-ahead limits of a segment for a read of `at`.
     pub fn aim(&mut self, layout: &Layout, number: usize, at: Extent) {
         let most = layout.sectors();
         let until = self.until(layout, number, at).min(most);
@@ -219,25 +218,25 @@ impl Cache {
         }
     }
 
-    /// A segment holds the sectors up to here, and perhaps some before its first.
+    /// Adds sectors up to `end` to a segment, and perhaps some before its first.
     pub fn filled(&mut self, number: usize, start: u64, end: u64) {
         let size = u64::from(self.spec.segment_sectors);
         self.segments[number].fill(start, end, size);
     }
 
-    /// A segment holds nothing before `start`.
+    /// Drops what a segment holds before `start`.
     pub fn forget_before(&mut self, number: usize, start: Lba) {
         let segment = &mut self.segments[number];
         segment.start = segment.start.max(start.0.min(segment.end));
     }
 
-    /// The head reads on behind this segment: it is at its end at this time.
+    /// Starts read-ahead after this segment, whose end the head reaches at `since`.
     pub fn read_on(&mut self, number: usize, since: Nanos, head: Head) {
         self.active = Some(number);
         self.reading = Reading { since, head };
     }
 
-    /// Where the head is behind the active segment, and when.
+    /// When the head is at the end of the active segment, and where.
     pub fn at_end(&self) -> (Nanos, Head) {
         (self.reading.since, self.reading.head)
     }
@@ -255,8 +254,8 @@ impl Cache {
         let mut ahead = Ahead { segment: self.segments[number], reading: self.reading };
         let Ahead { segment, reading } = &mut ahead;
         while segment.end < segment.until && reading.since < now {
-            let rest = segment.rest();
-            let piece = layout.piece(rest);
+            let remaining = segment.remaining();
+            let piece = layout.piece(remaining);
             if self.ends_before(reading.head, &piece) {
                 segment.until = segment.end;
                 break;
@@ -274,7 +273,7 @@ impl Cache {
             if passed > 0 {
                 let since = Nanos(begin + mechanics.pass(passed, piece.per_track));
                 *reading = Reading { since, head };
-                segment.fill(u64::MAX, rest.start.0 + passed, size);
+                segment.fill(u64::MAX, remaining.start.0 + passed, size);
             }
             if passed < piece.at.sectors {
                 break;
@@ -283,7 +282,7 @@ impl Cache {
         ahead
     }
 
-    /// Whether reading on ends where this begins, for a head that is there.
+    /// Whether read-ahead ends where this begins, for a head that is there.
     fn ends_before(&self, head: Head, piece: &super::layout::Piece) -> bool {
         match self.spec.read_ahead {
             ReadAhead::Track => (piece.cylinder, piece.head) != (head.cylinder, head.head),
@@ -292,16 +291,17 @@ impl Cache {
         }
     }
 
-    /// Whether the head reads on.
+    /// Whether the head reads ahead.
     pub fn reads_ahead(&self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> bool {
         let Some(number) = self.active else { return false };
         let Ahead { segment, reading } = self.ahead(number, layout, mechanics, now);
-        let more =
-            || segment.end < segment.until && !self.ends_before(reading.head, &layout.piece(segment.rest()));
+        let more = || {
+            segment.end < segment.until && !self.ends_before(reading.head, &layout.piece(segment.remaining()))
+        };
         segment.end < segment.at_least || more()
     }
 
-    /// The head goes elsewhere, as soon after `now` as it may: when, and from where.
+    /// Stops read-ahead, as soon after `now` as possible; returns when, and where the head is.
     pub fn stop(&mut self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<(Nanos, Head)> {
         let (number, ahead, free) = self.stopped(layout, mechanics, now)?;
         (self.segments[number], self.reading) = (ahead.segment, ahead.reading);
@@ -309,7 +309,7 @@ impl Cache {
         Some(free)
     }
 
-    /// When and from where the head could go elsewhere, asked without going.
+    /// As `stop`, without stopping.
     pub fn could_stop(&self, layout: &Layout, mechanics: &Mechanics, now: Nanos) -> Option<(Nanos, Head)> {
         self.stopped(layout, mechanics, now).map(|(_, _, free)| free)
     }
@@ -324,10 +324,10 @@ impl Cache {
         let mut ahead = self.ahead(number, layout, mechanics, now);
         let short = ahead.segment.at_least;
         if ahead.segment.end < short {
-            // The head reads on to there, whenever that is.
-            let rest = Extent { sectors: short - ahead.segment.end, ..ahead.segment.rest() };
+            // The head reads up to there in any case.
+            let remaining = Extent { sectors: short - ahead.segment.end, ..ahead.segment.remaining() };
             let Reading { since, head } = ahead.reading;
-            let (took, head) = mechanics.access(layout, head, since, rest, false);
+            let (took, head) = mechanics.access(layout, head, since, remaining, false);
             ahead.reading = Reading { since: since + took.total(), head };
             ahead.segment.fill(u64::MAX, short, u64::from(self.spec.segment_sectors));
         }
@@ -336,7 +336,7 @@ impl Cache {
         if ahead.segment.end >= ahead.segment.until {
             return Some((number, ahead, at_rest));
         }
-        let piece = layout.piece(ahead.segment.rest());
+        let piece = layout.piece(ahead.segment.remaining());
         if self.ends_before(head, &piece) {
             return Some((number, ahead, at_rest));
         }
@@ -354,7 +354,7 @@ impl Cache {
         Some((number, ahead, (free, there)))
     }
 
-    /// `at` is written: what the cache has of it is stale, but for the segment that takes it.
+    /// Drops what the cache has of `at`, which is written, except in the segment that takes it.
     pub fn was_written(&mut self, at: Extent, into: Option<usize>) {
         if !self.any(|segment| segment.start < at.end().0 && at.start.0 < segment.end) {
             return;

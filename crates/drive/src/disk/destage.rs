@@ -1,17 +1,16 @@
-//! How a drive with a write buffer takes writes, and when and in which order they go to the media.
+//! Destaging: how a drive with a write buffer accepts writes, and when and in which order they go to the media.
 //!
-//! Below the threshold the head writes when the drive has had nothing to do for a while, above it whenever it
-//! is free. A write that finds no room waits until there is some. What the head did meanwhile is worked out when
-//! the next command comes.
+//! Below the threshold the head destages after the drive has been idle for a while, above it whenever it is free. A
+//! write waits until there is room. Destage progress is computed when the next command arrives.
 
 use seekless_core::{Extent, Nanos};
 
 use super::Drive;
 use super::mechanics::Access;
-use super::write::{Behind, Buffered, Least};
+use super::write::{Buffered, MinSeek, WriteBehind};
 
 impl Drive {
-    /// A write into the buffer: it is acknowledged when its data are there.
+    /// A write into the buffer: acknowledged when its data are there.
     pub(super) fn write_buffered(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
         let after_write = std::mem::replace(&mut self.after_write, true);
         let begin = if queued { now } else { self.timing.begin(now) };
@@ -23,17 +22,17 @@ impl Drive {
         }
         self.cache.was_written(at, None);
         let layout = &self.layout;
-        self.buffer.put(at, data, |lba| super::sight::place(layout, lba));
+        self.buffer.put(at, data, |lba| super::estimator::place(layout, lba));
         let done = data + Nanos(at.sectors * self.timing.write_sector + self.timing.write_completion);
         Access { overhead: done.since(now), ..Access::default() }
     }
 
-    /// What the head wrote while the drive had nothing else to do, up to `now`.
+    /// Destages what the head wrote in idle time up to `now`.
     pub(super) fn destage_until(&mut self, now: Nanos) {
         while !self.buffer.is_empty() {
             let rested =
-                self.idle_since + if self.buffer.presses() { Nanos::ZERO } else { self.destage_after };
-            let free = self.behind.map_or(rested, |behind| rested.max(behind.done));
+                self.idle_since + if self.buffer.over_threshold() { Nanos::ZERO } else { self.destage_after };
+            let free = self.write_behind.map_or(rested, |write_behind| rested.max(write_behind.done));
             if free >= now {
                 return;
             }
@@ -41,11 +40,11 @@ impl Drive {
         }
     }
 
-    /// The head writes one range as soon after `from` as it is free: when it is on the media.
+    /// Destages one range as soon after `from` as the head is free; returns when it is on the media.
     fn destage_one(&mut self, from: Nanos) -> Nanos {
         let free = self.free_head(from);
         let next = if self.buffer.by_position() {
-            self.buffer.next(free, self.destaged, Some(&self.sight(free)))
+            self.buffer.next(free, self.destaged, Some(&self.estimator(free)))
         } else {
             self.buffer.next(free, self.destaged, None)
         };
@@ -58,15 +57,15 @@ impl Drive {
     fn write_out(&mut self, range: Extent, free: Nanos) -> Nanos {
         let buffered = Buffered { from: Nanos::ZERO, each: 0, at_least: 1 };
         let turned = if range.start == self.destaged { Nanos::ZERO } else { self.turned };
-        let took = self.put(range, free, buffered, Least { seek: 0, turned });
+        let took = self.put(range, free, buffered, MinSeek { seek: 0, turned });
         let done = free + took.total();
         self.destaged = range.end();
-        self.behind = Some(Behind { at: range, done, head: self.head });
-        self.aside.add(&took, free);
+        self.write_behind = Some(WriteBehind { at: range, done, head: self.head });
+        self.background.add(&took, free);
         done
     }
 
-    /// All that the buffer holds goes to the media, from `from` on: when it is there.
+    /// Destages the whole buffer, from `from` on; returns when it is on the media.
     pub(super) fn destage_all(&mut self, from: Nanos) -> Nanos {
         self.destage_until(from);
         let mut done = from.max(self.written_behind());
@@ -76,7 +75,7 @@ impl Drive {
         done
     }
 
-    /// Before a read of `at` goes to the media, what the buffer holds of it does.
+    /// Destages what the buffer holds of `at`, before a read of it from the media.
     pub(super) fn destage_overlapping(&mut self, at: Extent, from: Nanos) {
         while let Some(range) = self.buffer.overlapping(at) {
             let free = self.free_head(from);

@@ -1,4 +1,4 @@
-//! A disk drive's arithmetic as the inside of a simulated component.
+//! A disk drive as the device model of a simulated component.
 
 use std::rc::Weak;
 
@@ -6,10 +6,10 @@ use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Geometry, Lba, Nanos, Op};
 
 use super::Drive;
-use super::legs::Leg;
 use super::mechanics::{Access, Head};
+use super::trajectory::Step;
+use crate::device_model::{DeviceModel, HeadState, Request};
 use crate::freeblock::{Foreground, FreeOptions, Freeblock};
-use crate::machine::{Asked, Machine, Rest};
 use crate::scheduler::{Place, Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec, WriteBack};
 
@@ -19,7 +19,7 @@ impl Places for Drive {
     }
 }
 
-impl Machine for Drive {
+impl DeviceModel for Drive {
     fn geometry(&self) -> Geometry {
         Geometry {
             sectors: self.layout.sectors(),
@@ -36,24 +36,24 @@ impl Machine for Drive {
         self.queue
     }
 
-    fn lanes(&self) -> u32 {
+    fn channels(&self) -> u32 {
         1
     }
 
-    fn serve(&mut self, asked: &Asked, now: Nanos) -> Access {
-        match asked.op {
-            Op::Write | Op::WriteZeroes if asked.fua => self.write_through(asked.at, now, asked.queued),
-            Op::Read if asked.fua => self.read_from_media(asked.at, now, asked.queued),
-            op => Drive::serve(self, op, asked.at, now, asked.queued),
+    fn serve(&mut self, request: &Request, now: Nanos) -> Access {
+        match request.op {
+            Op::Write | Op::WriteZeroes if request.fua => self.write_through(request.at, now, request.queued),
+            Op::Read if request.fua => self.read_from_media(request.at, now, request.queued),
+            op => Drive::serve(self, op, request.at, now, request.queued),
         }
     }
 
-    fn aside(&mut self) -> (Access, Nanos) {
-        self.aside.take()
+    fn background(&mut self) -> (Access, Nanos) {
+        self.background.take()
     }
 
-    fn seen<R>(&self, now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
-        with(Some(&self.sight(now)))
+    fn with_estimator<R>(&self, now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
+        with(Some(&self.estimator(now)))
     }
 
     fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Option<Nanos> {
@@ -61,16 +61,16 @@ impl Machine for Drive {
     }
 
     fn freeblock(&mut self, options: FreeOptions, by: Weak<dyn Foreground>) -> Option<Freeblock> {
-        self.note_legs();
+        self.record_trajectory();
         Some(Freeblock::new(self, options, by))
     }
 
-    fn take_legs(&mut self, legs: &mut Vec<Leg>) {
-        Drive::take_legs(self, legs);
+    fn take_trajectory(&mut self, trajectory: &mut Vec<Step>) {
+        Drive::take_trajectory(self, trajectory);
     }
 
-    fn rest(&self, now: Nanos) -> Rest {
-        Drive::rest(self, now)
+    fn head_state(&self, now: Nanos) -> HeadState {
+        Drive::head_state(self, now)
     }
 
     fn move_head(&mut self, to: Head, landed: Nanos) {

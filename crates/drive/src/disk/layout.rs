@@ -1,40 +1,40 @@
-//! Where a sector is: zones, cylinders, surfaces, skews, spares, slips and remaps. Pure arithmetic.
+//! Sector placement: zones, cylinders, surfaces, skews, spares, slips and remaps. Pure arithmetic.
 //!
-//! Invariants: `position` and `lba` are exact inverses on every drive. Sectors are numbered without a gap
-//! in *runs*: stretches whose physical places follow each other. Slips, spares and remaps only begin new
-//! runs, so that a drive without them has one run a zone.
+//! Invariants: `position` and `lba` are exact inverses on every drive. Sectors are numbered without a gap in *runs* of
+//! adjacent physical places. Slips, spares and remaps only begin new runs, so a drive without them has one run per
+//! zone.
 
 use seekless_core::{Extent, Lba};
 
 use super::runs::{self, Run};
 use crate::spec::{Mapping, Spec};
 
-/// Skews are kept in these parts of a sector.
+/// Fixed-point units of a skew, per sector.
 const PARTS: u64 = 1 << 16;
 
-/// Where a sector is.
+/// Physical position of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Counted from the outer edge.
+    /// Cylinder, counted from the outer edge.
     pub cylinder: u64,
-    /// Which of its tracks.
+    /// Track of the cylinder.
     pub head: u64,
-    /// Which sector of the track, from the one that a skew moves.
+    /// Sector of the track, counted from its first, which the skew displaces.
     pub sector: u64,
 }
 
-/// Sectors that lie behind each other on one track.
+/// Consecutive sectors on one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The cylinder.
+    /// Cylinder.
     pub cylinder: u64,
-    /// The surface.
+    /// Surface.
     pub head: u64,
-    /// How many sectors the track has.
+    /// Sectors per track.
     pub per_track: u64,
-    /// When the first of them comes under the head, in nanoseconds after the index mark.
+    /// When the first sector passes under the head, in nanoseconds after the index mark.
     pub angle: u64,
-    /// Which sectors.
+    /// The sectors.
     pub at: Extent,
 }
 
@@ -43,17 +43,17 @@ struct Zone {
     first_cylinder: u64,
     cylinders: u64,
     per_track: u64,
-    /// In parts of a sector, less than a track.
+    /// In `PARTS` of a sector, less than a track.
     offset: u64,
     track_skew: u64,
     cylinder_skew: u64,
     range_skew: u64,
 }
 
-/// How far a sector is from its zone's first, in what moves its angle.
+/// Distance of a sector from its zone's first, in the steps that determine its angle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// Its zone.
+    /// Zone.
     pub zone: usize,
     /// Steps from head to head.
     pub heads: u64,
@@ -61,7 +61,7 @@ pub struct Steps {
     pub cylinders: u64,
     /// Steps from range to range of cylinders.
     pub ranges: u64,
-    /// Sectors on its track, with those that slips have moved it.
+    /// Sectors on its track, including those by which slips have moved it.
     pub sectors: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct Layout {
     zones: Vec<Zone>,
     /// In the order of their sectors.
     runs: Vec<Run>,
-    /// The same in the order of their places.
+    /// Indices of `runs`, in the order of their places.
     by_place: Vec<u32>,
     mapping: Mapping,
     heads: u64,
@@ -80,14 +80,14 @@ pub struct Layout {
     revolution: u64,
 }
 
-/// How many sectors the zones hold; a zone's number and what is wrong with it if they cannot.
+/// Capacity of the zones in sectors; on error, the zone's number and the reason.
 pub(crate) fn capacity(spec: &Spec) -> Result<u64, (usize, String)> {
     let runs = runs::of(spec)?;
     Ok(runs.last().map_or(0, |run| run.lba + run.sectors))
 }
 
 impl Layout {
-    /// The layout that a description gives, which was checked; a revolution takes so many nanoseconds.
+    /// The layout of a checked description; `revolution` is in nanoseconds.
     pub fn new(spec: &Spec, revolution: u64) -> Layout {
         let runs = runs::of(spec).unwrap_or_default();
         let mut by_place: Vec<u32> = (0..runs.len() as u32).collect();
@@ -124,12 +124,12 @@ impl Layout {
 
     /// The run that holds a sector.
     fn run(&self, lba: Lba) -> &Run {
-        // Behind the last one there is none: whoever asks has been refused at the volume's top.
+        // Requests past the last one were refused at the top of the volume.
         let after = self.runs.partition_point(|run| run.lba <= lba.0);
         &self.runs[after - 1]
     }
 
-    /// The sectors from the first of `at` on that lie behind each other on one track.
+    /// The consecutive sectors from the first of `at` on that lie on one track.
     pub fn piece(&self, at: Extent) -> Piece {
         let run = self.run(at.start);
         let zone = &self.zones[run.zone as usize];
@@ -147,7 +147,7 @@ impl Layout {
         }
     }
 
-    /// The sectors around `lba` that lie behind each other on its track.
+    /// The consecutive sectors around `lba` that lie on its track.
     pub fn around(&self, lba: Lba) -> Extent {
         let run = self.run(lba);
         let zone = &self.zones[run.zone as usize];
@@ -158,7 +158,7 @@ impl Layout {
         Extent { start: Lba(lba.0 - before), sectors: before + behind }
     }
 
-    /// Where the sectors end that follow `lba` on its cylinder without a gap.
+    /// The end of the consecutive sectors from `lba` on that lie on its cylinder.
     pub fn cylinder_end(&self, lba: Lba) -> u64 {
         let cylinder = self.position(lba).cylinder;
         let mut end = self.around(lba).end();
@@ -184,7 +184,7 @@ impl Layout {
         }
     }
 
-    /// Steps to the next head and to the next cylinder before a zone's track, and to the next range.
+    /// Steps to the next head, cylinder and range before a zone's track.
     fn steps_to(&self, zone: &Zone, track: u64) -> (u64, u64, u64) {
         match self.mapping {
             // The last step before the next head is one of the head alone.
@@ -199,8 +199,7 @@ impl Layout {
         }
     }
 
-    /// When a sector of a track comes by: each step to the next track has added its skew, each slip before
-    /// a sector.
+    /// The angle of a sector: each step to the next track adds its skew, each earlier slip a sector.
     fn angle(&self, zone: &Zone, track: u64, shift: u32, sector: u64) -> u64 {
         let (heads, cylinders, ranges) = self.steps_to(zone, track);
         let whole = zone.per_track * PARTS;
@@ -211,12 +210,12 @@ impl Layout {
         parts * self.revolution / whole
     }
 
-    /// What makes up the angle of a sector.
+    /// The steps that make up the angle of a sector.
     pub fn steps(&self, lba: Lba) -> Steps {
         self.steps_behind(lba, 0)
     }
 
-    /// The same if so many more tracks before it held nothing.
+    /// As `steps`, if `tracks` more tracks before it held nothing.
     pub fn steps_behind(&self, lba: Lba, tracks: u64) -> Steps {
         let run = self.run(lba);
         let zone = &self.zones[run.zone as usize];
@@ -226,7 +225,7 @@ impl Layout {
         Steps { zone: run.zone as usize, heads, cylinders, ranges, sectors }
     }
 
-    /// Where a sector is.
+    /// The position of a sector.
     pub fn position(&self, lba: Lba) -> Position {
         let run = self.run(lba);
         let zone = &self.zones[run.zone as usize];
@@ -235,7 +234,7 @@ impl Layout {
         Position { cylinder: zone.first_cylinder + cylinder, head, sector: place % zone.per_track }
     }
 
-    /// The sector at a place, if there is one.
+    /// The sector at a position, if there is one.
     pub fn lba(&self, at: Position) -> Option<Lba> {
         let number = self.zones.partition_point(|zone| zone.first_cylinder <= at.cylinder).checked_sub(1)?;
         let zone = &self.zones[number];
@@ -250,9 +249,9 @@ impl Layout {
         };
         let after = self.by_place.partition_point(|run| key(run) <= (number, place));
         let run = &self.runs[self.by_place[after.checked_sub(1)?] as usize];
-        let inside = run.zone as usize == number && place - run.place < run.sectors;
+        let device_queue = run.zone as usize == number && place - run.place < run.sectors;
         let lba = run.lba + (place.checked_sub(run.place)?);
-        (inside && lba < self.sectors).then_some(Lba(lba))
+        (device_queue && lba < self.sectors).then_some(Lba(lba))
     }
 
     /// The inverse of `track_at`.

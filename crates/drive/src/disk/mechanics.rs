@@ -1,8 +1,7 @@
-//! How long it takes: the arm, the turning disk, the passage under the head.
+//! Positioning times: the arm, the rotating disk, the passage under the head.
 //!
-//! One pure function from (head, time, sectors) to (seek, rotation, transfer, new head). The
-//! simulated component obeys it, and whoever ranks or plans asks the same one. Integer nanoseconds;
-//! curves are tabulated when a drive is loaded.
+//! A pure function from (head, time, sectors) to (seek, rotation, transfer, new head). The simulated component obeys
+//! it, and schedulers and planners query it. Integer nanoseconds; curves are tabulated when a drive is loaded.
 
 use seekless_core::{Extent, Nanos};
 
@@ -10,16 +9,16 @@ use super::layout::{Layout, Piece};
 use super::seek;
 use crate::spec::Spec;
 
-/// Where the arm is.
+/// Position of the arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The cylinder.
+    /// Cylinder.
     pub cylinder: u64,
-    /// The surface in use.
+    /// Surface in use.
     pub head: u64,
 }
 
-/// What an access took.
+/// Duration of an access, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Moving the arm or switching heads, and settling.
@@ -28,19 +27,19 @@ pub struct Access {
     pub rotation: Nanos,
     /// Sectors under the head, or on the bus.
     pub transfer: Nanos,
-    /// Handling the command.
+    /// Command handling.
     pub overhead: Nanos,
-    /// How far the arm moved to the first sector, in cylinders.
+    /// Distance of the arm's move to the first sector, in cylinders.
     pub distance: u64,
 }
 
 impl Access {
-    /// All of it.
+    /// The sum.
     pub fn total(&self) -> Nanos {
         self.seek + self.rotation + self.transfer + self.overhead
     }
 
-    /// The same without so much of the time that was waited: commands' first, then the bus's.
+    /// Subtracts `waited`, first from the command handling, then from the bus transfer.
     pub fn without(self, waited: Nanos) -> Access {
         let overhead = self.overhead.since(waited);
         let transfer = self.transfer.since(waited.since(self.overhead));
@@ -48,26 +47,26 @@ impl Access {
     }
 }
 
-/// A drive's moving parts.
+/// The moving parts of a drive.
 #[derive(Clone, Debug)]
 pub struct Mechanics {
-    /// Nanoseconds by distance in cylinders.
+    /// By distance in cylinders: seek time in nanoseconds.
     seek: Vec<u32>,
-    /// The same before a write, where that differs.
+    /// Seek times before a write, where they differ.
     write_seek: Option<Vec<u32>>,
     revolution: u64,
     head_switch: u64,
-    /// More for a write, or less.
+    /// Extra settle time before a write; may be negative.
     write_settle: i64,
 }
 
-/// So many microseconds in nanoseconds.
+/// Microseconds in nanoseconds.
 pub fn nanos(micros: f64) -> u64 {
     (micros * 1_000.0).round() as u64
 }
 
 impl Mechanics {
-    /// The moving parts that a description gives.
+    /// The mechanics of a description.
     pub fn new(spec: &Spec) -> Mechanics {
         Mechanics {
             seek: seek::tabulate(&spec.seek, spec.cylinders()),
@@ -88,17 +87,17 @@ impl Mechanics {
         Nanos(u64::from(self.seek[distance as usize]))
     }
 
-    /// Time from one track to another: the arm and the head switch go on at once.
+    /// Time from one track to another: seek and head switch overlap.
     pub fn reach(&self, from: Head, to: &Piece, write: bool) -> u64 {
         self.reach_after(0, from, to, write)
     }
 
-    /// The same if the head may not be there before `turn_round` has passed.
+    /// As `reach`, but not before `turn_round` has passed.
     pub fn reach_after(&self, turn_round: u64, from: Head, to: &Piece, write: bool) -> u64 {
         self.go(turn_round, from, Head { cylinder: to.cylinder, head: to.head }, write)
     }
 
-    /// The same to any place of a track.
+    /// As `reach_after`, to a track given as a head position.
     pub fn go(&self, turn_round: u64, from: Head, to: Head, write: bool) -> u64 {
         let distance = from.cylinder.abs_diff(to.cylinder);
         let switch = if from.head == to.head { 0 } else { self.head_switch };
@@ -108,19 +107,19 @@ impl Mechanics {
         if write && moving > 0 { reach.saturating_add_signed(self.write_settle) } else { reach }
     }
 
-    /// Time from `at` until the disk has turned to `angle`.
+    /// Time from `at` until the disk has rotated to `angle`.
     pub fn wait(&self, angle: u64, at: u64) -> u64 {
         let now = at % self.revolution;
         if angle >= now { angle - now } else { angle + self.revolution - now }
     }
 
-    /// Time that so many sectors of a track take to pass.
+    /// Time that `sectors` of a track take to pass.
     pub fn pass(&self, sectors: u64, per_track: u64) -> u64 {
         sectors * self.revolution / per_track
     }
 
-    /// The access to `at` that begins at time `start` with the head at `head`; overhead is the
-    /// caller's. A transfer over several tracks seeks and waits at each.
+    /// The access to `at` that begins at time `start` with the head at `head`, without overhead. A transfer over
+    /// several tracks seeks and waits at each.
     pub fn access(
         &self,
         layout: &Layout,

@@ -1,43 +1,41 @@
-//! A disk drive as arithmetic: layout, mechanics, cache and interface in one value that can be asked and
-//! copied.
+//! A disk drive as arithmetic: layout, mechanics, cache and interface in one value that can be queried and cloned.
 //!
-//! The way of a read: handled; found in the cache and sent over the bus, or the bus is let go, the head goes
-//! there, and the bus is taken again when enough has come off the media. The way of a write: handled, taken
-//! over the bus, acknowledged now or when it is on the media. While nothing else is to be done the head reads
-//! on behind the last read.
+//! The path of a read: command handling; then either a cache hit, sent over the bus, or the bus is released, the head
+//! seeks, and the bus is taken again when enough has been read. The path of a write: handling, transfer over the bus,
+//! acknowledgement now or when it is on the media. An idle head reads ahead after the last read.
 
-mod aside;
+mod background;
 mod buffer;
 mod bus;
 pub mod cache;
 mod destage;
 mod device;
+pub mod estimator;
 pub mod layout;
-pub mod legs;
 pub mod mechanics;
 mod read;
 mod runs;
 pub mod seek;
-pub mod sight;
 mod timing;
+pub mod trajectory;
 mod write;
 
 use seekless_core::{Extent, Lba, Nanos, Op};
 
-use crate::machine::Rest;
+use crate::device_model::HeadState;
 use crate::scheduler::Positioning;
 use crate::spec::{CacheSpec, PowerSpec, QueueSpec, Spec, WriteBack};
-use aside::Aside;
+use background::BackgroundWork;
 use buffer::WriteBuffer;
 use cache::Cache;
+use estimator::AtLeast;
 use layout::Layout;
-use legs::{Leg, Legs};
 use mechanics::{Access, Head, Mechanics};
-use sight::AtLeast;
 use timing::Timing;
-use write::Behind;
+use trajectory::{Step, Trajectory};
+use write::WriteBehind;
 
-/// A drive and the state it is in: where its head is and what its cache holds.
+/// A drive and its state: the position of its head and the content of its cache.
 #[derive(Clone, Debug)]
 pub struct Drive {
     layout: Layout,
@@ -47,21 +45,21 @@ pub struct Drive {
     policy: CacheSpec,
     cache: Cache,
     head: Head,
-    /// When it has turned round after the last command that was on the media.
+    /// When the turn-round after the last command on the media ends.
     turned: Nanos,
-    /// Whether the last command was a write; where it ended.
+    /// Whether the last command was a write, and where it ended.
     after_write: bool,
     write_end: Lba,
-    /// What was acknowledged and is still being written.
-    behind: Option<Behind>,
+    /// The acknowledged write that is still in progress.
+    write_behind: Option<WriteBehind>,
     buffer: WriteBuffer,
-    /// When the last command was answered; after how long without another the buffer goes to the media; where
-    /// what did so last ended.
+    /// When the last command was answered; the idle time after which the buffer is destaged; where the last destage
+    /// ended.
     idle_since: Nanos,
     destage_after: Nanos,
     destaged: Lba,
-    aside: Aside,
-    legs: Legs,
+    background: BackgroundWork,
+    trajectory: Trajectory,
     queue: QueueSpec,
     power: Option<PowerSpec>,
 }
@@ -72,7 +70,7 @@ impl Drive {
         let mechanics = Mechanics::new(spec);
         Drive {
             layout: Layout::new(spec, mechanics.revolution().0),
-            at_least: sight::at_least(&mechanics, spec.cylinders()),
+            at_least: estimator::at_least(&mechanics, spec.cylinders()),
             mechanics,
             timing: Timing::new(spec),
             policy: spec.cache,
@@ -81,50 +79,50 @@ impl Drive {
             turned: Nanos::ZERO,
             after_write: false,
             write_end: Lba(0),
-            behind: None,
+            write_behind: None,
             buffer: WriteBuffer::new(&spec.cache),
             idle_since: Nanos::ZERO,
             destage_after: Nanos((spec.cache.destage_after_ms * 1e6).round() as u64),
             destaged: Lba(0),
-            aside: Aside::default(),
-            legs: Legs::default(),
+            background: BackgroundWork::default(),
+            trajectory: Trajectory::default(),
             queue: spec.queue,
             power: spec.power.clone(),
         }
     }
 
-    /// Its layout.
+    /// Layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Its moving parts.
+    /// Mechanics.
     pub fn mechanics(&self) -> &Mechanics {
         &self.mechanics
     }
 
-    /// By distance in cylinders, the shortest way so far or farther.
+    /// By distance in cylinders: the shortest seek of this distance or more.
     pub fn at_least(&self) -> AtLeast {
         self.at_least.clone()
     }
 
-    /// Between two transfers the head takes at least so many nanoseconds.
+    /// Least time between two transfers, in nanoseconds.
     pub fn turn_round_time(&self) -> u64 {
         self.timing.turn_round
     }
 
-    /// From now on the head's way is noted.
-    pub fn note_legs(&mut self) {
-        self.legs.want();
+    /// Enables recording of the head's trajectory.
+    pub fn record_trajectory(&mut self) {
+        self.trajectory.enable();
     }
 
-    /// The legs that the head went since this was asked last.
-    pub fn take_legs(&mut self, legs: &mut Vec<Leg>) {
-        self.legs.take(legs);
+    /// Takes the steps recorded since the last call.
+    pub fn take_trajectory(&mut self, trajectory: &mut Vec<Step>) {
+        self.trajectory.take(trajectory);
     }
 
-    /// What `op` at `at` takes from time `now` on; the drive is then in the state after it.
-    /// The command of a `queued` one was handled while the one before was on the media: it costs nothing.
+    /// Serves `op` at `at` from time `now` on and updates the drive's state. A `queued` command was handled while the
+    /// one before was on the media: its handling costs nothing.
     pub fn serve(&mut self, op: Op, at: Extent, now: Nanos, queued: bool) -> Access {
         let took = match op {
             Op::Read => self.read(at, now, queued),
@@ -132,7 +130,7 @@ impl Drive {
                 self.write_buffered(at, now, queued)
             }
             Op::Write | Op::WriteZeroes => {
-                // What the buffer cannot hold goes past it.
+                // A write larger than the buffer bypasses it.
                 let early = self.policy.write_back == WriteBack::All && self.buffer.capacity() == 0;
                 self.write(at, now, queued, early)
             }
@@ -147,20 +145,20 @@ impl Drive {
         took
     }
 
-    /// A command that came at `now` is answered at `done`.
+    /// A command that arrived at `now` is answered at `done`.
     fn answered(&mut self, now: Nanos, done: Nanos) {
         self.idle_since = done;
-        self.aside.answered(now, done);
+        self.background.answered(now, done);
     }
 
-    /// The same for a write that is acknowledged when it is on the media, whatever the cache does (FUA).
+    /// As `serve`, for a write that is acknowledged when it is on the media, whatever the cache does (FUA).
     pub fn write_through(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
         let took = self.write(at, now, queued, false);
         self.answered(now, now + took.total());
         took
     }
 
-    /// A read of what is on the media: what is to be written there is first, and what the cache has is forgotten.
+    /// A read from the media: buffered writes to it are destaged first, and the cache's copy is dropped.
     pub fn read_from_media(&mut self, at: Extent, now: Nanos, queued: bool) -> Access {
         let begin = if queued { now } else { self.timing.begin(now) };
         self.destage_until(begin);
@@ -170,33 +168,33 @@ impl Drive {
         self.serve(Op::Read, at, now, queued)
     }
 
-    /// What a read or write at `at` would take to get its head there, without going there.
+    /// Positioning time of a read or write at `at`, without moving the head.
     pub fn estimate(&self, at: Lba, now: Nanos, write: bool) -> Nanos {
-        self.sight(now).reach(self.place(at), write, false).total()
+        self.estimator(now).reach(self.place(at), write, false).total()
     }
 
-    /// Whether the head has nothing to write and nothing to read ahead.
-    pub fn rest(&self, now: Nanos) -> Rest {
+    /// Whether the head has nothing to destage and nothing to read ahead.
+    pub fn head_state(&self, now: Nanos) -> HeadState {
         let soon = now + self.mechanics.revolution();
         if !self.buffer.is_empty() {
-            return Rest::NotBefore(soon);
+            return HeadState::BusyUntil(soon);
         }
-        match self.behind {
-            Some(behind) if behind.done > now => Rest::NotBefore(behind.done),
-            Some(behind) => Rest::At(behind.head),
-            None if self.cache.reads_ahead(&self.layout, &self.mechanics, now) => Rest::NotBefore(soon),
+        match self.write_behind {
+            Some(write_behind) if write_behind.done > now => HeadState::BusyUntil(write_behind.done),
+            Some(write_behind) => HeadState::Idle(write_behind.head),
+            None if self.cache.reads_ahead(&self.layout, &self.mechanics, now) => HeadState::BusyUntil(soon),
             None => {
                 let stopped = self.cache.could_stop(&self.layout, &self.mechanics, now);
-                Rest::At(stopped.map_or(self.head, |(_, head)| head))
+                HeadState::Idle(stopped.map_or(self.head, |(_, head)| head))
             }
         }
     }
 
-    /// The head, which was at rest, goes to this track and is there at `landed`.
+    /// Moves the head, which is idle, to this track, where it arrives at `landed`.
     pub fn move_head(&mut self, to: Head, landed: Nanos) {
         // As if it wrote nothing there.
         self.cache.stop(&self.layout, &self.mechanics, landed);
-        self.behind = Some(Behind { at: Extent::default(), done: landed, head: to });
+        self.write_behind = Some(WriteBehind { at: Extent::default(), done: landed, head: to });
     }
 
     /// A command is done on the media.
@@ -204,11 +202,11 @@ impl Drive {
         self.turned = done + Nanos(self.timing.turn_round);
     }
 
-    /// The head leaves what it does for itself, as soon after `now` as it may: when it is free.
+    /// Interrupts the head's background work as soon after `now` as possible; returns when the head is free.
     fn free_head(&mut self, now: Nanos) -> Nanos {
-        if let Some(behind) = self.behind.take() {
-            self.head = behind.head;
-            return behind.done.max(now);
+        if let Some(write_behind) = self.write_behind.take() {
+            self.head = write_behind.head;
+            return write_behind.done.max(now);
         }
         match self.cache.stop(&self.layout, &self.mechanics, now) {
             Some((free, head)) => {

@@ -1,25 +1,25 @@
-//! The way of a read.
+//! The path of a read.
 
 use seekless_core::{Extent, Lba, Nanos};
 
 use super::Drive;
 use super::bus::{Pauses, Transfer};
-use super::cache::Found;
-use super::legs::Leg;
+use super::cache::Lookup;
 use super::mechanics::{Access, Head};
+use super::trajectory::Step;
 
-/// A read that is on its way.
-struct Reading {
+/// A read in progress.
+struct ReadInProgress {
     at: Extent,
-    /// When it came.
+    /// Arrival.
     now: Nanos,
-    /// When the head may begin: the command is handled.
+    /// When the command is handled, so that the head may begin.
     handled: Nanos,
     queued: bool,
     after_write: bool,
 }
 
-/// When the head begins to move, and the least time until it is there.
+/// When the head begins to move, and the least time until it arrives.
 #[derive(Clone, Copy)]
 struct Begin {
     at: Nanos,
@@ -31,33 +31,33 @@ impl Drive {
         let after_write = std::mem::replace(&mut self.after_write, false);
         let begin = if queued { now } else { self.timing.begin(now) };
         let miss = if queued { 0 } else { self.timing.read_miss(after_write) };
-        let reading = Reading { at, now, handled: begin + Nanos(miss), queued, after_write };
+        let read = ReadInProgress { at, now, handled: begin + Nanos(miss), queued, after_write };
         self.destage_until(begin);
         if self.buffer.holds(at) {
-            return self.read_of_buffer(&reading, begin);
+            return self.read_of_buffer(&read, begin);
         }
         self.destage_overlapping(at, begin);
         self.settle(begin);
         self.cache.catch_up(&self.layout, &self.mechanics, begin);
-        let found = self.cache.find(at);
-        let at_once = match found {
-            _ if self.behind.is_some() => false,
-            Found::Whole(_) => true,
-            Found::Partial(number) => self.policy.partial_hit_at_once || self.enough(number, at),
-            Found::Nothing(_) => false,
+        let lookup = self.cache.find(at);
+        let at_once = match lookup {
+            _ if self.write_behind.is_some() => false,
+            Lookup::Hit(_) => true,
+            Lookup::PartialHit(number) => self.policy.partial_hit_at_once || self.enough(number, at),
+            Lookup::Miss(_) => false,
         };
-        if at_once { self.read_at_once(&reading, begin, found) } else { self.read_later(&reading, found) }
+        if at_once { self.read_at_once(&read, begin, lookup) } else { self.read_later(&read, lookup) }
     }
 
-    /// A read of what was written and is still in the buffer.
-    fn read_of_buffer(&mut self, reading: &Reading, begin: Nanos) -> Access {
-        let handling = if reading.queued { 0 } else { self.timing.read_hit(reading.after_write) };
-        let mut transfer = self.transfer_of(reading, begin + Nanos(handling + self.timing.preparation));
-        transfer.there(reading.at.sectors);
-        self.finish(reading, Access::default(), transfer.end())
+    /// A read of data that are still in the write buffer.
+    fn read_of_buffer(&mut self, read: &ReadInProgress, begin: Nanos) -> Access {
+        let handling = if read.queued { 0 } else { self.timing.read_hit(read.after_write) };
+        let mut transfer = self.transfer_of(read, begin + Nanos(handling + self.timing.preparation));
+        transfer.there(read.at.sectors);
+        self.finish(read, Access::default(), transfer.end())
     }
 
-    /// Whether so much of a read is there that the bus is worth taking.
+    /// Whether enough of a read is cached to take the bus.
     fn enough(&self, number: usize, at: Extent) -> bool {
         let there = self.cache.segment(number).end.saturating_sub(at.start.0);
         there > 0 && there >= self.water_mark(at.sectors).min(at.sectors)
@@ -75,13 +75,13 @@ impl Drive {
         mark.clamp(1, sectors)
     }
 
-    /// A read of which the start is in the cache.
-    fn read_at_once(&mut self, reading: &Reading, begin: Nanos, found: Found) -> Access {
-        let at = reading.at;
-        let (Found::Whole(number) | Found::Partial(number)) = found else { return Access::default() };
-        let handling = if reading.queued { 0 } else { self.timing.read_hit(reading.after_write) };
+    /// A read whose start is in the cache.
+    fn read_at_once(&mut self, read: &ReadInProgress, begin: Nanos, lookup: Lookup) -> Access {
+        let at = read.at;
+        let (Lookup::Hit(number) | Lookup::PartialHit(number)) = lookup else { return Access::default() };
+        let handling = if read.queued { 0 } else { self.timing.read_hit(read.after_write) };
         let ready = begin + Nanos(handling + self.timing.preparation);
-        let mut transfer = self.transfer_of(reading, ready);
+        let mut transfer = self.transfer_of(read, ready);
         let there = self.cache.segment(number).end.min(at.end().0) - at.start.0;
         transfer.there(there);
         let streams = self.cache.reads_on(number);
@@ -89,8 +89,8 @@ impl Drive {
         let mut took = Access::default();
         if there == at.sectors {
             if !streams && self.policy.read_ahead_on_hit {
-                // The head goes back to where it was reading.
-                let free = self.free_head(reading.handled);
+                // The head returns to where it was reading.
+                let free = self.free_head(read.handled);
                 self.cache.aim(&self.layout, number, at);
                 self.cache.read_on(number, free, self.head);
             } else if streams {
@@ -102,7 +102,7 @@ impl Drive {
             let (turn_round, (start, head)) = if streams {
                 (0, self.cache.at_end())
             } else {
-                let free = self.free_head(reading.handled);
+                let free = self.free_head(read.handled);
                 (self.turned.since(free).0, (free, self.head))
             };
             self.head = head;
@@ -111,10 +111,10 @@ impl Drive {
             self.cache.aim(&self.layout, number, at);
         }
         self.sent(number, at);
-        self.finish(reading, took, transfer.end())
+        self.finish(read, took, transfer.end())
     }
 
-    /// What was asked for has been sent from this segment.
+    /// The requested sectors were sent from this segment.
     fn sent(&mut self, number: usize, at: Extent) {
         if self.policy.forget_requested {
             self.cache.forget_before(number, at.end());
@@ -122,17 +122,17 @@ impl Drive {
     }
 
     /// A read that needs the media, or has to wait for the head.
-    fn read_later(&mut self, reading: &Reading, found: Found) -> Access {
-        let at = reading.at;
-        let disconnect = if reading.queued { 0 } else { self.timing.read_disconnect(reading.after_write) };
-        let let_go = reading.handled + Nanos(disconnect);
-        let start = self.free_head(reading.handled);
+    fn read_later(&mut self, read: &ReadInProgress, lookup: Lookup) -> Access {
+        let at = read.at;
+        let disconnect = if read.queued { 0 } else { self.timing.read_disconnect(read.after_write) };
+        let let_go = read.handled + Nanos(disconnect);
+        let start = self.free_head(read.handled);
         let begin = Begin { at: start, turn_round: self.turned.since(start).0 };
-        let (number, there) = match found {
-            Found::Whole(number) | Found::Partial(number) => {
+        let (number, there) = match lookup {
+            Lookup::Hit(number) | Lookup::PartialHit(number) => {
                 (Some(number), self.cache.segment(number).end.min(at.end().0).saturating_sub(at.start.0))
             }
-            Found::Nothing(number) => {
+            Lookup::Miss(number) => {
                 if let Some(number) = number {
                     self.cache.reset(number, at.start, false);
                 }
@@ -141,29 +141,29 @@ impl Drive {
         };
         let taking = self.timing.first_reselect + self.timing.preparation;
         let rest = Extent { start: Lba(at.start.0 + there), sectors: at.sectors - there };
-        // When enough has come, which has to be known before the bus is taken.
+        // When enough has arrived, which has to be known before the bus is taken.
         let mark = self.water_mark(at.sectors);
         let (mut took, mut marked) = (Access::default(), start);
         let mut transfer;
         if rest.sectors > 0 {
             let mut arrivals = Transfer::new(Nanos::ZERO, mark.saturating_sub(there).min(rest.sectors), 0);
-            let (before, legs) = (self.head, self.legs.count());
+            let (before, trajectory) = (self.head, self.trajectory.count());
             if mark > there {
                 let part = Extent { sectors: mark.saturating_sub(there).min(rest.sectors), ..rest };
                 self.pass_over(part, begin, &mut arrivals);
                 marked = arrivals.end();
             }
             self.head = before;
-            self.legs.forget_from(legs);
+            self.trajectory.forget_from(trajectory);
             let ready = let_go.max(marked) + Nanos(taking);
-            transfer = self.transfer_of(reading, ready);
+            transfer = self.transfer_of(read, ready);
             transfer.there(there);
             took = match number {
                 Some(number) => self.fetch(number, rest, begin, &mut transfer),
                 None => self.pass_over(rest, begin, &mut transfer),
             };
         } else {
-            transfer = self.transfer_of(reading, let_go.max(marked) + Nanos(taking));
+            transfer = self.transfer_of(read, let_go.max(marked) + Nanos(taking));
             transfer.there(there);
         }
         if let Some(number) = number {
@@ -171,11 +171,11 @@ impl Drive {
             self.cache.aim(&self.layout, number, at);
             self.sent(number, at);
         }
-        self.finish(reading, took, transfer.end())
+        self.finish(read, took, transfer.end())
     }
 
-    /// From when its first sector begins to pass to its answer: what a read of so many sectors of one track
-    /// takes that waits for nothing else.
+    /// Time from the first sector's pass to the answer, for a read of `sectors` of one track that waits for nothing
+    /// else.
     pub fn passing_to_answer(&self, sectors: u64, per_track: u64) -> Nanos {
         let mark = self.water_mark(sectors);
         let taking = self.timing.first_reselect + self.timing.preparation;
@@ -185,24 +185,24 @@ impl Drive {
         transfer.end() + Nanos(self.timing.read_completion)
     }
 
-    /// The way of its data over a bus that is ready then.
-    fn transfer_of(&self, reading: &Reading, ready: Nanos) -> Transfer {
-        let disconnect = self.timing.read_disconnect(reading.after_write);
+    /// The bus transfer of a read, on a bus that is ready at `ready`.
+    fn transfer_of(&self, read: &ReadInProgress, ready: Nanos) -> Transfer {
+        let disconnect = self.timing.read_disconnect(read.after_write);
         let reselect = self.timing.first_reselect + self.timing.preparation;
         let free = disconnect + reselect == 0;
-        let mark = self.water_mark(reading.at.sectors);
-        let pauses = || Pauses { disconnect, reselect, mark, stretches: Vec::new() };
-        let transfer = Transfer::new(ready, reading.at.sectors, self.timing.read_sector);
+        let mark = self.water_mark(read.at.sectors);
+        let pauses = || Pauses { disconnect, reselect, mark, bursts: Vec::new() };
+        let transfer = Transfer::new(ready, read.at.sectors, self.timing.read_sector);
         transfer.pausing((!self.timing.holds_read && !free).then(pauses))
     }
 
-    fn finish(&mut self, reading: &Reading, took: Access, sent: Nanos) -> Access {
+    fn finish(&mut self, read: &ReadInProgress, took: Access, sent: Nanos) -> Access {
         let done = sent + Nanos(self.timing.read_completion);
-        let whole = done.since(reading.now);
-        let handling = reading.handled.since(reading.now) + Nanos(self.timing.read_completion);
+        let whole = done.since(read.now);
+        let handling = read.handled.since(read.now) + Nanos(self.timing.read_completion);
         let media = took.seek + took.rotation + took.transfer;
         if media > whole {
-            // The head was on its way before the request came.
+            // The head started before the request arrived.
             let overhead = handling.min(whole);
             let transfer = whole - overhead;
             return Access { transfer, overhead, distance: took.distance, ..Access::default() };
@@ -211,7 +211,7 @@ impl Drive {
         Access { overhead, transfer: took.transfer + (whole - media - overhead), ..took }
     }
 
-    /// The head reads `rest` into a segment, and goes on reading behind it.
+    /// Reads `rest` into a segment, and starts read-ahead after it.
     fn fetch(&mut self, number: usize, rest: Extent, begin: Begin, transfer: &mut Transfer) -> Access {
         let landing = self.landing(rest, begin);
         let took = self.pass_over(rest, begin, transfer);
@@ -220,7 +220,7 @@ impl Drive {
         took
     }
 
-    /// The head goes over `rest`.
+    /// Moves the head over `rest`.
     fn pass_over(&mut self, rest: Extent, begin: Begin, transfer: &mut Transfer) -> Access {
         let mut took = Access::default();
         let (mut now, mut left) = (begin.at.0, rest);
@@ -236,9 +236,9 @@ impl Drive {
             let wait = self.mechanics.wait(piece.angle, now);
             let pass = self.mechanics.pass(piece.at.sectors, piece.per_track);
             let revolution = self.mechanics.revolution().0;
-            let inside = self.policy.zero_latency_read || self.policy.read_on_arrival;
+            let any_order = self.policy.zero_latency_read || self.policy.read_on_arrival;
             let to = Head { cylinder: piece.cylinder, head: piece.head };
-            let leg = Leg {
+            let step = Step {
                 from: self.head,
                 begin: Nanos(now - seek),
                 to,
@@ -247,10 +247,10 @@ impl Drive {
                 end: Nanos(now + wait + pass),
                 at: piece.at,
                 write: false,
-                kept: self.policy.read_on_arrival && self.policy.enabled,
+                stay: self.policy.read_on_arrival && self.policy.enabled,
             };
-            if inside && wait + pass > revolution {
-                // The head lands among them: the end first, then the start; a turn in all.
+            if any_order && wait + pass > revolution {
+                // The head arrives among them: the end first, then the start; one revolution in all.
                 let each = revolution / piece.per_track;
                 let first = (wait + pass - revolution) / each.max(1);
                 let before = piece.at.sectors - first.min(piece.at.sectors);
@@ -260,13 +260,13 @@ impl Drive {
                 took.transfer += Nanos(pass.min(turn));
                 took.rotation += Nanos(turn - pass.min(turn));
                 now += turn;
-                self.legs.add(|| Leg { first: leg.landed, end: Nanos(now), ..leg });
+                self.trajectory.add(|| Step { first: step.landed, end: Nanos(now), ..step });
             } else {
                 transfer.passing(now + wait, piece.at.sectors, pass);
                 took.rotation += Nanos(wait);
                 took.transfer += Nanos(pass);
                 now += wait + pass;
-                self.legs.add(|| leg);
+                self.trajectory.add(|| step);
             }
             took.seek += Nanos(seek);
             self.head = to;
@@ -276,7 +276,7 @@ impl Drive {
         took
     }
 
-    /// The first sector that the head keeps on the track where `rest` begins, if it keeps what passes before.
+    /// The first sector that is stored on the track where `rest` begins, if the cache stores what passes before.
     fn landing(&self, rest: Extent, begin: Begin) -> Lba {
         if !self.policy.read_on_arrival {
             return rest.start;

@@ -1,26 +1,25 @@
-//! From zones with spares, slips and remaps to runs of sectors.
+//! Conversion of zones with spares, slips and remaps into runs of sectors.
 //!
-//! A zone's sectors are filled in order: each unit of sparing (a cylinder, say) takes as many as it has
-//! places less its spares, leaving out the slipped ones; then single ones are moved where they were remapped
-//! to. Faults: more slips in a unit than it has spares; a remap to where
-//! another sector is.
+//! A zone's sectors are assigned in order: each sparing unit (a cylinder, say) takes its places less its spares,
+//! leaving out the slipped ones; then remapped sectors are moved. Errors: more slips in a unit than it has spares; a
+//! remap to the place of another sector.
 
 use std::collections::BTreeMap;
 
 use crate::spec::{Sparing, Spec, Zone};
 
-/// Sectors whose places follow each other.
+/// Sectors whose places are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first.
+    /// First sector.
     pub lba: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
-    /// Its place: sectors from the zone's start in the order of tracks.
+    /// Place of the first: sectors from the zone's start in the order of tracks.
     pub place: u64,
-    /// Slipped sectors that have moved its track on, where slips do.
+    /// Number of slips that displace its track, where slips do.
     pub shift: u32,
-    /// Which zone.
+    /// Zone.
     pub zone: u32,
 }
 
@@ -42,7 +41,7 @@ pub fn of(spec: &Spec) -> Result<Vec<Run>, (usize, String)> {
     Ok(runs)
 }
 
-/// A place that two stretches hold.
+/// A place that two runs hold.
 fn held_twice(filled: &[(u64, u64)]) -> Option<u64> {
     let mut sorted = filled.to_vec();
     sorted.sort_unstable();
@@ -50,8 +49,8 @@ fn held_twice(filled: &[(u64, u64)]) -> Option<u64> {
     twice.map(|pair| pair[1].0)
 }
 
-/// How many sectors slips have moved the track of a place on: where spares are by cylinder all slips of
-/// earlier cylinders, where they are by track those of earlier tracks.
+/// Number of slips that displace the track of a place: with spares by cylinder all slips of earlier cylinders, by track
+/// those of earlier tracks.
 fn shift(spec: &Spec, zone: &Zone, place: u64) -> u32 {
     let per_track = u64::from(zone.sectors_per_track);
     let unit = match spec.layout.sparing {
@@ -74,7 +73,7 @@ struct Filling<'a> {
     /// Spare places at the front and at the end of a unit.
     front: u64,
     end: u64,
-    /// Whether slips of one unit push what follows into the next.
+    /// Whether slips of one unit push sectors into the next.
     overflows: bool,
     /// Places that hold nothing or something else.
     slips: Vec<u64>,
@@ -113,7 +112,7 @@ impl<'a> Filling<'a> {
     fn fill(&self) -> Result<Vec<(u64, u64)>, String> {
         let mut filled: Vec<(u64, u64)> = Vec::new();
         let mut slips = self.slips.iter().copied().peekable();
-        // What slips of earlier units have pushed on.
+        // Sectors that slips of earlier units have pushed on.
         let mut pushed = 0;
         let mut start = 0;
         while start < self.all {
@@ -143,7 +142,7 @@ impl<'a> Filling<'a> {
         Ok(self.without_front(filled))
     }
 
-    /// Adds a stretch, which breaks where a sector is remapped.
+    /// Adds a run, split where a sector is remapped.
     fn put(&self, filled: &mut Vec<(u64, u64)>, place: u64, sectors: u64) {
         let (mut from, end) = (place, place + sectors);
         for (&remapped, &to) in self.remaps.range(place..end) {

@@ -1,6 +1,6 @@
-//! How long the arm takes, tabulated by distance when a drive is loaded.
+//! Seek times, tabulated by distance when a drive is loaded.
 //!
-//! Square root and division are exact by IEEE 754, so that a table is the same on every machine.
+//! Square root and division are exact by IEEE 754, so the table is the same on every machine.
 
 use crate::spec::SeekCurve;
 
@@ -38,7 +38,7 @@ pub fn micros(curve: &SeekCurve, distance: u64, farthest: u64) -> f64 {
     }
 }
 
-/// The time of a distance by a table, in its unit: straight lines between the points, and on behind the last
+/// Interpolates a table at a distance, in the table's unit: linearly between the points, extrapolated after the last
 /// two.
 pub fn at(points: &[(u32, f64)], distance: u64) -> f64 {
     let after = points.partition_point(|&(at, _)| u64::from(at) < distance);

@@ -107,7 +107,7 @@ fn the_next_command_is_not_reached_before_the_drive_has_turned_round() {
     let mut spec = spec::find("seagate-cheetah-15k5").unwrap();
     (spec.command.turn_round_us, spec.cache.enabled, spec.bus.mb_s) = (1_000.0, false, Some(1e6));
     let per_track = u64::from(spec.zone[0].sectors_per_track);
-    // Microseconds from one command on the media to the next, so long after it and not handled before.
+    // Microseconds from one command on the media to the next, `later` after it and not handled before.
     let between = |op, lba, later, queued| {
         let mut drive = Drive::new(&spec);
         let first = drive.serve(op, Extent::new(0, 8), Nanos(0), false).total();

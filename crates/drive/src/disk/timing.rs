@@ -1,11 +1,11 @@
-//! What commands and the interface cost, in nanoseconds: a description's figures, looked up once.
+//! Command and interface costs in nanoseconds, from a description.
 
 use seekless_core::Nanos;
 
 use super::mechanics::nanos;
 use crate::spec::{BusSpec, CommandSpec, ExtraDisconnect, Spec};
 
-/// One figure after a read, one after a write.
+/// Costs after a read, and after a write.
 type After = [u64; 2];
 
 /// The costs of a drive.
@@ -31,7 +31,7 @@ pub struct Timing {
     pub extra: Option<Extra>,
 }
 
-/// The costs of a write that lets the bus go before its data come.
+/// Costs of a write that releases the bus before its data arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct Extra {
     pub command: u64,
@@ -42,7 +42,7 @@ pub struct Extra {
 }
 
 impl Timing {
-    /// The costs that a description gives.
+    /// The costs of a description.
     pub fn new(spec: &Spec) -> Timing {
         let (command, bus): (&CommandSpec, &BusSpec) = (&spec.command, &spec.bus);
         let after = |read, write| [nanos(read), nanos(write)];
@@ -80,22 +80,22 @@ impl Timing {
         }
     }
 
-    /// When a command that comes now may begin.
+    /// When a command that arrives at `now` may begin.
     pub fn begin(&self, now: Nanos) -> Nanos {
         now + Nanos(self.each)
     }
 
-    /// Handling a read that the cache can give.
+    /// Handling a read hit.
     pub fn read_hit(&self, after_write: bool) -> u64 {
         self.read_hit[usize::from(after_write)]
     }
 
-    /// Handling a read that needs the media.
+    /// Handling a read miss.
     pub fn read_miss(&self, after_write: bool) -> u64 {
         self.read_miss[usize::from(after_write)]
     }
 
-    /// Letting the bus go in a read.
+    /// Releasing the bus in a read.
     pub fn read_disconnect(&self, after_write: bool) -> u64 {
         self.read_disconnect[usize::from(after_write)]
     }

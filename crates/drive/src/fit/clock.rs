@@ -1,30 +1,30 @@
-//! Sets readings that lie far apart in time against one clock.
+//! Corrects clock breaks between readings far apart in time.
 //!
-//! A trace may have been measured in pieces: between two of them the platter turned on, and nobody wrote down
-//! for how long. Readings of one track, whenever they were taken, tell where such a break is and by how much of
-//! a turn the clock is wrong behind it; and the longer the time between them, the finer a turn's time.
+//! A trace may have been measured in pieces: the time between two of them is not recorded. Readings of one track show
+//! where such a break is and by what part of a turn the clock is wrong after it; and the longer the time between them,
+//! the more precise the turn.
 
 use std::f64::consts::TAU;
 
 use super::phase::{Reading, Turn};
 
-/// So many pairs are enough.
+/// Most pairs used.
 const PAIRS: usize = 4_000;
-/// Fewer pairs over a break tell nothing.
+/// Fewer pairs over a break prove nothing.
 const ENOUGH: usize = 12;
-/// A break makes so many more of all pairs agree.
+/// A break increases the agreement of all pairs by at least this.
 const GAIN: f64 = 0.06;
-/// Pairs over it agree with each other as well as this.
+/// Pairs over a break agree at least this well.
 const AGREES: f64 = 0.6;
-/// How far from what is known of it the turn is looked for, and in how many steps.
+/// Search range around the known turn, and number of steps.
 const WIDTH: f64 = 3e-5;
 const STEPS: i32 = 40;
-/// So many places are tried before the best is looked at closely.
+/// Places tried before the best is examined closely.
 const PLACES: usize = 60;
-/// A trace of more pieces is none.
+/// The most breaks of a trace.
 const BREAKS: usize = 4;
 
-/// Two readings of a track, by their numbers, with their time and their angle apart.
+/// Two readings of a track, by their numbers, with their differences in time and angle.
 struct Pair {
     numbers: (usize, usize),
     time: f64,
@@ -42,17 +42,16 @@ impl Pair {
     }
 }
 
-/// Where the clock breaks, the turn's time if so, and how many pairs then agree.
+/// A break of the clock, the turn's time with it, and how many pairs then agree.
 #[derive(Clone, Copy, Debug)]
 struct Break {
-    /// Before this reading.
+    /// The reading after the break.
     place: usize,
     turn: f64,
     agreeing: f64,
 }
 
-/// Puts the clock of `readings`, which are in the order of time, right behind each break; returns the turn's
-/// time.
+/// Corrects the clock of `readings`, which are in order of time, after each break; returns the time of a turn.
 pub fn set(readings: &mut [Reading], turn: Turn) -> f64 {
     let mut time = turn.time;
     for _ in 0..BREAKS {
@@ -70,7 +69,7 @@ pub fn set(readings: &mut [Reading], turn: Turn) -> f64 {
     time
 }
 
-/// By how much the clock is late behind a break, if the pairs over it agree on that.
+/// How late the clock is after a break, if the pairs over it agree.
 fn late(pairs: &[Pair], found: Break) -> Option<f64> {
     let crossing: Vec<&Pair> = pairs.iter().filter(|pair| pair.crosses(found.place)).collect();
     let directions = crossing.iter().map(|pair| pair.direction(found.turn));
@@ -97,7 +96,7 @@ fn of_one_track(readings: &[Reading]) -> Vec<Pair> {
     pairs.into_iter().step_by(each).collect()
 }
 
-/// How many pairs agree if there is a break at a place, or none.
+/// How many pairs agree with a break at a place, or without one.
 fn agreeing(pairs: &[Pair], turn: f64, place: Option<usize>) -> f64 {
     let (mut sum, mut x, mut y) = (0.0, 0.0, 0.0);
     for pair in pairs {

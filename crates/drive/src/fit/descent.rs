@@ -1,4 +1,4 @@
-//! Goes down: turns one figure after another, and keeps what brings the model nearer.
+//! Coordinate descent: varies one figure after another, and keeps changes that reduce the cost.
 
 use seekless_core::Nanos;
 
@@ -7,14 +7,14 @@ use crate::disk::Drive;
 use crate::spec::Spec;
 use crate::validate::{Measured, Think, drive_as_measured};
 
-/// An error of more than this is wrong, however large it is, in milliseconds.
+/// Errors beyond this count as wrong, however large, in milliseconds.
 const WRONG: f64 = 0.5;
-/// What the square of an error counts besides.
+/// Weight of an error's square.
 const SQUARE: f64 = 0.06;
-/// How often all figures are gone through.
+/// Rounds over all figures.
 const ROUNDS: usize = 10;
 
-/// How far a model is from the real drive: less is nearer.
+/// Cost of a model compared with the real drive: lower is better.
 pub fn cost(spec: &Spec, measured: &[Measured], think: Think) -> f64 {
     let mut drive = Drive::new(spec);
     let simulated = drive_as_measured(&mut drive, measured, think);
@@ -25,7 +25,7 @@ pub fn cost(spec: &Spec, measured: &[Measured], think: Think) -> f64 {
     simulated.iter().zip(measured).map(off).sum::<f64>() / measured.len().max(1) as f64
 }
 
-/// Turns every figure of `spec` to where the model is nearest; says what changed.
+/// Sets every figure of `spec` to its best value; returns what changed.
 pub fn descend(
     spec: &mut Spec,
     measured: &[Measured],
@@ -56,7 +56,7 @@ fn turn(spec: &mut Spec, knob: &Knob, measured: &[Measured], think: Think, least
         let mut tried = spec.clone();
         knob.set(&mut tried, value);
         let cost = cost(&tried, measured, think);
-        // What changes nothing is left alone.
+        // Figures without effect are left alone.
         let nearer = cost < *least - 1e-7;
         if nearer {
             (*spec, *least) = (tried, cost);

@@ -1,24 +1,24 @@
-//! What can be turned: each figure of a drive that a fit may change, and to what.
+//! Knobs: the figures of a drive that a fit may change, and their values.
 
 use crate::spec::{ReadAhead, SeekCurve, Spec, WriteBack};
 
 type Get = Box<dyn Fn(&Spec) -> f64>;
 type Set = Box<dyn Fn(&mut Spec, f64)>;
 
-/// A figure.
+/// A figure that a fit may change.
 pub struct Knob {
     /// Its key.
     pub name: String,
     get: Get,
     set: Set,
-    /// How far to turn it, coarsest first; for a choice, its values.
+    /// Step sizes, coarsest first; for a choice, its values.
     pub turns: Turns,
 }
 
 /// How a figure is changed.
 #[derive(Clone, Debug)]
 pub enum Turns {
-    /// By so much up and down, from the first to the last.
+    /// By these steps up and down, from the first to the last.
     Steps(Vec<f64>),
     /// To one of these.
     Choices(Vec<f64>),
@@ -34,12 +34,12 @@ impl Knob {
         Knob { name: name.to_owned(), get: Box::new(get), set: Box::new(set), turns }
     }
 
-    /// What it is.
+    /// The current value.
     pub fn get(&self, spec: &Spec) -> f64 {
         (self.get)(spec)
     }
 
-    /// Turns it.
+    /// Sets the value.
     pub fn set(&self, spec: &mut Spec, value: f64) {
         (self.set)(spec, value);
     }
@@ -85,7 +85,7 @@ const READ_AHEAD: [ReadAhead; 5] =
     [ReadAhead::None, ReadAhead::Track, ReadAhead::Cylinder, ReadAhead::Segment, ReadAhead::NextTrack];
 const WRITE_BACK: [WriteBack; 2] = [WriteBack::None, WriteBack::All];
 
-/// All of them, the ones on which others depend first.
+/// All knobs; those on which others depend come first.
 pub fn all(spec: &Spec) -> Vec<Knob> {
     let mut knobs = ways();
     knobs.extend(times());
@@ -95,7 +95,7 @@ pub fn all(spec: &Spec) -> Vec<Knob> {
     knobs
 }
 
-/// How the cache goes about it.
+/// The cache's policies.
 fn ways() -> Vec<Knob> {
     let sizes = || Turns::Steps(vec![256.0, 64.0, 16.0, 4.0]);
     vec![
@@ -172,8 +172,7 @@ fn bus() -> Vec<Knob> {
     ]
 }
 
-/// How much longer or shorter seeks of about a distance take: a hill over the curve, which is nothing at the
-/// knots beside it.
+/// Seek times around a distance: a hat function over the curve, zero at the neighbouring knots.
 fn seeks(spec: &Spec) -> Vec<Knob> {
     let farthest = spec.cylinders().max(2) - 1;
     let mut knots: Vec<u64> = Vec::new();
@@ -212,7 +211,7 @@ fn seeks(spec: &Spec) -> Vec<Knob> {
     (0..knots.len()).map(knob).collect()
 }
 
-/// Points on every knot's distance and between, so that a curve can be turned.
+/// Adds points at every knot's distance and between, so that a curve can be changed locally.
 pub fn tabulate(spec: &mut Spec) {
     let cylinders = spec.cylinders();
     let table = crate::disk::seek::tabulate(&spec.seek, cylinders);
@@ -233,7 +232,7 @@ pub fn tabulate(spec: &mut Spec) {
     spec.seek = SeekCurve::Table { points: distances.into_iter().filter_map(point).collect() };
 }
 
-/// Where each zone begins.
+/// Offsets of the zones.
 fn angles(spec: &Spec) -> Vec<Knob> {
     let knob = |number: usize| {
         let most = f64::from(spec.zone[number].sectors_per_track);

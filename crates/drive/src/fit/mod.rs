@@ -1,10 +1,10 @@
-//! Fits what no data sheet tells to measured service times: the turn's time, where tracks begin, overheads,
-//! the arm, the cache's ways.
+//! Fits figures that no data sheet gives to measured service times: the turn, track offsets, overheads, the seek curve,
+//! cache policies.
 //!
-//! First the platter's angles are found by the phase of reads that came off the media (`phase`, `skews`), and
-//! what a description does not know moves (`slips`, `split`), then
-//! everything else by going down: one figure after another is tried at other values, and what makes the model
-//! take more nearly what the real drive took is kept (`descent`). No chance is involved.
+//! First the platter's angles are found by the phase of read misses (`phase`, `skews`), and shifts that the description
+//! does not list (`slips`, `split`); then everything else by coordinate descent: one figure after another is tried at
+//! other values, and changes that bring the model nearer to the real drive are kept (`descent`). The result is
+//! deterministic.
 
 mod clock;
 mod descent;
@@ -18,44 +18,44 @@ use crate::disk::Drive;
 use crate::spec::Spec;
 use crate::validate::{Measured, Think};
 
-/// A drive that was fitted.
+/// A fitted drive.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// It.
+    /// Its description.
     pub spec: Spec,
     /// On which side of requests think times lie.
     pub think: Think,
-    /// What changed: figure, before, after.
+    /// Changes: figure, before, after.
     pub changes: Vec<String>,
 }
 
-/// Fits `spec` to measured requests; `progress` is told how much is done, 0 to 1.
+/// Fits `spec` to measured requests; `progress` is called with the part done, 0 to 1.
 pub fn fit(spec: &Spec, measured: &[Measured], progress: &mut dyn FnMut(f64)) -> Fitted {
     let think = phase::think_side(spec, measured);
-    let told = Drive::new(spec).mechanics().revolution().0 as f64;
+    let described = Drive::new(spec).mechanics().revolution().0 as f64;
     let readings = phase::readings(spec, measured, think);
     let mut phased = spec.clone();
-    let turn = skews::fit(&mut phased, &readings, told);
+    let turn = skews::fit(&mut phased, &readings, described);
     let cut = split::cut(&phased, &readings, turn);
     let slipped = slips::find(spec, measured, think, turn);
-    // Skews that tell nothing may do harm.
+    // Skews without information may do harm.
     let cost = |spec: &Spec| descent::cost(spec, measured, think);
     let tried = [Some(phased), cut, slipped, Some(spec.clone())];
     let best = tried.into_iter().flatten().min_by(|one, other| cost(one).total_cmp(&cost(other)));
     let mut best = best.unwrap_or_else(|| spec.clone());
     let changes = descent::descend(&mut best, measured, think, progress);
-    tell_sources(&mut best);
+    mark_sources(&mut best);
     Fitted { spec: best, think, changes }
 }
 
-/// What was fitted says so, and from what.
-fn tell_sources(spec: &mut Spec) {
+/// Marks the sources of fitted figures.
+fn mark_sources(spec: &mut Spec) {
     for figure in ["rpm", "head_switch_us", "write_settle_us", "command", "bus", "cache", "seek", "zone"] {
         let source = spec.source.entry(figure.to_owned()).or_default();
-        let told = source.strip_prefix("fitted: ").map_or_else(
+        let described = source.strip_prefix("fitted: ").map_or_else(
             || format!("fitted: to measured service times; before that, {source}"),
             |before| format!("fitted: {before}"),
         );
-        *source = told;
+        *source = described;
     }
 }

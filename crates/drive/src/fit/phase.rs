@@ -1,9 +1,9 @@
-//! What the real drive's platter tells: a read that came off the media ended when its last sector had passed,
-//! so that its end, less what the bus took, gives the angle of its first sector.
+//! Phase of the real drive's platter: a read miss ended when its last sector had passed, so its end, less the bus time,
+//! gives the angle of its first sector.
 //!
-//! Two such readings are *in phase* if the time between them is that between their sectors' angles, up to
-//! whole turns. The *coherence* of many pairs is the length of the mean of their phase differences as
-//! directions: 1 if all agree, near 0 if they are arbitrary.
+//! Two such readings are *in phase* if the time between them is that between their sectors' angles, modulo whole turns.
+//! The *coherence* of many pairs is the length of the mean of their phase differences as directions: 1 if all agree,
+//! near 0 if they are arbitrary.
 
 use seekless_core::{Extent, Lba, Nanos, Op};
 
@@ -12,36 +12,36 @@ use crate::disk::layout::{Piece, Steps};
 use crate::spec::{Spec, WriteBack};
 use crate::validate::{Measured, Think};
 
-/// Reads that took so much longer than one from the cache came off the media.
+/// Reads that took this much longer than a read hit were misses.
 const SURELY_MEDIA: u64 = 1_200_000;
-/// At most so many later readings are paired with one.
+/// Most later readings paired with one.
 const PARTNERS: usize = 150;
-/// Fewer pairs tell nothing.
+/// Fewer pairs prove nothing.
 const ENOUGH: usize = 12;
 
 /// A request that passed under the head.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Its first sector; that of its last track, if it goes over more than one.
+    /// Its first sector; that of its last track, if it spans several.
     pub start: Lba,
     /// When its first sector began to pass, by the real clock, in nanoseconds.
     pub begin: f64,
-    /// What makes up its angle.
+    /// The steps of its angle.
     pub steps: Steps,
-    /// How many sectors its track has.
+    /// Sectors per track.
     pub per_track: f64,
-    /// Its cylinder and head.
+    /// Cylinder and head.
     pub track: (u64, u64),
-    /// When it comes by, by what is told of the drive, in turns.
+    /// Its angle by the description, in turns.
     pub angle: f64,
 }
 
-/// The reads off the media among the measured ones, if think times lie on that side.
+/// The read misses among the measured requests, if think times lie on that side.
 pub fn readings(spec: &Spec, measured: &[Measured], think: Think) -> Vec<Reading> {
     passes(spec, measured, think, false)
 }
 
-/// The same, and the writes that were acknowledged when they were on the media.
+/// As `readings`, with the writes that were acknowledged when they were on the media.
 pub fn readings_and_writes(spec: &Spec, measured: &[Measured], think: Think) -> Vec<Reading> {
     passes(spec, measured, think, spec.cache.write_back == WriteBack::None)
 }
@@ -66,7 +66,7 @@ fn passes(spec: &Spec, measured: &[Measured], think: Think, writes: bool) -> Vec
             Op::Write if writes => Some(last_piece(&drive, request.at)),
             _ => None,
         };
-        // A read that goes over two tracks ends on the second, when the bus has all of it.
+        // A read that spans two tracks ends on the second, when the bus has all of it.
         let passed = passed.filter(|piece| request.op == Op::Write || piece.at.sectors == request.at.sectors);
         if let Some(piece) = passed {
             let took = match request.op {
@@ -92,7 +92,7 @@ fn passes(spec: &Spec, measured: &[Measured], think: Think, writes: bool) -> Vec
     found
 }
 
-/// What of `at` lies on its last track.
+/// The part of `at` on its last track.
 fn last_piece(drive: &Drive, at: Extent) -> Piece {
     let mut piece = drive.layout().piece(at);
     while piece.at.end() < at.end() {
@@ -102,7 +102,7 @@ fn last_piece(drive: &Drive, at: Extent) -> Piece {
     piece
 }
 
-/// Two readings, the first one earlier.
+/// Two readings, the earlier one first.
 pub type Pair = (Reading, Reading);
 
 /// All pairs that are near enough in time and for which `wanted` holds.
@@ -120,8 +120,8 @@ pub fn pairs(
     found
 }
 
-/// How well pairs agree, if `turns(pair)` is how many turns apart they should be; and by how much of a turn
-/// they disagree on average.
+/// Coherence of pairs, where `turns(pair)` is the expected difference in turns; and their mean phase difference in
+/// turns.
 pub fn coherence(pairs: &[Pair], turns: impl Fn(&Pair) -> f64) -> (f64, f64) {
     let (mut x, mut y) = (0.0, 0.0);
     for pair in pairs {
@@ -133,38 +133,37 @@ pub fn coherence(pairs: &[Pair], turns: impl Fn(&Pair) -> f64) -> (f64, f64) {
     (libm::hypot(x, y) / count, libm::atan2(y, x) / std::f64::consts::TAU)
 }
 
-/// By how many turns the readings of a pair are out of phase, if a turn takes so long and tracks begin where
-/// they are told to.
-pub fn as_told(pair: &Pair, revolution: f64) -> f64 {
+/// Phase difference of a pair in turns, for this turn and the described track offsets.
+pub fn as_described(pair: &Pair, revolution: f64) -> f64 {
     let (first, second) = pair;
     (second.begin - first.begin) / revolution - (second.angle - first.angle)
 }
 
-/// How long a turn takes.
+/// The time of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// In nanoseconds.
+    /// Time in nanoseconds.
     pub time: f64,
-    /// How coherent the pairs that told it are.
+    /// Coherence of the pairs that it was derived from.
     pub agrees: f64,
-    /// Pairs so far apart in time are still coherent, in nanoseconds.
+    /// The longest gap of coherent pairs, in nanoseconds.
     pub gap: f64,
 }
 
-/// How far apart pairs are, how far from what is known so far a turn is looked for, and how finely. The longer
-/// the gap, the finer the time that it tells. At some seconds gaps are so many turns, and so different, that
-/// only one time of a wide range suits them all.
+/// Search steps: gap of pairs, relative search range, number of steps. The longer the gap, the more precise the turn.
+/// At gaps of some seconds the numbers of turns are so large and so different that only one time of a wide range fits
+/// them all.
 const LOOKS: [(f64, f64, i32); 3] = [(3e9, 6e-3, 400), (12e9, 3e-4, 60), (40e9, 6e-5, 60)];
 
-/// The time of a turn near the one that is told: that at which pairs for which `wanted` holds are in phase,
-/// where `turns` says by how much they are not.
+/// The time of a turn near the described one at which pairs for which `wanted` holds are in phase; `turns` gives their
+/// phase difference.
 pub fn revolution(
     readings: &[Reading],
-    told: f64,
+    described: f64,
     wanted: impl Fn(&Reading, &Reading) -> bool,
     turns: impl Fn(&Pair, f64) -> f64,
 ) -> Turn {
-    let mut best = Turn { time: told, agrees: 0.0, gap: 0.0 };
+    let mut best = Turn { time: described, agrees: 0.0, gap: 0.0 };
     for (gap, width, steps) in LOOKS {
         let pairs = pairs(readings, gap, &wanted);
         if pairs.len() < ENOUGH {
@@ -187,14 +186,14 @@ pub fn revolution(
     best
 }
 
-/// The time of a turn by readings of a cylinder, where what is told is least wrong.
-pub fn told_revolution(readings: &[Reading], told: f64) -> Turn {
-    revolution(readings, told, |first, second| first.track.0 == second.track.0, as_told)
+/// The time of a turn by readings of the same cylinder, where the description is most reliable.
+pub fn described_revolution(readings: &[Reading], described: f64) -> Turn {
+    revolution(readings, described, |first, second| first.track.0 == second.track.0, as_described)
 }
 
 /// On which side of a request its think time lies: that on which readings of a cylinder agree.
 pub fn think_side(spec: &Spec, measured: &[Measured]) -> Think {
-    let told = Drive::new(spec).mechanics().revolution().0 as f64;
-    let agrees = |think| told_revolution(&readings(spec, measured, think), told).agrees;
+    let described = Drive::new(spec).mechanics().revolution().0 as f64;
+    let agrees = |think| described_revolution(&readings(spec, measured, think), described).agrees;
     if agrees(Think::Before) > agrees(Think::After) { Think::Before } else { Think::After }
 }

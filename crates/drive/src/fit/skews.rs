@@ -1,17 +1,17 @@
-//! Where tracks begin: skews and offsets of each zone, so that readings of all its tracks are in phase.
+//! Track offsets: skews and offsets of each zone, fitted so that readings of all its tracks are in phase.
 //!
-//! Steps are taken in the order in which they can be told apart: from head to head on one cylinder, from
-//! cylinder to cylinder nearby, then ever farther (an error of a step grows with the distance, so that far
-//! cylinders tell it finer but only when it is nearly right), from range to range, from zone to zone.
+//! Steps are fitted in the order in which they can be distinguished: from head to head on one cylinder, from cylinder
+//! to cylinder nearby, then ever farther (an error of a step grows with the distance, so far cylinders determine it
+//! more precisely but only when it is nearly right), from range to range, from zone to zone.
 
 use super::phase::{self, Pair, Reading, Turn, coherence, pairs};
 use crate::spec::{Sparing, Spec};
 
-/// Fewer pairs tell nothing.
+/// Fewer pairs prove nothing.
 const ENOUGH: usize = 6;
-/// What the farthest value has to be better by than the one that was told.
+/// By how much the farthest value has to be better than the described one.
 const PRIOR: f64 = 0.2;
-/// Less coherent pairs tell nothing.
+/// Less coherent pairs prove nothing.
 const AGREES: f64 = 0.35;
 
 /// A zone's steps, in sectors.
@@ -22,22 +22,22 @@ pub struct Steps {
     /// From a cylinder to the next, with all heads between.
     cylinder: f64,
     range: f64,
-    /// How many head steps a cylinder has.
+    /// Head steps per cylinder.
     heads: f64,
 }
 
-/// How often what is known of the turn helps what is known of the skews, and the other way round.
+/// Alternations between fitting the turn and the skews.
 const ROUNDS: usize = 3;
 
-/// Fits the turn and the skews of `spec`, where a turn is told to take `told` nanoseconds.
-pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) -> Turn {
+/// Fits the turn and the skews of `spec`, starting from a turn of `described` nanoseconds.
+pub fn fit(spec: &mut Spec, readings: &[Reading], described: f64) -> Turn {
     let mut zones = Steps::of(spec);
     let by_range = spec.layout.sparing == Sparing::Range;
     let groups = alike(spec);
     let on_track = |first: &Reading, second: &Reading| first.track == second.track;
-    let mut turn = phase::revolution(readings, told, on_track, phase::as_told);
+    let mut turn = phase::revolution(readings, described, on_track, phase::as_described);
     if turn.agrees < AGREES {
-        turn = phase::told_revolution(readings, told);
+        turn = phase::described_revolution(readings, described);
     }
     for round in 0..ROUNDS {
         for group in &groups {
@@ -65,7 +65,7 @@ pub fn fit(spec: &mut Spec, readings: &[Reading], told: f64) -> Turn {
     turn
 }
 
-/// Fits the skews alone, which are nearly right, of each zone for itself.
+/// Refines the skews alone, which are nearly right, of each zone for itself.
 pub fn refine(spec: &mut Spec, readings: &[Reading], turn: Turn) {
     let mut zones = Steps::of(spec);
     let by_range = spec.layout.sparing == Sparing::Range;
@@ -92,7 +92,7 @@ fn put(spec: &mut Spec, mut zones: Vec<Steps>, readings: &[Reading], turn: Turn)
 }
 
 impl Steps {
-    /// Those of each zone.
+    /// The steps of each zone.
     pub fn of(spec: &Spec) -> Vec<Steps> {
         let heads = f64::from(spec.heads) - 1.0;
         let steps = |zone: &crate::spec::Zone| Steps {
@@ -105,7 +105,7 @@ impl Steps {
         spec.zone.iter().map(steps).collect()
     }
 
-    /// When a reading's sector comes by, in sectors.
+    /// The angle of a reading's sector, in sectors.
     pub fn sectors(&self, reading: &Reading) -> f64 {
         let cylinders = reading.steps.cylinders as f64;
         self.offset
@@ -116,15 +116,15 @@ impl Steps {
     }
 }
 
-/// By how many turns a pair is out of phase.
+/// Phase difference of a pair, in turns.
 fn turns(pair: &Pair, first: &Steps, second: &Steps, revolution: f64) -> f64 {
     let (one, other) = pair;
     (other.begin - one.begin) / revolution - second.sectors(other) / other.per_track
         + first.sectors(one) / one.per_track
 }
 
-/// Zones that are told to have equally many sectors a track and equal skews: a drive that was cut into more
-/// zones than it has.
+/// Groups of zones described with equal sectors per track and equal skews: a drive may be split into more zones than it
+/// has.
 fn alike(spec: &Spec) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (number, zone) in spec.zone.iter().enumerate() {
@@ -181,7 +181,7 @@ fn fit_zones(steps: &mut Steps, readings: &[Reading], turn: Turn, by_range: bool
     }
 }
 
-/// How far cylinders may be apart, how wide around the value so far to search, how fine.
+/// Distances of cylinders, search widths, and precisions, from coarse to fine.
 fn spreads(per_track: f64) -> [(u64, f64, f64); 7] {
     let spread = |farthest: u64, width: f64| (farthest, width, per_track / (24.0 * farthest as f64));
     [
@@ -195,7 +195,7 @@ fn spreads(per_track: f64) -> [(u64, f64, f64); 7] {
     ]
 }
 
-/// Sets a step to the value, within half of `width` around what it is, at which pairs agree best.
+/// Sets a step to the value, within half of `width` around the current one, at which pairs agree best.
 fn search(
     steps: &mut Steps,
     pairs: &[Pair],
@@ -214,8 +214,8 @@ fn search(
         let mut tried = *steps;
         set(&mut tried, center + f64::from(number) * step);
         let (agrees, off) = coherence(pairs, |pair| turns(pair, &tried, &tried, revolution));
-        // Pairs that agree with each other but not with the clock are off by a whole step. Of two values that
-        // are about as good the one nearer to what was told is likelier.
+        // Pairs that agree with each other but not with the clock are off by a whole step. Of two values that are about
+        // as good the one nearer to the description is likelier.
         let far = f64::from(number.abs()) / f64::from(count.max(1));
         let agrees = agrees * libm::cos(std::f64::consts::TAU * off) - PRIOR * far;
         if agrees > best.1 {
@@ -227,7 +227,7 @@ fn search(
     }
 }
 
-/// Places zones against each other, those first that have the most in common with placed ones.
+/// Aligns zones with each other, beginning with those that have most pairs with aligned ones.
 fn offsets(zones: &mut [Steps], readings: &[Reading], turn: Turn) {
     let all = pairs(readings, turn.gap, |first, second| first.steps.zone != second.steps.zone);
     let mut seen = vec![0_usize; zones.len()];

@@ -1,12 +1,11 @@
 //! Finds slipped tracks that a description does not list.
 //!
-//! A defective track is left out, and all that follows in its zone lies a track farther: its angle is one skew
-//! on, and cylinders end a track earlier. So the readings of a zone, in the order of their sectors, tell how
-//! many tracks have been slipped before each: the likeliest such counts, which never go down, are a shortest
-//! path (Viterbi's), where an angle that is off costs something and a slip costs something. The angle from
-//! which the next one is expected follows what the path has seen, so that an error of a skew, which grows from
-//! cylinder to cylinder, costs little; skews that are told wrong are themselves found as those at which
-//! the path is cheapest. Only zones that list no slips are looked at, where spares are whole tracks.
+//! A defective track is skipped, and all that follows in its zone lies a track farther: its angle is one skew on, and
+//! cylinders end a track earlier. So the readings of a zone, in the order of their sectors, show how many tracks have
+//! slipped before each: the likeliest non-decreasing counts are a shortest path (Viterbi's), with costs for angle
+//! errors and for slips. The expected angle follows the path, so that an error of a skew, which grows from cylinder to
+//! cylinder, costs little; wrong skews are themselves corrected to those at which the path is cheapest. Only zones
+//! without listed slips are examined, where spares are whole tracks.
 
 use super::phase::{self, Reading, Turn};
 use super::{clock, skews};
@@ -14,36 +13,35 @@ use crate::disk::Drive;
 use crate::spec::{Sparing, Spec, Zone};
 use crate::validate::{Measured, Think};
 
-/// Fewer readings tell nothing of a zone.
+/// Fewer readings prove nothing for a zone.
 const ENOUGH: usize = 30;
-/// An angle that is off by so many turns costs 1, by twice as many 4.
+/// An angle error of this many turns costs 1, twice as many 4.
 const OFF: f64 = 0.03;
-/// What an angle costs that is off by anything: a reading that was wrong.
+/// Cost of an arbitrary angle: a wrong reading.
 const WRONG: f64 = 9.0;
-/// What a slip costs.
+/// Cost of a slip.
 const SLIP: f64 = 8.0;
-/// More tracks of a zone are not slipped.
+/// The most slipped tracks of a zone.
 const MOST: u32 = 400;
-/// More tracks are not slipped between two readings.
+/// The most slipped tracks between two readings.
 const AT_ONCE: usize = 3;
-/// How much the angle that is expected follows the one that was seen.
+/// How much the expected angle follows the measured one.
 const FOLLOWS: f64 = 0.25;
-/// A path that costs so much more than another is given up.
+/// A path that costs this much more than the best is dropped.
 const GIVEN_UP: f64 = 60.0;
-/// How far from what is told skews are looked for, in sectors, and how finely: the next head's, then the next
-/// cylinder's.
+/// Search ranges around the described skews, in sectors, and their steps: the next head's, then the next cylinder's.
 const LOOKS: [((f64, f64), f64); 4] =
     [((2.0, 4.0), 1.0), ((0.75, 1.0), 0.25), ((0.2, 0.2), 0.1), ((0.05, 0.05), 0.05)];
 
-/// A reading: its angle in turns without that of its track, and the steps to that track if so many tracks
-/// before it were slipped.
+/// A reading: its angle in turns without that of its track, and the steps to that track by number of tracks slipped
+/// before it.
 struct Seen {
     track: u64,
     angle: f64,
     steps: Vec<(f64, f64)>,
 }
 
-/// `spec` with the slipped tracks that measured requests tell, or nothing if there are none.
+/// `spec` with the slipped tracks that measured requests show; `None` if there are none.
 pub fn find(spec: &Spec, measured: &[Measured], think: Think, turn: Turn) -> Option<Spec> {
     if spec.layout.sparing != Sparing::Tracks {
         return None;
@@ -62,7 +60,7 @@ pub fn find(spec: &Spec, measured: &[Measured], think: Think, turn: Turn) -> Opt
         let seen: Vec<Seen> = here.iter().map(|reading| see(&drive, reading, time, zone.spares)).collect();
         fit_zone(zone, &seen);
     }
-    let more = |(now, told): (&Zone, &Zone)| now.slips.len() > told.slips.len();
+    let more = |(now, described): (&Zone, &Zone)| now.slips.len() > described.slips.len();
     let slipped = found.zone.iter().zip(&spec.zone).any(more);
     let same = crate::disk::layout::capacity(&found) == crate::disk::layout::capacity(spec);
     if !slipped || !same {
@@ -86,7 +84,7 @@ fn see(drive: &Drive, reading: &Reading, turn: f64, spares: u32) -> Seen {
     }
 }
 
-/// Sets the zone's skews and slips to those at which the path through what was seen is cheapest.
+/// Sets the zone's skews and slips to those at which the path through the readings is cheapest.
 fn fit_zone(zone: &mut Zone, seen: &[Seen]) {
     let per_track = f64::from(zone.sectors_per_track);
     let cost = |(head, cylinder): (f64, f64)| path(seen, (head / per_track, cylinder / per_track)).0;
@@ -111,7 +109,7 @@ fn fit_zone(zone: &mut Zone, seen: &[Seen]) {
     zone.slips = slips(seen, &counts);
 }
 
-/// Which tracks are slipped if so many are before each reading: half way between those that tell it.
+/// The slipped tracks for these counts before each reading: half way between the readings that show them.
 fn slips(seen: &[Seen], counts: &[usize]) -> Vec<u64> {
     let mut slips = Vec::new();
     let (mut before, mut count) = (0, 0);
@@ -123,14 +121,14 @@ fn slips(seen: &[Seen], counts: &[usize]) -> Vec<u64> {
     slips
 }
 
-/// The cheapest path to a reading with so many slips before it, and the angle that it expects next.
+/// The cheapest path to a reading with a number of slips before it, and the angle that it expects next.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     cost: f64,
     angle: f64,
 }
 
-/// What the cheapest path costs, and how many tracks are slipped before each reading on it.
+/// Cost of the cheapest path, and its number of slipped tracks before each reading.
 fn path(seen: &[Seen], (head, cylinder): (f64, f64)) -> (f64, Vec<usize>) {
     const NONE: Path = Path { cost: f64::INFINITY, angle: 0.0 };
     let Some(first) = seen.first() else { return (0.0, Vec::new()) };

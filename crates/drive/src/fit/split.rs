@@ -1,25 +1,25 @@
-//! Cuts zones where their tracks are not in phase: what a description does not know (slipped tracks, a skew
-//! that was changed half way) moves everything behind it.
+//! Splits zones where their tracks are not in phase: changes that a description does not list (slipped tracks, a skew
+//! changed half way) displace everything after them.
 //!
-//! All readings are set against one clock, which needs a turn that is known to some parts in a million. A
-//! piece of a zone whose readings point in many directions is cut where the two parts agree most, until they
-//! do or too few are left to tell. Each piece becomes a zone of its own, with an offset of its own.
+//! All readings are compared with one clock, which needs a turn known to some parts in a million. A piece of a zone
+//! whose readings disagree is split where the two parts agree most, until they do or too few are left. Each piece
+//! becomes a zone with an offset of its own.
 
 use super::phase::{Reading, Turn};
 use super::skews::Steps;
 use crate::spec::{Sparing, Spec, Zone};
 
-/// Fewer readings tell nothing of a piece.
+/// Fewer readings prove nothing for a piece.
 const ENOUGH: usize = 6;
-/// Readings that agree so well need no cut.
+/// Readings that agree this well need no cut.
 const AGREES: f64 = 0.97;
-/// A cut has to make them agree by so much more, of what they could.
+/// A cut has to improve agreement by this part of the possible.
 const GAIN: f64 = 0.03;
 
 /// A reading's cylinder in its zone, and its direction.
 type Direction = (u64, f64, f64);
 
-/// `spec` with its zones cut, or nothing if no cut helps or it cannot be cut.
+/// `spec` with its zones split; `None` if no cut helps or it cannot be split.
 pub fn cut(spec: &Spec, readings: &[Reading], turn: Turn) -> Option<Spec> {
     let steps = Steps::of(spec);
     let mut cut = spec.clone();
@@ -91,7 +91,7 @@ fn find(directions: &[Direction], range: u64, cuts: &mut Vec<u64>) {
     find(&directions[place..], range, cuts);
 }
 
-/// The zones that a zone becomes.
+/// The zones that a zone is split into.
 fn pieces(spec: &Spec, zone: &Zone, first: u64, cuts: &[u64], directions: &[Direction]) -> Vec<Zone> {
     let heads = f64::from(spec.heads);
     let most = f64::from(zone.sectors_per_track);

@@ -1,23 +1,23 @@
-//! The write buffer of a flash drive: what came into it and is not in its cells.
+//! The write buffer of a flash drive: data received and not yet programmed.
 
 use std::collections::BTreeMap;
 
 use seekless_core::Nanos;
 
-/// What waits for its page to be full, and what is on its way to its cells.
+/// The open page, and pages being programmed.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
     open: Written,
     in_sequence: bool,
-    /// By when it is in its cells; the number tells those of one time apart.
+    /// By completion time; the number distinguishes pages of one time.
     under_way: BTreeMap<(Nanos, u64), Written>,
     closed: u64,
     sectors: u64,
-    /// Which page of the drive's own holds a page of the address space last: its number.
+    /// By page of the address space: the number of the drive's page that holds it last.
     holders: BTreeMap<u64, u64>,
 }
 
-/// What came for a page of the drive's own.
+/// The content of one of the drive's pages.
 #[derive(Clone, Debug, Default)]
 struct Written {
     sectors: u64,
@@ -26,27 +26,27 @@ struct Written {
 }
 
 impl Buffer {
-    /// What it holds.
+    /// Sectors in the buffer.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// What waits for a full page.
+    /// Sectors of the open page.
     pub fn open(&self) -> u64 {
         self.open.sectors
     }
 
-    /// Whether that came in sequence.
+    /// Whether the open page was written in sequence.
     pub fn in_sequence(&self) -> bool {
         self.in_sequence
     }
 
-    /// Whether it has some of this page of the address space.
+    /// Whether the buffer holds some of this page of the address space.
     pub fn holds(&self, page: u64) -> bool {
         self.holders.contains_key(&page)
     }
 
-    /// Sectors of a page of the address space come.
+    /// Adds sectors of a page of the address space to the open page.
     pub fn take(&mut self, page: u64, sectors: u64, in_sequence: bool) {
         self.in_sequence = in_sequence && (self.open.sectors == 0 || self.in_sequence);
         self.open.sectors += sectors;
@@ -55,23 +55,23 @@ impl Buffer {
         self.holders.insert(page, self.closed);
     }
 
-    /// What waited goes to its cells, and is there at `done`.
+    /// Closes the open page, which is programmed by `done`.
     pub fn close(&mut self, done: Nanos) {
         self.under_way.insert((done, self.closed), std::mem::take(&mut self.open));
         self.closed += 1;
     }
 
-    /// When something is in its cells next.
+    /// When the next page will be programmed.
     pub fn first_done(&self) -> Option<Nanos> {
         self.under_way.first_key_value().map(|(&(done, _), _)| done)
     }
 
-    /// When all that is under way is in its cells.
+    /// When all pages in progress will be programmed.
     pub fn last_done(&self) -> Option<Nanos> {
         self.under_way.last_key_value().map(|(&(done, _), _)| done)
     }
 
-    /// Forgets what is in its cells by `now`.
+    /// Forgets pages programmed by `now`.
     pub fn drain(&mut self, now: Nanos) {
         while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((_, number), written) = entry.remove_entry();

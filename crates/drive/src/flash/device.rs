@@ -1,25 +1,25 @@
-//! A flash drive's arithmetic as the inside of a simulated component.
+//! A flash drive's arithmetic as the device model of a simulated component.
 
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Geometry, Lba, Nanos};
 
 use super::Flash;
+use crate::device_model::{ActiveTime, DeviceModel, Request};
 use crate::disk::mechanics::Access;
-use crate::machine::{Asked, Drawn, Machine};
 use crate::scheduler::{Place, Places, Positioning};
 use crate::spec::{PowerSpec, QueueSpec};
 
-/// Discards come in pages of 4 KiB.
+/// Discard granularity: pages of 4 KiB.
 const DISCARD_SECTORS: u64 = 8;
 
 impl Places for Flash {
-    /// All places are as good.
+    /// All places are equal.
     fn place(&self, _lba: Lba) -> Place {
         Place::default()
     }
 }
 
-impl Machine for Flash {
+impl DeviceModel for Flash {
     fn geometry(&self) -> Geometry {
         let controller = &self.spec.controller;
         Geometry {
@@ -37,24 +37,24 @@ impl Machine for Flash {
         self.spec.queue
     }
 
-    /// It works on all that it holds.
-    fn lanes(&self) -> u32 {
+    /// It serves all commands that it holds.
+    fn channels(&self) -> u32 {
         self.spec.queue.depth
     }
 
-    fn serve(&mut self, asked: &Asked, now: Nanos) -> Access {
-        Flash::serve(self, asked.op, asked.at, now, asked.fua)
+    fn serve(&mut self, request: &Request, now: Nanos) -> Access {
+        Flash::serve(self, request.op, request.at, now, request.fua)
     }
 
-    fn aside(&mut self) -> (Access, Nanos) {
+    fn background(&mut self) -> (Access, Nanos) {
         (Access::default(), Nanos::ZERO)
     }
 
-    fn drawn(&mut self, _took: &Access, _aside: &Access) -> Drawn {
-        Drawn { seek: Nanos::ZERO, active: self.cells.at_work() }
+    fn active_time(&mut self, _took: &Access, _background: &Access) -> ActiveTime {
+        ActiveTime { seek: Nanos::ZERO, active: self.cells.serving() }
     }
 
-    fn seen<R>(&self, _now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
+    fn with_estimator<R>(&self, _now: Nanos, with: impl FnOnce(Option<&dyn Positioning>) -> R) -> R {
         with(None)
     }
 

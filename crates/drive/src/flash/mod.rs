@@ -1,17 +1,16 @@
 //! A flash drive as arithmetic: a controller, an interface, channels and dies, each busy until a time.
 //!
-//! The way of a read: handled by the controller, then for each page its die brings it into a register, the
-//! channel's bus carries it, and the interface sends it on. The way of a write: handled, taken over the
-//! interface into the write buffer, and acknowledged; pages go to the dies in turn as they become full, and room
-//! in the buffer is there again when a page is in its cells.
+//! The path of a read: command handling; then each page's die loads it into a register, the channel carries it, and the
+//! interface sends it on. The path of a write: handling, transfer over the interface into the write buffer,
+//! acknowledgement; full pages go to the dies in turn, and buffer space is free again when a page is programmed.
 //!
-//! Where a sector is follows from its address, as if the drive had been filled in sequence. What garbage
-//! collection does is folded into the time of a program: so many pages more are moved and blocks erased.
+//! A sector's place follows from its address, as if the drive had been filled in sequence. Garbage collection is folded
+//! into the program time: the description's amplification gives the pages moved and blocks erased.
 
 mod buffer;
 mod cells;
 mod device;
-mod lane;
+mod link;
 
 use seekless_core::{Extent, Nanos, Op};
 
@@ -19,9 +18,9 @@ use crate::disk::mechanics::{Access, nanos};
 use crate::spec::FlashSpec;
 use buffer::Buffer;
 use cells::Cells;
-use lane::Lane;
+use link::Link;
 
-/// A flash drive and the state that it is in.
+/// A flash drive and its state.
 #[derive(Clone, Debug)]
 pub struct Flash {
     spec: FlashSpec,
@@ -29,9 +28,9 @@ pub struct Flash {
     latency: u64,
     flush: u64,
     cells: Cells,
-    /// Until when the controller is busy.
+    /// When the controller becomes idle.
     controller: Nanos,
-    bus: Lane,
+    bus: Link,
     buffer: Buffer,
     /// Where the last write ended.
     write_end: u64,
@@ -47,13 +46,13 @@ impl Flash {
             cells: Cells::new(&spec.flash),
             spec: spec.clone(),
             controller: Nanos::ZERO,
-            bus: Lane::new(spec.controller.bus_mb_s),
+            bus: Link::new(spec.controller.bus_mb_s),
             buffer: Buffer::default(),
             write_end: u64::MAX,
         }
     }
 
-    /// What `op` at `at` takes from `now` on, to its answer; a write with `fua` waits for its cells.
+    /// Time of `op` at `at` from `now` on, to its answer; a write with `fua` waits until it is programmed.
     pub fn serve(&mut self, op: Op, at: Extent, now: Nanos, fua: bool) -> Access {
         self.buffer.drain(now);
         self.controller = self.controller.max(now) + Nanos(self.each);
@@ -86,7 +85,7 @@ impl Flash {
         let page_sectors = u64::from(self.spec.flash.page_sectors);
         let (mut taken, mut programmed) = (handled, handled);
         for (page, sectors) in self.cells.pages(at) {
-            // A write without a cache passes through a register as long as a page.
+            // Without a cache, a write passes through a register of one page.
             while controller.write_cache && self.buffer.sectors() + sectors > capacity {
                 let Some(done) = self.buffer.first_done() else { break };
                 taken = taken.max(done);
@@ -110,7 +109,7 @@ impl Flash {
         }
     }
 
-    /// What waits for a full page goes to the cells as it is: when it is there.
+    /// Programs the open page as it is; returns when it is done.
     fn close(&mut self, now: Nanos) -> Nanos {
         if self.buffer.open() == 0 {
             return now;

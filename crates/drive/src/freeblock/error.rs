@@ -1,59 +1,59 @@
-//! What can be wrong with what a task asks for.
+//! Errors of a task's requests.
 
 use seekless_core::Extent;
 use thiserror::Error;
 
-/// What is wrong with a registration.
+/// An error of a registration.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FreeError {
-    /// It goes beyond the end.
-    #[error("{at} go past the end: the drive has {sectors} sectors")]
+    /// The extent goes past the end of the drive.
+    #[error("{at} is past the end: the drive has {sectors} sectors")]
     PastTheEnd {
-        /// What was registered.
+        /// The extent that was registered.
         at: Extent,
-        /// How many sectors there are.
+        /// The drive's size in sectors.
         sectors: u64,
     },
-    /// A block's size that is none.
+    /// The block size is out of range.
     #[error("a block size of {found} sectors: expected 1 to {most}")]
     Block {
-        /// What was found.
+        /// The size found, in sectors.
         found: u64,
-        /// The largest.
+        /// The largest size, in sectors.
         most: u64,
     },
-    /// The blocks do not divide what was registered.
-    #[error("{at} are not whole blocks: expected a multiple of {block} sectors at a multiple of it")]
+    /// The extent does not consist of whole blocks.
+    #[error("{at} is not whole blocks: expected a multiple of {block} sectors at a multiple of it")]
     NotWhole {
-        /// What was registered.
+        /// The extent that was registered.
         at: Extent,
-        /// The size of a block.
+        /// The block size in sectors.
         block: u64,
     },
-    /// Registered, and not yet done.
+    /// A block is already registered and not yet done.
     #[error("the block of {at} is registered already")]
     Twice {
         /// The first such block.
         at: Extent,
     },
-    /// Not registered, or done.
+    /// A block is not registered, or is done.
     #[error("the block of {at} is not registered")]
     Unknown {
         /// The first such block.
         at: Extent,
     },
-    /// As many tasks of a kind as there may be at once.
-    #[error("a task more than there may be at once: expected at most {most} that read and {most} that write")]
+    /// There are too many tasks in one direction.
+    #[error("too many tasks: expected at most {most} that read and {most} that write")]
     TooMany {
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
-    /// The data do not fit the blocks.
+    /// The data's length does not match the blocks.
     #[error("{found} bytes for {at}: expected {}", .at.bytes())]
     Data {
         /// The blocks.
         at: Extent,
-        /// How much was there.
+        /// The length found, in bytes.
         found: u64,
     },
 }

@@ -1,47 +1,48 @@
-//! Idle time, which the paper leaves open: while nothing waits, what is wanted is read and written at full speed,
-//! as far as the foreground is not delayed by more than it allows on average.
+//! Idle time, which the paper leaves open: while nothing is queued, pending blocks are transferred at full speed, as
+//! far as the foreground's mean delay stays within its limit.
 //!
-//! The head *visits* tracks one after the other. A request that comes meanwhile waits for a seek that has begun, and
-//! then begins from where the head is: what it is delayed by is what it waited, and what its own way is longer (or
-//! shorter). Whoever allows so much for a request has saved enough when the longest delay that a visit can cost is
-//! within what the requests so far were allowed. Fault model: none of its own.
+//! The head *visits* tracks one after the other. A request that arrives meanwhile waits for a seek that has begun, then
+//! starts from where the head is: its delay is that wait, plus the difference in positioning time. A visit is allowed
+//! when the longest delay it can cause is covered by what the limit allowed the requests so far. Fault model: none of
+//! its own.
 //!
-//! Where most is left of what there was comes first, so that neither the innermost tracks nor the outermost starve.
+//! The region with the largest remaining share is visited first, so that neither the innermost tracks nor the outermost
+//! starve.
 
 use seekless_core::Nanos;
 
+use super::direction::Direction;
 use super::plan::{Piece, take};
 use super::search::Stop;
-use super::side::Side;
-use super::tracks::{Stretch, Window};
-use super::worth::REGIONS;
+use super::tracks::{TrackExtent, Window};
+use super::value::REGIONS;
 use super::{Freeblock, Inner};
-use crate::disk::legs::Leg;
 use crate::disk::mechanics::Head;
+use crate::disk::trajectory::Step;
 
-/// The head goes to a track.
+/// A visit of the head to a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// Which.
+    /// Track to visit.
     pub at: Head,
-    /// When it is there: it cannot turn back before.
+    /// When the head arrives: it cannot turn back before.
     pub landed: Nanos,
-    /// When it is done there.
+    /// When its transfers there end.
     pub until: Nanos,
 }
 
-/// What idle time costs.
+/// State of idle-time visits, and the delay that they cause.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     /// Where the head was before the visits that no request has followed yet, and when the last one begins.
     home: Option<Head>,
     landed: Nanos,
-    /// The region that is visited.
+    /// The region that is being visited.
     region: usize,
-    /// Requests so far, and by how much they were delayed all together: below zero if they were sooner.
+    /// Requests so far, and their total delay in nanoseconds: below zero if they were served sooner.
     requests: u64,
     delayed: i64,
-    /// By how much each one is until the drive is idle again.
+    /// Delay of each request until the drive is idle again.
     delay: i64,
 }
 
@@ -51,7 +52,7 @@ impl Freeblock {
         self.inner.borrow().options.idle_delay_limit > Nanos::ZERO
     }
 
-    /// Where the head goes that is at `head`, with nothing to do at `now`; `None` if it stays.
+    /// The next visit of a head at `head` that is idle at `now`; `None` if it stays.
     pub fn visit(&self, head: Head, now: Nanos) -> Option<Visit> {
         let mut inner = self.inner.borrow_mut();
         if inner.idle.home.is_none() {
@@ -65,11 +66,11 @@ impl Freeblock {
         let until = inner.take_track(at, write, landed)?;
         inner.idle.home.get_or_insert(head);
         inner.idle.landed = Nanos(landed);
-        inner.freed.visits += 1;
+        inner.stats.visits += 1;
         Some(Visit { at, landed: Nanos(landed), until: Nanos(until) })
     }
 
-    /// A request is begun at `now`: what the head has not passed by then is wanted again.
+    /// A request starts at `now`: pieces that have not passed by then become pending again.
     pub fn interrupt(&self, now: Nanos) {
         let mut inner = self.inner.borrow_mut();
         if inner.idle.home.is_none() {
@@ -80,7 +81,7 @@ impl Freeblock {
                 inner.due.push_back(piece);
                 return;
             }
-            inner.freed.idle_bytes -= piece.sectors * 512;
+            inner.stats.idle_bytes -= piece.sectors * 512;
             inner.give_back(&piece);
         }
     }
@@ -94,28 +95,30 @@ impl Inner {
         let longest = self.mechanics.go(0, Head::default(), last, true) + self.mechanics.revolution().0;
         let allowed = i128::from(limit) * i128::from(requests + 1);
         let saved = requests == 0 || i128::from(delayed) + i128::from(longest) <= allowed;
-        limit > 0 && saved && !self.sides.iter().all(Side::is_empty)
+        limit > 0 && saved && !self.directions.iter().all(Direction::is_empty)
     }
 
-    /// The track to be visited next by a head that is here, and whether to write there.
+    /// The track to visit next from `head`, and whether to write there.
     fn next_track(&mut self, head: Head) -> Option<(Head, bool)> {
         if let Some(found) = self.on_cylinder(head.cylinder as u32, head.head) {
             return Some(found);
         }
-        let region = |inner: &Inner| inner.worth.cylinders(inner.idle.region);
+        let region = |inner: &Inner| inner.value.cylinders(inner.idle.region);
         self.between(head, region(self)).or_else(|| {
             let left = self.left_by_region();
-            self.idle.region = self.worth.fullest(&left);
-            // It may be that nothing of it may be taken now.
+            self.idle.region = self.value.fullest(&left);
+            // None of it may be available for taking now.
             self.between(head, region(self)).or_else(|| self.between(head, (0, self.tracks.cylinders())))
         })
     }
 
-    /// The same on these cylinders, from the head's on.
+    /// As `next_track`, among these cylinders, from the head's on.
     fn between(&self, head: Head, (begin, end): (u32, u32)) -> Option<(Head, bool)> {
         let middle = (head.cylinder as u32).clamp(begin, end);
         for (mut from, to) in [(middle, end), (begin, middle)] {
-            while let Some(cylinder) = self.sides.iter().filter_map(|side| side.up(from, to, 1)).min() {
+            while let Some(cylinder) =
+                self.directions.iter().filter_map(|direction| direction.up(from, to, 1)).min()
+            {
                 if let Some(found) = self.on_cylinder(cylinder, head.head) {
                     return Some(found);
                 }
@@ -125,15 +128,15 @@ impl Inner {
         None
     }
 
-    /// A track of a cylinder on which something is wanted that may be taken now, from this head on.
+    /// The first track of a cylinder, from head `first` on, with pending pieces that may be taken now.
     fn on_cylinder(&self, cylinder: u32, first: u64) -> Option<(Head, bool)> {
         let heads = u64::from(self.tracks.heads());
         for step in 0..heads {
             let at = Head { cylinder: u64::from(cylinder), head: (first + step) % heads };
-            for (side, write) in self.sides.iter().zip([false, true]) {
+            for (direction, write) in self.directions.iter().zip([false, true]) {
                 let track = self.tracks.track(at);
-                let all = |stretch: &Stretch| side.counting(stretch, [(0, stretch.sectors), (0, 0)]);
-                if !side.is_empty() && self.tracks.on(track).iter().map(all).sum::<usize>() > 0 {
+                let all = |extent: &TrackExtent| direction.counting(extent, [(0, extent.sectors), (0, 0)]);
+                if !direction.is_empty() && self.tracks.on(track).iter().map(all).sum::<usize>() > 0 {
                     return Some((at, write));
                 }
             }
@@ -141,67 +144,67 @@ impl Inner {
         None
     }
 
-    /// What is left by region, in units of 8 sectors.
+    /// Pending work by region, in units of 8 sectors.
     pub(super) fn left_by_region(&self) -> [u64; REGIONS] {
         let heads = self.tracks.heads() as usize;
         let mut left = [0; REGIONS];
-        for side in &self.sides {
-            for (track, &count) in side.counts().iter().enumerate() {
-                left[self.worth.region((track / heads) as u32)] += u64::from(count);
+        for direction in &self.directions {
+            for (track, &count) in direction.counts().iter().enumerate() {
+                left[self.value.region((track / heads) as u32)] += u64::from(count);
             }
         }
         left
     }
 
-    /// Takes all that is wanted on a track; when it has passed.
+    /// Takes all that is pending on a track; returns when it has passed.
     fn take_track(&mut self, at: Head, write: bool, landed: u64) -> Option<u64> {
         let (track, turn) = (self.tracks.track(at), self.mechanics.revolution().0);
         let turns = [(landed, landed + turn), (landed + turn / 2, landed + turn + turn / 8)];
         let mut until = 0;
-        // And what was just passing when the head came.
+        // And what was just passing when the head arrived.
         for (from, to) in turns {
-            let stop = Stop { track, write, window: Window { from, to }, worth: 0, onward: None };
-            until = until.max(take(&self.tracks, &mut self.sides, &stop, &mut self.plan).to);
+            let stop = Stop { track, write, window: Window { from, to }, value: 0, onward: None };
+            until = until.max(take(&self.tracks, &mut self.directions, &stop, &mut self.plan).to);
         }
         self.plan.pieces.sort_unstable_by_key(|piece| (piece.to, piece.start));
-        self.freed.idle_bytes += self.plan.pieces.iter().map(|piece| piece.sectors * 512).sum::<u64>();
+        self.stats.idle_bytes += self.plan.pieces.iter().map(|piece| piece.sectors * 512).sum::<u64>();
         self.due.extend(self.plan.pieces.drain(..));
         (until > 0).then_some(until)
     }
 
-    /// A piece that was taken did not pass after all.
+    /// Undoes taking a piece that did not pass after all.
     pub(super) fn give_back(&mut self, piece: &Piece) {
-        let (side, taken) = (&mut self.sides[usize::from(piece.write)], piece.taken);
-        let wanted = self.requests[usize::from(piece.write)].still_wants(&taken);
+        let (direction, taken) = (&mut self.directions[usize::from(piece.write)], piece.taken);
+        let pending = self.requests[usize::from(piece.write)].is_still_pending(&taken);
         self.tracks.of(&self.layout, piece.at(), |track, _| {
-            side.give_back(taken, piece.sectors);
-            if wanted {
-                side.want(&self.tracks, taken.set, track, (taken.bit, taken.bit + 1));
+            direction.give_back(taken, piece.sectors);
+            if pending {
+                direction.add_pending(&self.tracks, taken.set, track, (taken.bit, taken.bit + 1));
             }
         });
     }
 
-    /// A request was begun at `now`, and the head goes these legs for it: what visits have delayed it by.
-    pub(super) fn came(&mut self, legs: &[Leg], now: Nanos) {
+    /// Accounts for the delay that visits caused to a request that started at `now` with these segments.
+    pub(super) fn charge_delay(&mut self, trajectory: &[Step], now: Nanos) {
         self.idle.requests += 1;
-        if let (Some(home), Some(leg)) = (self.idle.home, legs.iter().find(|leg| leg.begin >= now)) {
+        if let (Some(home), Some(step)) = (self.idle.home, trajectory.iter().find(|step| step.begin >= now)) {
             self.idle.home = None;
             let waited = self.idle.landed.since(now).0;
-            let angle = self.layout.piece(leg.at).angle;
+            let angle = self.layout.piece(step.at).angle;
             let first = |begin: u64, from: Head| {
-                let there = begin + self.mechanics.go(self.turn_round, from, leg.to, leg.write);
+                let there = begin + self.mechanics.go(self.turn_round, from, step.to, step.write);
                 there + self.mechanics.wait(angle, there)
             };
-            let (is, were) = (first(leg.begin.0, leg.from), first(leg.begin.0 - waited, home));
-            self.freed.idle_waited += Nanos(waited);
+            let (is, were) = (first(step.begin.0, step.from), first(step.begin.0 - waited, home));
+            self.stats.idle_waited += Nanos(waited);
             self.idle.delay = difference(is, were);
-            self.freed.idle_moved += difference(is, were + waited);
+            self.stats.idle_moved += difference(is, were + waited);
         }
         self.idle.delayed += self.idle.delay;
     }
 }
 
-/// How much more `a` is than `b`.
+/// `a - b`.
 fn difference(a: u64, b: u64) -> i64 {
     let size = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
     if a < b { -size } else { size }

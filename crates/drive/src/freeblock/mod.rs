@@ -1,27 +1,27 @@
-//! Freeblock scheduling (Lumb et al., OSDI 2000): blocks that somebody wants are read or written in the time
-//! that the head would otherwise wait for a foreground request's first sector.
+//! Freeblock scheduling (Lumb et al., OSDI 2000): pending blocks are read or written in the time that the head would
+//! otherwise wait for a foreground request's first sector.
 //!
-//! The drive serves the foreground as if nothing else were there, and tells the way its head goes. What is wanted
-//! is fitted into the waits of that way, so that the foreground stays what it is, to the nanosecond, by
-//! construction; that the head can really be wherever it is planned to be is what the tests check. Blocks that
-//! the foreground itself transfers are taken as well.
+//! The drive serves the foreground as if nothing else were there, and reports the trajectory of its head. Pending
+//! blocks are fitted into the rotational waits of that trajectory, so foreground times are unchanged, to the
+//! nanosecond, by construction; the tests check that the head can follow the plan. Pending blocks that the foreground
+//! itself transfers are taken as well.
 //!
-//! Invariants: a wanted piece is taken once; a block is delivered when all of its pieces were taken, at the time
-//! when the last one has passed. Fault model: none of its own. A wrong prediction is what a guard is for.
+//! Invariants: a pending piece is taken once; a block is delivered when all of its pieces were taken, at the time when
+//! the last one has passed. Fault model: none of its own. The guard time covers wrong predictions.
 
-mod astray;
-mod begun;
+mod direction;
 mod error;
 mod idle;
+mod misprediction;
 mod options;
+mod partial;
+mod pending;
 mod plan;
 mod requests;
 mod search;
-mod side;
 mod task;
 mod tracks;
-mod wanted;
-mod worth;
+mod value;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -32,63 +32,63 @@ use slab::Slab;
 
 use crate::disk::Drive;
 use crate::disk::layout::Layout;
-use crate::disk::legs::Leg;
 use crate::disk::mechanics::Mechanics;
+use crate::disk::trajectory::Step;
 use crate::scheduler::Slot;
-use astray::Errors;
+use direction::Direction;
 pub use error::FreeError;
 use idle::Idle;
 pub use idle::Visit;
+use misprediction::SeekErrors;
 pub use options::{FreeOptions, FreePolicy};
-use plan::{Filling, Piece, Plan, Planner};
+use plan::{Piece, Plan, Planner, StopCount};
 use requests::Requests;
-use search::{Gap, Known};
-use side::Side;
+use search::{Gap, PlanInputs};
 use task::Task;
 pub use task::{Foreground, FreeBlock, FreeTask, Progress};
 use tracks::Tracks;
-use worth::{Weights, Worth};
+use value::{BlockValue, Weights};
 
-/// What free work came to.
+/// Statistics of freeblock scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Freed {
-    /// Waits of the head for a first sector.
+pub struct FreeStats {
+    /// Rotational waits before a first sector.
     pub gaps: u64,
-    /// How long they were: the potential.
+    /// Their total length: the potential.
     pub potential: Nanos,
-    /// What would have passed in that time on the tracks waited on, in bytes.
+    /// Bytes that would have passed in that time on the tracks waited on.
     pub potential_bytes: u64,
-    /// Of it, in which wanted blocks passed.
+    /// Part of the potential in which pending blocks passed.
     pub transfer: Nanos,
-    /// Of it, in which the head was on its way elsewhere and back, beyond the way it would have gone.
+    /// Part of the potential spent seeking elsewhere and back, beyond the direct seek.
     pub seek: Nanos,
     /// Stops made.
     pub stops: u64,
-    /// Tracks that were tested.
+    /// Tracks evaluated by searches.
     pub tested: u64,
     /// Bytes read or written in gaps.
     pub bytes: u64,
-    /// Bytes that the foreground itself transferred and somebody wanted.
+    /// Pending bytes that the foreground itself transferred.
     pub foreground_bytes: u64,
-    /// Tracks that the head went to in idle time.
+    /// Tracks visited in idle time.
     pub visits: u64,
     /// Bytes read or written there.
     pub idle_bytes: u64,
-    /// How long the requests that came meanwhile waited for a seek to end.
+    /// Time that requests arriving meanwhile waited for a seek to end.
     pub idle_waited: Nanos,
-    /// By how many nanoseconds the first sector of those came later for that the head was elsewhere; below zero if it
+    /// By how many nanoseconds the first sector of those came later because the head was elsewhere; below zero if it
     /// was nearer there.
     pub idle_moved: i64,
-    /// With a wrong model: pieces of blocks that had passed before the head came.
+    /// With a model error: pieces that had passed before the head arrived.
     pub missed: u64,
-    /// And how often the foreground's first sector had.
+    /// With a model error: how often the foreground's first sector had.
     pub late: u64,
 }
 
-impl Freed {
-    /// What it has come to since it was `before`.
-    pub fn since(&self, before: &Freed) -> Freed {
-        Freed {
+impl FreeStats {
+    /// Difference to an earlier snapshot.
+    pub fn since(&self, before: &FreeStats) -> FreeStats {
+        FreeStats {
             gaps: self.gaps - before.gaps,
             potential: self.potential - before.potential,
             potential_bytes: self.potential_bytes - before.potential_bytes,
@@ -107,10 +107,10 @@ impl Freed {
         }
     }
 
-    /// What it comes to with that of another arm.
+    /// Sum with another arm's.
     #[must_use]
-    pub fn and(&self, other: &Freed) -> Freed {
-        Freed {
+    pub fn and(&self, other: &FreeStats) -> FreeStats {
+        FreeStats {
             gaps: self.gaps + other.gaps,
             potential: self.potential + other.potential,
             potential_bytes: self.potential_bytes + other.potential_bytes,
@@ -130,22 +130,22 @@ impl Freed {
     }
 }
 
-/// What filling the waits of a command comes to.
+/// Result of filling the waits of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filled {
-    /// When the last of what is taken will have passed.
+pub struct FillResult {
+    /// When the last taken piece will have passed.
     pub last: Option<Nanos>,
-    /// How much longer the command takes: nothing, unless the model is wrong.
+    /// How much longer the command takes: zero without a model error.
     pub late: Nanos,
 }
 
-/// Every so many gaps regions are weighed anew.
+/// Regions are weighed anew once in so many gaps.
 const WEIGHED_EVERY: u64 = 1_024;
 
 /// The freeblock scheduler of one arm.
 pub struct Freeblock {
     inner: RefCell<Inner>,
-    /// What carries out what is promoted.
+    /// Serves promoted blocks.
     foreground: Weak<dyn Foreground>,
 }
 
@@ -153,37 +153,37 @@ struct Inner {
     options: FreeOptions,
     layout: Layout,
     mechanics: Mechanics,
-    at_least: crate::disk::sight::AtLeast,
+    at_least: crate::disk::estimator::AtLeast,
     turn_round: u64,
     tracks: Tracks,
-    sides: [Side; 2],
-    worth: Worth,
+    directions: [Direction; 2],
+    value: BlockValue,
     weights: Option<Weights>,
     tasks: Slab<Task>,
-    /// How many tasks there were.
-    born: u64,
+    /// Tasks created so far.
+    serial: u64,
     requests: [Requests; 2],
     /// Pieces that were taken and have not passed yet, in order of time.
     due: VecDeque<Piece>,
     plan: Plan,
-    /// Those of a wrong model.
-    errors: Errors,
+    /// Seek errors of the model.
+    seek_errors: SeekErrors,
     idle: Idle,
-    /// What a microsecond of a gap brought of late, and what it brings now: worth, and microseconds.
+    /// Value that a microsecond of a gap brought recently; and value and microseconds since.
     price: u64,
     earned: (u64, u64),
-    freed: Freed,
+    stats: FreeStats,
 }
 
 impl Freeblock {
-    /// That of a drive; what is promoted is asked of `foreground`.
+    /// A scheduler for `drive`; promoted blocks are submitted to `foreground`.
     pub fn new(drive: &Drive, options: FreeOptions, foreground: Weak<dyn Foreground>) -> Freeblock {
         let mechanics = drive.mechanics().clone();
         let tracks = Tracks::new(drive.layout(), mechanics.revolution().0);
-        let mut worth = Worth::blocks(1 << 12, &tracks);
+        let mut value = BlockValue::blocks(1 << 12, &tracks);
         let weights = (options.policy == FreePolicy::Weighted).then(Weights::usual);
         if let Some(weights) = &weights {
-            worth.weigh(weights, tracks.len());
+            value.weigh(weights, tracks.len());
         }
         let inner = Inner {
             options,
@@ -192,61 +192,61 @@ impl Freeblock {
             at_least: drive.at_least(),
             turn_round: drive.turn_round_time(),
             tracks,
-            sides: Default::default(),
-            worth,
+            directions: Default::default(),
+            value,
             weights,
             tasks: Slab::new(),
-            born: 0,
+            serial: 0,
             requests: Default::default(),
             due: VecDeque::new(),
             plan: Plan::default(),
-            errors: Errors::default(),
+            seek_errors: SeekErrors::default(),
             idle: Idle::default(),
             price: 0,
             earned: (0, 0),
-            freed: Freed::default(),
+            stats: FreeStats::default(),
         };
         Freeblock { inner: RefCell::new(inner), foreground }
     }
 
-    /// What free work came to so far.
-    pub fn freed(&self) -> Freed {
-        self.inner.borrow().freed
+    /// Statistics so far.
+    pub fn stats(&self) -> FreeStats {
+        self.inner.borrow().stats
     }
 
-    /// The head goes these legs for a foreground command that was begun at `now`; the command was known for
-    /// `known` before. What is wanted is taken along.
-    pub fn fill(&self, legs: &mut [Leg], now: Nanos, known: Nanos) -> Filled {
+    /// Plans transfers of pending pieces along the steps of a foreground command that started at `now` and was
+    /// queued for `inputs` before.
+    pub fn fill(&self, trajectory: &mut [Step], now: Nanos, inputs: Nanos) -> FillResult {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
-        inner.came(legs, now);
-        if inner.sides.iter().all(Side::is_empty) && inner.tasks.is_empty() {
-            return Filled::default();
+        inner.charge_delay(trajectory, now);
+        if inner.directions.iter().all(Direction::is_empty) && inner.tasks.is_empty() {
+            return FillResult::default();
         }
-        let late = inner.options.decision.since(known);
-        for leg in legs.iter().filter(|leg| leg.begin >= now) {
-            inner.pass(leg);
+        let late = inner.options.decision.since(inputs);
+        for step in trajectory.iter().filter(|step| step.begin >= now) {
+            inner.pass(step);
         }
         let mut turns = 0;
-        for number in 0..legs.len() {
-            if legs[number].begin < now {
+        for number in 0..trajectory.len() {
+            if trajectory[number].begin < now {
                 continue;
             }
-            let more = inner.fill_leg(&legs[number], if number == 0 { late } else { Nanos::ZERO });
+            let more = inner.fill_wait(&trajectory[number], if number == 0 { late } else { Nanos::ZERO });
             if more > 0 {
-                inner.plan.postpone(legs[number].first.0, more);
-                legs[number + 1..].iter_mut().for_each(|leg| leg.postpone(Nanos(more)));
+                inner.plan.postpone(trajectory[number].first.0, more);
+                trajectory[number + 1..].iter_mut().for_each(|step| step.postpone(Nanos(more)));
                 turns += more;
             }
         }
         inner.plan.pieces.sort_unstable_by_key(|piece| (piece.to, piece.start));
         let last = inner.plan.pieces.last().map(|piece| Nanos(piece.to));
         inner.due.extend(inner.plan.pieces.drain(..));
-        Filled { last, late: Nanos(turns) }
+        FillResult { last, late: Nanos(turns) }
     }
 
-    /// Delivers what has passed by `now`: `bytes` reads them off the media, or puts them there. Requests of a queue
-    /// that are done go into `done`.
+    /// Delivers what has passed by `now`: `bytes` reads a block from the media, or stores the given data. Slots of
+    /// completed queue requests go into `done`.
     pub fn deliver(
         &self,
         now: Nanos,
@@ -265,113 +265,113 @@ impl Freeblock {
         }
     }
 
-    /// A queue's request is to be carried out for free.
+    /// Registers a queue's request, to be served for free.
     pub fn request(&self, slot: Slot, write: bool, at: Extent) {
         self.inner.borrow_mut().request(slot, write, at);
-        self.look();
+        self.wake_for_idle_work();
     }
 
-    /// There is something to be done in idle time.
-    fn look(&self) {
+    /// Wakes the foreground if idle time is used: it may have work now.
+    fn wake_for_idle_work(&self) {
         if let Some(foreground) = self.foreground.upgrade().filter(|_| self.uses_idle_time()) {
-            foreground.look();
+            foreground.wake_for_idle_work();
         }
     }
 
-    /// It is not any more: what was done of it counts for nothing.
+    /// Withdraws a queue's request; pieces already transferred are dropped.
     pub fn withdraw(&self, slot: Slot, write: bool) {
         self.inner.borrow_mut().withdraw(slot, write);
     }
 }
 
 impl Inner {
-    /// The foreground's own transfer of what somebody wants to read.
-    fn pass(&mut self, leg: &Leg) {
-        let side = &mut self.sides[0];
-        if side.is_empty() {
+    /// Takes pending reads that the foreground itself transfers.
+    fn pass(&mut self, step: &Step) {
+        let direction = &mut self.directions[0];
+        if direction.is_empty() {
             return;
         }
-        let (tracks, plan, freed) = (&self.tracks, &mut self.plan, &mut self.freed);
-        tracks.of(&self.layout, leg.at, |track, stretch| {
-            side.take(tracks, track, stretch, stretch.within(leg.at), None, |taken, (first, end)| {
-                let (start, sectors) = (stretch.start + u64::from(first), u64::from(end - first));
-                let to = leg.end.0;
-                freed.foreground_bytes += sectors * 512;
+        let (tracks, plan, stats) = (&self.tracks, &mut self.plan, &mut self.stats);
+        tracks.of(&self.layout, step.at, |track, extent| {
+            direction.take(tracks, track, extent, extent.within(step.at), None, |taken, (first, end)| {
+                let (start, sectors) = (extent.start + u64::from(first), u64::from(end - first));
+                let to = step.end.0;
+                stats.foreground_bytes += sectors * 512;
                 plan.pieces.push(Piece { write: false, taken, start, sectors, from: to, to });
             });
         });
     }
 
-    /// Fills the wait of a leg; how much later it ends, in nanoseconds, if the model is wrong.
-    fn fill_leg(&mut self, leg: &Leg, late: Nanos) -> u64 {
-        let wait = leg.first.since(leg.landed);
+    /// Fills the wait of a step; returns how much later it ends, in nanoseconds, with a model error.
+    fn fill_wait(&mut self, step: &Step, late: Nanos) -> u64 {
+        let wait = step.first.since(step.landed);
         if wait == Nanos::ZERO {
             return 0;
         }
-        let per_track = u128::from(self.layout.piece(leg.at).per_track);
+        let per_track = u128::from(self.layout.piece(step.at).per_track);
         let revolution = u128::from(self.mechanics.revolution().0);
-        self.freed.gaps += 1;
-        self.freed.potential += wait;
-        self.freed.potential_bytes += (u128::from(wait.0) * per_track * 512 / revolution) as u64;
-        if self.sides.iter().all(Side::is_empty) {
+        self.stats.gaps += 1;
+        self.stats.potential += wait;
+        self.stats.potential_bytes += (u128::from(wait.0) * per_track * 512 / revolution) as u64;
+        if self.directions.iter().all(Direction::is_empty) {
             return 0;
         }
-        if self.freed.gaps % WEIGHED_EVERY == 1 {
+        if self.stats.gaps % WEIGHED_EVERY == 1 {
             self.weigh();
         }
-        let begin = if leg.kept { leg.landed } else { leg.begin + late };
-        let from = if leg.kept { leg.to } else { leg.from };
-        let gap = Gap { from, begin: begin.0, to: leg.to, due: leg.first.0, write: leg.write };
-        let known = Known {
+        let begin = if step.stay { step.landed } else { step.begin + late };
+        let from = if step.stay { step.to } else { step.from };
+        let gap = Gap { from, begin: begin.0, to: step.to, due: step.first.0, write: step.write };
+        let inputs = PlanInputs {
             tracks: &self.tracks,
             mechanics: &self.mechanics,
             at_least: &self.at_least,
             turn_round: self.turn_round,
             guard: self.options.guard.0,
-            worth: &self.worth,
+            value: &self.value,
             price: self.price,
             candidates: self.options.candidates,
         };
-        let filling = if self.weights.is_some() { Filling::Again } else { Filling::Once };
-        let mut planner = Planner { known, filling, sides: &mut self.sides };
+        let stop_count = if self.weights.is_some() { StopCount::Many } else { StopCount::One };
+        let mut planner = Planner { inputs, stop_count, directions: &mut self.directions };
         let before = self.plan.pieces.len();
-        planner.fill(gap, leg.kept, &mut self.plan);
-        self.earned.0 += std::mem::take(&mut self.plan.worth);
+        planner.fill(gap, step.stay, &mut self.plan);
+        self.earned.0 += std::mem::take(&mut self.plan.value);
         self.earned.1 += wait.0 / 1_000;
-        let late = self.go_astray(&gap, before);
-        self.reckon(leg, before);
+        let late = self.mispredict(&gap, before);
+        self.account(step, before);
         late
     }
 
-    /// Adds up what a plan does in the wait of a leg; its pieces are those from `first` on.
-    fn reckon(&mut self, leg: &Leg, first: usize) {
+    /// Adds a plan for the wait of a step to the statistics; its pieces are those from `first` on.
+    fn account(&mut self, step: &Step, first: usize) {
         let plan = &mut self.plan;
-        let (mut at, mut seeks) = (leg.from, 0);
+        let (mut at, mut seeks) = (step.from, 0);
         for &(stop, write, _) in &plan.stops {
             seeks += self.mechanics.go(self.turn_round, at, stop, write);
             at = stop;
         }
         if !plan.stops.is_empty() {
-            let direct = self.mechanics.go(self.turn_round, leg.from, leg.to, leg.write);
-            seeks += self.mechanics.go(self.turn_round, at, leg.to, leg.write);
-            self.freed.seek += Nanos(seeks.saturating_sub(direct));
+            let direct = self.mechanics.go(self.turn_round, step.from, step.to, step.write);
+            seeks += self.mechanics.go(self.turn_round, at, step.to, step.write);
+            self.stats.seek += Nanos(seeks.saturating_sub(direct));
         }
-        self.freed.stops += plan.stops.len() as u64;
-        self.freed.tested += u64::from(std::mem::take(&mut plan.tested));
+        self.stats.stops += plan.stops.len() as u64;
+        self.stats.tested += u64::from(std::mem::take(&mut plan.tested));
         for piece in &plan.pieces[first..] {
-            self.freed.transfer += Nanos(piece.to - piece.from);
-            self.freed.bytes += piece.sectors * 512;
+            self.stats.transfer += Nanos(piece.to - piece.from);
+            self.stats.bytes += piece.sectors * 512;
         }
         plan.stops.clear();
     }
 
-    /// Looks how much is left where.
+    /// Weighs regions by the work that is left in them.
     fn weigh(&mut self) {
         let Some(weights) = &self.weights else { return };
-        let (worth, micros) = std::mem::take(&mut self.earned);
-        self.price = worth / micros.max(1);
+        let (value, micros) = std::mem::take(&mut self.earned);
+        self.price = value / micros.max(1);
         let left = self.left_by_region();
-        self.worth.weigh_regions(&left, weights.region);
+        self.value.weigh_regions(&left, weights.region);
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a drive's freeblock scheduler behaves.
+//! Options of a drive's freeblock scheduler.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,19 +6,19 @@ use std::str::FromStr;
 use seekless_core::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Which use of a gap is the best.
+/// How the best use of a gap is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FreePolicy {
     /// The most blocks of one track, as in the paper (section 4).
     Paper,
-    /// Several stops, and blocks that are hard to come by count for more.
+    /// Several stops; blocks that are hard to reach count for more.
     #[default]
     Weighted,
 }
 
 impl FreePolicy {
-    /// All names, for people.
+    /// All names, for messages.
     pub const NAMES: &str = "paper or weighted";
 }
 
@@ -41,25 +41,25 @@ impl FromStr for FreePolicy {
     }
 }
 
-/// How a freeblock scheduler behaves.
+/// Options of a freeblock scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeOptions {
-    /// What it looks for.
+    /// How the best use of a gap is chosen.
     pub policy: FreePolicy,
-    /// Wherever the head has to be in time, it is planned to be there so much earlier.
+    /// Guard time: the head is planned to arrive this much earlier than it has to.
     pub guard: Nanos,
-    /// Once a search has tested so many tracks it looks at no cylinder beyond the source's and the destination's;
-    /// `None`: it looks at all.
+    /// A search that has tested this many tracks does not go beyond the source's and the destination's cylinders;
+    /// `None`: unlimited.
     pub candidates: Option<u32>,
-    /// What a decision takes, in virtual time: so much of a gap is lost, unless the request was known long enough
+    /// Time that a decision takes, in virtual time: it is lost from a gap, unless the request was known that long
     /// before.
     pub decision: Nanos,
-    /// Idle time is used as long as requests are delayed by no more than this on average; not at all if it is zero.
+    /// Limit of the mean delay of requests by idle-time visits; zero: idle time is not used.
     pub idle_delay_limit: Nanos,
-    /// Wherever the head seeks to in a wait, it comes earlier or later than planned by at most so much: an experiment.
+    /// Seek error, as an experiment: the head arrives earlier or later than planned by at most this.
     pub model_error: Nanos,
-    /// What a task's blocks may take up that were read and not yet taken, in bytes, three blocks at least. Those
-    /// across the ends of tracks that wait for their rest leave room for others.
+    /// Buffer space for a task's blocks that were read and not yet taken, in bytes, three blocks at least. Partial
+    /// blocks leave room for others.
     pub buffers: u64,
 }
 

@@ -1,29 +1,29 @@
-//! Requests of a queue in class `Free`: each is wanted in units of 8 sectors, whichever pass first.
+//! Requests of a queue in class `Free`: each is pending in units of 8 sectors, in whichever order they pass.
 //!
-//! Invariants: a unit is wanted if some request still waits for it; requests may overlap, and what passes counts
-//! for all of them that wait for it then.
+//! Invariants: a unit is pending while a request waits for it; requests may overlap, and a unit that passes counts for
+//! all that wait for it then.
 
 use std::collections::BTreeMap;
 
 use seekless_core::Extent;
 
 use super::Inner;
-use super::side::Taken;
+use super::direction::PieceId;
 use crate::scheduler::Slot;
 
 /// Sectors of a unit.
 const UNIT: u64 = 8;
 
-/// The requests of a kind.
+/// The requests of one direction.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// Which of the side's sets is theirs, once there was one.
+    /// Number of their set, once there was a request.
     set: Option<usize>,
-    /// By their first piece.
+    /// By first piece and slot.
     waiting: BTreeMap<(usize, Slot), Waiting>,
-    /// By their slots, their first pieces.
+    /// By slot: the first piece.
     first: BTreeMap<Slot, usize>,
-    /// The most pieces of one so far.
+    /// The largest piece count of a request so far.
     longest: usize,
 }
 
@@ -31,18 +31,18 @@ pub struct Requests {
 #[derive(Debug)]
 struct Waiting {
     at: Extent,
-    /// By piece, counted from its first: whether it still waits for it.
+    /// Bitmap of pieces still awaited, counted from its first.
     bits: Vec<u64>,
     left: u32,
 }
 
 impl Requests {
-    /// The set whose pieces are theirs.
+    /// The set that holds their pieces.
     pub fn set(&self) -> Option<usize> {
         self.set
     }
 
-    /// A piece has passed: whoever is done with that goes into `done`.
+    /// A piece has passed: slots of requests that this completes go into `done`.
     pub fn delivered(&mut self, bit: usize, done: &mut Vec<Slot>) {
         let mut over = Vec::new();
         for (&key, waiting) in
@@ -59,13 +59,13 @@ impl Requests {
         }
     }
 
-    /// Whether somebody wants a piece that was taken: the requests if it is theirs, else a task.
-    pub fn still_wants(&self, taken: &Taken) -> bool {
-        self.set != Some(taken.set) || self.wants(taken.bit)
+    /// Whether a piece that was taken is still wanted: by a request if it is of their set, else by its task.
+    pub fn is_still_pending(&self, taken: &PieceId) -> bool {
+        self.set != Some(taken.set) || self.is_pending(taken.bit)
     }
 
     /// Whether a request waits for a piece.
-    fn wants(&self, bit: usize) -> bool {
+    fn is_pending(&self, bit: usize) -> bool {
         let near = self.waiting.range((bit.saturating_sub(self.longest), 0)..=(bit, Slot::MAX));
         near.into_iter().any(|(key, waiting)| waiting.waits_for(bit - key.0))
     }
@@ -76,7 +76,7 @@ impl Waiting {
         self.bits.get(piece / 64).is_some_and(|word| word >> (piece % 64) & 1 == 1)
     }
 
-    /// It waits for the piece no more; false if it did not.
+    /// Marks a piece as arrived; false if it was not awaited.
     fn done_with(&mut self, piece: usize) -> bool {
         let waited = self.waits_for(piece);
         if waited {
@@ -89,16 +89,16 @@ impl Waiting {
 
 impl Inner {
     pub(super) fn request(&mut self, slot: Slot, write: bool, at: Extent) {
-        let side = &mut self.sides[usize::from(write)];
+        let direction = &mut self.directions[usize::from(write)];
         let requests = &mut self.requests[usize::from(write)];
         let set = *requests.set.get_or_insert_with(|| {
-            side.add_set(&self.tracks, (UNIT, 1), self.layout.sectors().next_multiple_of(UNIT))
+            direction.add_set(&self.tracks, (UNIT, 1), self.layout.sectors().next_multiple_of(UNIT))
         });
         let mut pieces = Vec::new();
-        self.tracks.of(&self.layout, at, |track, stretch| {
-            let wanted = &side.sets[set].wanted;
-            let (from, to) = wanted.touched(stretch, stretch.within(at));
-            side.want(&self.tracks, set, track, (from, to));
+        self.tracks.of(&self.layout, at, |track, extent| {
+            let pending = &direction.sets[set].pending;
+            let (from, to) = pending.touched(extent, extent.within(at));
+            direction.add_pending(&self.tracks, set, track, (from, to));
             pieces.extend(from..to);
         });
         let (Some(&first), Some(&last)) = (pieces.first(), pieces.last()) else { return };
@@ -115,13 +115,13 @@ impl Inner {
         let requests = &mut self.requests[usize::from(write)];
         let Some(set) = requests.set else { return };
         let Some(key) = requests.first.remove(&slot).map(|first| (first, slot)) else { return };
-        let Some(gone) = requests.waiting.remove(&key) else { return };
-        let side = &mut self.sides[usize::from(write)];
-        self.tracks.of(&self.layout, gone.at, |track, stretch| {
-            let wanted = &side.sets[set].wanted;
-            let (from, to) = wanted.touched(stretch, stretch.within(gone.at));
-            for bit in (from..to).filter(|&bit| gone.waits_for(bit - key.0) && !requests.wants(bit)) {
-                side.unwant(&self.tracks, set, track, bit);
+        let Some(request) = requests.waiting.remove(&key) else { return };
+        let direction = &mut self.directions[usize::from(write)];
+        self.tracks.of(&self.layout, request.at, |track, extent| {
+            let pending = &direction.sets[set].pending;
+            let (from, to) = pending.touched(extent, extent.within(request.at));
+            for bit in (from..to).filter(|&bit| request.waits_for(bit - key.0) && !requests.is_pending(bit)) {
+                direction.remove_pending(&self.tracks, set, track, bit);
             }
         });
     }

@@ -1,34 +1,34 @@
-//! The best use of a gap on one track (section 4), or on two that follow each other (see `across`): for each track,
-//! how many wanted blocks pass between coming there and having to leave.
+//! Search for the best use of a gap on one track (section 4), or on two consecutive ones (see `across`): for each
+//! track, how many pending blocks pass between the head's arrival and the time it has to leave.
 //!
-//! Pruned as in the paper: tracks that have no more than the best found so far, tracks for which the time that is
-//! left is worth no more, and the order: first the cylinders of the source and the destination, then outward and
-//! inward from both by ascending extra seek. A bound on the candidates replaces the paper's bound on time, so
-//! that the answer does not depend on the machine.
+//! Pruned as in the paper: tracks that hold no more than the best found so far, tracks whose remaining time is worth no
+//! more; and by order: first the cylinders of the source and the destination, then outward and inward from both by
+//! ascending extra seek. A limit on the number of candidates replaces the paper's time limit, so that the result does
+//! not depend on the machine.
 
 mod across;
 
-use super::side::{Across, Side};
+use super::direction::{Across, Direction};
 use super::tracks::{Tracks, Window};
-use super::worth::Worth;
+use super::value::BlockValue;
 use crate::disk::mechanics::{Head, Mechanics};
 
-/// The head is at one place and has to be at another in time.
+/// A gap: the head is at one track, and has to be at another in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where it is.
+    /// Where the head is.
     pub from: Head,
-    /// From when on, in nanoseconds.
+    /// When it may move, in nanoseconds.
     pub begin: u64,
     /// Where it has to be.
     pub to: Head,
-    /// When at last.
+    /// When it has to be there.
     pub due: u64,
-    /// Whether something is written there.
+    /// Whether the foreground writes there.
     pub write: bool,
 }
 
-/// A use of a gap: be over a track for a while.
+/// A stop: a use of a gap, over one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// The track's number.
@@ -37,42 +37,42 @@ pub struct Stop {
     pub write: bool,
     /// When the head is over it.
     pub window: Window,
-    /// What it is worth.
-    pub worth: u64,
-    /// Where the head goes on to, over the end of the track.
+    /// Its value.
+    pub value: u64,
+    /// Continuation on the next track.
     pub onward: Option<Onward>,
 }
 
-/// The head goes on over the end of a track for a block that lies across it.
+/// Continuation over the end of a track, for a block that lies across it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Onward {
-    /// Which block.
+    /// The block.
     pub across: Across,
-    /// The other track.
+    /// The next track.
     pub track: usize,
-    /// When the head is over that.
+    /// When the head is over it.
     pub window: Window,
 }
 
-/// What planning asks: all of it stays as it is.
+/// Inputs of planning; none of them changes.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct PlanInputs<'a> {
     pub tracks: &'a Tracks,
     pub mechanics: &'a Mechanics,
-    /// By distance: the shortest way so far or farther.
+    /// By distance: the shortest seek of this distance or more.
     pub at_least: &'a [u32],
-    /// Between two transfers at least.
+    /// Least time between two transfers.
     pub turn_round: u64,
-    /// Whoever seeks is early by so much.
+    /// Guard time: arrivals after a seek are planned this much earlier.
     pub guard: u64,
-    pub worth: &'a Worth,
-    /// What a microsecond of a gap is worth: a way there and back costs so much.
+    pub value: &'a BlockValue,
+    /// Value of a microsecond of a gap: the cost of seeking there and back.
     pub price: u64,
-    /// Once so many tracks were tested, no cylinder beyond the two ends' is looked at; `None`: all are.
+    /// Once more tracks than this were tested, cylinders beyond the two ends' are skipped; `None`: unlimited.
     pub candidates: Option<u32>,
 }
 
-impl Known<'_> {
+impl PlanInputs<'_> {
     /// When the head can be over a track in a gap.
     pub fn window(&self, gap: &Gap, at: Head, write: bool) -> Window {
         let from = gap.begin + self.mechanics.go(self.turn_round, gap.from, at, write);
@@ -85,83 +85,84 @@ impl Known<'_> {
     }
 }
 
-/// What a search looks at.
+/// Inputs of a search.
 #[derive(Clone, Copy)]
 pub struct Search<'a> {
-    pub known: Known<'a>,
-    /// Reads and writes.
-    pub sides: &'a [Side; 2],
+    pub inputs: PlanInputs<'a>,
+    /// Pending reads and writes.
+    pub directions: &'a [Direction; 2],
 }
 
-/// A search under way.
-struct Looking<'a> {
-    known: Known<'a>,
+/// State of a search.
+struct SearchState<'a> {
+    inputs: PlanInputs<'a>,
     gap: Gap,
     best: Option<Stop>,
-    worth: u64,
-    /// A stop that is shorter brings nothing better, in nanoseconds; nor does a track on which less counts.
+    value: u64,
+    /// Shorter stops bring nothing better, in nanoseconds; nor do tracks with a lower count.
     least: u64,
     least_count: u16,
     tested: u32,
     /// Whether the head may not leave its track.
     stay: bool,
-    /// The time that a stop without a way of its own has.
+    /// Time of a stop that needs no extra seek.
     whole: u64,
-    /// Of reads and of writes what has something in it.
-    sides: [Option<&'a Side>; 2],
+    /// Directions with something pending.
+    directions: [Option<&'a Direction>; 2],
 }
 
-/// From a cylinder outward or inward, to the next one with something wanted.
+/// A scan from a cylinder outward or inward, over cylinders with something pending.
 #[derive(Clone, Copy)]
 struct Front {
-    /// From where on it looks on; none if there is no more.
+    /// Where it continues; `None` at its end.
     from: Option<u32>,
     end: u32,
     up: bool,
-    /// The end of the gap that it begins at, and how far the other one is at least.
+    /// The end of the gap that it begins at, and the least distance to the other one.
     near: u32,
     far: u32,
-    /// What a stop there leaves at most; zero if the front has ended.
+    /// The longest time of a stop there; zero if the scan has ended.
     time: u64,
     at: u32,
 }
 
 impl Search<'_> {
-    /// The best stop in a gap, and how many tracks were tested; none if nothing can be had. A head that has to
-    /// `stay` looks at its track alone.
+    /// The best stop in a gap, and how many tracks were tested; `None` if nothing can be had. If the head has to
+    /// `stay`, only its track is tested.
     pub fn best(&self, gap: Gap, stay: bool) -> (Option<Stop>, u32) {
-        let sides = [0, 1].map(|side| Some(&self.sides[side]).filter(|side| !side.is_empty()));
-        let mut looking = Looking {
-            known: self.known,
+        let directions = [0, 1]
+            .map(|direction| Some(&self.directions[direction]).filter(|direction| !direction.is_empty()));
+        let mut state = SearchState {
+            inputs: self.inputs,
             gap,
             best: None,
-            worth: 0,
+            value: 0,
             least: 1,
             least_count: 1,
             tested: 0,
             stay,
-            sides,
+            directions,
             whole: 0,
         };
-        looking.whole = self.known.window(&gap, gap.from, false).length();
+        state.whole = self.inputs.window(&gap, gap.from, false).length();
         if stay {
-            looking.track(gap.to);
+            state.track(gap.to);
         } else {
-            looking.cylinder(gap.from.cylinder);
+            state.cylinder(gap.from.cylinder);
             if gap.to.cylinder != gap.from.cylinder {
-                looking.cylinder(gap.to.cylinder);
+                state.cylinder(gap.to.cylinder);
             }
-            looking.elsewhere();
+            state.elsewhere();
         }
-        (looking.best, looking.tested)
+        (state.best, state.tested)
     }
 }
 
-impl Looking<'_> {
-    /// The tracks of a cylinder.
+impl SearchState<'_> {
+    /// Tests the tracks of a cylinder.
     fn cylinder(&mut self, cylinder: u64) {
-        let heads = u64::from(self.known.tracks.heads());
-        // The tracks of the two ends need no way back and forth: theirs are looked at first.
+        let heads = u64::from(self.inputs.tracks.heads());
+        // The tracks of the gap's two ends need no extra seek: test them first.
         let (from, to) = (self.gap.from, self.gap.to);
         for head in [from, to] {
             if head.cylinder == cylinder {
@@ -175,63 +176,65 @@ impl Looking<'_> {
     }
 
     fn track(&mut self, at: Head) {
-        let known = self.known;
-        let (track, cylinder) = (known.tracks.track(at), at.cylinder as u32);
-        for (side, write) in self.sides.into_iter().zip([false, true]) {
-            let Some(side) = side else { continue };
-            let left = side.count(track);
+        let inputs = self.inputs;
+        let (track, cylinder) = (inputs.tracks.track(at), at.cylinder as u32);
+        for (direction, write) in self.directions.into_iter().zip([false, true]) {
+            let Some(direction) = direction else { continue };
+            let left = direction.count(track);
             if left < self.least_count {
                 continue;
             }
             let left = usize::from(left);
-            let window = known.window(&self.gap, at, write);
+            let window = inputs.window(&self.gap, at, write);
             if window.length() < self.least {
                 continue;
             }
             self.tested += 1;
-            let passing = |stretch| side.counting(stretch, known.tracks.passes(stretch, window));
-            let taken = known.tracks.on(track).iter().map(passing).sum();
+            let passing = |extent| direction.counting(extent, inputs.tracks.passes(extent, window));
+            let taken = inputs.tracks.on(track).iter().map(passing).sum();
             let way = self.whole.saturating_sub(window.length());
-            // The rests of blocks count for more than there is on the track.
-            let worth = known.worth.of(left.max(taken), taken, cylinder);
-            self.offer(Stop { track, write, window, worth, onward: None }, way);
-            if side.short() && !self.stay {
-                self.across(side, track);
+            // Remainders may count for more than there is on the track.
+            let value = inputs.value.of(left.max(taken), taken, cylinder);
+            self.offer(Stop { track, write, window, value, onward: None }, way);
+            if direction.short() && !self.stay {
+                self.across(direction, track);
             }
         }
     }
 
-    /// A stop may be the best so far, on the way to which so much of the gap is lost.
+    /// Considers a stop whose extra seeks cost `way` nanoseconds of the gap.
     fn offer(&mut self, stop: Stop, way: u64) {
-        let worth = stop.worth.saturating_sub(self.known.price * way / 1_000);
-        if worth > self.worth {
-            self.best = Some(Stop { worth, ..stop });
-            self.better(worth);
+        let value = stop.value.saturating_sub(self.inputs.price * way / 1_000);
+        if value > self.value {
+            self.best = Some(Stop { value, ..stop });
+            self.better(value);
         }
     }
 
-    /// Something of this worth was found.
-    fn better(&mut self, worth: u64) {
-        self.worth = worth;
-        // Few tracks are more than one stretch, or have two rests: who does not look everywhere does not wait for those.
-        let known = self.known;
-        let most = known.tracks.most_stretches();
-        let (stretches, rests) = if known.candidates.is_some() { (1, 1) } else { (most, 2 * most) };
-        let more = self.sides.iter().flatten().map(|side| side.most_more(rests as usize)).max();
+    /// Raises the pruning limits for a best value of `value`.
+    fn better(&mut self, value: u64) {
+        self.value = value;
+        // Few tracks have more than one track extent, or two remainders: a limited search assumes one.
+        let inputs = self.inputs;
+        let most = inputs.tracks.most_extents();
+        let (extents, remainders) = if inputs.candidates.is_some() { (1, 1) } else { (most, 2 * most) };
+        let more =
+            self.directions.iter().flatten().map(|direction| direction.most_extra(remainders as usize)).max();
         let more = more.unwrap_or(0);
-        let count = known.worth.least_for(worth).saturating_sub(more).max(1);
+        let count = inputs.value.least_for(value).saturating_sub(more).max(1);
         self.least_count = u16::try_from(count).unwrap_or(u16::MAX);
-        // The shortest stop that could bring more: what passes in it less what the way to it costs.
+        // The shortest stop that could bring more: its value less the cost of reaching it.
         let least = |count: usize| {
-            let sectors = self.sides.iter().flatten().map(|side| side.least_for(count, stretches)).min();
-            known.tracks.least(sectors.unwrap_or(0)).max(1)
+            let sectors =
+                self.directions.iter().flatten().map(|direction| direction.least_for(count, extents)).min();
+            inputs.tracks.least(sectors.unwrap_or(0)).max(1)
         };
-        let (mut low, mut high) = (count, known.worth.counts());
+        let (mut low, mut high) = (count, inputs.value.counts());
         while low < high {
             let middle = low.midpoint(high);
             let way = self.whole.saturating_sub(least(middle));
-            let most = known.worth.most((middle + more).min(known.worth.counts()));
-            if most.saturating_sub(known.price * way / 1_000) > worth {
+            let most = inputs.value.most((middle + more).min(inputs.value.counts()));
+            if most.saturating_sub(inputs.price * way / 1_000) > value {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -240,30 +243,34 @@ impl Looking<'_> {
         self.least = least(low);
     }
 
-    /// A way over this cylinder leaves so much time there, at most.
+    /// The longest time of a stop at this cylinder.
     fn time_at(&self, cylinder: u32) -> u64 {
         let way = |end: Head, write| {
             let go = |write| {
                 let there = Head { cylinder: u64::from(cylinder), head: end.head };
-                self.known.mechanics.go(self.known.turn_round, end, there, write)
+                self.inputs.mechanics.go(self.inputs.turn_round, end, there, write)
             };
             if write { go(false).min(go(true)) } else { go(false) }
         };
-        let writes = self.sides[1].is_some();
+        let writes = self.directions[1].is_some();
         let ways = way(self.gap.from, writes) + way(self.gap.to, self.gap.write);
-        (self.gap.due - self.gap.begin).saturating_sub(ways + self.known.guard)
+        (self.gap.due - self.gap.begin).saturating_sub(ways + self.inputs.guard)
     }
 
-    /// The least of a way that goes so far.
+    /// The shortest seek of at least this distance.
     fn at_least(&self, distance: u32) -> u64 {
-        let table = self.known.at_least;
+        let table = self.inputs.at_least;
         table.get(distance as usize).or(table.last()).map_or(0, |&time| u64::from(time))
     }
 
     fn next(&self, front: &Front, from: u32) -> Option<u32> {
-        let found = self.sides.iter().flatten().filter_map(|side| {
+        let found = self.directions.iter().flatten().filter_map(|direction| {
             let least = self.least_count;
-            if front.up { side.up(from, front.end, least) } else { side.down(from, front.end, least) }
+            if front.up {
+                direction.up(from, front.end, least)
+            } else {
+                direction.down(from, front.end, least)
+            }
         });
         if front.up { found.min() } else { found.max() }
     }
@@ -272,7 +279,7 @@ impl Looking<'_> {
         let (a, b) = (self.gap.from.cylinder as u32, self.gap.to.cylinder as u32);
         let (low, high) = (a.min(b), a.max(b));
         let middle = low + (high - low) / 2;
-        let whole = self.known.tracks.cylinders();
+        let whole = self.inputs.tracks.cylinders();
         let front = |up: bool, near: u32, end: u32, far: u32| {
             let from = if up { Some(near + 1) } else { near.checked_sub(1) };
             Front { from, end, up, near, far, time: 0, at: near }
@@ -295,13 +302,13 @@ impl Looking<'_> {
                 }
             }
             let front = &mut fronts[next];
-            if front.time == 0 || self.known.candidates.is_some_and(|most| self.tested > most) {
+            if front.time == 0 || self.inputs.candidates.is_some_and(|most| self.tested > most) {
                 return;
             }
             if front.time >= self.least {
                 self.cylinder(u64::from(front.at));
-            } else if self.known.candidates.is_some() {
-                // Farther on there is less time still, or almost always so.
+            } else if self.inputs.candidates.is_some() {
+                // Farther on there is almost always less time still.
                 return;
             }
             self.advance(front);
@@ -318,17 +325,17 @@ impl Looking<'_> {
                 (front.at, front.time) = (at, time);
                 return;
             }
-            if self.known.candidates.is_some() || !self.may_go_on(front, at) {
+            if self.inputs.candidates.is_some() || !self.may_go_on(front, at) {
                 return;
             }
         }
     }
 
-    /// Whether any cylinder of a front from `at` on could bring something better. Seek times go up and down, so
-    /// that one that does not says nothing of the next.
+    /// Whether any cylinder of a scan from `at` on could bring something better. Seek times are not monotonic, so a
+    /// cylinder that does not proves nothing about the next.
     fn may_go_on(&self, front: &Front, at: u32) -> bool {
         let near = at.abs_diff(front.near);
-        let inward = front.end != 0 && front.end != self.known.tracks.cylinders();
+        let inward = front.end != 0 && front.end != self.inputs.tracks.cylinders();
         let far = if inward { front.far } else { front.far + near };
         let ways = self.at_least(near) + self.at_least(far);
         (self.gap.due - self.gap.begin).saturating_sub(ways) >= self.least

@@ -1,9 +1,9 @@
-//! The interface (section 2.1, Table 1): tasks register blocks that they want read or written, and get them in
-//! the order that suits the disk.
+//! The interface (section 2.1, Table 1): tasks register blocks to be read or written, and get them in the order that
+//! suits the disk.
 //!
-//! The paper's callback is a stream here: [`FreeTask::next`] gives a block when there is one. Blocks that were read
-//! and not taken fill buffers of the scheduler; when these are full it reads no more for the task until some
-//! are taken. Nothing is dropped.
+//! The paper's callback is a stream here: [`FreeTask::next`] returns blocks as they are done. Blocks that were read and
+//! not taken occupy the scheduler's buffers; when these are full it reads no more for the task until some are taken.
+//! Nothing is dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -17,80 +17,80 @@ use super::error::FreeError;
 use super::plan::Piece;
 use super::{Freeblock, Inner};
 
-/// The most tasks that read at once, and that write.
+/// The most tasks at once, per direction.
 const MOST_TASKS: usize = 32;
 
 /// A block that is done.
 #[derive(Clone, Debug)]
 pub struct FreeBlock {
-    /// Where.
+    /// Its extent.
     pub at: Extent,
-    /// What was read; empty for a write. Only what was promoted can fail.
+    /// The data read; empty for a write. Only a promoted block can fail.
     pub data: Result<Buffer, IoError>,
 }
 
-/// How far a task has come.
+/// Progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Blocks that are done.
+    /// Blocks done.
     pub done: u64,
-    /// Blocks that are registered and not done.
+    /// Blocks registered and not done.
     pub left: u64,
-    /// How long these will take if they come as the others did; `None` before the first one. The last ones of many
-    /// take longer.
+    /// Estimated time for these, at the mean rate so far; `None` before the first block. The last of many blocks take
+    /// longer.
     pub estimate: Option<Nanos>,
 }
 
-/// Carries promoted blocks out: the component whose scheduler this is.
+/// Serves promoted blocks: the component whose scheduler this is.
 pub trait Foreground {
-    /// A request of class `Foreground`.
-    fn ask(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
+    /// Submits a request of class `Foreground`.
+    fn submit(self: Rc<Self>, op: Op, at: Extent, buffer: Buffer) -> IoFuture<'static, Buffer>;
 
-    /// There is something to be done in idle time: it asks for that if it is idle.
-    fn look(self: Rc<Self>);
+    /// Reports that there is work for idle time; the component starts it if it is idle.
+    fn wake_for_idle_work(self: Rc<Self>);
 }
 
-/// What a task has registered and was not delivered yet.
+/// A task: blocks that are registered and not yet delivered.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// Tasks get the numbers of those before them, but what was promoted may end after its task has.
-    born: u64,
+    /// Serial number: slots are reused, and a promoted block may be done after its task has ended.
+    serial: u64,
     write: bool,
     set: usize,
-    /// In sectors.
+    /// Block size in sectors.
     block: u64,
-    /// Blocks that are registered and not delivered, and those that were.
+    /// Blocks registered and not delivered, and blocks delivered.
     pending: u64,
     done: u64,
-    /// When the first was registered.
+    /// When the first block was registered.
     since: Option<Nanos>,
-    /// Blocks of which a part was taken: how many sectors are still to come.
+    /// Partially transferred blocks: sectors still to come.
     parts: BTreeMap<u64, u64>,
-    /// What is to be written, by block.
+    /// Data to be written, by block.
     from: BTreeMap<u64, Buffer>,
     ready: VecDeque<FreeBlock>,
     waker: Option<Waker>,
 }
 
-/// A task of the freeblock scheduler. Dropped, what is not done is aborted.
+/// A task of the freeblock scheduler. Dropping it aborts what is not done.
 pub struct FreeTask {
     scheduler: Rc<Freeblock>,
     number: usize,
 }
 
 impl Freeblock {
-    /// A task that wants blocks of so many sectors read.
+    /// A task that reads blocks of `block` sectors.
     ///
     /// # Errors
-    /// A block size of nothing or beyond 32 MiB, or 32 tasks that do so already.
+    /// A block size of zero or more than 32 MiB, or 32 tasks that read already.
     pub fn reader(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
         self.task(block, false)
     }
 
-    /// A task that wants blocks of so many sectors written.
+    /// A task that writes blocks of `block` sectors.
     ///
     /// # Errors
-    /// A block size of nothing or beyond 32 MiB, or 32 tasks that do so already.
+    /// A block size of zero or more than 32 MiB, or 32 tasks that write already.
     pub fn writer(self: &Rc<Self>, block: u64) -> Result<FreeTask, FreeError> {
         self.task(block, true)
     }
@@ -105,10 +105,11 @@ impl Freeblock {
         if inner.tasks.iter().filter(|(_, task)| task.write == write).count() >= MOST_TASKS {
             return Err(FreeError::TooMany { most: MOST_TASKS });
         }
-        let set = inner.sides[usize::from(write)].add_set(&inner.tracks, inner.tracks.units(block), sectors);
-        inner.born += 1;
+        let set =
+            inner.directions[usize::from(write)].add_set(&inner.tracks, inner.tracks.units(block), sectors);
+        inner.serial += 1;
         let task = Task {
-            born: inner.born,
+            serial: inner.serial,
             write,
             set,
             block,
@@ -120,9 +121,9 @@ impl Freeblock {
             ready: VecDeque::new(),
             waker: None,
         };
-        // What is written was given; what is read has to be kept.
+        // Data to be written were given; data that are read need buffers.
         if !write {
-            inner.sides[0].sets[set].bound(inner.options.buffers / 512);
+            inner.directions[0].sets[set].bound(inner.options.buffers / 512);
         }
         let number = inner.tasks.insert(task);
         Ok(FreeTask { scheduler: self.clone(), number })
@@ -133,7 +134,7 @@ impl FreeTask {
     /// Registers reads of all blocks of `at`.
     ///
     /// # Errors
-    /// Past the end, not of whole blocks, or a block that is registered already: then none is.
+    /// Past the end, not whole blocks, or a block that is registered already: then none is registered.
     pub fn read(&self, at: Extent) -> Result<(), FreeError> {
         self.register(at)
     }
@@ -162,41 +163,41 @@ impl FreeTask {
         if let Some(at) = inner.first(self.number, at, true) {
             return Err(FreeError::Twice { at });
         }
-        inner.want(self.number, at);
+        inner.add_pending(self.number, at);
         drop(inner);
-        self.scheduler.look();
+        self.scheduler.wake_for_idle_work();
         Ok(())
     }
 
-    /// Blocks of `at` are not wanted any more. Those that are being transferred are delivered all the same.
+    /// Aborts blocks of `at`. Those that are being transferred are delivered all the same.
     ///
     /// # Errors
-    /// Past the end, not of whole blocks, or a block that is not registered: then none is aborted.
+    /// Past the end, not whole blocks, or a block that is not registered: then none is aborted.
     pub fn abort(&self, at: Extent) -> Result<(), FreeError> {
         let mut inner = self.scheduler.inner.borrow_mut();
         inner.check(self.number, at)?;
         if let Some(at) = inner.first(self.number, at, false) {
             return Err(FreeError::Unknown { at });
         }
-        inner.unwant(self.number, at);
+        inner.remove_pending(self.number, at);
         drop(inner);
         // There may be room for others now.
-        self.scheduler.look();
+        self.scheduler.wake_for_idle_work();
         Ok(())
     }
 
-    /// Blocks of `at` become requests of class `Foreground`, one for those that follow each other. What is not
-    /// registered, done, or being transferred stays as it is: how many blocks were promoted.
+    /// Turns blocks of `at` into requests of class `Foreground`, one for each run of adjacent blocks. Blocks that are
+    /// not registered, done, or being transferred are left alone. Returns how many blocks were promoted.
     ///
     /// # Errors
-    /// Past the end, or not of whole blocks.
+    /// Past the end, or not whole blocks.
     pub fn promote(&self, at: Extent) -> Result<u64, FreeError> {
         let mut inner = self.scheduler.inner.borrow_mut();
         inner.check(self.number, at)?;
         let Some(foreground) = self.scheduler.foreground.upgrade() else { return Ok(0) };
-        let Task { born, block, .. } = inner.tasks[self.number];
+        let Task { serial, block, .. } = inner.tasks[self.number];
         let mut runs: Vec<Extent> = Vec::new();
-        for one in at.split(block).filter(|&one| inner.wants(self.number, one)) {
+        for one in at.split(block).filter(|&one| inner.is_pending(self.number, one)) {
             match runs.last_mut() {
                 Some(run) if run.end() == one.start && run.sectors + block <= LARGEST_REQUEST_SECTORS => {
                     run.sectors += block;
@@ -205,14 +206,14 @@ impl FreeTask {
             }
         }
         for &run in &runs {
-            let ask = inner.promote(self.number, run, foreground.clone());
+            let submit = inner.promote(self.number, run, foreground.clone());
             let (scheduler, number) = (self.scheduler.clone(), self.number);
-            runtime::spawn(async move { scheduler.promoted(number, born, run, &ask.await) }).detach();
+            runtime::spawn(async move { scheduler.promoted(number, serial, run, &submit.await) }).detach();
         }
         Ok(runs.iter().map(|run| run.sectors / block).sum())
     }
 
-    /// How far it has come.
+    /// Progress so far.
     pub fn progress(&self) -> Progress {
         let inner = self.scheduler.inner.borrow();
         let Task { done, pending: left, since, .. } = inner.tasks[self.number];
@@ -230,7 +231,7 @@ impl FreeTask {
             let inner = &mut *inner;
             let task = &mut inner.tasks[self.number];
             if let Some(block) = task.ready.pop_front() {
-                let set = &mut inner.sides[usize::from(task.write)].sets[task.set];
+                let set = &mut inner.directions[usize::from(task.write)].sets[task.set];
                 full = set.full();
                 set.give_room(task.block);
                 return Poll::Ready(Some(block));
@@ -243,7 +244,7 @@ impl FreeTask {
         })
         .await;
         if full {
-            self.scheduler.look();
+            self.scheduler.wake_for_idle_work();
         }
         next
     }
@@ -262,11 +263,11 @@ impl Drop for FreeTask {
 }
 
 impl Freeblock {
-    /// Promoted blocks are done.
-    fn promoted(&self, number: usize, born: u64, run: Extent, result: &Result<Buffer, IoError>) {
+    /// Completes promoted blocks.
+    fn promoted(&self, number: usize, serial: u64, run: Extent, result: &Result<Buffer, IoError>) {
         let mut inner = self.inner.borrow_mut();
         // The task may be gone.
-        let Some(task) = inner.tasks.get_mut(number).filter(|task| task.born == born) else { return };
+        let Some(task) = inner.tasks.get_mut(number).filter(|task| task.serial == serial) else { return };
         for at in run.split(task.block) {
             task.pending -= 1;
             task.done += 1;
@@ -282,18 +283,18 @@ impl Freeblock {
 }
 
 impl Inner {
-    /// Whether a part of a block is wanted still.
-    fn wants(&self, task: usize, block: Extent) -> bool {
+    /// Whether a part of a block is still pending.
+    fn is_pending(&self, task: usize, block: Extent) -> bool {
         let Task { write, set, .. } = self.tasks[task];
-        let wanted = &self.sides[usize::from(write)].sets[set].wanted;
-        let mut wants = false;
-        self.tracks.of(&self.layout, block, |_, stretch| {
-            wants |= wanted.next(wanted.pieces(stretch, stretch.within(block))).is_some();
+        let pending = &self.directions[usize::from(write)].sets[set].pending;
+        let mut is_pending = false;
+        self.tracks.of(&self.layout, block, |_, extent| {
+            is_pending |= pending.next(pending.pieces(extent, extent.within(block))).is_some();
         });
-        wants
+        is_pending
     }
 
-    /// Blocks are not wanted for free any more: they are asked for.
+    /// Submits blocks to the foreground instead.
     fn promote(&mut self, number: usize, run: Extent, by: Rc<dyn Foreground>) -> IoFuture<'static, Buffer> {
         let task = &mut self.tasks[number];
         let (write, block) = (task.write, task.block);
@@ -303,13 +304,13 @@ impl Inner {
         } else {
             Buffer::zeroed(run.bytes())
         };
-        // Their number stays: they are under way.
-        self.unwant(number, run);
+        // They still count as pending: they are in flight.
+        self.remove_pending(number, run);
         self.tasks[number].pending += run.sectors / block;
         if !write {
-            self.sides[0].sets[self.tasks[number].set].take_room(run.sectors);
+            self.directions[0].sets[self.tasks[number].set].take_room(run.sectors);
         }
-        by.ask(if write { Op::Write } else { Op::Read }, run, data)
+        by.submit(if write { Op::Write } else { Op::Read }, run, data)
     }
 
     fn check(&self, task: usize, at: Extent) -> Result<(), FreeError> {
@@ -326,15 +327,15 @@ impl Inner {
     /// The first block of `at` that is registered, or that is not.
     fn first(&self, task: usize, at: Extent, registered: bool) -> Option<Extent> {
         let Task { write, set, block, parts, .. } = &self.tasks[task];
-        let own = &self.sides[usize::from(*write)].sets[*set];
-        let wanted = &own.wanted;
+        let own = &self.directions[usize::from(*write)].sets[*set];
+        let pending = &own.pending;
         let under_way = |number: u64| {
             parts.contains_key(&number) || self.due.iter().any(|piece| piece.is_of(*write, *set, number))
         };
         let mut found = None;
-        self.tracks.of(&self.layout, at, |_, stretch| {
-            let (from, to) = wanted.pieces(stretch, stretch.within(at));
-            let count = wanted.count((from, to)) as usize;
+        self.tracks.of(&self.layout, at, |_, extent| {
+            let (from, to) = pending.pieces(extent, extent.within(at));
+            let count = pending.count((from, to)) as usize;
             // Most often all are, or none is.
             if found.is_some() || (registered && count == 0 && parts.is_empty() && self.due.is_empty()) {
                 return;
@@ -343,49 +344,49 @@ impl Inner {
                 return;
             }
             let so =
-                |&bit: &usize| (wanted.is_set(bit) || under_way(own.block_at(stretch, bit))) == registered;
-            found = (from..to).find(so).map(|bit| own.block_at(stretch, bit));
+                |&bit: &usize| (pending.is_set(bit) || under_way(own.block_at(extent, bit))) == registered;
+            found = (from..to).find(so).map(|bit| own.block_at(extent, bit));
         });
         found.map(|number| Extent::new(number * block, *block))
     }
 
-    /// Blocks of `at` are wanted, of which none was.
-    fn want(&mut self, task: usize, at: Extent) {
+    /// Makes blocks of `at` pending, of which none was.
+    fn add_pending(&mut self, task: usize, at: Extent) {
         let Task { write, set, block, .. } = self.tasks[task];
         self.tasks[task].pending += at.sectors / block;
         self.tasks[task].since.get_or_insert(runtime::now());
-        let side = &mut self.sides[usize::from(write)];
-        self.tracks.of(&self.layout, at, |track, stretch| {
-            let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
-            side.want(&self.tracks, set, track, (from, to));
+        let direction = &mut self.directions[usize::from(write)];
+        self.tracks.of(&self.layout, at, |track, extent| {
+            let (from, to) = direction.sets[set].pending.pieces(extent, extent.within(at));
+            direction.add_pending(&self.tracks, set, track, (from, to));
         });
     }
 
-    /// Blocks of `at` are not wanted any more.
-    fn unwant(&mut self, task: usize, at: Extent) {
+    /// Makes blocks of `at` not pending.
+    fn remove_pending(&mut self, task: usize, at: Extent) {
         let Task { write, set, block, .. } = self.tasks[task];
-        let side = &mut self.sides[usize::from(write)];
+        let direction = &mut self.directions[usize::from(write)];
         let mut last = u64::MAX;
         let task = &mut self.tasks[task];
-        self.tracks.of(&self.layout, at, |track, stretch| {
-            let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
+        self.tracks.of(&self.layout, at, |track, extent| {
+            let (from, to) = direction.sets[set].pending.pieces(extent, extent.within(at));
             for bit in from..to {
-                let number = side.sets[set].block_at(stretch, bit);
-                if !side.unwant(&self.tracks, set, track, bit) || number == last {
+                let number = direction.sets[set].block_at(extent, bit);
+                if !direction.remove_pending(&self.tracks, set, track, bit) || number == last {
                     continue;
                 }
                 last = number;
                 task.pending -= 1;
                 task.from.remove(&number);
-                let (first, end) = side.sets[set].wanted.part(stretch, stretch.unit_at(bit));
+                let (first, end) = direction.sets[set].pending.part(extent, extent.unit_at(bit));
                 if u64::from(end - first) == block {
                     continue;
                 }
-                // A part of it that has passed, or will, is for nobody then.
+                // A part that has passed, or will, is dropped.
                 task.parts.remove(&number);
                 self.due.retain(|piece| !piece.is_of(write, set, number));
-                let set = &mut side.sets[set];
-                let taken = set.begun.forget(number);
+                let set = &mut direction.sets[set];
+                let taken = set.partial.forget(number);
                 set.give_room(taken);
             }
         });
@@ -395,7 +396,7 @@ impl Inner {
         }
     }
 
-    /// A piece has passed.
+    /// Delivers a piece that has passed.
     pub(super) fn delivered(
         &mut self,
         piece: &Piece,
@@ -415,8 +416,8 @@ impl Inner {
                 }
                 Some(_) => {
                     task.parts.remove(&piece.taken.block);
-                    let set = &mut self.sides[usize::from(task.write)].sets[task.set];
-                    set.begun.forget(piece.taken.block);
+                    let set = &mut self.directions[usize::from(task.write)].sets[task.set];
+                    set.partial.forget(piece.taken.block);
                 }
             }
         }
@@ -430,17 +431,17 @@ impl Inner {
 
     fn forget(&mut self, number: usize) {
         let task = self.tasks.remove(number);
-        let side = &mut self.sides[usize::from(task.write)];
+        let direction = &mut self.directions[usize::from(task.write)];
         for track in 0..self.tracks.len() {
-            for stretch in self.tracks.on(track) {
-                let (mut from, to) = side.sets[task.set].wanted.pieces(stretch, (0, stretch.sectors));
-                while let Some(bit) = side.sets[task.set].wanted.next((from, to)) {
-                    side.unwant(&self.tracks, task.set, track, bit);
+            for extent in self.tracks.on(track) {
+                let (mut from, to) = direction.sets[task.set].pending.pieces(extent, (0, extent.sectors));
+                while let Some(bit) = direction.sets[task.set].pending.next((from, to)) {
+                    direction.remove_pending(&self.tracks, task.set, track, bit);
                     from = bit + 1;
                 }
             }
         }
-        side.sets.remove(task.set);
+        direction.sets.remove(task.set);
         self.due.retain(|piece| (piece.write, piece.taken.set) != (task.write, task.set));
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use seekless_core::{Extent, Lba, Nanos, Op};
 
-use super::plan::{Filling, Plan, Planner};
-use super::search::{Gap, Known, Search};
-use super::side::Side;
+use super::direction::Direction;
+use super::plan::{Plan, Planner, StopCount};
+use super::search::{Gap, PlanInputs, Search};
 use super::tracks::Tracks;
-use super::worth::{Weights, Worth};
+use super::value::{BlockValue, Weights};
 use crate::disk::Drive;
-use crate::disk::legs::Leg;
 use crate::disk::mechanics::Head;
+use crate::disk::trajectory::Step;
 use crate::spec::{LayoutSpec, Mapping, Sparing, Spec, Zone, find, parse};
 
 struct Lcg(u64);
@@ -23,7 +23,7 @@ impl Lcg {
     }
 }
 
-/// A small drive with spares, slips and remaps: tracks of several stretches.
+/// A small drive with spares, slips and remaps: tracks of several track extents.
 fn small() -> Spec {
     let mut spec = find("quantum-atlas-10k").unwrap();
     spec.heads = 3;
@@ -48,50 +48,50 @@ fn small() -> Spec {
 
 struct World {
     drive: Drive,
-    at_least: crate::disk::sight::AtLeast,
+    at_least: crate::disk::estimator::AtLeast,
     tracks: Tracks,
-    sides: [Side; 2],
-    worth: Worth,
+    directions: [Direction; 2],
+    value: BlockValue,
 }
 
 impl World {
     fn new(spec: &Spec) -> World {
         let drive = Drive::new(spec);
         let tracks = Tracks::new(drive.layout(), drive.mechanics().revolution().0);
-        let worth = Worth::blocks(1 << 12, &tracks);
-        World { at_least: drive.at_least(), drive, tracks, sides: Default::default(), worth }
+        let value = BlockValue::blocks(1 << 12, &tracks);
+        World { at_least: drive.at_least(), drive, tracks, directions: Default::default(), value }
     }
 
-    /// Wants each block with a chance of `of` to 10,000.
-    fn want(&mut self, write: bool, block: u64, of: u64, random: &mut Lcg) -> usize {
+    /// Makes each block pending with a chance of `of` to 10,000.
+    fn add_pending(&mut self, write: bool, block: u64, of: u64, random: &mut Lcg) -> usize {
         let sectors = self.drive.layout().sectors();
-        let side = &mut self.sides[usize::from(write)];
-        let set = side.add_set(&self.tracks, (block, 1), sectors);
+        let direction = &mut self.directions[usize::from(write)];
+        let set = direction.add_set(&self.tracks, (block, 1), sectors);
         for number in (0..sectors / block).filter(|_| random.below(10_000) < of).collect::<Vec<_>>() {
             let at = Extent::new(number * block, block);
-            self.tracks.of(self.drive.layout(), at, |track, stretch| {
-                let (from, to) = side.sets[set].wanted.pieces(stretch, stretch.within(at));
-                side.want(&self.tracks, set, track, (from, to));
+            self.tracks.of(self.drive.layout(), at, |track, extent| {
+                let (from, to) = direction.sets[set].pending.pieces(extent, extent.within(at));
+                direction.add_pending(&self.tracks, set, track, (from, to));
             });
         }
         set
     }
 
-    fn known(&self, guard: u64, price: u64, candidates: Option<u32>) -> Known<'_> {
-        Known {
+    fn inputs(&self, guard: u64, price: u64, candidates: Option<u32>) -> PlanInputs<'_> {
+        PlanInputs {
             tracks: &self.tracks,
             mechanics: self.drive.mechanics(),
             at_least: &self.at_least,
             turn_round: 0,
             guard,
-            worth: &self.worth,
+            value: &self.value,
             price,
             candidates,
         }
     }
 
     fn search(&self, guard: u64, candidates: Option<u32>) -> Search<'_> {
-        Search { known: self.known(guard, 0, candidates), sides: &self.sides }
+        Search { inputs: self.inputs(guard, 0, candidates), directions: &self.directions }
     }
 
     /// The most blocks that any track gives in a gap, found sector by sector; the head is at each track `slack`
@@ -101,7 +101,7 @@ impl World {
         let mut best = 0;
         for track in 0..self.tracks.len() {
             let at = self.tracks.head(track);
-            for (side, write) in self.sides.iter().zip([false, true]) {
+            for (direction, write) in self.directions.iter().zip([false, true]) {
                 let come = gap.begin + mechanics.go(0, gap.from, at, write) + slack;
                 let back = if at == gap.to { 0 } else { guard + mechanics.go(0, at, gap.to, gap.write) };
                 let Some(leave) = gap.due.checked_sub(back + slack).filter(|&leave| leave > come) else {
@@ -110,19 +110,19 @@ impl World {
                 // No stop is longer than a turn.
                 let leave = leave.min(come + mechanics.revolution().0);
                 let mut found = 0;
-                for (_, set) in &side.sets {
-                    for stretch in self.tracks.on(track) {
-                        let (first, end) = set.wanted.pieces(stretch, (0, stretch.sectors));
-                        for bit in (first..end).filter(|&bit| set.wanted.is_set(bit)) {
-                            let (from, to) = set.wanted.part(stretch, stretch.unit_at(bit));
+                for (_, set) in &direction.sets {
+                    for extent in self.tracks.on(track) {
+                        let (first, end) = set.pending.pieces(extent, (0, extent.sectors));
+                        for bit in (first..end).filter(|&bit| set.pending.is_set(bit)) {
+                            let (from, to) = set.pending.part(extent, extent.unit_at(bit));
                             let piece = layout
-                                .piece(Extent::new(stretch.start + u64::from(from), u64::from(to - from)));
+                                .piece(Extent::new(extent.start + u64::from(from), u64::from(to - from)));
                             assert_eq!(piece.at.sectors, u64::from(to - from), "a piece lies on one track");
                             let passes = come
                                 + mechanics.wait(piece.angle, come)
                                 + mechanics.pass(piece.at.sectors, piece.per_track);
-                            let short = set.begun.short();
-                            let counts = if short { u64::from(set.counts(stretch, bit)) } else { 1 };
+                            let short = set.partial.short();
+                            let counts = if short { u64::from(set.counts(extent, bit)) } else { 1 };
                             found += u64::from(passes <= leave) * counts * u64::from(set.weight);
                         }
                     }
@@ -148,10 +148,10 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
     for world_number in 0..100 {
         let mut world = World::new(&small());
         let of = [10_000, 5_000, 1_000, 100, 20][world_number % 5];
-        world.want(false, [8, 8, 3, 16][world_number % 4], of, &mut random);
+        world.add_pending(false, [8, 8, 3, 16][world_number % 4], of, &mut random);
         if world_number % 3 == 0 {
-            world.want(true, 8, 500, &mut random);
-            world.want(false, 8, of / 2, &mut random);
+            world.add_pending(true, 8, 500, &mut random);
+            world.add_pending(false, 8, of / 2, &mut random);
         }
         let guard = [0, 100_000][world_number % 2];
         for _ in 0..100 {
@@ -161,33 +161,33 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
             let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
             let gap = Gap { from, begin, to, due, write };
             let (stop, _) = world.search(guard, None).best(gap, false);
-            let worth = stop.map_or(0, |stop| stop.worth) >> 16;
+            let value = stop.map_or(0, |stop| stop.value) >> 16;
             // Rounding may cost a block that passes in the very last nanoseconds.
             let (most, least) = (world.exhaustive(&gap, guard, 0), world.exhaustive(&gap, guard, 8));
-            assert!((least..=most).contains(&worth), "{gap:?}: {worth}, not {least} to {most}");
+            assert!((least..=most).contains(&value), "{gap:?}: {value}, not {least} to {most}");
             let (stop, _) = world.search(guard, Some(40)).best(gap, false);
-            found += worth;
-            bounded += stop.map_or(0, |stop| stop.worth) >> 16;
+            found += value;
+            bounded += stop.map_or(0, |stop| stop.value) >> 16;
         }
     }
     eprintln!("10,000 decisions: {found} blocks, {bounded} with 40 candidates");
     assert!(bounded <= found && bounded * 100 >= found * 97, "{bounded} of {found}");
 }
 
-/// Blocks across the ends of tracks, on a disk that has more of them than buffers: all of them come, the search finds no
-/// less than there is to be found on one track, and takes both parts of some in one go.
+/// Blocks across the ends of tracks, on a disk that has more of them than buffers: all of them are read, the search
+/// finds no less than an exhaustive one on one track, and takes both parts of some in one go.
 #[test]
 fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other() {
     let mut random = Lcg(11);
     let mut onward = 0;
     for room in [3 * 8, 16 * 8, 100 * 8] {
         let mut world = World::new(&small());
-        let set = world.want(false, 8, 10_000, &mut random);
-        world.sides[0].sets[set].bound(room);
+        let set = world.add_pending(false, 8, 10_000, &mut random);
+        world.directions[0].sets[set].bound(room);
         let (mut taken, mut gaps) = (BTreeMap::<u64, u64>::new(), 0);
-        while world.sides[0].sets[set].left > 0 {
+        while world.directions[0].sets[set].left > 0 {
             gaps += 1;
-            assert!(gaps < 100_000, "{} pieces are left", world.sides[0].sets[set].left);
+            assert!(gaps < 100_000, "{} pieces are left", world.directions[0].sets[set].left);
             let (mut from, to) = (somewhere(&world, &mut random), somewhere(&world, &mut random));
             // Some heads have to stay, for the cache.
             let stay = gaps % 5 == 0;
@@ -201,25 +201,26 @@ fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other
             let stop = world.search(0, None).best(gap, false).0;
             onward += u64::from(stop.is_some_and(|stop| stop.onward.is_some()));
             if gaps % 8 == 0 {
-                let (worth, least) = (stop.map_or(0, |stop| stop.worth) >> 16, world.exhaustive(&gap, 0, 8));
-                assert!(worth >= least, "{gap:?}: {worth}, not {least}");
+                let (value, least) = (stop.map_or(0, |stop| stop.value) >> 16, world.exhaustive(&gap, 0, 8));
+                assert!(value >= least, "{gap:?}: {value}, not {least}");
             }
-            let (mut plan, mut sides) = (Plan::default(), std::mem::take(&mut world.sides));
-            let known = world.known(0, 0, Some(40));
-            Planner { known, filling: Filling::Once, sides: &mut sides }.fill(gap, stay, &mut plan);
-            world.sides = sides;
+            let (mut plan, mut directions) = (Plan::default(), std::mem::take(&mut world.directions));
+            let inputs = world.inputs(0, 0, Some(40));
+            Planner { inputs, stop_count: StopCount::One, directions: &mut directions }
+                .fill(gap, stay, &mut plan);
+            world.directions = directions;
             assert!(!stay || plan.stops.iter().all(|stop| stop.0 == to), "{plan:?}");
             assert_eq!(follow(&world, &gap, &plan, 0), plan.pieces.len() as u64);
             for piece in &plan.pieces {
                 *taken.entry(piece.taken.block).or_default() += piece.sectors;
             }
-            // Whoever wants them takes those that are whole; the others leave room for one.
+            // The task takes whole blocks; the partial ones leave room for one.
             let held: u64 = taken.values().sum();
             assert!(held <= room, "{held} of {room}");
-            let own = &mut world.sides[0].sets[set];
+            let own = &mut world.directions[0].sets[set];
             taken.retain(|&block, &mut sectors| {
                 if sectors == 8 {
-                    own.begun.forget(block);
+                    own.partial.forget(block);
                     own.give_room(8);
                 }
                 sectors < 8
@@ -231,7 +232,7 @@ fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other
     assert!(onward > 20, "{onward} went on over the end of a track");
 }
 
-/// Follows a plan with the head: it is where it has to be, when it has to be, and every piece passes meanwhile.
+/// Follows a plan with the head: it arrives in time everywhere, and every piece passes meanwhile.
 fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
     let (layout, mechanics) = (world.drive.layout(), world.drive.mechanics());
     let (mut at, mut now, mut taken) = (gap.from, gap.begin, 0);
@@ -263,14 +264,14 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
     let mut random = Lcg(7);
     let names = ["quantum-atlas-10k", "wd2500aaks", "hp-c3323a-disksim", "seagate-cheetah-15k5"];
     for (spec, each) in names.map(|name| (find(name).unwrap(), 60)).into_iter().chain([(small(), 600)]) {
-        for filling in [Filling::Once, Filling::Again] {
+        for stop_count in [StopCount::One, StopCount::Many] {
             let mut world = World::new(&spec);
-            // Of the large ones a part: registering all of it takes long.
+            // Only a part of the large ones: registering all of it takes long.
             let (block, of) = if spec.sectors > 1 << 20 { (64, 2_000) } else { (8, 5_000) };
-            world.want(false, block, of, &mut random);
-            world.want(true, 8, 100, &mut random);
-            if filling == Filling::Again {
-                world.worth.weigh(&Weights::usual(), world.tracks.len());
+            world.add_pending(false, block, of, &mut random);
+            world.add_pending(true, 8, 100, &mut random);
+            if stop_count == StopCount::Many {
+                world.value.weigh(&Weights::usual(), world.tracks.len());
             }
             let guard = random.below(2) * 50_000;
             let mut taken = 0;
@@ -281,11 +282,11 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
                 let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
                 let gap = Gap { from, begin, to, due, write };
                 let mut plan = Plan::default();
-                let mut sides = std::mem::take(&mut world.sides);
-                let known = world.known(guard, 1_000, Some(40));
-                let mut planner = Planner { known, filling, sides: &mut sides };
+                let mut directions = std::mem::take(&mut world.directions);
+                let inputs = world.inputs(guard, 1_000, Some(40));
+                let mut planner = Planner { inputs, stop_count, directions: &mut directions };
                 planner.fill(gap, false, &mut plan);
-                world.sides = sides;
+                world.directions = directions;
                 assert_eq!(follow(&world, &gap, &plan, guard), plan.pieces.len() as u64);
                 taken += plan.pieces.len();
             }
@@ -299,31 +300,31 @@ fn legs_are_the_way_of_the_head() {
     let mut random = Lcg(3);
     for name in ["quantum-atlas-10k", "wd2500aaks", "hp-c2247a-disksim", "quantum-atlas-10k-disksim"] {
         let mut drive = Drive::new(&find(name).unwrap());
-        drive.note_legs();
-        let (mut now, mut legs, mut waits) = (0, Vec::<Leg>::new(), 0);
+        drive.record_trajectory();
+        let (mut now, mut trajectory, mut waits) = (0, Vec::<Step>::new(), 0);
         let mut free = Nanos::ZERO;
         for _ in 0..3_000 {
             let at = Extent::new(random.below(drive.layout().sectors() - 600), 1 + random.below(600));
             let op = if random.below(3) == 0 { Op::Write } else { Op::Read };
             now += random.below(20_000_000);
             now += drive.serve(op, at, Nanos(now), random.below(2) == 0).total().0;
-            drive.take_legs(&mut legs);
-            for leg in &legs {
+            drive.take_trajectory(&mut trajectory);
+            for step in &trajectory {
                 let mechanics = drive.mechanics();
                 assert!(
-                    leg.begin <= leg.landed && leg.landed <= leg.first && leg.first <= leg.end,
-                    "{leg:?}"
+                    step.begin <= step.landed && step.landed <= step.first && step.first <= step.end,
+                    "{step:?}"
                 );
                 assert!(
-                    leg.landed.0 - leg.begin.0 >= mechanics.go(0, leg.from, leg.to, leg.write),
-                    "{leg:?}"
+                    step.landed.0 - step.begin.0 >= mechanics.go(0, step.from, step.to, step.write),
+                    "{step:?}"
                 );
-                let piece = drive.layout().piece(leg.at);
-                assert_eq!(Head { cylinder: piece.cylinder, head: piece.head }, leg.to);
-                assert_eq!(piece.at.sectors, leg.at.sectors);
-                waits += u64::from(leg.first > leg.landed && leg.begin >= free);
+                let piece = drive.layout().piece(step.at);
+                assert_eq!(Head { cylinder: piece.cylinder, head: piece.head }, step.to);
+                assert_eq!(piece.at.sectors, step.at.sectors);
+                waits += u64::from(step.first > step.landed && step.begin >= free);
             }
-            free = legs.last().map_or(free, |leg| leg.end);
+            free = trajectory.last().map_or(free, |step| step.end);
         }
         assert!(waits > 500, "{name}: {waits}");
     }
@@ -332,9 +333,9 @@ fn legs_are_the_way_of_the_head() {
 #[test]
 fn a_scan_takes_less_than_two_bits_a_block() {
     let mut world = World::new(&find("quantum-atlas-10k").unwrap());
-    let set = world.want(false, 8, 10_000, &mut Lcg(1));
+    let set = world.add_pending(false, 8, 10_000, &mut Lcg(1));
     let blocks = world.drive.layout().sectors() / 8;
-    let bits = world.sides[0].sets[set].wanted.memory_bits() + world.sides[0].memory_bits();
+    let bits = world.directions[0].sets[set].pending.memory_bits() + world.directions[0].memory_bits();
     eprintln!("{:.2} bits a block", bits as f64 / blocks as f64);
     assert!(bits <= 2 * blocks, "{bits} bits for {blocks} blocks");
 }

@@ -1,5 +1,5 @@
-//! From DiskSim's blocks to a description: `disksim_disk` (controller and cache), `dm_disk` (`dm_mech_g1`,
-//! `dm_layout_g1`), and the `disksim_bus` that the disk hangs on.
+//! Conversion of DiskSim's blocks into a description: `disksim_disk` (controller and cache), `dm_disk` (`dm_mech_g1`,
+//! `dm_layout_g1`), and the `disksim_bus` that the disk is attached to.
 //!
 //! Units: DiskSim's milliseconds become microseconds; its blocks are sectors of 512 bytes.
 
@@ -14,7 +14,7 @@ use crate::spec::{
     SeekCurve, Sparing, Spec, WriteBack, Zone,
 };
 
-/// The drive that these files describe.
+/// The drive described by these files.
 pub fn import(path: &Path, name: &str) -> Result<Imported, ImportError> {
     let document = language::read(path)?;
     let mut left_out = Vec::new();
@@ -59,7 +59,7 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
     let mechanics = reader.block("Mechanical Model")?;
     let layout = reader.block("Layout Model")?;
     let heads = reader.whole("Number of data surfaces")?;
-    // The zones say it better; the count is what a host is told, or not even that.
+    // The zones are more precise; the block count is the host's view, or not even that.
     reader.ignore(&["Block count", "Number of cylinders"]);
     let (mapping, zone) = zones(layout, left_out)?;
     let cylinders = zone.last().map_or(1, |zone: &Zone| zone.first_cylinder.unwrap_or(0) + zone.cylinders);
@@ -73,7 +73,7 @@ fn drive(model: &Block, name: &str, parts: &Parts, left_out: &mut Vec<String>) -
         return Err(moving.wrong("Access time type", &access, "trackSwitchPlusRotation"));
     }
     if moving.number_or_zero("Percent error in rpms")? != 0.0 {
-        moving.tell("Percent error in rpms", "the speed is the one that is told", left_out);
+        moving.report("Percent error in rpms", "the given speed is exact", left_out);
     }
     let (command, bus, cache) = *parts;
     let mut spec = Spec {
@@ -110,7 +110,7 @@ fn sources(model: &Block) -> BTreeMap<String, String> {
     FIGURES.into_iter().map(|figure| (figure.to_owned(), source.clone())).collect()
 }
 
-/// DiskSim's milliseconds, without the noise of a binary fraction.
+/// DiskSim's milliseconds in microseconds, without binary rounding noise.
 fn micros(millis: f64) -> f64 {
     (millis * 1e6).round() / 1e3
 }
@@ -162,7 +162,7 @@ fn seek(reader: &Reader, cylinders: u32) -> Result<SeekCurve, ImportError> {
             return Err(reader.wrong("Seek type", other, known));
         }
     };
-    // What the curve leaves unused.
+    // Keys that the curve does not use.
     reader.ignore(&[
         "Full seek curve",
         "HPL seek equation values",
@@ -174,7 +174,7 @@ fn seek(reader: &Reader, cylinders: u32) -> Result<SeekCurve, ImportError> {
     Ok(curve)
 }
 
-/// `cylinders, milliseconds` a line, after a line that tells how many.
+/// `cylinders, milliseconds` per line, after a line with the number of lines.
 fn points(file: &Path) -> Result<Vec<(u32, f64)>, ImportError> {
     let text = language::load(file)?;
     let mut points = Vec::new();
@@ -275,7 +275,7 @@ fn command(reader: &Reader) -> Result<CommandSpec, ImportError> {
         write_completion_us: time("Write completion overhead")?,
         data_preparation_us: time("Data preparation overhead")?,
         minimum_write_seek_us: micros(reader.number_or_zero("Minimum seek delay")?),
-        // DiskSim knows none.
+        // DiskSim has none.
         turn_round_us: 0.0,
     })
 }
@@ -317,14 +317,14 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
     };
     let write_back = match reader.whole("Fast write level")? {
         0 => WriteBack::None,
-        // Level 1 differs where several requests wait.
+        // Level 1 differs only with several requests queued.
         1 | 2 => WriteBack::All,
         other => return Err(reader.wrong("Fast write level", &other.to_string(), "0, 1 or 2")),
     };
     let segments = reader.whole("Number of buffer segments")?;
     let write_segments = reader.whole("Maximum number of write segments")?;
     if write_segments > 1 {
-        reader.tell("Maximum number of write segments", "one write at a time goes to the media", left_out);
+        reader.report("Maximum number of write segments", "one write at a time goes to the media", left_out);
     }
     let over_requested = reader.number_or_zero("Read-ahead over requested")?;
     if ![-1.0, 0.0, 1.0].contains(&over_requested) {
@@ -332,7 +332,7 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
     }
     let mut up_to_two = |key: &str| match reader.whole(key)? {
         2 => {
-            reader.tell(key, "taken as 1", left_out);
+            reader.report(key, "taken as 1", left_out);
             Ok(true)
         }
         _ => reader.flag(key),
@@ -363,7 +363,7 @@ fn cache(reader: &Reader, left_out: &mut Vec<String>) -> Result<CacheSpec, Impor
     })
 }
 
-/// Keys that are known and not modelled, told where they are set to something.
+/// Known keys that are not modelled, reported where they are set.
 fn unmodelled(reader: &Reader, left_out: &mut Vec<String>) -> Result<(), ImportError> {
     const UNMODELLED: [(&str, &str); 9] = [
         ("Hold bus entire write xfer", "a write's data come without a pause anyway"),
@@ -378,13 +378,13 @@ fn unmodelled(reader: &Reader, left_out: &mut Vec<String>) -> Result<(), ImportE
     ];
     for (key, why) in UNMODELLED {
         if reader.number_or_zero(key)? != 0.0 {
-            reader.tell(key, why, left_out);
+            reader.report(key, why, left_out);
         }
     }
     if reader.number("Max queue length")?.is_some_and(|length| length > 1.0) {
-        reader.tell("Max queue length", "the queue in front of the drive is an option of a run", left_out);
+        reader.report("Max queue length", "the queue in front of the drive is an option of a run", left_out);
     }
-    // Nothing follows from these, or not for one request at a time.
+    // These have no effect, or none for one request at a time.
     reader.ignore(&[
         "Print stats",
         "Avg sectors per cylinder",
@@ -398,7 +398,7 @@ fn unmodelled(reader: &Reader, left_out: &mut Vec<String>) -> Result<(), ImportE
     Ok(())
 }
 
-/// What a block over the bus takes that the disk hangs on, in microseconds: to read, to write.
+/// Bus times of a block for the disk, in microseconds: to read, to write.
 fn bus_times(document: &Document, disk: &Block) -> Result<(f64, f64), ImportError> {
     let is = |instance: &str, block: &str| {
         document.instances.iter().any(|(name, of)| name == instance && of == block)

@@ -1,9 +1,9 @@
-//! The language of DiskSim's files: `TYPE NAME { KEY = VALUE, ... }`, nested, with `source FILE` for parts
-//! that lie in other files, and `instantiate` and `topology` for how parts go together.
+//! The language of DiskSim's files: `TYPE NAME { KEY = VALUE, ... }`, nested, with `source FILE` for parts in other
+//! files, and `instantiate` and `topology` to connect parts.
 //!
-//! Keys are words with blanks, brackets and dots; values are numbers, words, lists in brackets and blocks.
-//! `#` begins a comment. Faults: any text; what is none of this is an error with file, line, found and
-//! expected. Files may include each other eight deep, and be 16 MiB long.
+//! Keys are words with blanks, brackets and dots; values are numbers, words, lists in brackets and blocks. `#` begins a
+//! comment. Faults: any text; anything else is an error with file, line, found and expected. Files may include each
+//! other eight deep, and be 16 MiB long.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use super::ImportError;
 const DEEPEST: usize = 8;
 const LONGEST: u64 = 16 << 20;
 
-/// Where something stands.
+/// A place in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub file: PathBuf,
     pub line: usize,
 }
 
-/// What a key is set to.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Word(String),
@@ -45,7 +45,7 @@ pub struct Entry {
     pub place: Place,
 }
 
-/// A part of a topology, and what hangs on it.
+/// A part of a topology, and the parts attached to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub kind: String,
@@ -53,7 +53,7 @@ pub struct Node {
     pub below: Vec<Node>,
 }
 
-/// All that a file and those that it includes say.
+/// The content of a file and those that it includes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     pub blocks: Vec<Block>,
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Err(ImportError::new(&self.place(), &found, expected))
     }
 
-    /// The next character that is no blank and in no comment.
+    /// The next character that is neither blank nor in a comment.
     fn peek(&mut self) -> Option<char> {
         loop {
             let next = self.text[self.at..].chars().next()?;
@@ -137,7 +137,7 @@ impl Parser<'_> {
         if self.take(wanted) { Ok(()) } else { self.wrong(&format!("'{wanted}'")) }
     }
 
-    /// Characters up to a blank or a sign of the language.
+    /// Characters up to a blank or a delimiter.
     fn word(&mut self) -> Result<String, ImportError> {
         self.peek();
         let rest = &self.text[self.at..];
@@ -209,7 +209,7 @@ impl Parser<'_> {
         Ok(Node { kind, name, below })
     }
 
-    /// Blocks and lists may not nest without end.
+    /// Limits the nesting of blocks and lists.
     fn nest(&mut self) -> Result<(), ImportError> {
         self.depth += 1;
         if self.depth > 64 { self.wrong("less nesting") } else { Ok(()) }
@@ -236,7 +236,7 @@ impl Parser<'_> {
         Ok(entries)
     }
 
-    /// Everything up to `=`, its blanks made one each.
+    /// Everything up to `=`, with single blanks.
     fn key(&mut self) -> Result<String, ImportError> {
         let rest = &self.text[self.at..];
         let end = rest.find(['=', '{', '}', '\n']).unwrap_or(rest.len());
@@ -273,7 +273,7 @@ impl Parser<'_> {
         Ok(Value::Word(word))
     }
 
-    /// The one block that a file holds.
+    /// The single block of a file.
     fn included(&self, file: &str) -> Result<Value, ImportError> {
         self.deeper()?;
         let mut document = Document::default();

@@ -1,6 +1,6 @@
-//! Drives of DiskSim's files: `.parv`, `.diskspecs`, `.model` and `.seek` become one description.
+//! Import of DiskSim's drives: `.parv`, `.diskspecs`, `.model` and `.seek` files become one description.
 //!
-//! Every key of the drive's blocks is taken over, is known to change nothing, or is told as not modelled.
+//! Every key of the drive's blocks is converted, is known to have no effect, or is reported as not modelled.
 
 mod disksim;
 mod language;
@@ -11,39 +11,39 @@ use std::path::{Path, PathBuf};
 use crate::spec::Spec;
 use language::Place;
 
-/// A drive that was imported.
+/// An imported drive.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// It.
+    /// Its description.
     pub spec: Spec,
-    /// What could not be expressed: file, line, key and value, why.
+    /// Keys not modelled: file, line, key and value, reason.
     pub left_out: Vec<String>,
 }
 
-/// Why files are no drive.
+/// Errors of an import.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A file could not be read.
     #[error("{}: {source}", file.display())]
     Io {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
-    /// A file says something else than expected.
+    /// A file holds something unexpected.
     #[error("{}, line {line}: found {found}, expected {expected}", file.display())]
     Syntax {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Where, from one.
+        /// The line, from 1.
         line: usize,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What should be there.
+        /// The values expected.
         expected: String,
     },
-    /// What the files say is no drive.
+    /// The result is not a valid drive.
     #[error(transparent)]
     Spec(#[from] crate::SpecError),
 }
@@ -55,8 +55,8 @@ impl ImportError {
     }
 }
 
-/// The drive that DiskSim's files describe: `path` is a `.parv`, `.diskspecs` or `.model`; `name` is what it
-/// is to be called.
+/// Imports the drive described by DiskSim's files: `path` is a `.parv`, `.diskspecs` or `.model`; `name` is the drive's
+/// new name.
 pub fn disksim(path: &Path, name: &str) -> Result<Imported, ImportError> {
     disksim::import(path, name)
 }

@@ -1,4 +1,4 @@
-//! Takes values out of a block, and remembers which were asked for.
+//! Reads values from a block, and records which keys were read.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::ImportError;
 use super::language::{Block, Entry, Value};
 
-/// A block of which values are taken.
+/// A reader of a block.
 pub struct Reader<'a> {
     block: &'a Block,
     taken: RefCell<Vec<bool>>,
@@ -20,7 +20,7 @@ impl<'a> Reader<'a> {
         Reader { block, taken: RefCell::new(vec![false; block.entries.len()]) }
     }
 
-    /// A later entry of the same key counts.
+    /// The last entry of a key counts.
     fn entry(&self, key: &str) -> Option<&'a Entry> {
         let place = self.block.entries.iter().rposition(|entry| entry.key.eq_ignore_ascii_case(key))?;
         for (entry, taken) in self.block.entries.iter().zip(self.taken.borrow_mut().iter_mut()) {
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         number(entry, &entry.value)
     }
 
-    /// A number, or nothing.
+    /// A number, or zero.
     pub fn number_or_zero(&self, key: &str) -> Result<f64, ImportError> {
         Ok(self.number(key)?.unwrap_or(0.0))
     }
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A file named beside the one that names it.
+    /// A file, relative to the one that names it.
     pub fn file(&self, key: &str) -> Result<Option<PathBuf>, ImportError> {
         let word = self.word(key)?;
         let beside = |word: String| {
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         values.iter().map(block).collect()
     }
 
-    /// These keys are known to change nothing here.
+    /// Marks keys that have no effect here.
     pub fn ignore(&self, keys: &[&str]) {
         for key in keys {
             self.entry(key);
@@ -148,22 +148,22 @@ impl<'a> Reader<'a> {
         ImportError::new(place, &format!("{key} = {found}"), expected)
     }
 
-    /// A key that is there and means something that is not modelled.
-    pub fn tell(&self, key: &str, why: &str, left_out: &mut Vec<String>) {
+    /// Reports a key that is set to something that is not modelled.
+    pub fn report(&self, key: &str, why: &str, left_out: &mut Vec<String>) {
         if let Some(entry) = self.entry(key) {
-            left_out.push(told(entry, why));
+            left_out.push(unmodelled_key(entry, why));
         }
     }
 
-    /// What nobody asked for.
+    /// Reports keys that were not read.
     pub fn left_out(&self, left_out: &mut Vec<String>) {
         let taken = self.taken.borrow();
         let rest = self.block.entries.iter().zip(taken.iter()).filter(|(_, taken)| !**taken);
-        left_out.extend(rest.map(|(entry, _)| told(entry, "not known here")));
+        left_out.extend(rest.map(|(entry, _)| unmodelled_key(entry, "not known here")));
     }
 }
 
-fn told(entry: &Entry, why: &str) -> String {
+fn unmodelled_key(entry: &Entry, why: &str) -> String {
     let value = match &entry.value {
         Value::Word(word) => word.as_str(),
         Value::List(_) => "[...]",

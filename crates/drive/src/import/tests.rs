@@ -1,4 +1,4 @@
-//! A small drive made by hand, in pieces as DiskSim's files come, whole and damaged.
+//! A small handmade drive, in pieces as DiskSim's files come, whole and damaged.
 
 use std::path::PathBuf;
 
@@ -174,7 +174,7 @@ fn what_is_wrong_is_told_with_file_and_line() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever files say, they are a drive that works or an error.
+    /// Any files are a working drive or an error.
     #[test]
     fn mutated_files_are_a_drive_or_an_error(
         file in 0..4_usize,

@@ -1,4 +1,4 @@
-//! The answer to a request that was put in line.
+//! The answer to a queued request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,16 +7,16 @@ use std::task::{Context, Poll};
 use seekless_core::{Buffer, Extent, Hints, IoError, Op};
 
 use super::Queue;
-use super::line::State;
+use super::wait_queue::State;
 use crate::scheduler::Slot;
 
-/// An answer to come.
+/// The future of a request's answer.
 pub struct Answer<'a> {
     pub(super) queue: &'a Queue,
     pub(super) state: AnswerState,
 }
 
-/// How far it has come.
+/// State of an answer.
 pub(super) enum AnswerState {
     Unsent(Op, Extent, Buffer, Hints),
     InLine(Slot),
@@ -40,11 +40,11 @@ impl Future for Answer<'_> {
                 return Poll::Pending;
             }
         };
-        let mut line = queue.line.borrow_mut();
-        let entry = &mut line.entries[slot];
+        let mut wait_queue = queue.wait_queue.borrow_mut();
+        let entry = &mut wait_queue.entries[slot];
         if let State::Done(result) = &mut entry.state {
             let result = std::mem::replace(result, Ok(Buffer::default()));
-            line.entries.remove(slot);
+            wait_queue.entries.remove(slot);
             self.state = AnswerState::Taken;
             return Poll::Ready(result);
         }
@@ -59,11 +59,11 @@ impl Future for Answer<'_> {
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
         let AnswerState::InLine(slot) = self.state else { return };
-        let Ok(mut line) = self.queue.line.try_borrow_mut() else { return };
-        if matches!(line.entries[slot].state, State::Done(_)) {
-            line.entries.remove(slot);
+        let Ok(mut wait_queue) = self.queue.wait_queue.try_borrow_mut() else { return };
+        if matches!(wait_queue.entries[slot].state, State::Done(_)) {
+            wait_queue.entries.remove(slot);
         } else {
-            line.entries[slot].abandoned = true;
+            wait_queue.entries[slot].abandoned = true;
         }
     }
 }

@@ -8,19 +8,19 @@ use crate::work::Sharer;
 /// A command: requests that go to the device as one.
 #[derive(Debug)]
 pub struct Command {
-    /// What.
+    /// Operation.
     pub op: Op,
-    /// Where, all together.
+    /// Sectors, over all requests.
     pub at: Extent,
-    /// Whether a write has to be on the media before it is answered, or a read has to come from there.
+    /// Whether a write must be on the media before it is answered, or a read must come from there.
     pub fua: bool,
     /// The class in force.
     pub class: Class,
-    /// Whom it is for, in order of address.
+    /// Its requests, in order of address.
     pub sharers: Vec<Sharer>,
-    /// How many foreground requests wait besides.
+    /// Number of foreground requests still waiting.
     pub waiting: usize,
-    /// Whether one of its requests was in line while the command before was carried out.
+    /// Whether one of its requests was queued while the last command was served.
     pub queued: bool,
     pub(super) slots: Vec<Slot>,
 }

@@ -1,21 +1,21 @@
-//! The queue of a component: what waits, what comes next, what goes together.
+//! The queue of a component: order, classes and merging of requests.
 //!
-//! Urgent comes before foreground before background before free. While foreground work never ends,
-//! background work still gets its guaranteed share of the head's time, in bursts, so that movers
-//! end. Within a class the scheduler says what comes next, but a request that has waited longer than
-//! the limit goes next whatever it says. Adjacent requests of one kind and class go to the device as
-//! one, as a kernel does it. How many commands are in the device is the device's and the options' affair; a
+//! Urgent precedes foreground, background and free. Under continuous foreground load, background work still gets its
+//! guaranteed share of the head's time, in bursts, so that movers finish. Within a class the scheduler chooses, but a
+//! request that has waited longer than the limit goes first. Adjacent requests of one kind and class are merged into
+//! one command, as in a kernel. The device and the options limit the commands in the device; a flush that the device
+//! cannot queue is issued alone.
 //! flush that the device does not queue goes alone.
-//!
-//! Where free requests are carried out in the head's waits ([`crate::freeblock`]), reads and writes of that class
+//! Where the freeblock scheduler ([`crate::freeblock`]) serves free requests, reads and writes of that class are not
+//! queued here, until a ticket promotes them.
 //! are never in line: they are left to it, until a ticket promotes them.
-//!
-//! Invariants: a request is answered exactly once; a waiting one is in exactly one class's line. A
+//! Invariants: a request is answered exactly once; a waiting one is queued in exactly one class. If its client goes
+//! away, a request is still completed.
 //! client that goes away leaves its request to finish.
 
 mod answer;
 mod command;
-mod line;
+mod wait_queue;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -28,27 +28,27 @@ use seekless_core::{Buffer, Class, ErrorKind, Extent, Hints, IoError, Nanos, Op}
 use crate::freeblock::{FreeOptions, Freeblock};
 use crate::scheduler::{Place, Places, Policy, Positioning, Slot, Waiter};
 use crate::work::Sharer;
-use line::{Entry, Line, State};
+use wait_queue::{Entry, State, WaitQueue};
 
 pub use answer::Answer;
 pub use command::Command;
 
-/// How a queue behaves.
+/// Options of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Which request comes next.
+    /// Scheduler.
     pub policy: Policy,
-    /// Whether adjacent requests go together.
+    /// Whether adjacent requests are merged.
     pub merge: bool,
     /// The background's guaranteed share of the head's time, 1 to 99 per cent.
     pub background_share_pct: u8,
-    /// A request that has waited longer goes next; zero for never.
+    /// A request that has waited longer goes next; zero: never.
     pub starvation_limit: Nanos,
-    /// At most so many commands in the device at once, which orders them by its own queue: 1 to the depth that
-    /// its description gives. `None`: as many as it works on at once, and the scheduler here sees where its
-    /// head is, as if this queue were inside of the device.
+    /// Most commands in the device, which orders them by its own queue: 1 to the depth of its description. `None`: as
+    /// many as it serves at once, and the scheduler here sees the head's position, as if this queue were inside the
+    /// device.
     pub depth: Option<u32>,
-    /// Whether, and how, what is wanted for free is done in the head's waits.
+    /// Options of freeblock scheduling; `None`: disabled.
     pub freeblock: Option<FreeOptions>,
 }
 
@@ -65,26 +65,26 @@ impl Default for QueueOptions {
     }
 }
 
-/// What waits at a component.
+/// The requests waiting at a component.
 pub struct Queue {
     device: u32,
     options: QueueOptions,
     by_position: bool,
-    line: RefCell<Line>,
-    /// The component: given a turn when requests arrive at rest.
+    wait_queue: RefCell<WaitQueue>,
+    /// The component: given a turn when requests arrive while it is idle.
     agent: Weak<dyn Agent>,
-    /// The component again: how tickets reach this queue.
+    /// The component as ticket holder: forwards tickets to this queue.
     holder: Weak<dyn TicketHolder>,
-    /// The component once more: where its sectors are.
+    /// The component's sector places.
     places: Weak<dyn Places>,
-    /// Who carries free requests out, if somebody does.
+    /// The freeblock scheduler that serves free requests, if any.
     free: Option<Rc<Freeblock>>,
 }
 
 impl Queue {
-    /// An empty queue of the component numbered `device` in the event log, which is its agent,
-    /// forwards tickets to it, and knows where its sectors are; `queued_flush` says whether that takes a flush
-    /// among other commands. Free reads and writes are left to `free`, if there is one.
+    /// An empty queue of the component numbered `device` in the event log, which is its agent, forwards tickets to it,
+    /// and knows its sectors' places. `queued_flush`: whether the device takes a flush among other commands. Free reads
+    /// and writes are left to `free`, if there is one.
     pub fn new(
         device: u32,
         options: QueueOptions,
@@ -96,25 +96,24 @@ impl Queue {
     ) -> Queue {
         let scheduler = options.policy.scheduler();
         let by_position = scheduler.by_position();
-        let line = RefCell::new(Line::new(scheduler, queued_flush));
-        Queue { device, options, by_position, line, agent, holder, places, free }
+        let wait_queue = RefCell::new(WaitQueue::new(scheduler, queued_flush));
+        Queue { device, options, by_position, wait_queue, agent, holder, places, free }
     }
 
-    /// Whether it wants to be told where the head is.
+    /// Whether the scheduler depends on the head's position.
     pub fn by_position(&self) -> bool {
         self.by_position
     }
 
-    /// A request, and its answer to come: the buffer it came with. It is put in line when it is
-    /// first polled.
+    /// Submits a request; its answer returns the buffer. The request is queued when the answer is first polled.
     pub fn submit(&self, op: Op, at: Extent, buffer: Buffer, how: Hints) -> Answer<'_> {
         Answer { queue: self, state: answer::AnswerState::Unsent(op, at, buffer, how) }
     }
 
     fn enter(&self, op: Op, at: Extent, buffer: Buffer, how: Hints, waker: Waker) -> Slot {
-        let mut line = self.line.borrow_mut();
-        line.arrivals += 1;
-        let arrival = line.arrivals;
+        let mut wait_queue = self.wait_queue.borrow_mut();
+        wait_queue.arrivals += 1;
+        let arrival = wait_queue.arrivals;
         let class = how.effective_class();
         let ticket = how.ticket.clone();
         runtime::event(&Event::Request { device: self.device, id: arrival, op, extent: at, class });
@@ -122,8 +121,8 @@ impl Queue {
             Some(places) if self.by_position && op != Op::Flush => places.place(at.start),
             _ => Place::default(),
         };
-        let gone_before = line.gone;
-        let vacant = line.entries.vacant_entry();
+        let issued_before = wait_queue.issued;
+        let vacant = wait_queue.entries.vacant_entry();
         let slot = vacant.key();
         let write = matches!(op, Op::Write | Op::WriteZeroes);
         let waiter = Waiter { slot, arrival, since: runtime::now(), write, place };
@@ -136,7 +135,7 @@ impl Queue {
             class,
             buffer,
             waiter,
-            gone_before,
+            issued_before,
             state,
             waker,
             abandoned: false,
@@ -144,15 +143,15 @@ impl Queue {
         match free {
             Some(free) => free.request(slot, write, at),
             None if op == Op::Flush => {
-                line.flushes.push_back(slot);
-                self.to_be_issued(&mut line);
+                wait_queue.flushes.push_back(slot);
+                self.to_be_issued(&mut wait_queue);
             }
             None => {
-                line.waiting[class as usize].add(at.start, waiter);
-                self.to_be_issued(&mut line);
+                wait_queue.waiting[class as usize].add(at.start, waiter);
+                self.to_be_issued(&mut wait_queue);
             }
         }
-        drop(line);
+        drop(wait_queue);
         if let Some(ticket) = ticket {
             ticket.held_by(self.holder.clone(), slot);
             if ticket.is_aborted() {
@@ -162,80 +161,82 @@ impl Queue {
         slot
     }
 
-    /// One more request waits to go to the device.
-    fn to_be_issued(&self, line: &mut Line) {
-        line.unissued += 1;
-        if !std::mem::replace(&mut line.awake, true) {
+    /// Counts a request that waits to be issued.
+    fn to_be_issued(&self, wait_queue: &mut WaitQueue) {
+        wait_queue.unissued += 1;
+        if !std::mem::replace(&mut wait_queue.awake, true) {
             if let Some(agent) = self.agent.upgrade() {
                 runtime::turn_when_quiet(agent);
             }
         }
     }
 
-    /// Describes the next command in `command`; false if there is none for now: the component gets a turn
-    /// when there may be, which is when a request comes or, behind a flush, when a command is done.
-    /// To be called when it is quiet, with the drive as it is now if `by_position`.
+    /// Describes the next command in `command`; false if there is none for now: the component gets a turn when there
+    /// may be, which is when a request arrives or, after a flush, when a command is done. To be called when it is
+    /// quiet, with the drive's current state if `by_position`.
     pub fn pick(&self, command: &mut Command, drive: Option<&dyn Positioning>) -> bool {
-        let mut line = self.line.borrow_mut();
+        let mut wait_queue = self.wait_queue.borrow_mut();
         command.slots.clear();
         command.sharers.clear();
-        line.awake = line.unissued > 0;
-        if !line.awake || line.waits_for_a_flush() {
+        wait_queue.awake = wait_queue.unissued > 0;
+        if !wait_queue.awake || wait_queue.waits_for_a_flush() {
             return false;
         }
-        if line.flush_is_next() {
-            command.slots.extend(line.flushes.drain(..));
+        if wait_queue.flush_is_next() {
+            command.slots.extend(wait_queue.flushes.drain(..));
         } else {
-            let class = line.next_class();
-            let Some(slot) = line.next(class, self.options.starvation_limit, drive) else { return false };
+            let class = wait_queue.next_class();
+            let Some(slot) = wait_queue.next(class, self.options.starvation_limit, drive) else {
+                return false;
+            };
             command.slots.push(slot);
             if self.options.merge {
-                line.gather(class, &mut command.slots);
+                wait_queue.gather(class, &mut command.slots);
             }
         }
-        line.issue(command);
+        wait_queue.issue(command);
         true
     }
 
-    /// The command is done: `took` is what the background's share is reckoned with.
+    /// Completes a command; `took` counts towards the background's share.
     pub fn complete(
         &self,
         command: &Command,
         took: Nanos,
         results: &mut dyn FnMut(Extent, &Buffer) -> Result<(), IoError>,
     ) {
-        let mut line = self.line.borrow_mut();
-        line.arrived_before = line.arrivals;
-        line.in_device -= 1;
-        line.flushing.end();
-        line.reckon(command.class, took, self.options.background_share_pct);
+        let mut wait_queue = self.wait_queue.borrow_mut();
+        wait_queue.arrived_before = wait_queue.arrivals;
+        wait_queue.in_device -= 1;
+        wait_queue.flushing.end();
+        wait_queue.credit_background(command.class, took, self.options.background_share_pct);
         for &slot in &command.slots {
-            let entry = &mut line.entries[slot];
+            let entry = &mut wait_queue.entries[slot];
             let result = results(entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
-            line.answer(slot, result, self.device, &self.holder);
+            wait_queue.answer(slot, result, self.device, &self.holder);
         }
     }
 
-    /// A free request is done: whom it was for, what and where.
+    /// Completes a free request; returns its operation and account.
     pub fn complete_free(
         &self,
         slot: Slot,
         results: &mut dyn FnMut(Op, Extent, &Buffer) -> Result<(), IoError>,
     ) -> (Op, Sharer) {
-        let mut line = self.line.borrow_mut();
-        let entry = &mut line.entries[slot];
+        let mut wait_queue = self.wait_queue.borrow_mut();
+        let entry = &mut wait_queue.entries[slot];
         let (op, sectors) = (entry.op, entry.at.sectors);
         let sharer = Sharer { account: entry.how.account, class: entry.how.class, sectors };
         let result = results(op, entry.at, &entry.buffer).map(|()| std::mem::take(&mut entry.buffer));
-        line.answer(slot, result, self.device, &self.holder);
+        wait_queue.answer(slot, result, self.device, &self.holder);
         (op, sharer)
     }
 
     /// The request's ticket was promoted.
     pub fn promote(&self, slot: Slot, class: Class) {
-        let mut line = self.line.borrow_mut();
-        let line = &mut *line;
-        let Some(entry) = line.entries.get_mut(slot) else { return };
+        let mut wait_queue = self.wait_queue.borrow_mut();
+        let wait_queue = &mut *wait_queue;
+        let Some(entry) = wait_queue.entries.get_mut(slot) else { return };
         if class >= entry.class {
             return;
         }
@@ -244,12 +245,12 @@ impl Queue {
             (Some(free), State::Free) => {
                 entry.state = State::Waiting;
                 free.withdraw(slot, waiter.write);
-                line.waiting[class as usize].add(at.start, waiter);
-                self.to_be_issued(line);
+                wait_queue.waiting[class as usize].add(at.start, waiter);
+                self.to_be_issued(wait_queue);
             }
             (_, State::Waiting) if entry.op != Op::Flush => {
-                line.waiting[was as usize].remove(at.start, &waiter);
-                line.waiting[class as usize].add(at.start, waiter);
+                wait_queue.waiting[was as usize].remove(at.start, &waiter);
+                wait_queue.waiting[class as usize].add(at.start, waiter);
             }
             _ => {}
         }
@@ -257,19 +258,19 @@ impl Queue {
 
     /// The request's ticket was aborted: it is answered now unless the device has it.
     pub fn abort(&self, slot: Slot) {
-        let mut line = self.line.borrow_mut();
-        let Some(entry) = line.entries.get(slot) else { return };
+        let mut wait_queue = self.wait_queue.borrow_mut();
+        let Some(entry) = wait_queue.entries.get(slot) else { return };
         let (at, class, waiter) = (entry.at, entry.class, entry.waiter);
         match (&self.free, &entry.state) {
             (Some(free), State::Free) => free.withdraw(slot, waiter.write),
             (_, State::Waiting) => {
-                line.waiting[class as usize].remove(at.start, &waiter);
-                line.flushes.retain(|&flush| flush != slot);
-                line.unissued -= 1;
+                wait_queue.waiting[class as usize].remove(at.start, &waiter);
+                wait_queue.flushes.retain(|&flush| flush != slot);
+                wait_queue.unissued -= 1;
             }
             _ => return,
         }
-        let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "withdrawn by its ticket");
-        line.answer(slot, Err(error), self.device, &self.holder);
+        let error = IoError::new(ErrorKind::Aborted, "queue", Some(at), "aborted by its ticket");
+        wait_queue.answer(slot, Err(error), self.device, &self.holder);
     }
 }

@@ -1,8 +1,7 @@
-//! Which request comes next: one file a scheduler, behind one trait.
+//! Scheduling of requests: one file per scheduler, one trait.
 //!
-//! A scheduler sees the requests of one class at a time; classes are above it, in the queue. So is the
-//! limit to how long a request waits, which holds for every scheduler. Where two requests are equal, the
-//! one comes first that came first.
+//! A scheduler sees the requests of one class at a time; the queue above it handles classes and the starvation limit.
+//! Of two equal requests the older one is chosen.
 
 mod aged_sptf;
 mod c_look;
@@ -28,24 +27,24 @@ pub use sptf_sw::SptfSw;
 pub use sstf::Sstf;
 pub use waiting::{Waiter, Waiting};
 
-/// A request in line: its number in the queue.
+/// A queued request's number.
 pub type Slot = usize;
 
-/// What a scheduler decides by, besides what waits.
+/// Inputs of a decision, besides the waiting requests.
 #[derive(Clone, Copy)]
 pub struct Moment<'a> {
-    /// When it decides.
+    /// Time of the decision.
     pub now: Nanos,
-    /// The sector behind the last command.
+    /// One past the last command's last sector.
     pub head: Lba,
-    /// Requests up to this arrival were in line while the last command was carried out.
+    /// Requests up to this arrival were queued while the last command was served.
     pub arrived_before: u64,
-    /// The drive. Who ranks by position and has none goes by arrival.
+    /// Positioning estimates. Without them, position-aware schedulers go by arrival.
     pub drive: Option<&'a dyn Positioning>,
 }
 
 impl Moment<'_> {
-    /// What it takes to get to a request.
+    /// Positioning time of a request.
     pub fn reach(&self, drive: &dyn Positioning, waiter: &Waiter) -> Reach {
         drive.reach(waiter.place, waiter.write, waiter.arrival <= self.arrived_before)
     }
@@ -53,18 +52,18 @@ impl Moment<'_> {
 
 /// Picks the next request of a class.
 pub trait Scheduler {
-    /// Whether it ranks by where the head is, and needs places and a drive.
+    /// Whether it depends on the head's position, and needs places and a drive.
     fn by_position(&self) -> bool {
         false
     }
 
-    /// Whether it ranks by when a request's first sector comes by. Then nothing that lies before the sector
-    /// goes with it: the head would be too late for that.
+    /// Whether it ranks by the angle of a request's first sector. Then no earlier sectors are merged into the command:
+    /// the head would miss them.
     fn by_angle(&self) -> bool {
         false
     }
 
-    /// The next one. `None` only if none waits.
+    /// The next request. `None` only if none waits.
     fn next(&mut self, waiting: &Waiting, moment: &Moment) -> Option<Slot>;
 }
 

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgedSptf, CLook, Fcfs, Look, Scheduler, Sptf, SptfSw, Sstf};
 
-/// Which scheduler.
+/// A scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Policy {
     /// In order of arrival.
     Fcfs,
-    /// In ascending order of address as far as there are requests, then in descending order, and so on.
+    /// In ascending order of address while there are requests, then in descending order, and so on.
     Look,
     /// In ascending order of address, then from the lowest again.
     #[default]
@@ -22,9 +22,9 @@ pub enum Policy {
     Sstf,
     /// The shortest positioning time first.
     Sptf,
-    /// The shortest seek among positioning times within so many per cent of the shortest.
+    /// The shortest seek among positioning times within this many per cent of the shortest.
     SptfSw(u32),
-    /// The shortest positioning time first, less so many thousandths of the time that a request has waited.
+    /// The shortest positioning time first, less this many thousandths of the waiting time.
     Asptf(u32),
 }
 
@@ -32,11 +32,11 @@ pub enum Policy {
 const MOST: u32 = 1_000_000;
 
 impl Policy {
-    /// All names, for people.
+    /// All names, for messages.
     pub const NAMES: &str = "fcfs, look, c-look, sstf, sptf, sptf-swN (within N per cent of the shortest \
          positioning time, the shortest seek) or asptfN (less N ms for each second of waiting)";
 
-    /// The scheduler of this name.
+    /// Creates the scheduler.
     pub fn scheduler(self) -> Box<dyn Scheduler> {
         match self {
             Policy::Fcfs => Box::new(Fcfs),
@@ -83,7 +83,7 @@ impl FromStr for Policy {
         let number = |prefix| {
             let digits = text.strip_prefix(prefix)?;
             let number: u32 = digits.parse().ok()?;
-            // As it is written back: no sign, no zeros before it.
+            // As it is written back: no sign, no leading zeros.
             (number <= MOST && number.to_string() == digits).then_some(number)
         };
         [Policy::Fcfs, Policy::Look, Policy::CLook, Policy::Sstf, Policy::Sptf]

@@ -1,25 +1,25 @@
-//! What a scheduler asks of a drive: where a request begins, and how long the head takes to get there.
+//! Positioning queries of schedulers: a request's place, and the time to reach it.
 //!
-//! A simulated drive answers from its own state; in front of a real one a model of it can.
+//! A simulated drive answers from its own state; for a real drive a model can.
 
 use seekless_core::{Lba, Nanos};
 
-/// Where a request begins.
+/// The place of a request's first sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Counted from the outer edge.
+    /// Cylinder, counted from the outer edge.
     pub cylinder: u32,
-    /// When it comes under the head, in nanoseconds after the index mark.
+    /// When it passes under the head, in nanoseconds after the index mark.
     pub angle: u32,
-    /// The surface.
+    /// Surface.
     pub head: u16,
 }
 
-/// What it takes to get the head to a request.
+/// Time to reach a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Before the head may go there, beyond what a request costs that was handled while the one before
-    /// was on the media.
+    /// Delay before the head may move, beyond that of a queued request, which was handled while the one before was on
+    /// the media.
     pub handling: Nanos,
     /// Moving the arm or switching heads, and settling.
     pub seek: Nanos,
@@ -34,50 +34,50 @@ impl Reach {
     }
 }
 
-/// Knows where sectors are; that does not change.
+/// The places of sectors, which do not change.
 pub trait Places {
-    /// Where a sector is.
+    /// The place of a sector.
     fn place(&self, lba: Lba) -> Place;
 }
 
 /// A drive at the time of a decision.
 pub trait Positioning {
-    /// Where the arm is.
+    /// Position of the arm.
     fn cylinder(&self) -> u32;
 
-    /// What it takes to get to `place` for a read or write, which was `queued` while the command before
-    /// was carried out, or came after it.
+    /// Time to reach `place` for a read or write that was `queued` while the last command was served, or arrived after
+    /// it.
     fn reach(&self, place: Place, write: bool, queued: bool) -> Reach;
 
-    /// What no request can be reached sooner than.
+    /// Lower bounds of `reach`.
     fn bounds(&self) -> Bounds<'_>;
 }
 
-/// Times before which no request is reached, for a scheduler that would rather not look closer.
+/// Lower bounds of positioning times, to skip requests cheaply.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
-    /// By distance in cylinders: the shortest seek so far or farther, in nanoseconds. It never falls with the
-    /// distance, though a drive's seek times may.
+    /// By distance in cylinders: the shortest seek of this distance or more, in nanoseconds. Monotonic, though a
+    /// drive's seek times may not be.
     pub seek: &'a [u32],
-    /// How far the disk will have turned when the head is free, in nanoseconds after the index mark.
+    /// Angle of the disk when the head is free, in nanoseconds after the index mark.
     pub angle: u32,
     /// The time of a revolution in nanoseconds.
     pub revolution: u32,
 }
 
 impl Bounds<'_> {
-    /// Requests so far away or farther take at least this seek.
+    /// The shortest seek of `distance` cylinders or more.
     pub fn seek(&self, distance: u32) -> Nanos {
         Nanos(u64::from(self.seek[distance as usize]))
     }
 
-    /// Whether a place at this angle, that takes at least this seek, may be reached `within` a time. It is
-    /// asked of many and true of few: the comparisons are put so that a processor need not guess.
+    /// Whether a place at this angle, that takes at least this seek, may be reached `within` a time. Called for many
+    /// places and rarely true: written without branches.
     pub fn may_be_reached(&self, angle: u32, seek: Nanos, within: Nanos) -> bool {
         let later = angle.wrapping_sub(self.angle);
         // Less than a revolution: the smaller one, because the other has wrapped around.
         let passes = u64::from(later.min(later.wrapping_add(self.revolution)));
-        // Who passes before the seek is over passes again a revolution later.
+        // A sector that passes before the seek ends passes again a revolution later.
         let window = within.0.wrapping_sub(seek.0);
         within.0 >= u64::from(self.revolution) || passes.wrapping_sub(seek.0) <= window
     }

@@ -1,8 +1,8 @@
-//! Shortest positioning time first (freeblock paper, section 3.3): seek and rotation together.
+//! Shortest positioning time first (freeblock paper, section 3.3): seek plus rotation.
 //!
-//! Requests are looked at from the head's cylinder outward, until the seek alone would take longer than the
-//! best one in all. The longer the queue, the sooner that is. Closer looked at are only those that come by
-//! before then.
+//! Requests are scanned from the head's cylinder outward, until the seek alone would take longer than the best
+//! positioning time so far. The longer the queue, the sooner that is. Only requests that pass before then are examined
+//! closely.
 
 use seekless_core::Nanos;
 

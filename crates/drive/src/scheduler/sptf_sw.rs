@@ -1,10 +1,9 @@
-//! SPTF-SW n % (freeblock paper, section 3.3): of the requests whose positioning times are within n % of the
-//! shortest one, the one with the shortest seek. What it leaves of the positioning time is rotation, in which
-//! freeblock scheduling can work.
+//! SPTF-SW n % (freeblock paper, section 3.3): of the requests whose positioning times are within n % of the shortest
+//! one, the one with the shortest seek. It leaves more rotational wait, which freeblock scheduling can use.
 //!
-//! One pass: the shortest time is known only at the end of it, so that all those are kept that are the answer
-//! for some shortest time. The shortest seek is no longer than that of the shortest positioning time, so that
-//! the pass ends where that of SPTF does.
+//! One pass: the shortest time is known only at its end, so all requests that are the answer for some shortest time are
+//! kept as candidates. The shortest seek is no longer than that of the shortest positioning time, so the pass ends
+//! where that of SPTF does.
 
 use seekless_core::Nanos;
 
@@ -14,11 +13,11 @@ use super::{Moment, Scheduler, Slot, Waiting};
 pub struct SptfSw {
     percent: u32,
     /// In ascending order of seek, then arrival; in strictly descending order of time.
-    kept: Vec<Kept>,
+    candidates: Vec<Candidate>,
 }
 
 #[derive(Clone, Copy)]
-struct Kept {
+struct Candidate {
     seek: Nanos,
     arrival: u64,
     time: Nanos,
@@ -26,9 +25,9 @@ struct Kept {
 }
 
 impl SptfSw {
-    /// Within so many per cent of the shortest positioning time.
+    /// Within this many per cent of the shortest positioning time.
     pub fn new(percent: u32) -> SptfSw {
-        SptfSw { percent, kept: Vec::new() }
+        SptfSw { percent, candidates: Vec::new() }
     }
 
     /// The longest time within the margin of the shortest.
@@ -36,15 +35,16 @@ impl SptfSw {
         Nanos(shortest.0.saturating_mul(100 + u64::from(self.percent)) / 100)
     }
 
-    /// Keeps a request unless one that is kept is better whatever the shortest time turns out to be.
-    fn keep(&mut self, this: Kept) {
-        let key = |kept: &Kept| (kept.seek, kept.arrival);
-        let place = self.kept.partition_point(|kept| key(kept) < key(&this));
-        if self.kept[..place].last().is_some_and(|better| better.time <= this.time) {
+    /// Adds a candidate unless another one is better whatever the shortest time turns out to be.
+    fn add_candidate(&mut self, this: Candidate) {
+        let key = |candidates: &Candidate| (candidates.seek, candidates.arrival);
+        let place = self.candidates.partition_point(|candidates| key(candidates) < key(&this));
+        if self.candidates[..place].last().is_some_and(|better| better.time <= this.time) {
             return;
         }
-        let worse = self.kept[place..].iter().take_while(|kept| kept.time >= this.time).count();
-        self.kept.splice(place..place + worse, [this]);
+        let worse =
+            self.candidates[place..].iter().take_while(|candidates| candidates.time >= this.time).count();
+        self.candidates.splice(place..place + worse, [this]);
     }
 }
 
@@ -59,7 +59,7 @@ impl Scheduler for SptfSw {
 
     fn next(&mut self, waiting: &Waiting, moment: &Moment) -> Option<Slot> {
         let Some(drive) = moment.drive else { return waiting.oldest().map(|waiter| waiter.slot) };
-        self.kept.clear();
+        self.candidates.clear();
         let bounds = drive.bounds();
         let (mut shortest, mut margin) = (Nanos(u64::MAX), Nanos(u64::MAX));
         waiting.outward(drive.cylinder(), |distance, waiter| {
@@ -74,11 +74,11 @@ impl Scheduler for SptfSw {
                     (shortest, margin) = (time, self.margin(time));
                 }
                 if time <= margin {
-                    self.keep(Kept { seek, arrival: waiter.arrival, time, slot: waiter.slot });
+                    self.add_candidate(Candidate { seek, arrival: waiter.arrival, time, slot: waiter.slot });
                 }
             }
             true
         });
-        self.kept.iter().find(|kept| kept.time <= margin).map(|kept| kept.slot)
+        self.candidates.iter().find(|candidates| candidates.time <= margin).map(|candidates| candidates.slot)
     }
 }

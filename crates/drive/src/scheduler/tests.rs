@@ -1,4 +1,4 @@
-//! Each scheduler by hand, and against the slow way.
+//! Each scheduler by hand, and against an exhaustive search.
 
 use proptest::prelude::*;
 use seekless_core::{Extent, Op};
@@ -8,7 +8,7 @@ use super::*;
 use crate::disk::Drive;
 use crate::spec::{self, SeekCurve, Spec};
 
-/// A drive whose cylinders have ten sectors, and whose times a test says.
+/// A drive whose cylinders have ten sectors, and whose rotation times a test sets.
 struct Plain {
     cylinder: u32,
     /// Rotation to each cylinder's requests.
@@ -42,8 +42,8 @@ fn waiter(slot: Slot, place: Place) -> Waiter {
     Waiter { slot, arrival: slot as u64 + 1, place, ..Waiter::default() }
 }
 
-/// The order in which a scheduler takes requests at these sectors that came at these times, ten sectors a
-/// cylinder, at time `now`.
+/// The order in which a scheduler takes requests of these (sector, arrival time) pairs at time `now`, ten sectors per
+/// cylinder.
 fn order(policy: Policy, head: u64, asked: &[(u64, u64)], now: u64, rotation: fn(u32) -> u64) -> Vec<u64> {
     let mut scheduler = policy.scheduler();
     let mut waiting = Waiting::new(&*scheduler);
@@ -119,7 +119,7 @@ fn rotations(cylinder: u32) -> u64 {
 fn sptf_counts_seek_and_rotation() {
     let asked = at_once(&[450, 900, 300, 500]);
     assert_eq!(order(Policy::Sptf, 400, &asked, 0, rotations)[0], 500);
-    // Within 20 % of 3,000 there is one of the same seek, which came first.
+    // Within 20 % of 3,000 there is an older one of the same seek.
     assert_eq!(order(Policy::SptfSw(16), 400, &asked, 0, rotations)[0], 500);
     assert_eq!(order(Policy::SptfSw(17), 400, &asked, 0, rotations)[0], 300);
     // Within 217 % the shortest seek.
@@ -149,8 +149,8 @@ fn without_a_drive_the_first_comes_first() {
     }
 }
 
-/// The drives that ship, and one such as extraction gives: a curve that goes up and down, surfaces one after
-/// the other, writes that settle sooner.
+/// The shipped drives, and one as extraction gives it: a curve that is not monotonic, surfaces one after the other,
+/// writes that settle sooner.
 fn drives() -> Vec<Spec> {
     let atlas = spec::find("quantum-atlas-10k").unwrap();
     let points = [(1, 1_200.0), (40, 2_900.0), (60, 900.0), (400, 5_000.0), (401, 1_900.0), (9_000, 7_000.0)];
@@ -162,7 +162,7 @@ fn drives() -> Vec<Spec> {
     vec![spec::find("wd2500aaks").unwrap(), atlas, imported, turning_round]
 }
 
-/// The slow way: what is best of all that wait.
+/// Exhaustive search: the best of all that wait.
 fn slowly(policy: Policy, all: &[Waiter], moment: &Moment) -> Option<Slot> {
     let drive = moment.drive?;
     let reach = |waiter: &Waiter| moment.reach(drive, waiter);
@@ -199,7 +199,7 @@ const POLICIES: [Policy; 8] = [
 ];
 
 proptest! {
-    /// Who looks only at those that can be the best finds the best.
+    /// The pruned search finds the best request.
     #[test]
     fn what_is_not_looked_at_is_not_better(
         which in 0..4_usize,
@@ -223,8 +223,8 @@ proptest! {
             let since = Nanos(now.0 - 50_000_000 + since[slot]);
             Waiter { since, write, ..waiter(slot, drive.place(Lba(lba))) }
         }).collect();
-        let sight = drive.sight(now);
-        let moment = Moment { now, head: Lba(0), arrived_before: queued, drive: Some(&sight) };
+        let estimator = drive.estimator(now);
+        let moment = Moment { now, head: Lba(0), arrived_before: queued, drive: Some(&estimator) };
         for policy in POLICIES {
             let mut scheduler = policy.scheduler();
             let mut waiting = Waiting::new(&*scheduler);
@@ -235,7 +235,7 @@ proptest! {
         }
     }
 
-    /// What a scheduler is told before is what serving takes then, of what is not in the cache.
+    /// The estimate for a request that is not cached is the time that serving it takes.
     #[test]
     fn a_drive_keeps_what_it_promised(
         which in 0..4_usize,
@@ -247,7 +247,7 @@ proptest! {
         for (write, lba, rest) in asked {
             now += Nanos(rest);
             let at = Extent::new(lba % (spec.sectors - 1), 1);
-            let reach = drive.sight(now).reach(drive.place(at.start), write, true);
+            let reach = drive.estimator(now).reach(drive.place(at.start), write, true);
             let op = if write { Op::Write } else { Op::Read };
             let took = drive.serve(op, at, now, true);
             if took.seek + took.rotation > Nanos(0) {

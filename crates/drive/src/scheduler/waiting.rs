@@ -1,4 +1,4 @@
-//! The requests of one class that wait, in the orders that schedulers ask for.
+//! The waiting requests of one class, in the orders that schedulers need.
 //!
 //! Invariant: each order holds the same requests.
 
@@ -8,37 +8,37 @@ use seekless_core::{Lba, Nanos};
 
 use super::{Place, Scheduler, Slot};
 
-/// A request in line.
+/// A waiting request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiter {
     /// Its number in the queue.
     pub slot: Slot,
-    /// Which one it was, counted from 1: no two have the same.
+    /// Its arrival number, counted from 1: unique.
     pub arrival: u64,
-    /// Since when it waits.
+    /// Arrival time.
     pub since: Nanos,
     /// Whether it is a write.
     pub write: bool,
-    /// Where it begins, for a scheduler that ranks by position.
+    /// Place of its first sector, for a position-aware scheduler.
     pub place: Place,
 }
 
-/// The requests of one class that wait.
+/// The waiting requests of one class.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
     addresses: BTreeMap<(Lba, u64), Slot>,
     arrivals: BTreeMap<u64, Waiter>,
-    /// Kept only for a scheduler that ranks by position.
+    /// Only for a position-aware scheduler.
     cylinders: Option<BTreeMap<(u32, u64), Waiter>>,
 }
 
 impl Waiting {
-    /// None, for this scheduler.
+    /// No requests yet, in the orders that this scheduler needs.
     pub fn new(scheduler: &dyn Scheduler) -> Waiting {
         Waiting { cylinders: scheduler.by_position().then(BTreeMap::new), ..Waiting::default() }
     }
 
-    /// A request starts to wait; its first sector is `start`.
+    /// Adds a request; its first sector is `start`.
     pub fn add(&mut self, start: Lba, waiter: Waiter) {
         self.addresses.insert((start, waiter.arrival), waiter.slot);
         self.arrivals.insert(waiter.arrival, waiter);
@@ -47,7 +47,7 @@ impl Waiting {
         }
     }
 
-    /// A request waits no more.
+    /// Removes a request.
     pub fn remove(&mut self, start: Lba, waiter: &Waiter) {
         self.addresses.remove(&(start, waiter.arrival));
         self.arrivals.remove(&waiter.arrival);
@@ -56,39 +56,38 @@ impl Waiting {
         }
     }
 
-    /// How many wait.
+    /// Number of requests.
     pub fn len(&self) -> usize {
         self.arrivals.len()
     }
 
-    /// Whether none waits.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.arrivals.is_empty()
     }
 
-    /// The one that waits longest.
+    /// The oldest request.
     pub fn oldest(&self) -> Option<&Waiter> {
         self.arrivals.first_key_value().map(|(_, waiter)| waiter)
     }
 
-    /// Who waits longest first.
+    /// The requests, oldest first.
     pub fn by_age(&self) -> impl Iterator<Item = &Waiter> {
         self.arrivals.values()
     }
 
-    /// Those from `from` on, by address.
+    /// The requests from `from` on, by address.
     pub fn from(&self, from: Lba) -> impl Iterator<Item = (Lba, Slot)> {
         self.addresses.range((from, 0)..).map(|(&(start, _), &slot)| (start, slot))
     }
 
-    /// Those below `to`, by descending address.
+    /// The requests below `to`, by descending address.
     pub fn below(&self, to: Lba) -> impl Iterator<Item = (Lba, Slot)> {
         self.addresses.range(..(to, 0)).rev().map(|(&(start, _), &slot)| (start, slot))
     }
 
-    /// Shows them to `look` with their distance from this cylinder, from there on upward and downward in
-    /// turn. In a direction in which `look` says no it goes no farther. None for a scheduler that does not
-    /// rank by position.
+    /// Calls `look` for the requests with their distance from this cylinder, outward from there. A direction ends where
+    /// `look` returns false. Does nothing for a scheduler that is not position-aware.
     pub fn outward(&self, cylinder: u32, mut look: impl FnMut(u32, &Waiter) -> bool) {
         let Some(all) = &self.cylinders else { return };
         let mut up = all.range((cylinder, 0)..);

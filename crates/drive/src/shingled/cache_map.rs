@@ -1,8 +1,8 @@
-//! Where in the media cache a sector is, and what there can be written over.
+//! The map of the media cache: where sectors are, and what may be overwritten there.
 //!
-//! The cache is a ring. Writes are put behind each other; what is cleaned, or overwritten by a later one, makes
-//! room once it is at the ring's tail. Invariants: extents of the map do not overlap; each lies in an entry of
-//! the ring; entries are in the order in which they were written.
+//! The cache is a ring. Writes are appended; what is cleaned, or overwritten by a later write, is freed once it is at
+//! the ring's tail. Invariants: extents of the map do not overlap; each lies in an entry of the ring; entries are in
+//! the order in which they were written.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,29 +13,28 @@ use seekless_core::{Extent, Lba};
 pub struct CacheMap {
     capacity: u64,
     band: u64,
-    /// By first sector: the end, and where in the ring its first sector is.
+    /// By first sector: the end, and the ring position of its first sector.
     extents: BTreeMap<u64, (u64, u64)>,
-    /// Where each write begins in the ring, counted on and on, where it ends, and the first sector of what it
-    /// was of.
+    /// Each write's begin and end in the ring, as unwrapped positions, and its first sector.
     ring: VecDeque<(u64, u64, u64)>,
     head: u64,
 }
 
 impl CacheMap {
-    /// An empty one.
+    /// An empty map.
     pub fn new(capacity: u64, band: u64) -> CacheMap {
         CacheMap { capacity, band, extents: BTreeMap::new(), ring: VecDeque::new(), head: 0 }
     }
 
-    /// Whether nothing waits in it.
+    /// Whether the cache holds nothing.
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// Whether so many sectors can be put behind the others.
+    /// Whether `sectors` can be appended.
     pub fn has_room(&self, sectors: u64) -> bool {
         let tail = self.ring.front().map_or(self.head, |entry| entry.0);
-        // It does not go over the ring's end.
+        // A write does not wrap around the ring's end.
         let skip = self.skip(sectors);
         self.head + skip + sectors - tail <= self.capacity
     }
@@ -45,8 +44,8 @@ impl CacheMap {
         if left < sectors { left } else { 0 }
     }
 
-    /// Puts a write of `at` behind the others, with `header` sectors before it: the sector of the ring where
-    /// that begins. From now on reads find it.
+    /// Appends a write of `at`, with `header` sectors before it; returns the ring's sector where that begins. From now
+    /// on reads find it.
     pub fn append(&mut self, at: Extent, header: u64) -> Lba {
         self.remove(at);
         let sectors = at.sectors + header;
@@ -57,7 +56,7 @@ impl CacheMap {
         Lba(place % self.capacity)
     }
 
-    /// What there is of `at` is no longer asked for.
+    /// Drops the cached part of `at`.
     pub fn remove(&mut self, at: Extent) {
         self.forget(at);
         self.release();
@@ -96,7 +95,7 @@ impl CacheMap {
         parts
     }
 
-    /// The parts of `at` that are in the cache, each with its place in the ring, counted on and on.
+    /// The parts of `at` that are in the cache, each with its unwrapped ring position.
     fn cached(&self, at: Extent) -> Vec<(Extent, u64)> {
         let (start, end) = (at.start.0, at.end().0);
         let before = self.extents.range(..start).next_back();
@@ -109,23 +108,23 @@ impl CacheMap {
         .collect()
     }
 
-    /// The band of the oldest write in the cache, or of what is left of that.
+    /// The band of the oldest write in the cache that is still in use.
     pub fn oldest_band(&self) -> Option<u64> {
         self.ring.front().and_then(|&entry| self.left_of(entry)).map(|sector| sector / self.band)
     }
 
-    /// The first sector that is still in its place, of a write in the ring.
+    /// The first sector of a write in the ring that is still in use.
     fn left_of(&self, (from, to, start): (u64, u64, u64)) -> Option<u64> {
         let mut within = self.extents.range(start..start + (to - from));
         within.find(|entry| (from..to).contains(&entry.1.1)).map(|(&sector, _)| sector)
     }
 
-    /// The parts of a band that are in the cache, each with its place in the ring, counted on and on.
+    /// The parts of a band that are in the cache, each with its unwrapped ring position.
     pub fn of_band(&self, band: u64) -> Vec<(Extent, u64)> {
         self.cached(Extent::new(band * self.band, self.band))
     }
 
-    /// A band was rewritten with what was at these places: it is at home, unless it was written again.
+    /// A band was rewritten with the data of these places: they are dropped, unless they were written again.
     pub fn cleaned(&mut self, places: &[(Extent, u64)]) {
         for &(at, place) in places {
             for (part, here) in self.cached(at) {
@@ -137,7 +136,7 @@ impl CacheMap {
         self.release();
     }
 
-    /// Forgets writes at the ring's tail of which nothing is asked for any more.
+    /// Frees writes at the ring's tail that are no longer in use.
     fn release(&mut self) {
         while self.ring.front().is_some_and(|&entry| self.left_of(entry).is_none()) {
             self.ring.pop_front();
@@ -153,8 +152,8 @@ mod tests {
     const BAND: u64 = 32;
 
     proptest! {
-        /// Against a model that knows of each sector which write it is of: what is found is the last write's,
-        /// no place in the ring is given out twice, and cleaning everything makes all the room there is.
+        /// Against a model that knows each sector's last write: reads find the last write, no place in the ring is
+        /// allocated twice, and cleaning everything frees everything.
         #[test]
         fn it_finds_what_was_written_last(
             steps in proptest::collection::vec((0..4_u8, 0..200_u64, 1..24_u64), 1..80),

@@ -1,12 +1,12 @@
 //! A drive-managed shingled drive: a disk whose tracks overlap, with a media cache in front of its bands.
 //!
-//! Writes go behind each other into the media cache, at the outer edge; a map says what is there. A stream of
-//! writes that begins at the start of a band goes into the band itself. When nothing came for a while, or when
-//! the cache is full, bands are cleaned, that with the oldest write first: read, brought up to date, rewritten as
-//! a whole. Aghayev and Desnoyers (FAST 2015) found drives to work so.
+//! Writes are appended to the media cache, at the outer edge; a map locates them. A stream of writes that begins at the
+//! start of a band goes into the band itself. When the drive has been idle for a while, or when the cache is full,
+//! bands are cleaned, that with the oldest write first: read, merged with the cache, and rewritten as a whole. Aghayev
+//! and Desnoyers (FAST 2015) found that drives work so.
 //!
-//! The bytes are kept by address; the disk below sees how much goes where, which is what takes its time. Fault
-//! model: none of its own.
+//! The bytes are stored by address; the disk below is charged for where the data would go. Fault model: none of its
+//! own.
 
 mod cache_map;
 
@@ -28,7 +28,7 @@ use crate::spec::{ShingledSpec, Spec};
 use crate::work::Work;
 use cache_map::CacheMap;
 
-/// A band is read and rewritten in pieces of this size, so that the foreground can come between.
+/// A band is read and rewritten in pieces of this many sectors, so that foreground requests can come between.
 const PIECE: u64 = 2_048;
 
 /// A simulated shingled drive.
@@ -41,18 +41,18 @@ struct Shared {
     clean_after: Nanos,
     map: RefCell<CacheMap>,
     content: RefCell<Content>,
-    /// Where a stream goes on that is written into its band.
+    /// Where a stream continues that is written into its band.
     stream: Cell<Option<u64>>,
     /// One band is cleaned at a time.
     cleaning: RangeLocks,
     cleaner_awake: Cell<bool>,
-    /// When something was asked for last, and how many requests are under way.
-    asked: Cell<Nanos>,
+    /// When the last request arrived, and how many requests are in flight.
+    last_request: Cell<Nanos>,
     under_way: Cell<u64>,
 }
 
 impl Shingled {
-    /// A drive of this kind, at rest, its media cache empty; `device` is its number in the event log.
+    /// An idle drive of this kind, its media cache empty; `device` is its number in the event log.
     pub fn new(device: u32, spec: &Spec, shingled: ShingledSpec, options: QueueOptions) -> Shingled {
         let whole = Spec { sectors: spec.sectors + shingled.media_cache_sectors, ..spec.clone() };
         Shingled(Rc::new(Shared {
@@ -65,14 +65,14 @@ impl Shingled {
             stream: Cell::new(None),
             cleaning: RangeLocks::new(),
             cleaner_awake: Cell::new(false),
-            asked: Cell::new(Nanos::ZERO),
+            last_request: Cell::new(Nanos::ZERO),
             under_way: Cell::new(0),
         }))
     }
 }
 
 impl Shared {
-    /// Where a sector of the bands is on the disk.
+    /// The disk's sectors of an extent of the bands.
     fn home(&self, at: Extent) -> Extent {
         Extent { start: at.start + self.spec.media_cache_sectors, ..at }
     }
@@ -111,8 +111,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a write goes into its band: at the band's start, or on behind the last one that did. A stream
-    /// that breaks off within a band leaves what was behind it to be rewritten.
+    /// Whether a write goes into its band: at the band's start, or continuing the last one that did. If a stream breaks
+    /// off within a band, the rest of the band has to be rewritten.
     fn streams(self: &Rc<Self>, at: Extent) -> bool {
         let band = self.spec.band_sectors;
         let begins = at.start.0 % band == 0 && at.sectors >= PIECE.min(band);
@@ -127,20 +127,20 @@ impl Shared {
         true
     }
 
-    /// The rest of a band behind a stream that broke off is rewritten.
+    /// Rewrites the rest of a band after a stream that broke off.
     fn repair(self: &Rc<Self>, from: u64) {
         let band = self.spec.band_sectors;
         let end = (from / band * band + band).min(self.sectors);
         let shared = self.clone();
         let rest = Extent::new(from, end - from);
         runtime::spawn(async move {
-            // What fails here fails its next reader too, which is where it is told.
+            // A failure here also fails the next reader, which reports it.
             let _ = shared.rewrite(rest, Class::Background).await;
         })
         .detach();
     }
 
-    /// Cleans the band with the oldest write, if there is one, unless somebody else just did.
+    /// Cleans the band with the oldest write, if there is one, unless another task just did.
     async fn clean(&self, class: Class) -> Result<(), IoError> {
         let before = self.map.borrow().oldest_band();
         let _held = self.cleaning.lock(Extent::new(0, 1), Mode::Exclusive, class, None).await;
@@ -174,7 +174,7 @@ impl Shared {
         Ok(())
     }
 
-    /// When nothing was asked for a while, what waits in the media cache is cleaned, until something is.
+    /// Cleans the media cache once the drive has been idle for a while, until a request arrives.
     fn wake_cleaner(self: &Rc<Self>) {
         if self.cleaner_awake.replace(true) {
             return;
@@ -182,7 +182,7 @@ impl Shared {
         let shared = self.clone();
         runtime::spawn(async move {
             while !shared.map.borrow().is_empty() {
-                let quiet_at = shared.asked.get() + shared.clean_after;
+                let quiet_at = shared.last_request.get() + shared.clean_after;
                 if shared.under_way.get() > 0 || runtime::now() < quiet_at {
                     runtime::sleep_until(quiet_at.max(runtime::now() + Nanos(1_000_000))).await;
                 } else if shared.clean(Class::Background).await.is_err() {
@@ -194,9 +194,9 @@ impl Shared {
         .detach();
     }
 
-    /// Carries a request out, and notes that one is under way meanwhile.
-    async fn ask(self: &Rc<Self>, op: Op, at: Extent, buffer: &Buffer, how: &Hints) -> Result<(), IoError> {
-        self.asked.set(runtime::now());
+    /// Serves a request, counted as in flight meanwhile.
+    async fn serve(self: &Rc<Self>, op: Op, at: Extent, buffer: &Buffer, how: &Hints) -> Result<(), IoError> {
+        self.last_request.set(runtime::now());
         let under_way = UnderWay::one_more(self);
         let done = match op {
             Op::Read => self.read(at, how).await,
@@ -204,14 +204,14 @@ impl Shared {
             _ => self.write(at, how).await,
         };
         drop(under_way);
-        self.asked.set(runtime::now());
+        self.last_request.set(runtime::now());
         done?;
         self.content.borrow_mut().apply(op, at, buffer);
         Ok(())
     }
 }
 
-/// A request that is under way, until it is answered or its client goes away.
+/// A request in flight, until it is answered or its client goes away.
 struct UnderWay<'a>(&'a Cell<u64>);
 
 impl UnderWay<'_> {
@@ -244,7 +244,7 @@ impl Simulated for Shingled {
         self.0.disk.arms()
     }
 
-    /// What its cleaner moves would not be seen by tasks: it has none.
+    /// It has none: tasks would miss what its cleaner moves.
     fn freeblock(&self) -> Vec<Rc<Freeblock>> {
         Vec::new()
     }
@@ -260,23 +260,23 @@ impl BlockDevice for Shingled {
     }
 
     fn read(&self, at: Extent, into: Buffer, how: Hints) -> IoFuture<'_, Buffer> {
-        io(async move { self.0.ask(Op::Read, at, &into, &how).await.map(|()| into) })
+        io(async move { self.0.serve(Op::Read, at, &into, &how).await.map(|()| into) })
     }
 
     fn write(&self, at: Extent, from: Buffer, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.0.ask(Op::Write, at, &from, &how).await })
+        io(async move { self.0.serve(Op::Write, at, &from, &how).await })
     }
 
     fn flush(&self, how: Hints) -> IoFuture<'_, ()> {
-        io(async move { self.0.ask(Op::Flush, Extent::default(), &Buffer::default(), &how).await })
+        io(async move { self.0.serve(Op::Flush, Extent::default(), &Buffer::default(), &how).await })
     }
 
-    /// What cannot be discarded stays as it is, at no cost.
+    /// Discards are no-ops, at no cost.
     fn discard(&self, _at: Extent, _how: Hints) -> IoFuture<'_, ()> {
         io(std::future::ready(Ok(())))
     }
 
-    /// Addresses as clients know them: where the bands have them is the drive's secret.
+    /// Addresses as clients know them: the placement in bands is hidden.
     fn places(&self, at: Extent, each: &mut dyn FnMut(Extent, Place)) {
         self.0.disk.places(at, each);
     }
@@ -284,7 +284,7 @@ impl BlockDevice for Shingled {
     fn write_zeroes(&self, at: Extent, how: Hints, zeroes: Zeroes) -> IoFuture<'_, ()> {
         io(async move {
             crate::component::not_only_if_fast(at, zeroes)?;
-            self.0.ask(Op::WriteZeroes, at, &Buffer::default(), &how).await
+            self.0.serve(Op::WriteZeroes, at, &Buffer::default(), &how).await
         })
     }
 }

@@ -1,36 +1,36 @@
-//! Whether a description can be a drive: what no drive has is refused, with the key.
+//! Checks of a description: a value that no drive can have is refused, with its key.
 
 use std::collections::BTreeMap;
 
 use super::{PowerSpec, SeekCurve, Spec, Zone};
 
-/// Drives of more sectors than this (256 TiB) are not described.
+/// The largest drive, in sectors (256 TiB).
 const MOST_SECTORS: u64 = 1 << 39;
-/// No part of a drive takes longer, in microseconds.
+/// The longest time of any part, in microseconds.
 const SECOND: f64 = 1e6;
 
-/// A figure that no drive has.
-pub struct Wrong {
+/// A value that no drive can have.
+pub struct SpecFault {
     pub key: String,
     pub found: String,
     pub expected: String,
 }
 
-pub(super) type Checked = Result<(), Wrong>;
+pub(super) type Checked = Result<(), SpecFault>;
 
-pub(super) fn wrong(
+pub(super) fn fault(
     key: impl Into<String>,
     found: impl Into<String>,
     expected: impl Into<String>,
 ) -> Checked {
-    Err(Wrong { key: key.into(), found: found.into(), expected: expected.into() })
+    Err(SpecFault { key: key.into(), found: found.into(), expected: expected.into() })
 }
 
 pub(super) fn within(key: &str, value: f64, low: f64, high: f64) -> Checked {
     if (low..=high).contains(&value) {
         return Ok(());
     }
-    wrong(key, value.to_string(), format!("{low} to {high}"))
+    fault(key, value.to_string(), format!("{low} to {high}"))
 }
 
 /// Refuses what cannot be a drive.
@@ -54,8 +54,7 @@ pub fn check(spec: &Spec) -> Checked {
     sources(spec)
 }
 
-/// No arm crosses all cylinders in less than `FASTEST_US`, unless seeks are to take no time: such a figure is in
-/// another unit.
+/// A full stroke takes at least `FASTEST_US`, unless seeks take no time: a shorter one is in another unit.
 fn full_stroke(table: &str, curve: &SeekCurve, spec: &Spec) -> Checked {
     const FASTEST_US: f64 = 100.0;
     let farthest = spec.cylinders().saturating_sub(1).max(1);
@@ -64,26 +63,26 @@ fn full_stroke(table: &str, curve: &SeekCurve, spec: &Spec) -> Checked {
         return Ok(());
     }
     let found = format!("{us:.3} over all {} cylinders", farthest + 1);
-    wrong(table, found, format!("0, or at least {FASTEST_US}: times are in microseconds"))
+    fault(table, found, format!("0, or at least {FASTEST_US}: times are in microseconds"))
 }
 
 fn arms(spec: &Spec) -> Checked {
     within("actuators", spec.actuators.into(), 1.0, spec.heads.into())?;
     if spec.heads % spec.actuators != 0 || spec.sectors % u64::from(spec.actuators) != 0 {
-        return wrong("actuators", spec.actuators.to_string(), "a divisor of heads and sectors");
+        return fault("actuators", spec.actuators.to_string(), "a divisor of heads and sectors");
     }
     if spec.actuators > 1 && spec.shingled.is_some() {
-        return wrong("actuators", spec.actuators.to_string(), "one, if tracks are shingled");
+        return fault("actuators", spec.actuators.to_string(), "one, if tracks are shingled");
     }
     Ok(())
 }
 
-/// Spares, slips and remaps are each arm's own: what is under one has to hold its part of the sectors.
+/// Spares, slips and remaps belong to each arm: the zones under one arm have to hold its part of the sectors.
 fn one_arm(spec: &Spec) -> Checked {
     if spec.actuators == 1 {
         return Ok(());
     }
-    zones(&spec.arm()).map_err(|wrong| Wrong { found: format!("{} under one arm", wrong.found), ..wrong })
+    zones(&spec.arm()).map_err(|fault| SpecFault { found: format!("{} under one arm", fault.found), ..fault })
 }
 
 /// Every time of commands and bus.
@@ -102,7 +101,7 @@ fn times(spec: &Spec) -> Checked {
     match (spec.bus.mb_s, spec.bus.read_sector_us, spec.bus.write_sector_us) {
         (Some(mb_s), None, None) => within("bus.mb_s", mb_s, 0.1, 1e6),
         (None, Some(_), Some(_)) => Ok(()),
-        _ => wrong("bus", "neither or both", "either mb_s, or read_sector_us and write_sector_us"),
+        _ => fault("bus", "neither or both", "either mb_s, or read_sector_us and write_sector_us"),
     }
 }
 
@@ -125,7 +124,7 @@ fn cache(spec: &Spec) -> Checked {
 
 fn zones(spec: &Spec) -> Checked {
     if spec.zone.is_empty() {
-        return wrong("zone", "none", "at least one [[zone]]");
+        return fault("zone", "none", "at least one [[zone]]");
     }
     within("layout.range_cylinders", spec.layout.range_cylinders.into(), 1.0, f64::from(1 << 24))?;
     let mut free = 0;
@@ -139,7 +138,7 @@ fn zones(spec: &Spec) -> Checked {
         within(&key("offset"), zone.offset, 0.0, most)?;
         within(&key("range_skew"), zone.range_skew, 0.0, most)?;
         if first < free {
-            return wrong(key("first_cylinder"), first.to_string(), format!("{free} or more: zones overlap"));
+            return fault(key("first_cylinder"), first.to_string(), format!("{free} or more: zones overlap"));
         }
         free = first + u64::from(zone.cylinders);
         lists(spec, zone, &key)?;
@@ -148,20 +147,20 @@ fn zones(spec: &Spec) -> Checked {
         |zone: &Zone| u64::from(zone.cylinders) * u64::from(spec.heads) * u64::from(zone.sectors_per_track);
     let all: u64 = spec.zone.iter().map(physical).sum();
     if all > MOST_SECTORS || free > 1 << 26 {
-        return wrong(
+        return fault(
             "zone",
             format!("{all} sectors on {free} cylinders"),
             "at most 256 TiB, 2^26 cylinders",
         );
     }
-    let held = crate::disk::layout::capacity(spec).map_err(|(zone, found)| Wrong {
+    let held = crate::disk::layout::capacity(spec).map_err(|(zone, found)| SpecFault {
         key: format!("zone {}", zone + 1),
         found,
         expected: "no more slips and remaps than spares".to_owned(),
     })?;
     let cache = spec.shingled.map_or(0, |shingled| shingled.media_cache_sectors);
     if spec.sectors == 0 || spec.sectors + cache > held {
-        return wrong(
+        return fault(
             "sectors",
             spec.sectors.to_string(),
             format!("1 to what the zones hold, {}", held - cache.min(held)),
@@ -182,10 +181,10 @@ fn lists(spec: &Spec, zone: &Zone, key: &dyn Fn(&str) -> String) -> Checked {
     let mut named: Vec<u64> = zone.slips.iter().copied().chain(remaps).collect();
     named.sort_unstable();
     if let Some(&far) = named.last().filter(|&&far| far >= units) {
-        return wrong(key("slips, remaps"), far.to_string(), format!("less than {units}, the zone's end"));
+        return fault(key("slips, remaps"), far.to_string(), format!("less than {units}, the zone's end"));
     }
     match named.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => wrong(key("slips, remaps"), format!("{} twice", pair[0]), "each place once"),
+        Some(pair) => fault(key("slips, remaps"), format!("{} twice", pair[0]), "each place once"),
         None => Ok(()),
     }
 }
@@ -196,7 +195,7 @@ fn seek(table: &str, curve: &SeekCurve) -> Checked {
         SeekCurve::Table { points } => {
             let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
             if points.first().is_none_or(|point| point.0 != 1) || !ascending {
-                return wrong(
+                return fault(
                     key("points"),
                     format!("{} points", points.len()),
                     "ascending distances from 1",
@@ -209,7 +208,7 @@ fn seek(table: &str, curve: &SeekCurve) -> Checked {
                 return Ok(());
             }
             let found = format!("{track_us}, {average_us}, {full_us}");
-            wrong(table, found, "track_us <= average_us <= full_us <= 1000000")
+            fault(table, found, "track_us <= average_us <= full_us <= 1000000")
         }
         SeekCurve::Hp { short_us, short_root_us, long_us, long_each_us, single_us, first_us, .. } => {
             for (name, value) in [
@@ -231,10 +230,10 @@ fn seek(table: &str, curve: &SeekCurve) -> Checked {
     }
 }
 
-/// How a figure can have come to be known.
+/// Kinds of sources.
 const KINDS: [&str; 4] = ["published", "extracted", "fitted", "assumed"];
 
-/// Figures of a disk that have to have a source.
+/// Values of a disk that must have a source.
 pub(crate) const FIGURES: [&str; 10] = [
     "sectors",
     "rpm",
@@ -249,23 +248,23 @@ pub(crate) const FIGURES: [&str; 10] = [
 ];
 
 fn sources(spec: &Spec) -> Checked {
-    told(FIGURES.into_iter(), &spec.source)
+    check_sources(FIGURES.into_iter(), &spec.source)
 }
 
-/// Whether each of these figures has a source, and each source a kind.
-pub(super) fn told<'a>(
+/// Checks that each of these values has a source, and each source a kind.
+pub(super) fn check_sources<'a>(
     mut figures: impl Iterator<Item = &'a str>,
     sources: &BTreeMap<String, String>,
 ) -> Checked {
     if let Some(figure) = figures.find(|figure| !sources.contains_key(*figure)) {
-        return wrong("source", format!("nothing for {figure}"), "where each figure comes from");
+        return fault("source", format!("nothing for {figure}"), "where each figure comes from");
     }
     for (figure, source) in sources {
         let kind =
             source.split_once(": ").is_some_and(|(kind, rest)| KINDS.contains(&kind) && !rest.is_empty());
         if !kind {
             let expected = "'published: ...', 'extracted: ...', 'fitted: ...' or 'assumed: ...'";
-            return wrong(format!("source.{figure}"), format!("'{source}'"), expected);
+            return fault(format!("source.{figure}"), format!("'{source}'"), expected);
         }
     }
     Ok(())

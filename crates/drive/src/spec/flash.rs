@@ -4,30 +4,30 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{Checked, told, within, wrong};
+use super::check::{Checked, check_sources, fault, within};
 use super::{PowerSpec, QueueSpec};
 
-/// A flash drive, as its file describes it.
+/// A flash drive, as described by its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// What it is called by people.
+    /// Title for people.
     pub title: String,
-    /// Its capacity.
+    /// Capacity.
     pub sectors: u64,
-    /// Its cells and what leads to them.
+    /// Cells and channels.
     pub flash: CellSpec,
     /// The controller and the interface.
     pub controller: ControllerSpec,
-    /// The queue inside of it.
+    /// The drive's own queue.
     #[serde(default)]
     pub queue: QueueSpec,
-    /// What it draws, if that is known.
+    /// Power figures, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerSpec>,
-    /// Where figures come from, by key, each with how they came: published, extracted, fitted or assumed.
+    /// Sources by key, each with its kind: published, extracted, fitted or assumed.
     pub source: BTreeMap<String, String>,
 }
 
@@ -37,42 +37,42 @@ pub struct FlashSpec {
 pub struct CellSpec {
     /// Channels, each with a bus of its own.
     pub channels: u32,
-    /// Dies on a channel, or planes of dies if these work by themselves.
+    /// Dies per channel, or planes if these work independently.
     pub dies_per_channel: u32,
-    /// Sectors in a page.
+    /// Sectors per page.
     pub page_sectors: u32,
-    /// Pages in a block, which is erased as one.
+    /// Pages per block, the unit of erasing.
     pub pages_per_block: u32,
-    /// A page from the cells into the die's register.
+    /// Time to read a page from the cells into the die's register.
     pub read_us: f64,
-    /// A page from the register into the cells.
+    /// Time to program a page from the register into the cells.
     pub program_us: f64,
-    /// Erasing a block.
+    /// Time to erase a block.
     pub erase_us: f64,
-    /// A channel's bus, in 10^6 bytes a second.
+    /// Bandwidth of a channel, in 10^6 bytes per second.
     pub channel_mb_s: f64,
-    /// Pages that are programmed for each page that is written out of sequence: what garbage collection moves,
-    /// once the drive has been full. 1 or more; writes in sequence have 1.
+    /// Pages programmed for each page written out of sequence, including garbage collection, once the drive has been
+    /// full. 1 or more; writes in sequence have 1.
     pub amplification: f64,
 }
 
-/// What happens to a command before and after the cells.
+/// Handling of a command before and after the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerSpec {
-    /// The controller's work on a command; it works on one at a time.
+    /// The controller's time per command; it handles one at a time.
     pub each_us: f64,
-    /// What else passes in a command before anything happens, of which any number go on at once.
+    /// Further latency of a command, of which any number overlap.
     pub latency_us: f64,
-    /// The interface, in 10^6 bytes a second.
+    /// Bandwidth of the interface, in 10^6 bytes per second.
     pub bus_mb_s: f64,
     /// Whether a write is acknowledged when it is in the write buffer.
     pub write_cache: bool,
-    /// What that holds.
+    /// Size of the write buffer.
     pub write_buffer_sectors: u32,
-    /// Whether the buffer outlives a loss of power: then a flush has nothing to wait for.
+    /// Whether the buffer survives a power loss: then a flush has nothing to wait for.
     pub power_loss_protection: bool,
-    /// What a flush takes besides: writing its tables.
+    /// Extra time of a flush: writing the drive's tables.
     pub flush_us: f64,
 }
 
@@ -94,7 +94,7 @@ impl FlashSpec {
         ] {
             within(key, value, 0.0, SECOND)?;
         }
-        // What is less is in another unit.
+        // Smaller values are in another unit.
         within("flash.read_us", cells.read_us, 1.0, SECOND)?;
         within("flash.program_us", cells.program_us, 1.0, SECOND)?;
         within("flash.channel_mb_s", cells.channel_mb_s, 0.1, 1e6)?;
@@ -103,12 +103,12 @@ impl FlashSpec {
         if controller.write_cache && controller.write_buffer_sectors < cells.page_sectors {
             let expected = format!("{}, which is a page, or more", cells.page_sectors);
             let found = controller.write_buffer_sectors.to_string();
-            return wrong("controller.write_buffer_sectors", found, expected);
+            return fault("controller.write_buffer_sectors", found, expected);
         }
         self.queue.check()?;
         self.power.as_ref().map_or(Ok(()), PowerSpec::check)?;
         let queue = (self.queue != QueueSpec::default()).then_some("queue");
         let power = self.power.as_ref().map(|_| "power");
-        told(["sectors", "flash", "controller"].into_iter().chain(queue).chain(power), &self.source)
+        check_sources(["sectors", "flash", "controller"].into_iter().chain(queue).chain(power), &self.source)
     }
 }

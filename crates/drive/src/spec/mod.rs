@@ -1,7 +1,7 @@
-//! A drive's description: one TOML file, with the source of every figure.
+//! A drive's description: one TOML file, with the source of every value.
 //!
-//! Fault model: a file may hold anything. What cannot be a drive is refused with the file's name,
-//! the line and the key, what was found and what was expected.
+//! Fault model: a file may hold anything. What cannot be a drive is refused with the file's name, the line and the key,
+//! the value found and the value expected.
 
 mod check;
 mod flash;
@@ -16,7 +16,7 @@ mod shipped;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use check::Wrong;
+use check::SpecFault;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::FIGURES;
@@ -30,56 +30,56 @@ pub use power::{PowerSpec, PowerState};
 pub use queue::QueueSpec;
 pub use shingled::ShingledSpec;
 
-/// A drive, as its file describes it.
+/// A drive, as described by its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// What it is called by people.
+    /// Title for people.
     pub title: String,
-    /// Its capacity, at most what the zones hold.
+    /// Capacity, at most what the zones hold.
     pub sectors: u64,
-    /// Revolutions a minute.
+    /// Revolutions per minute.
     pub rpm: f64,
-    /// Surfaces, each with a head: tracks in a cylinder.
+    /// Surfaces, each with a head: tracks per cylinder.
     pub heads: u32,
-    /// Arms that move by themselves, each with an equal part of the heads and of the sectors.
+    /// Arms that move independently, each with an equal part of the heads and of the sectors.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub actuators: u32,
-    /// Changing to another head of the same cylinder, in microseconds.
+    /// Switching to another head of the same cylinder, in microseconds.
     pub head_switch_us: f64,
-    /// What a write waits for longer after a seek or head switch; less than nothing if it waits less.
+    /// Extra settle time of a write after a seek or head switch; may be negative.
     pub write_settle_us: f64,
-    /// What handling commands takes.
+    /// Command handling times.
     #[serde(default)]
     pub command: CommandSpec,
     /// The interface.
     #[serde(default)]
     pub bus: BusSpec,
-    /// The memory on the drive.
+    /// The drive's cache.
     #[serde(default)]
     pub cache: CacheSpec,
-    /// The queue inside of it.
+    /// The drive's own queue.
     #[serde(default, skip_serializing_if = "QueueSpec::is_none")]
     pub queue: QueueSpec,
-    /// Tracks that overlap, if they do.
+    /// Shingled tracks, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shingled: Option<ShingledSpec>,
-    /// What it draws, if that is known.
+    /// Power figures, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerSpec>,
-    /// The arm.
+    /// Seek curve.
     pub seek: SeekCurve,
-    /// The same before a write, if that is another curve and not the same one and a time to settle.
+    /// Seek curve before a write, if it is more than `seek` plus a settle time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_seek: Option<SeekCurve>,
-    /// How sectors are laid out.
+    /// Sector layout.
     #[serde(default)]
     pub layout: LayoutSpec,
-    /// From the outer edge to the inner.
+    /// Zones, from the outer edge to the inner.
     pub zone: Vec<Zone>,
-    /// Where figures come from, by key, each with how they came: published, extracted, fitted or assumed.
+    /// Sources by key, each with its kind: published, extracted, fitted or assumed.
     pub source: BTreeMap<String, String>,
 }
 
@@ -92,66 +92,66 @@ fn is_one(value: &u32) -> bool {
     *value == 1
 }
 
-/// Why a description is not a drive.
+/// Errors of a drive's name or description.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// No such drive.
+    /// There is no such drive.
     #[error("no drive is called '{name}'; expected a file that ends in .toml, or one of: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
-    /// A drive without a disk, where one is needed.
-    #[error("'{name}' is a flash drive; expected one that turns")]
+    /// A flash drive, where a disk is needed.
+    #[error("'{name}' is a flash drive; expected a disk")]
     NotADisk {
-        /// What was asked for.
+        /// The name.
         name: String,
     },
     /// The file could not be read.
     #[error("{file}: {}; expected the keys of a drive file: docs/book/drives.md", .error.to_string().trim_end())]
     Io {
-        /// Which.
+        /// The file.
         file: String,
-        /// Why.
+        /// The error.
         error: std::io::Error,
     },
-    /// The file is not TOML, or lacks a key, or has one too many.
+    /// The file is not TOML, lacks a key, or has an unknown one.
     #[error("{file}: {}; expected the keys of a drive file: docs/book/drives.md", .error.to_string().trim_end())]
     Syntax {
-        /// Which.
+        /// The file.
         file: String,
-        /// Where and why.
+        /// The error, with its place.
         error: Box<toml::de::Error>,
     },
-    /// A figure that no drive has.
+    /// A value that no drive can have.
     #[error("{file}{}: {key}: found {found}, expected {expected}", on_line(*.line))]
     Value {
-        /// Which file.
+        /// The file.
         file: String,
-        /// On which line of it, from 1, if the key or its table is there.
+        /// The line, from 1, if the key or its table is there.
         line: Option<usize>,
-        /// Which figure.
+        /// The key.
         key: String,
-        /// What it says.
+        /// The value found.
         found: String,
-        /// What it should say.
+        /// The values expected.
         expected: String,
     },
 }
 
-/// The names of the drives that ship, in order.
+/// The names of the shipped drives, in order.
 pub fn shipped() -> impl Iterator<Item = &'static str> {
     shipped::names()
 }
 
-/// The names of those among them that turn.
+/// The names of the shipped disks.
 pub fn disks() -> impl Iterator<Item = &'static str> {
     shipped().filter(|name| find(name).is_ok())
 }
 
-/// The disk of this name, or in this file if the name ends in `.toml`; an error if that is no disk.
+/// The disk of this name, or in this file if the name ends in `.toml`; an error if it is not a disk.
 pub fn find(name: &str) -> Result<Spec, SpecError> {
     match Model::find(name)? {
         Model::Disk(spec) => Ok(*spec),
@@ -159,7 +159,7 @@ pub fn find(name: &str) -> Result<Spec, SpecError> {
     }
 }
 
-/// The file and the text of the drive that is called or stored so.
+/// The file and text of the drive of this name or in this file.
 fn read_text(name: &str) -> Result<(String, String), SpecError> {
     if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
         let text =
@@ -174,17 +174,17 @@ fn read_text(name: &str) -> Result<(String, String), SpecError> {
     }
 }
 
-/// Reads the description of a disk; `file` is for messages.
+/// Parses the description of a disk; `file` is for messages.
 pub fn parse(file: &str, text: &str) -> Result<Spec, SpecError> {
     let spec: Spec = read(file, text)?;
     checked(file, text, check::check(&spec))?;
     Ok(spec)
 }
 
-/// Reads the description of a flash drive, if it is one.
+/// Parses the description of a flash drive, if it is one.
 fn flash_of(file: &str, text: &str) -> Result<Option<FlashSpec>, SpecError> {
     let table: toml::Table = read(file, text)?;
-    // With one of them misspelt it is a flash drive all the same.
+    // If one of them is misspelt, it is still a flash drive.
     if !table.contains_key("flash") && !table.contains_key("controller") {
         return Ok(None);
     }
@@ -198,7 +198,7 @@ fn read<T: serde::de::DeserializeOwned>(file: &str, text: &str) -> Result<T, Spe
 }
 
 fn checked(file: &str, text: &str, found: check::Checked) -> Result<(), SpecError> {
-    found.map_err(|Wrong { key, found, expected }| SpecError::Value {
+    found.map_err(|SpecFault { key, found, expected }| SpecError::Value {
         file: file.to_owned(),
         line: place::line(text, &key),
         key,
@@ -213,7 +213,7 @@ fn on_line(line: Option<usize>) -> String {
 }
 
 impl Spec {
-    /// One of its arms with what is under it, as a drive of its own: with several, each draws its part.
+    /// One of its arms with what is under it, as a drive of its own, with its part of the power.
     pub fn arm(&self) -> Spec {
         let parts = self.actuators.max(1);
         Spec {
@@ -225,7 +225,7 @@ impl Spec {
         }
     }
 
-    /// The same drive with one surface, and none of its defects; `None` if its zones held nothing then.
+    /// The drive with one surface, and without its defects; `None` if its zones would hold nothing.
     pub fn one_surface(&self) -> Option<Spec> {
         let mut spec = Spec { heads: 1, ..self.clone() };
         for zone in &mut spec.zone {
@@ -251,18 +251,18 @@ impl Spec {
         self.zone.iter().map(first).collect()
     }
 
-    /// All cylinders.
+    /// Number of cylinders.
     pub fn cylinders(&self) -> u64 {
         let last = self.first_cylinders().pop().zip(self.zone.last());
         last.map_or(0, |(first, zone)| first + u64::from(zone.cylinders))
     }
 
-    /// What a zone's tracks pass under the head, in 10^6 bytes a second.
+    /// Media rate of a zone, in 10^6 bytes per second.
     pub fn media_mb_s(&self, zone: &Zone) -> f64 {
         f64::from(zone.sectors_per_track) * 512.0 * self.rpm / 60e6
     }
 
-    /// What a zone gives in sequence, in 10^6 bytes a second: the skew of every step to the next track counts.
+    /// Sequential rate of a zone, in 10^6 bytes per second, including the skew of every step to the next track.
     pub fn stream_mb_s(&self, zone: &Zone) -> f64 {
         let (heads, cylinders) = (f64::from(self.heads), f64::from(zone.cylinders));
         let (switches, seeks) = match self.layout.mapping {
@@ -274,7 +274,7 @@ impl Spec {
         self.media_mb_s(zone) * sectors / (sectors + skews)
     }
 
-    /// What moving a sector over the interface takes, in microseconds: to the host, from the host.
+    /// Time to move a sector over the interface, in microseconds: to the host, from the host.
     pub fn bus_sector_us(&self) -> (f64, f64) {
         let each = self.bus.mb_s.map_or(0.0, |mb_s| 512.0 / mb_s);
         (self.bus.read_sector_us.unwrap_or(each), self.bus.write_sector_us.unwrap_or(each))
@@ -305,7 +305,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a file says, it is a drive that works or an error; it never panics.
+        /// Any file is a working drive or an error; it never panics.
         #[test]
         fn any_file_is_a_drive_or_an_error(
             flash: bool,
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn an_error_says_where_what_and_what_was_expected() {
         let good = wd2500aaks();
-        let told = |text: &str| parse("d.toml", text).unwrap_err().to_string();
+        let check_sources = |text: &str| parse("d.toml", text).unwrap_err().to_string();
         for (from, to, words) in [
             ("rpm = 7200", "rpm = 0", ["d.toml, line 5: rpm", "found 0", "300 to 60000"]),
             ("heads = 4", "heads = 1", ["d.toml, line 4: sectors", "found 488397168", "zones hold"]),
@@ -375,7 +375,7 @@ mod tests {
             ),
             ("cylinder_skew = 307", "cylinder_skew = 307\nslips = [1, 2]", ["zone 1", "slips", "spares"]),
         ] {
-            let error = told(&good.replacen(from, to, 1));
+            let error = check_sources(&good.replacen(from, to, 1));
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         }
         let flash = shipped::text("samsung-870-evo-1tb").unwrap();
@@ -383,7 +383,7 @@ mod tests {
         assert!(misspelt.contains("d.toml") && misspelt.contains("unknown field `flush`"), "{misspelt}");
         let power = "[power]\nidle_w = 1\nactive_w = 2\n[[power.state]]\nname = 'off'\nwatts = 1\n\
                      after_s = 1\nrecover_ms = 1e9\nrecover_w = 2\n\n[source]";
-        let slow = told(&good.replacen("[source]", power, 1));
+        let slow = check_sources(&good.replacen("[source]", power, 1));
         assert!(slow.contains("line 136: power.state 1: recover_ms: found 1000000000"), "{slow}");
         let error = find("wd2501aaks").unwrap_err().to_string();
         assert!(error.contains("wd2501aaks") && error.contains("wd2500aaks"), "{error}");

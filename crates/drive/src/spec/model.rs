@@ -2,12 +2,12 @@
 
 use super::{FlashSpec, QueueSpec, Spec, SpecError, WriteBack, flash_of, parse, read_text};
 
-/// A drive of any kind, as its file describes it.
+/// A drive of any kind, as described by its file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
-    /// It turns.
+    /// A disk.
     Disk(Box<Spec>),
-    /// It does not.
+    /// A flash drive.
     Flash(Box<FlashSpec>),
 }
 
@@ -33,7 +33,7 @@ impl Model {
         }
     }
 
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub fn name(&self) -> &str {
         match self {
             Model::Disk(spec) => &spec.name,
@@ -41,7 +41,7 @@ impl Model {
         }
     }
 
-    /// What it is called by people.
+    /// Title for people.
     pub fn title(&self) -> &str {
         match self {
             Model::Disk(spec) => &spec.title,
@@ -49,7 +49,7 @@ impl Model {
         }
     }
 
-    /// Its capacity.
+    /// Capacity in sectors.
     pub fn sectors(&self) -> u64 {
         match self {
             Model::Disk(spec) => spec.sectors,
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    /// The queue inside of it.
+    /// The drive's own queue.
     pub fn queue(&self) -> QueueSpec {
         match self {
             Model::Disk(spec) => spec.queue,

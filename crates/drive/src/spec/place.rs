@@ -1,9 +1,9 @@
-//! Where in a file a key stands, so that an error can name the line.
+//! The line of a key in a file, for errors.
 
 use toml::de::{DeTable, DeValue};
 
-/// The line, from 1, of `key` as errors name it: `rpm`, `command.each_us`, `zone 2: cylinders`. Of a key that
-/// is not there, the line of the table that lacks it; nothing if that is not there either.
+/// The line, from 1, of `key` as errors name it: `rpm`, `command.each_us`, `zone 2: cylinders`. For a missing key, the
+/// line of its table; `None` if that is missing too.
 pub fn line(text: &str, key: &str) -> Option<usize> {
     let root = DeTable::parse(text).ok()?;
     let mut table = root.get_ref();

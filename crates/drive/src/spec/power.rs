@@ -1,46 +1,46 @@
-//! The part of a description that says what a drive draws.
+//! The part of a description that gives a drive's power.
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{Checked, within, wrong};
+use super::check::{Checked, fault, within};
 
-/// What a drive draws, in watts, and the states in which it rests.
+/// Power of a drive, in watts, and its idle states.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerSpec {
-    /// Ready, and nothing to do: a disk turns, its arm on the track. Also while it waits for a sector.
+    /// Ready and idle: a disk turns, its arm on the track. Also while it waits for a sector.
     pub idle_w: f64,
     /// While the arm moves; a flash drive has none.
     #[serde(default)]
     pub seek_w: f64,
     /// While data are read or written.
     pub active_w: f64,
-    /// States in which it rests, in the order in which it gets there.
+    /// Idle states, in the order in which they are entered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub state: Vec<PowerState>,
 }
 
-/// A state in which a drive rests that has nothing to do.
+/// A power state of an idle drive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerState {
-    /// What it is called, such as `unloaded` or `standby`.
+    /// Name, such as `unloaded` or `standby`.
     pub name: String,
-    /// What it draws then.
+    /// Power in this state.
     pub watts: f64,
-    /// It gets there after so long with nothing to do, in seconds.
+    /// Idle time after which it is entered, in seconds.
     pub after_s: f64,
-    /// The next command waits so long, in milliseconds.
+    /// Recovery time of the next command, in milliseconds.
     pub recover_ms: f64,
-    /// What it draws meanwhile.
+    /// Power during recovery.
     pub recover_w: f64,
 }
 
-/// No drive draws more.
+/// The highest power of a drive.
 const MOST_WATTS: f64 = 1000.0;
 
 impl PowerSpec {
-    /// What one of so many equal parts of a drive draws.
+    /// Power of one of `parts` equal parts of a drive.
     pub(super) fn part(&self, parts: u32) -> PowerSpec {
         let part = |watts: f64| watts / f64::from(parts);
         let state = |state: &PowerState| PowerState {
@@ -69,7 +69,7 @@ impl PowerSpec {
             within(&key("after_s"), state.after_s, 0.0, 1e6)?;
             if state.after_s <= after {
                 let expected = format!("more than {after}, after which it is in the state before");
-                return wrong(key("after_s"), state.after_s.to_string(), expected);
+                return fault(key("after_s"), state.after_s.to_string(), expected);
             }
             after = state.after_s;
         }

@@ -1,4 +1,4 @@
-//! The part of a description that says what a drive does with several commands at once.
+//! The part of a description that gives the drive's own queue.
 
 use seekless_core::Nanos;
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use super::check::{Checked, within};
 use crate::scheduler::Policy;
 
-/// The queue inside of a drive. Without one it takes a command at a time.
+/// The drive's own queue. Without one it takes one command at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueSpec {
     /// Commands that it takes at once.
     pub depth: u32,
-    /// Of those, how many of the oldest it puts in another order; 0: all.
+    /// How many of the oldest of them it may reorder; 0: all.
     pub window: u32,
-    /// In which order.
+    /// Order.
     pub scheduler: Policy,
     /// A command that waited longer in the drive goes next, in milliseconds; 0: never.
     pub starvation_ms: f64,
-    /// Whether a flush may be among them, as with SCSI and NVMe. That of SATA waits until all others are done, and
-    /// all others wait for it.
+    /// Whether a flush may be queued with other commands, as with SCSI and NVMe. With SATA it waits until all others
+    /// are done, and all others wait for it.
     pub queued_flush: bool,
 }
 
@@ -30,12 +30,12 @@ impl Default for QueueSpec {
 }
 
 impl QueueSpec {
-    /// How many of its oldest commands it chooses from.
+    /// Number of oldest commands that it chooses from.
     pub fn window(&self) -> u32 {
         if self.window == 0 { self.depth } else { self.window }
     }
 
-    /// After what time a command goes next; zero for never.
+    /// Waiting time after which a command goes next; zero: never.
     pub fn starvation_limit(&self) -> Nanos {
         Nanos((self.starvation_ms * 1e6).round() as u64)
     }

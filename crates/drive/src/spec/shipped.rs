@@ -1,6 +1,6 @@
-//! The drives that ship: the files in `drives/`, by name.
+//! The shipped drives: the files in `drives/`, by name.
 //!
-//! A drive is added by its file and a line here; a test compares the two.
+//! To add a drive, add its file and a line here; a test compares the two.
 
 /// Each name with its file's text.
 macro_rules! files {

@@ -245,7 +245,7 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
         for to in (5..=100).step_by(5) {
             // From the hundredth five before to this one.
             let seconds = mined.at(to) - mined.at(to - 5);
-            let part = |of: fn(&seekless_drive::freeblock::Freed) -> u64| {
+            let part = |of: fn(&seekless_drive::freeblock::FreeStats) -> u64| {
                 mined.mean(|scan| (of(&mined.freed_at[scan][to]) - of(&mined.freed_at[scan][to - 5])) as f64)
             };
             let bytes = part(|freed| freed.bytes + freed.foreground_bytes);

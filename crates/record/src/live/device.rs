@@ -1,6 +1,6 @@
-//! The device that is to be recorded: its number, its place in sysfs, the disk it is a part of.
+//! The device to be recorded: its number, its place in sysfs, the disk it is a part of.
 //!
-//! Faults: what is no block device is an error that says what it is.
+//! Faults: anything that is not a block device is an error that says what it is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::error::RecordError;
 
 const BY_NAME: &str = "/sys/class/block";
 const BY_NUMBER: &str = "/sys/dev/block";
-/// A stack of devices is not deeper; a loop in what sysfs says would be.
+/// Deepest stack of devices; guards against a loop in sysfs.
 const DEEPEST: usize = 16;
 
 /// A block device.
@@ -25,7 +25,7 @@ pub struct Device {
     pub number: u32,
     /// Its folder in sysfs.
     pub folder: PathBuf,
-    /// If it is a partition, the disk and the sectors of it.
+    /// If it is a partition, its disk and sectors.
     pub part: Option<Part>,
     /// The numbers of its partitions.
     pub partitions: Vec<u32>,
@@ -36,14 +36,14 @@ pub struct Device {
 pub struct Part {
     /// The disk's number.
     pub disk: u32,
-    /// The first sector.
+    /// First sector.
     pub start: u64,
-    /// The first sector after it.
+    /// First sector after it.
     pub end: u64,
 }
 
 impl Device {
-    /// The device that somebody means by `/dev/sda`, `sda`, `mapper/home` or a link to one.
+    /// Finds the device given as `/dev/sda`, `sda`, `mapper/home` or a link to one.
     pub fn find(given: &Path) -> Result<Device, RecordError> {
         let not = |found: String, hint: String| RecordError::NotBlock {
             device: given.display().to_string(),
@@ -53,13 +53,13 @@ impl Device {
         let bare = given.parent().is_some_and(|parent| parent.as_os_str().is_empty());
         let under_dev = Path::new("/dev").join(given);
         let in_sysfs = Path::new(BY_NAME).join(given);
-        // A name is a device's name first, and a file's only if there is no such device.
+        // A name is first a device's name, and a file's only if there is no such device.
         let path = [under_dev.as_path(), given].into_iter().find(|path| path.exists());
         let folder = match path.map(fs::metadata) {
             Some(Ok(found)) if found.file_type().is_block_device() => {
                 Path::new(BY_NUMBER).join(format!("{}:{}", major(found.rdev()), minor(found.rdev())))
             }
-            // In a container, /dev may lack what the kernel has.
+            // In a container, /dev may lack devices that the kernel has.
             _ if bare && in_sysfs.exists() => in_sysfs,
             Some(Ok(found)) => return Err(not(kind(&found).to_owned(), lies_on(given))),
             Some(Err(error)) => return Err(RecordError::io(given, "looking at it", error)),
@@ -89,7 +89,7 @@ impl Device {
         Some(Device { name, number, folder, part, partitions })
     }
 
-    /// The number as people write it.
+    /// The number as `major,minor`.
     pub fn number_text(&self) -> String {
         format!("{},{}", self.number >> 20, self.number & 0xf_ffff)
     }
@@ -102,7 +102,7 @@ impl Device {
     }
 }
 
-/// The number that a folder in sysfs tells.
+/// The number in a folder of sysfs.
 fn number_in(folder: &Path) -> Option<u32> {
     let text = fs::read_to_string(folder.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
@@ -114,7 +114,7 @@ fn under(file: &Path, found: &mut BTreeSet<u32>, depth: usize) {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(metadata) = fs::metadata(file).or_else(|_| fs::metadata(folder)) else { return };
     let number = (major(metadata.dev()), minor(metadata.dev()));
-    // Some file systems (btrfs) have numbers of their own: the table of mounts says where they lie.
+    // Some file systems (btrfs) have numbers of their own: the mount table gives their device.
     let number = if number.0 == 0 { mounted_from(number) } else { Some(number) };
     if let Some((major, minor)) = number {
         below(&Path::new(BY_NUMBER).join(format!("{major}:{minor}")), found, depth);
@@ -165,7 +165,7 @@ fn kind(found: &fs::Metadata) -> &'static str {
     }
 }
 
-/// Which devices a file or folder lies on, as a hint.
+/// The devices that a file or folder lies on, as a hint.
 fn lies_on(path: &Path) -> String {
     let mut found = BTreeSet::new();
     under(path, &mut found, 0);

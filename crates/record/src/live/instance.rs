@@ -1,8 +1,7 @@
-//! A tracefs instance of our own: a buffer that nobody else writes to, with events that are switched on in it
-//! alone.
+//! A private tracefs instance: a buffer without other writers, with events switched on in it alone.
 //!
-//! Invariant: all its pipes are read without waiting, and a page is translated as soon as it is read. Faults: what
-//! the kernel had no room for is counted.
+//! Invariant: all its pipes are read without blocking, and a page is translated as soon as it is read. Faults: events
+//! lost by the kernel are counted.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -15,12 +14,12 @@ use crate::error::RecordError;
 use crate::format::Layout;
 use crate::order::Order;
 use crate::page::Pages;
-use crate::translate::{BLOCK, TASKS, Translator, Wanted};
+use crate::translate::{BLOCK, TASKS, TracedEvent, Translator};
 
 /// The clock of every source: the machine's monotonic one.
 pub const CLOCK: &str = "mono";
 
-/// An instance, and a pipe for each CPU.
+/// An instance, and a pipe per CPU.
 pub struct Instance {
     folder: PathBuf,
     cpus: Vec<u32>,
@@ -28,12 +27,12 @@ pub struct Instance {
     pages: Pages,
     page: Vec<u8>,
     translator: Translator,
-    /// Its events as folders, to be switched off.
+    /// Folders of its events, to be switched off.
     events: Vec<PathBuf>,
 }
 
 impl Instance {
-    /// Makes one, in which nothing is switched on.
+    /// Creates an instance with nothing switched on.
     pub fn new(
         tracefs: &Path,
         device: &Device,
@@ -55,7 +54,7 @@ impl Instance {
         Ok(Instance { folder, cpus, pipes, pages, page, translator, events: Vec::new() })
     }
 
-    /// Switches on the events that say what threads are called.
+    /// Switches on the events of thread names.
     pub fn follow_names(&mut self) -> Result<(), RecordError> {
         for event in TASKS {
             let event = self.folder.join("events/task").join(event);
@@ -67,16 +66,16 @@ impl Instance {
 
     /// Switches on the block events of a device.
     pub fn follow_device(&mut self, device: &Device) -> Result<(), RecordError> {
-        for wanted in BLOCK {
-            let event = self.folder.join("events").join(wanted.system).join(wanted.event);
-            if !event.exists() && !wanted.needed {
+        for traced in BLOCK {
+            let event = self.folder.join("events").join(traced.system).join(traced.event);
+            if !event.exists() && !traced.needed {
                 continue;
             }
             let layout = Layout::parse(&text(&event.join("format"))?);
-            self.translator.add_block(&wanted, &layout)?;
+            self.translator.add_block(&traced, &layout)?;
             tracefs::write(
                 &event.join("filter"),
-                &filter(device, &wanted, layout.find("nr_sector").is_some()),
+                &filter(device, &traced, layout.find("nr_sector").is_some()),
             )?;
             self.switch_on(event)?;
         }
@@ -89,16 +88,16 @@ impl Instance {
         Ok(())
     }
 
-    /// Lets nothing new come in; what came is still to be drained.
+    /// Switches off; what has arrived is still to be drained.
     pub fn switch_off(&mut self) -> Result<(), RecordError> {
         self.events.drain(..).try_for_each(|event| tracefs::write(&event.join("enable"), "0"))
     }
 
-    /// Takes all there is.
+    /// Takes everything available.
     pub fn drain(&mut self, order: &mut Order) -> Result<(), RecordError> {
         for (cpu, pipe) in &mut self.pipes {
-            // As many pages as the buffer may hold, and then the other CPUs: one that is busier than we
-            // are quick must not keep the others from being read.
+            // At most as many pages as the buffer may hold, then the other CPUs: a CPU that is busier than this reader
+            // must not starve the others.
             for _ in 0..PAGES_AT_ONCE {
                 let read = match pipe.read(&mut self.page) {
                     Ok(0) => break,
@@ -116,28 +115,28 @@ impl Instance {
         Ok(())
     }
 
-    /// How many events the kernel had no room for.
+    /// Number of events lost by the kernel.
     pub fn lost(&self) -> u64 {
         tracefs::lost(&self.folder, &self.cpus)
     }
 }
 
-/// Pages of one CPU that are read before the next one's turn.
+/// Pages of one CPU read before the next one's turn.
 const PAGES_AT_ONCE: usize = 4096;
 
-/// Which events of a kind are about `device`. Request structures, and on newer kernels bios, know only
-/// their disk; sectors always count from its start.
-fn filter(device: &Device, wanted: &Wanted, counted: bool) -> String {
+/// The filter of an event for `device`. Request structures, and on newer kernels bios, have only their disk's number;
+/// sectors always count from its start.
+fn filter(device: &Device, traced: &TracedEvent, counted: bool) -> String {
     let is = |number: &u32| format!("dev == {number}");
     let Some(part) = device.part else {
-        let parts = if wanted.of_disk { &[] } else { device.partitions.as_slice() };
+        let parts = if traced.of_disk { &[] } else { device.partitions.as_slice() };
         return [device.number].iter().chain(parts).map(is).collect::<Vec<_>>().join(" || ");
     };
     let inside = format!("(sector >= {} && sector < {})", part.start, part.end);
-    // A flush has no place: that of any partition may be this one's, and the blk tracer counts it so.
+    // A flush has no place: that of any partition may be this one's, and the blk tracer includes it.
     let place = if counted { format!("({inside} || nr_sector == 0)") } else { inside };
     let on_disk = format!("dev == {} && {place}", part.disk);
-    if wanted.of_disk { on_disk } else { format!("dev == {} || ({on_disk})", device.number) }
+    if traced.of_disk { on_disk } else { format!("dev == {} || ({on_disk})", device.number) }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A recording from its start to its end, on a running Linux.
+//! A recording from start to end, on a running Linux.
 //!
-//! Invariants: the pipes are read every [`TICK_MS`]; the file is in order of time, which costs that
-//! an event waits for [`LATE_NS`] before it is written, for others that happened before it and were read
-//! later; the sources are dropped before what they switched on is undone. Faults: an error
-//! or a second signal ends the recording, what was written stays, and everything is switched off.
+//! Invariants: the pipes are read every [`TICK_MS`]; the file is in order of time, so an event waits for [`LATE_NS`]
+//! before it is written, for earlier ones that are read later; the sources are dropped before what they switched on is
+//! undone. Faults: an error or a second signal ends the recording, what was written stays, and everything is switched
+//! off.
 
 mod device;
 mod instance;
@@ -22,103 +22,102 @@ use seekless_core::Nanos;
 
 use crate::error::RecordError;
 use crate::order::Order;
-use crate::{End, Request, Summary, Tally, Told};
+use crate::{End, Message, Request, Summary, Tally};
 use device::Device;
 use output::Output;
 use source::Source;
 use stop::Stop;
 use undo::Undo;
 
-/// Between two looks into the pipes.
+/// Interval between two reads of the pipes.
 const TICK_MS: u64 = 50;
-/// An event is in the pipe this long after it happened, at the latest: a CPU of a virtual machine may stand
-/// still between the two.
+/// The longest delay of an event before it is in the pipe: a CPU of a virtual machine may be stopped between the two.
 const LATE_NS: u64 = 50_000_000;
-/// Losses are asked for, and the progress is told, every so many looks.
+/// Ticks between two checks for losses, with a progress report.
 const TICKS_A_TALLY: u64 = 4;
-/// At the end the pipes are read until they are empty, but not for ever.
+/// At the end the pipes are read until they are empty, but at most this often.
 const LAST_LOOKS: usize = 1000;
 
-/// The machine's monotonic clock, which is the traces'.
+/// The machine's monotonic clock, which traces use.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// How long to wait in a poll.
+/// The timeout of a poll.
 fn limit(milliseconds: u64) -> Option<Timespec> {
     Duration::from_millis(milliseconds).try_into().ok()
 }
 
-/// Lets time pass, where there is nothing to wait for.
+/// Sleeps, where there is nothing to wait for.
 fn pause(milliseconds: u64) {
-    // Interrupted is as good as over.
+    // An interruption may end the sleep.
     let _ = rustix::event::poll(&mut [], limit(milliseconds).as_ref());
 }
 
-fn warn(tell: &mut dyn FnMut(Told), warnings: impl IntoIterator<Item = String>) {
+fn warn(report: &mut dyn FnMut(Message), warnings: impl IntoIterator<Item = String>) {
     for warning in warnings {
-        tell(Told::Warning(warning));
+        report(Message::Warning(warning));
     }
 }
 
 /// See [`crate::record`].
-pub fn record(request: &Request, tell: &mut dyn FnMut(Told)) -> Result<Summary, RecordError> {
+pub fn record(request: &Request, report: &mut dyn FnMut(Message)) -> Result<Summary, RecordError> {
     let device = Device::find(&request.device)?;
     output::expect_possible(&request.output, request.force)?;
     let tracefs = tracefs::find(request.tracefs.as_deref())?;
     let mut stop = Stop::listen().map_err(|error| RecordError::io("signals".as_ref(), "listening", error))?;
-    warn(tell, undo::recover(&tracefs));
+    warn(report, undo::recover(&tracefs));
     if device.holds(&request.output) {
-        tell(Told::Warning(format!(
+        report(Message::Warning(format!(
             "{} lies on {}, which is recorded: writing the recording will be in it; better write to another disk",
             request.output.display(),
             device.name
         )));
     }
     let (mut undo, warning) = Undo::new();
-    warn(tell, warning);
+    warn(report, warning);
     let (source, warning) = Source::start(&tracefs, &device, request, &mut undo)?;
-    warn(tell, warning);
+    warn(report, warning);
     let name = source.name();
     let limit = request.max_bytes.unwrap_or(u64::MAX);
     let output = Output::create(&request.output, request.force, device.number, limit)?;
     let mut run =
         Run { source, output, order: Order::default(), began_ns: now_ns(), lost: 0, ended_ns: None };
-    tell(Told::Began(&device.name, name));
-    let end = run.until_the_end(request.duration, &mut stop, tell);
-    // Not before `run` is gone: its pipes hold the tracer.
+    report(Message::Began(&device.name, name));
+    let end = run.until_the_end(request.duration, &mut stop, report);
+    // Not before `run` is dropped: its pipes hold the tracer.
     let finished = end.and_then(|end| run.finish(end, &mut stop));
     let (tally, warnings) = (run.tally(), run.source.warnings());
     drop(run);
-    warn(tell, warnings.into_iter().chain(undo.undo()));
+    warn(report, warnings.into_iter().chain(undo.undo()));
     let end = finished?;
     let (number, file) = (device.number_text(), request.output.clone());
     Ok(Summary { device: device.name, number, file, source: name, end, tally })
 }
 
-/// A recording that runs.
+/// A recording in progress.
 struct Run {
     source: Source,
     output: Output,
     order: Order,
     began_ns: u64,
     lost: u64,
-    /// When it was told to end.
+    /// When it was asked to end.
     ended_ns: Option<u64>,
 }
 
 impl Run {
-    /// Reads and writes until something ends it.
+    /// Reads and writes until the recording ends.
     fn until_the_end(
         &mut self,
         duration: Option<Nanos>,
         stop: &mut Stop,
-        tell: &mut dyn FnMut(Told),
+        report: &mut dyn FnMut(Message),
     ) -> Result<End, RecordError> {
         let wall = clock_gettime(ClockId::Realtime);
         self.output.wall_clock(self.began_ns, wall.tv_sec as u32, wall.tv_nsec as u32)?;
-        self.source.tell_names(self.output.names());
+        self.source.pass_names(self.output.names());
         let end_ns = duration.map(|duration| self.began_ns.saturating_add(duration.0));
         for tick in 0_u64.. {
             let now = now_ns();
@@ -136,7 +135,7 @@ impl Run {
             if tick % TICKS_A_TALLY == 0 {
                 self.lost = self.source.lost();
                 self.output.flush()?;
-                tell(Told::Tally(&self.tally()));
+                report(Message::Tally(&self.tally()));
             }
             let left_ms = end_ns.map_or(u64::MAX, |end| end.saturating_sub(now) / 1_000_000 + 1);
             stop.wait(TICK_MS.min(left_ms));
@@ -148,7 +147,7 @@ impl Run {
         self.order.release(horizon_ns).try_for_each(|item| self.output.happened(item))
     }
 
-    /// Switches off, and writes what has come until then.
+    /// Switches off, and writes what has arrived until then.
     fn finish(&mut self, end: End, stop: &mut Stop) -> Result<End, RecordError> {
         self.ended_ns = Some(now_ns());
         self.source.switch_off()?;

@@ -1,7 +1,7 @@
 //! The file of a recording.
 //!
-//! Invariants: it is made new, never followed through a link, and never grows past its limit; a record is in it whole
-//! or not at all, but for a disk that fills up. Records are numbered per CPU, as `blktrace` numbers them.
+//! Invariants: it is created new, never followed through a link, and never grows past its limit; a record is in it
+//! whole or not at all, except on a full disk. Records are numbered per CPU, as `blktrace` numbers them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -14,10 +14,10 @@ use crate::error::RecordError;
 use crate::names::Names;
 use crate::order::{Item, Kind};
 
-/// Bytes that are gathered before they are written.
+/// Bytes buffered before a write.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The file, and what is in it.
+/// The output file and its counts.
 pub struct Output {
     path: PathBuf,
     file: BufWriter<File>,
@@ -25,19 +25,19 @@ pub struct Output {
     names: Names,
     sequences: FxHashMap<u32, u32>,
     limit: u64,
-    /// Its size.
+    /// Size.
     pub bytes: u64,
-    /// Block events in it.
+    /// Block events.
     pub events: u64,
-    /// Requests as they came in.
+    /// Queued requests.
     pub requests: u64,
-    /// Names noted in it.
+    /// Names.
     pub noted: u64,
-    /// Whether something did not fit.
+    /// Whether a record did not fit.
     pub full: bool,
 }
 
-/// Says early if there can be no such file.
+/// Checks early whether the file can be created.
 pub fn expect_possible(path: &Path, force: bool) -> Result<(), RecordError> {
     let wrong = |found: &str, expected| RecordError::Output {
         file: path.to_owned(),
@@ -63,7 +63,7 @@ pub fn expect_possible(path: &Path, force: bool) -> Result<(), RecordError> {
 }
 
 impl Output {
-    /// Makes the file.
+    /// Creates the file.
     pub fn create(path: &Path, force: bool, device: u32, limit: u64) -> Result<Output, RecordError> {
         expect_possible(path, force)?;
         if force {
@@ -91,23 +91,23 @@ impl Output {
         })
     }
 
-    /// What threads are called when the recording begins.
+    /// Names of threads when the recording begins.
     pub fn names(&mut self) -> &mut Names {
         &mut self.names
     }
 
-    /// Notes what the wall clock shows.
+    /// Writes a note of the wall clock.
     pub fn wall_clock(&mut self, time_ns: u64, seconds: u32, nanoseconds: u32) -> Result<(), RecordError> {
         let note = timestamp_note(self.device, time_ns, seconds, nanoseconds);
         self.put(&[&note])
     }
 
-    /// Writes what happened, its process's name before it if the file does not say it yet.
+    /// Writes an event, after its process's name if the file does not have it yet.
     pub fn happened(&mut self, item: Item) -> Result<(), RecordError> {
         match item.kind {
             Kind::Named(pid, name) => self.names.rename(pid, name),
             Kind::Block { action, pid, cpu, mut record } if !self.full => {
-                // What runs when a request completes has no part in it: only what asks is named.
+                // The thread that runs at a completion is not its origin: only issuers are named.
                 let asks = action & category::COMPLETE == 0;
                 let name = if asks { self.names.to_note(pid) } else { None };
                 let note = name.map(|name| process_note(self.device, item.time_ns, cpu, pid, name));
@@ -141,12 +141,12 @@ impl Output {
         Ok(())
     }
 
-    /// Hands what is gathered to the system.
+    /// Writes the buffer out.
     pub fn flush(&mut self) -> Result<(), RecordError> {
         self.file.flush().map_err(|error| RecordError::io(&self.path, "writing", error))
     }
 
-    /// The same, and to the disk.
+    /// As `flush`, and makes the file durable.
     pub fn finish(&mut self) -> Result<(), RecordError> {
         self.flush()?;
         self.file

@@ -1,5 +1,4 @@
-//! Where block events and names come from: the `blk` tracer with names from an instance, or everything from an
-//! instance.
+//! The source of block events and names: the `blk` tracer with names from an instance, or everything from an instance.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +13,7 @@ use crate::names::{self, Names};
 use crate::order::Order;
 use crate::{Choice, Request};
 
-/// What the kernel calls its first process namespace: only there are numbers in `/proc` those of traces.
+/// The kernel's name of its first process namespace: only there do numbers in `/proc` match those of traces.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 /// Names are few: a small buffer per CPU holds thousands.
 const NAMES_BUFFER_BYTES: u64 = 1 << 20;
@@ -24,12 +23,12 @@ pub struct Source {
     /// Dropped first: its pipe holds the tracer.
     tracer: Option<Tracer>,
     instance: Instance,
-    /// What the threads were called that ran before.
+    /// Names of threads that ran before.
     first: Vec<(u32, [u8; NAME_BYTES])>,
 }
 
 impl Source {
-    /// Switches on what `request` asks for; a warning if it is not what would be best.
+    /// Switches on the source of `request`; a warning if it is not the best one.
     pub fn start(
         tracefs: &Path,
         device: &Device,
@@ -56,8 +55,8 @@ impl Source {
             None => {
                 let mut instance = Instance::new(tracefs, device, NAMES_BUFFER_BYTES, undo)?;
                 instance.follow_names()?;
-                // After the events of names and before those of blocks: what changes meanwhile is in the pipes, and
-                // comes into force before the first request.
+                // After the events of names and before those of blocks: changes meanwhile are in the pipes, and take
+                // effect before the first request.
                 let (first, warning) = first_names();
                 let tracer = Tracer::start(tracefs, device, request.buffer_bytes, undo)?;
                 Ok((Source { tracer: Some(tracer), instance, first }, warning))
@@ -65,19 +64,19 @@ impl Source {
         }
     }
 
-    /// How the summary calls it.
+    /// Name in the summary.
     pub fn name(&self) -> &'static str {
         if self.tracer.is_some() { "blk" } else { "events" }
     }
 
-    /// Tells `names` what the threads were called when it was switched on.
-    pub fn tell_names(&mut self, names: &mut Names) {
+    /// Passes the names of threads when it was switched on to `names`.
+    pub fn pass_names(&mut self, names: &mut Names) {
         for (pid, name) in self.first.drain(..) {
             names.rename(pid, name);
         }
     }
 
-    /// Lets nothing new come in.
+    /// Switches off.
     pub fn switch_off(&mut self) -> Result<(), RecordError> {
         if let Some(tracer) = &mut self.tracer {
             tracer.switch_off()?;
@@ -85,21 +84,21 @@ impl Source {
         self.instance.switch_off()
     }
 
-    /// Takes all there is.
+    /// Takes everything available.
     pub fn drain(&mut self, order: &mut Order) -> Result<(), RecordError> {
         if let Some(tracer) = &mut self.tracer {
             tracer.drain(order)?;
         }
-        // Names last: those that the requests just read need are there by now.
+        // Names last: those of the requests just read have arrived by now.
         self.instance.drain(order)
     }
 
-    /// How many block events the kernel had no room for.
+    /// Number of block events lost by the kernel.
     pub fn lost(&self) -> u64 {
         self.tracer.as_ref().map_or_else(|| self.instance.lost(), Tracer::lost)
     }
 
-    /// What else is to be said at the end.
+    /// Warnings at the end.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(tracer) = &self.tracer {
@@ -118,7 +117,7 @@ impl Source {
     }
 }
 
-/// What the threads are called that run, or why that cannot be told.
+/// Names of the running threads, or why they are unknown.
 fn first_names() -> (Vec<(u32, [u8; NAME_BYTES])>, Option<String>) {
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     if namespace == Path::new(FIRST_NAMESPACE) {
@@ -129,7 +128,7 @@ fn first_names() -> (Vec<(u32, [u8; NAME_BYTES])>, Option<String>) {
     (Vec::new(), Some(warning.to_owned()))
 }
 
-/// The threads that run, and what `/proc` calls them.
+/// The running threads, and their names in `/proc`.
 fn threads() -> Vec<(u32, [u8; NAME_BYTES])> {
     let numbers = |path: &Path| -> Vec<u32> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -139,7 +138,7 @@ fn threads() -> Vec<(u32, [u8; NAME_BYTES])> {
     for process in numbers(Path::new("/proc")) {
         let tasks = Path::new("/proc").join(process.to_string()).join("task");
         for thread in numbers(&tasks) {
-            // One that ended meanwhile has no name any more, and needs none.
+            // A thread that ended meanwhile has no name any more, and needs none.
             if let Ok(comm) = fs::read(tasks.join(thread.to_string()).join("comm")) {
                 found.push((thread, names::from_proc(&comm)));
             }

@@ -1,7 +1,7 @@
-//! Hears that the recording is to stop: SIGINT, SIGTERM, SIGHUP.
+//! Signals that stop the recording: SIGINT, SIGTERM, SIGHUP.
 //!
-//! A signal is a byte in a socket, so that a wait ends at once. The first asks for a clean end; a
-//! second one gives up the end of the recording, and still everything is switched off.
+//! A signal is a byte in a socket, so that a wait ends at once. The first requests a clean end; a second one abandons
+//! the end of the recording, but everything is still switched off.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 
-/// The signals that came.
+/// Receiver of the signals.
 pub struct Stop {
     socket: UnixStream,
     handlers: Vec<SigId>,
@@ -19,7 +19,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Listens from now on.
+    /// Starts listening.
     pub fn listen() -> io::Result<Stop> {
         let (socket, sender) = UnixStream::pair()?;
         socket.set_nonblocking(true)?;
@@ -30,16 +30,16 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Waits, but not longer than this, and not at all once a signal has come.
+    /// Waits, at most this long, and not at all once a signal has arrived.
     pub fn wait(&mut self, milliseconds: u64) {
         if self.signals() == 0 {
-            // Interrupted is as good as over.
+            // An interruption may end the wait.
             let _ =
                 poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], super::limit(milliseconds).as_ref());
         }
     }
 
-    /// How many signals came so far.
+    /// Number of signals so far.
     pub fn signals(&mut self) -> usize {
         let mut bytes = [0; 16];
         while let Ok(read @ 1..) = self.socket.read(&mut bytes) {

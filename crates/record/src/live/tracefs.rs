@@ -1,4 +1,4 @@
-//! The kernel's tracing file system: where it is, what its files say.
+//! The kernel's tracing file system: its mount point and its files.
 //!
 //! Faults: not mounted, not permitted: an error that says what to do.
 
@@ -10,13 +10,13 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::RecordError;
 
-/// Where it usually is.
+/// Usual mount points.
 const USUAL: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// No format file is longer.
+/// The longest format file.
 const READ_BYTES: usize = 64 << 10;
 const MOUNTS: &str = "/proc/self/mounts";
 
-/// The place of tracefs.
+/// Finds the mount point of tracefs.
 pub fn find(given: Option<&Path>) -> Result<PathBuf, RecordError> {
     let mut places: Vec<PathBuf> = match given {
         Some(place) => vec![place.to_owned()],
@@ -39,7 +39,7 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf, RecordError> {
     Err(denied.unwrap_or(RecordError::NoTracefs { looked }))
 }
 
-/// Places where a tracefs is mounted, out of `/proc/self/mounts`.
+/// Mount points of tracefs in `/proc/self/mounts`.
 fn mounted(mounts: &str) -> impl Iterator<Item = PathBuf> + '_ {
     mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
@@ -48,8 +48,7 @@ fn mounted(mounts: &str) -> impl Iterator<Item = PathBuf> + '_ {
     })
 }
 
-/// All that a file of the kernel's says. By large reads: some of these files end after the first one, however
-/// little it took.
+/// Reads a file of the kernel's. In large reads: some of these files end after the first one, however small it was.
 pub fn text(path: &Path) -> Result<String, RecordError> {
     let failed = |error| RecordError::io(path, "reading it", error);
     let mut file = File::open(path).map_err(failed)?;
@@ -63,8 +62,8 @@ pub fn text(path: &Path) -> Result<String, RecordError> {
     }
 }
 
-/// What a setting says, as it would be written: of a list of choices the one in brackets, of `7 (expanded: 1408)`
-/// the second number.
+/// Reads a setting as it would be written: of a list of choices the one in brackets, of `7 (expanded: 1408)` the second
+/// number.
 pub fn read(path: &Path) -> Result<String, RecordError> {
     Ok(setting(&text(path)?).to_owned())
 }
@@ -78,7 +77,7 @@ fn setting(text: &str) -> &str {
     chosen.map_or(text, |(chosen, _)| chosen)
 }
 
-/// Writes a setting, in one piece, as the kernel wants it.
+/// Writes a setting, in one piece, as the kernel requires.
 pub fn write(path: &Path, value: &str) -> Result<(), RecordError> {
     let opened = OpenOptions::new().write(true).truncate(true).open(path);
     opened
@@ -86,25 +85,25 @@ pub fn write(path: &Path, value: &str) -> Result<(), RecordError> {
         .map_err(|error| RecordError::io(path, "changing it", error))
 }
 
-/// Opens a pipe of the kernel's, which gives what there is and never waits.
+/// Opens a pipe of the kernel's, without blocking.
 pub fn open_pipe(path: &Path) -> Result<File, RecordError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from);
     opened.map_err(|error| RecordError::io(path, "opening it", error.into()))
 }
 
-/// How many events the kernel had no room for, out of the `stats` of each CPU.
+/// Number of events lost by the kernel, from the `stats` of each CPU.
 pub fn lost(buffer: &Path, cpus: &[u32]) -> u64 {
     let of = |cpu: &u32| text(&buffer.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
     cpus.iter().map(|cpu| lost_in(&of(cpu))).sum()
 }
 
 fn lost_in(stats: &str) -> u64 {
-    // Overwritten before they were read; never written for want of room, or of a place in an interrupt.
+    // Overwritten before they were read; never written for lack of room, or of a place in an interrupt.
     stat(stats, "overrun") + stat(stats, "commit overrun") + stat(stats, "dropped events")
 }
 
-/// Whether a buffer holds events that nobody has read.
+/// Whether a buffer holds unread events.
 pub fn holds_events(buffer: &Path, cpus: &[u32]) -> bool {
     let of = |cpu: &u32| text(&buffer.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
     cpus.iter().any(|cpu| stat(&of(cpu), "entries") > 0)

@@ -1,10 +1,10 @@
-//! The kernel's `blk` tracer: one for the whole machine, which gives blktrace records as they are.
+//! The kernel's `blk` tracer: one for the whole machine, which gives blktrace records directly.
 //!
-//! It has no instances. So it is used only where nobody uses the top buffer or traces a block device in any
-//! way: while it is on, a `blktrace` of any other device would see nothing.
+//! It has no instances. So it is used only where the top buffer is unused and no block device is traced otherwise:
+//! while it is on, a `blktrace` of any other device would see nothing.
 //!
-//! Invariant: the pipe is closed before the tracer is changed back, which the kernel would refuse otherwise:
-//! this value is dropped before the [`Undo`] that it used. Faults: bytes that are no record are counted.
+//! Invariant: the pipe is closed before the tracer is changed back, which the kernel would refuse otherwise: this value
+//! is dropped before the [`Undo`] that it used. Faults: bytes that are not a record are counted.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -18,9 +18,9 @@ use crate::error::RecordError;
 use crate::order::{Item, Kind, Order};
 use crate::stream::Stream;
 
-/// Bytes that are read at once; the kernel gives a page or less.
+/// Bytes per read; the kernel gives a page or less.
 const READ_BYTES: usize = 64 << 10;
-/// Reads before somebody else's turn.
+/// Reads before other sources get a turn.
 const READS_AT_ONCE: usize = 1 << 16;
 
 /// The tracer, switched on for one device.
@@ -36,7 +36,7 @@ pub struct Tracer {
     lost_before: u64,
 }
 
-/// Who uses what the tracer would need, if anybody does.
+/// The current user of what the tracer would need, if any.
 pub fn busy(tracefs: &Path, device: &Device) -> Result<Option<String>, RecordError> {
     let available = tracefs::text(&tracefs.join("available_tracers")).unwrap_or_default();
     if !available.split_whitespace().any(|tracer| tracer == "blk") {
@@ -61,7 +61,7 @@ pub fn busy(tracefs: &Path, device: &Device) -> Result<Option<String>, RecordErr
     Ok(traced_device().map(|name| format!("{name} traced by somebody (blktrace?)")))
 }
 
-/// A device that somebody traces.
+/// A device that is traced already.
 fn traced_device() -> Option<String> {
     let devices = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let on = |path: &Path| fs::read_to_string(path.join("trace/enable")).is_ok_and(|text| text.trim() == "1");
@@ -83,10 +83,10 @@ impl Tracer {
         undo.set(&at("buffer_size_kb"), &kib)?;
         undo.set(&at("options/bin"), "1")?;
         undo.set(&at("options/context-info"), "0")?;
-        // What programs write into the top buffer would stand between the records.
+        // Markers that programs write into the top buffer would appear between the records.
         undo.set_if_there(&at("options/markers"), "0")?;
         undo.set(&at("current_tracer"), "blk")?;
-        // These are there once the tracer is.
+        // These exist once the tracer does.
         for option in ["blk_classic", "blk_cgroup", "blk_cgname"] {
             undo.set_if_there(&at("options").join(option), "0")?;
         }
@@ -107,12 +107,12 @@ impl Tracer {
         })
     }
 
-    /// Lets nothing new come in; what came is still to be drained.
+    /// Switches off; what has arrived is still to be drained.
     pub fn switch_off(&mut self) -> Result<(), RecordError> {
         tracefs::write(&self.switch, "0")
     }
 
-    /// Takes all there is.
+    /// Takes everything available.
     pub fn drain(&mut self, order: &mut Order) -> Result<(), RecordError> {
         for _ in 0..READS_AT_ONCE {
             match self.pipe.read(&mut self.bytes) {
@@ -125,7 +125,7 @@ impl Tracer {
                 }
             }
             while let Some(found) = self.stream.next_record() {
-                // Somebody may have begun to trace another device meanwhile.
+                // Another process may trace another device meanwhile.
                 if found.device == self.device {
                     let (action, pid, cpu, record) = (found.action, found.pid, found.cpu, found.record);
                     order.push(Item {
@@ -138,12 +138,12 @@ impl Tracer {
         Ok(())
     }
 
-    /// How many events the kernel had no room for.
+    /// Number of events lost by the kernel.
     pub fn lost(&self) -> u64 {
         tracefs::lost(&self.tracefs, &self.cpus).saturating_sub(self.lost_before)
     }
 
-    /// How many bytes were no record.
+    /// Number of bytes that were not a record.
     pub fn skipped(&self) -> u64 {
         self.stream.skipped()
     }

@@ -1,13 +1,12 @@
-//! What was switched on, so that all of it is switched off again, last first.
+//! Undo log: what was switched on, so that all of it is switched off again, last first.
 //!
-//! Each step is written into a journal in `/run/seekless` before it is done. The steps are undone when the
-//! value is dropped, hence also after an error or a panic; those of a process that was killed, by the
-//! next recording, which finds its journal. Nothing in `/run` outlives a restart of the machine, and neither
-//! does anything in tracefs.
+//! Each step is written into a journal in `/run/seekless` before it is done. The steps are undone when the value is
+//! dropped, hence also after an error or a panic; those of a killed process, by the next recording, which finds its
+//! journal. Neither `/run` nor tracefs survives a reboot.
 //!
-//! Invariant: a setting is put back only where it still is as it was set here: what somebody else has
-//! changed since is theirs. Faults: a journal that cannot be written costs only its own purpose, and is told;
-//! one that says anything but settings of the kernel is not followed.
+//! Invariant: a setting is restored only where it still is as it was set here: later changes by others are left alone.
+//! Faults: a journal that cannot be written only loses its purpose, with a warning; one with anything but settings of
+//! the kernel is not followed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -17,21 +16,21 @@ use std::path::{Path, PathBuf};
 use super::{pause, tracefs};
 use crate::error::RecordError;
 
-/// Where journals are.
+/// Folder of the journals.
 const FOLDER: &str = "/run/seekless";
-/// Their names: `record-PID-START.undo`.
+/// Names of the journals: `record-PID-START.undo`.
 const PREFIX: &str = "record-";
 const SUFFIX: &str = ".undo";
-/// Folders of tracefs that are ours: `seekless-PID-START`.
+/// Names of our folders in tracefs: `seekless-PID-START`.
 const INSTANCE: &str = "seekless-";
-/// A tracer cannot be changed while somebody reads its pipe: how often and how long to wait for that.
+/// A tracer cannot be changed while its pipe is being read: number of retries, and the wait before each.
 const TRIES: usize = 20;
 const WAIT_MS: u64 = 50;
 
-/// A thing to undo.
+/// A step to undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// A setting, as it was set and as it was before.
+    /// A setting, with the value set and the value before.
     Set { path: PathBuf, ours: String, before: String },
     /// A tracing instance.
     Instance(PathBuf),
@@ -45,7 +44,7 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// Nothing to undo yet; with a warning if there can be no journal.
+    /// An empty log; with a warning if there can be no journal.
     pub fn new() -> (Undo, Option<String>) {
         let path = Path::new(FOLDER).join(format!("{PREFIX}{}{SUFFIX}", owner(std::process::id())));
         match open_journal(&path) {
@@ -60,7 +59,7 @@ impl Undo {
         }
     }
 
-    /// Changes a setting, unless it is so already.
+    /// Changes a setting, unless it has the value already.
     pub fn set(&mut self, path: &Path, value: &str) -> Result<(), RecordError> {
         let before = tracefs::read(path)?;
         if before == value {
@@ -71,7 +70,7 @@ impl Undo {
         tracefs::write(path, value)?;
         let set = tracefs::read(path)?;
         if set != value {
-            // The kernel rounds a buffer's size up. The step above finds what it does not expect, this one undoes.
+            // The kernel rounds a buffer's size up. The step above finds an unexpected value; this one undoes.
             self.add(step(set));
         }
         Ok(())
@@ -82,7 +81,7 @@ impl Undo {
         if path.exists() { self.set(path, value) } else { Ok(()) }
     }
 
-    /// Makes a tracing instance for this process.
+    /// Creates a tracing instance for this process.
     pub fn instance(&mut self, tracefs: &Path) -> Result<PathBuf, RecordError> {
         let path = tracefs.join("instances").join(format!("{INSTANCE}{}", owner(std::process::id())));
         self.add(Step::Instance(path.clone()));
@@ -92,13 +91,13 @@ impl Undo {
 
     fn add(&mut self, step: Step) {
         if let Some((_, file)) = &mut self.journal {
-            // One write a line: it is whole, or not there. A full /run costs the journal alone.
+            // One write per line: it is whole, or missing. A full /run costs only the journal.
             let _ = file.write_all(line(&step).as_bytes());
         }
         self.steps.push(step);
     }
 
-    /// Undoes everything, last first; tells what could not be undone.
+    /// Undoes everything, last first; returns what failed.
     pub fn undo(&mut self) -> Vec<String> {
         let failed: Vec<String> =
             std::mem::take(&mut self.steps).iter().rev().filter_map(|step| step.undo().err()).collect();
@@ -115,7 +114,7 @@ impl Undo {
 impl Drop for Undo {
     fn drop(&mut self) {
         for failed in self.undo() {
-            // Dropped without having been asked: on the way out of an error, which has the word.
+            // Dropped on the way out of an error, which is reported elsewhere.
             let _ = writeln!(std::io::stderr(), "warning: {failed}");
         }
     }
@@ -131,7 +130,7 @@ impl Step {
                 }
                 match tracefs::read(path) {
                     Ok(now) if now == *ours => {
-                        patiently(|| tracefs::write(path, before).map_err(|error| error.to_string()))
+                        retry(|| tracefs::write(path, before).map_err(|error| error.to_string()))
                     }
                     Ok(_) => Ok(()),
                     Err(error) => Err(error.to_string()),
@@ -144,7 +143,7 @@ impl Step {
 
 /// Removes an instance; its events are switched off with it.
 fn remove_instance(path: &Path) -> Result<(), String> {
-    patiently(|| match fs::remove_dir(path) {
+    retry(|| match fs::remove_dir(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(format!("{}: removing the tracing instance: {error}", path.display()))
         }
@@ -152,8 +151,8 @@ fn remove_instance(path: &Path) -> Result<(), String> {
     })
 }
 
-/// Tries again for a second: a pipe may be read to its end by somebody for a moment longer.
-fn patiently(mut step: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+/// Retries for a second: another process may read a pipe for a moment longer.
+fn retry(mut step: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     let mut result = step();
     for _ in 1..TRIES {
         if result.is_ok() {
@@ -165,7 +164,7 @@ fn patiently(mut step: impl FnMut() -> Result<(), String>) -> Result<(), String>
     result
 }
 
-/// Undoes what processes that are gone have left; tells what was done.
+/// Undoes the steps of processes that are gone; returns what was done.
 pub fn recover(tracefs: &Path) -> Vec<String> {
     let mut told = Vec::new();
     for path in entries(Path::new(FOLDER)) {
@@ -204,19 +203,19 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A process and its start, which together are never used twice: `PID-START`.
+/// A process and its start, a pair that is never reused: `PID-START`.
 fn owner(pid: u32) -> String {
     format!("{pid}-{}", started(pid).unwrap_or(0))
 }
 
-/// When a process started, in ticks since the machine did.
+/// Start of a process, in ticks since boot.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may hold anything, and ends at the last parenthesis; the start is the 20th word after it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether the process of an [`owner`] still runs. One that cannot be told is left in peace.
+/// Whether the process of an [`owner`] still runs; true if that is unknown.
 fn alive(owner: &str) -> bool {
     let parts = owner.split_once('-').map(|(pid, start)| (pid.parse::<u32>(), start.parse::<u64>()));
     let Some((Ok(pid), Ok(start))) = parts else { return true };
@@ -231,7 +230,7 @@ fn open_journal(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// A journal is followed only if nobody else can have written it.
+/// Whether a journal can be followed: nobody else can have written it.
 fn trusted(path: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();
     let mine = |path: &Path| {

@@ -28,7 +28,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use seekless_core::Nanos;
-use seekless_core::runtime::Outside;
+use seekless_core::runtime::Driver;
 use slab::Slab;
 
 use inputs::{Recorder, Replayed, Replayer, Step};
@@ -238,7 +238,7 @@ impl Reactor {
     }
 }
 
-impl Outside for Reactor {
+impl Driver for Reactor {
     fn turn(&self, until: Option<Nanos>) -> Nanos {
         self.turns.set(self.turns.get() + 1);
         let awake = if self.spins.get() { SPIN } else { Nanos::ZERO };

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use seekless_core::device::ExtentState;
-use seekless_core::gate::Inside;
+use seekless_core::gate::GateGuard;
 use seekless_core::lock::Guard;
 use seekless_core::{
     BlockDevice, Buffer, Extent, Gate, Geometry, Hints, IoError, RangeLocks, SECTOR_BYTES, Zeroes,
@@ -95,7 +95,7 @@ impl ByteAdapter {
     }
 
     /// Locks the blocks of a write, if needed.
-    async fn lock(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<Inside<'_>>) {
+    async fn lock(&self, at: Bytes, how: &Hints) -> (Option<Guard>, Option<GateGuard<'_>>) {
         let blocks = at.touched(self.block);
         if !at.are_whole(self.block) {
             debug_assert!(self.unaligned_clients.get() > 0, "no client has a permit for unaligned writes");

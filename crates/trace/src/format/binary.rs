@@ -1,8 +1,8 @@
-//! What the simpler binary formats share: records back to back out of a stream.
+//! Common parts of the simpler binary formats: records back to back in a stream.
 //!
-//! Always holds: a decoder looks at whole records only; an error names the byte at which its record
-//! starts. Faults: a file or a compressed stream that ends inside a record (a warning); records later
-//! than the window, which are clamped as those of text are.
+//! Invariants: a decoder reads whole records only; an error names the byte at which its record starts. Faults: a file
+//! or a compressed stream that ends inside a record (a warning); records later than the window, which are clamped as
+//! those of text are.
 
 use std::io::{BufRead, ErrorKind};
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use super::{Content, Decoder, Event};
 use crate::compressed::fill;
 use crate::error::TraceError;
 
-/// Bytes that tell how long a record is.
+/// Bytes that determine the length of a record.
 pub(super) const START_BYTES: usize = 4;
 
 /// A format of records back to back.
 pub(super) trait Records {
-    /// How long the record is that starts so: [`START_BYTES`] at least.
+    /// Length of the record with this start: at least [`START_BYTES`].
     fn length(&self, start: &[u8]) -> Result<usize, Flaw>;
 
-    /// Takes in a whole record and notes what it says.
+    /// Decodes a whole record into `said`.
     fn record(&mut self, bytes: &[u8], said: &mut Said) -> Result<(), Flaw>;
 
-    /// What a person should know about the file though it could be read.
+    /// Warnings about the file, though it could be read.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -37,9 +37,9 @@ pub(super) struct Binary<F> {
     format: F,
     said: Said,
     record: Vec<u8>,
-    /// Of the record.
+    /// Offset of the record.
     offset: u64,
-    /// Records that say something wrong are counted, and reading goes on.
+    /// Whether malformed records are counted and skipped.
     skip_bad: bool,
     skipped: u64,
     warnings: Vec<String>,
@@ -63,7 +63,7 @@ impl<F: Records + 'static> Binary<F> {
         })
     }
 
-    /// Brings the next record into `self.record`; `false` at the end, clean or not.
+    /// Reads the next record into `self.record`; `false` at the end, clean or not.
     fn fetch(&mut self) -> Result<bool, TraceError> {
         self.offset += self.record.len() as u64;
         self.record.clear();

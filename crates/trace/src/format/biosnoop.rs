@@ -1,12 +1,11 @@
-//! What `biosnoop` of bcc and of libbpf-tools prints, known by its first line:
-//! `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`.
+//! The output of `biosnoop` of bcc and of libbpf-tools, recognized by its first line: `TIME(s) COMM PID DISK T SECTOR
+//! BYTES [QUE(ms)] LAT(ms)`.
 //!
-//! Units: the time of the answer in seconds from the first one; address in sectors of 512 bytes, size in
-//! bytes; `LAT` milliseconds from the driver to the answer, `QUE` those in the queue before. A request
-//! arrives that much before its answer; since the first may have arrived before the clock starts, the
-//! clock is set to [`BEFORE`]. `T` is R or W, in libbpf-tools all letters of RWBS. Columns unknown are
-//! passed over, unless they stand before the command, which may hold blanks: what is behind it is counted
-//! from the right. Faults: any text.
+//! Units: the time of completion in seconds from the first one; address in sectors of 512 bytes, size in bytes; `LAT`
+//! milliseconds from the driver to completion, `QUE` those in the queue before. A request arrives that much before its
+//! completion; since the first may have arrived before the clock starts, the clock is set to [`BEFORE`]. `T` is R or W,
+//! in libbpf-tools all letters of RWBS. Unknown columns are ignored, unless they precede the command, which may contain
+//! blanks: columns after it are counted from the right. Faults: any text.
 
 use seekless_core::{Latency, Nanos, Op, ProcessId};
 
@@ -30,7 +29,7 @@ pub const FORMAT: Format = Format {
     },
 };
 
-/// What the clock shows when the first request is answered.
+/// The clock at the completion of the first request.
 const BEFORE: u64 = 3_600 * SECOND;
 const HEADER: &str = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)";
 
@@ -102,7 +101,7 @@ impl Biosnoop {
 impl Lines for Biosnoop {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
         if self.columns.is_empty() {
-            // Some versions say first that they are tracing.
+            // Some versions first print that they are tracing.
             return if said.line < 3 && line.starts_with("Tracing ") { Ok(()) } else { self.header(line) };
         }
         let mut words = line.split_ascii_whitespace();

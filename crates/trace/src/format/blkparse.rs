@@ -1,13 +1,11 @@
-//! What `blkparse` prints by default: `major,minor cpu sequence time pid action RWBS`, then by action.
+//! The default output of `blkparse`: `major,minor cpu sequence time pid action RWBS`, then by action.
 //!
-//! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the
-//! binary format a queue event (Q) is a request, a completion (C) tells how long it took, a remap (A) how
-//! devices are layered, and all else
-//! is passed over. A process's name may hold blanks and slashes: it goes
-//! from the first bracket to the last. The
-//! summary at the end is where reading stops.
+//! Units: time in seconds with nanoseconds; addresses and sizes in sectors of 512 bytes. As in the binary format a
+//! queue event (Q) is a request, a completion (C) gives its latency, a remap (A) shows how devices are layered, and
+//! other events are ignored. A process's name may contain blanks and slashes: it extends from the first bracket to the
+//! last. Reading stops at the summary.
 //!
-//! A remap does not say which partition it goes to; the next remap, from there, does. Faults: any text.
+//! A remap does not give the partition that it goes to; the next remap, from there, does. Faults: any text.
 
 use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 
@@ -33,7 +31,7 @@ fn detect(head: &[u8]) -> bool {
     first.and_then(|line| std::str::from_utf8(line).ok()).is_some_and(|line| Line::parse(line).is_ok())
 }
 
-/// What every line has.
+/// The common fields of a line.
 struct Line<'a> {
     device: u32,
     time: Nanos,
@@ -69,8 +67,8 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The place of the request and the process in the brackets after it (a name may hold brackets); `None` for a command that is passed
-    /// through to the device, whose number is no address.
+    /// The extent of the request and the process in the brackets after it (a name may contain brackets); `None` for a
+    /// command passed through to the device, whose number is not an address.
     fn place(&self) -> Result<Option<(Extent, &str)>, Flaw> {
         let expected = "sector + sectors [process]";
         let named = self.rest.strip_suffix(']').and_then(|rest| rest.split_once('['));
@@ -107,22 +105,22 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What a line tells of a request.
+/// A request as given by a line.
 pub(super) struct Asked<'a> {
-    /// When.
+    /// Time.
     pub time: Nanos,
-    /// The device.
+    /// Device.
     pub device: u32,
-    /// Who asked, or who happened to run.
+    /// The issuing process, or the one that happened to run.
     pub process: ProcessId,
-    /// How.
+    /// Operation and flags.
     pub rwbs: &'a str,
-    /// Where; empty for a flush.
+    /// Extent; empty for a flush.
     pub extent: Extent,
 }
 
 impl Asked<'_> {
-    /// It was queued by the process that is called `name`.
+    /// Adds its arrival, issued by the process called `name`.
     pub fn queued(&self, name: &str, said: &mut Said) {
         let op = if self.extent.sectors == 0 { Some(Op::Flush) } else { operation(self.rwbs) };
         let Some(op) = op else { return };
@@ -131,7 +129,7 @@ impl Asked<'_> {
         said.request(self.time, Queued { flags, process, ..plain(self.device, op, self.extent) });
     }
 
-    /// It was answered.
+    /// Adds its completion.
     pub fn completed(&self, said: &mut Said) {
         if self.extent.sectors > 0 {
             let Asked { device, extent, .. } = *self;
@@ -147,7 +145,7 @@ pub(super) fn device_pair(text: &str) -> Result<u32, Flaw> {
     device_of(number(major, expected)?, number(minor, expected)?)
 }
 
-/// The operation that RWBS tells: its first letter, or the second after an F for a flush before it.
+/// The operation in RWBS: its first letter, or the second after an F for a preceding flush.
 pub(super) fn operation(rwbs: &str) -> Option<Op> {
     match rwbs.strip_prefix('F').unwrap_or(rwbs).chars().next() {
         Some('R') => Some(Op::Read),
@@ -157,12 +155,12 @@ pub(super) fn operation(rwbs: &str) -> Option<Op> {
     }
 }
 
-/// The flags that RWBS tells of a request that asks for `op`.
+/// The flags in RWBS of a request of operation `op`.
 pub(super) fn flags(rwbs: &str, op: Op) -> Flags {
     let before = rwbs.starts_with('F') && op != Op::Flush;
     let after = rwbs.strip_prefix('F').unwrap_or(rwbs).get(1..).unwrap_or_default();
     let set = [
-        // B is how kernels before 2.6.37 wrote a barrier.
+        // Kernels before 2.6.37 wrote a barrier as B.
         (before || after.contains('B'), Flags::PREFLUSH),
         (after.contains('F'), Flags::FUA),
         (after.contains('A'), Flags::AHEAD),
@@ -175,12 +173,12 @@ pub(super) fn flags(rwbs: &str, op: Op) -> Flags {
 #[derive(Default)]
 struct Blkparse {
     started: bool,
-    /// The latest remap, until the next event tells where it went.
+    /// The latest remap, until the next event shows its destination.
     remap: Option<(Nanos, Remapped)>,
 }
 
 impl Blkparse {
-    /// Notes the remap that was waiting; if `next` continues it, it went where that comes from.
+    /// Adds the pending remap; if `next` continues it, that gives its destination.
     fn settle(&mut self, next: Option<&Remapped>, said: &mut Said) {
         let Some((time, mut remap)) = self.remap.take() else { return };
         if let Some(next) = next {
@@ -202,7 +200,7 @@ impl Lines for Blkparse {
             said.ended = true;
             return Ok(());
         }
-        // Which files it read, said at the end where it was not asked to be quiet about the rest.
+        // The files that it read, at the end unless it was quiet.
         if line.starts_with("Input file ") {
             return Ok(());
         }

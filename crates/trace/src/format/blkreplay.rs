@@ -1,8 +1,8 @@
-//! The load files of `blkreplay`: `seconds ; sector ; sectors ; R|W`, and a delay and a latency perhaps.
+//! The load files of `blkreplay`: `seconds ; sector ; sectors ; R|W`, and optionally a delay and a latency.
 //!
-//! Units: time in seconds with a fraction, address and size in sectors of 512 bytes. `RA` is a read ahead
-//! of need: the letters are those of `blkparse`. A write of no sectors is a flush. Lines before the first
-//! record are a preamble, in which anything may stand. Faults: any text.
+//! Units: time in seconds with a fraction, address and size in sectors of 512 bytes. `RA` is read-ahead: the letters
+//! are those of `blkparse`. A write of no sectors is a flush. Lines before the first record are a preamble of any
+//! content. Faults: any text.
 
 use seekless_core::{Latency, Nanos, Op};
 
@@ -36,7 +36,7 @@ impl Lines for Blkreplay {
                 Ok(())
             }
             Err(flaw) if self.started && !line.starts_with('#') => Err(flaw),
-            // The last line of a preamble names the columns: what follows are records.
+            // The last line of a preamble names the columns: records follow.
             Err(_) => {
                 self.started |= line.starts_with("start ;");
                 Ok(())
@@ -60,7 +60,7 @@ fn record(line: &str) -> Result<(Nanos, Queued), Flaw> {
     let op_told = told.ok_or_else(|| Flaw::text(op, "R (a read) or W (a write), and flags perhaps"))?;
     let flush = op_told == Op::Write && extent.sectors == 0;
     let asked = if flush { Op::Flush } else { op_told };
-    // A delay, then a latency: where a load was replayed, both are there.
+    // A delay, then a latency: a replayed load has both.
     let latency = match parts.nth(1).map(str::trim) {
         None | Some("") => Latency::UNKNOWN,
         Some(latency) => fields::latency(latency, SECOND, "a latency in seconds")?,

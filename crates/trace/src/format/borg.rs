@@ -1,9 +1,8 @@
-//! The text that the BORG paper's profiler wrote, as its slides show it:
-//! `timestamp pid executable start size mode`.
+//! The text format of the BORG paper's profiler, as shown on its slides: `timestamp pid executable start size mode`.
 //!
-//! Units: time in nanoseconds, which the slides do not say but their figures make sense in (a desktop's
-//! requests some tens of milliseconds apart); address and size in sectors of 512 bytes; mode `R` or
-//! `W`. Faults: any text.
+//! Units: time in nanoseconds, which the slides do not give but which makes their values plausible (a desktop's
+//! requests some tens of milliseconds apart); address and size in sectors of 512 bytes; mode `R` or `W`. Faults: any
+//! text.
 
 use seekless_core::ProcessId;
 

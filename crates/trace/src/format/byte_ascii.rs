@@ -1,8 +1,8 @@
-//! The text that trace replayers cut from the MSR Cambridge traces: `ms disk offset bytes op`.
+//! The text format that trace replayers extract from the MSR Cambridge traces: `ms disk offset bytes op`.
 //!
-//! Units: time in milliseconds with a fraction, offset and size in bytes; op 0 is a write, 1 a read. It
-//! looks like `DiskSim`'s ascii format, whose numbers are sectors: a file is taken for this one if every
-//! offset and size in its first lines is a multiple of 512, which sectors are not. Faults: any text.
+//! Units: time in milliseconds with a fraction, offset and size in bytes; op 0 is a write, 1 a read. It looks like
+//! `DiskSim`'s ascii format, whose numbers are sectors: a file is recognized as this one if every offset and size in
+//! its first lines is a multiple of 512, which sectors are not. Faults: any text.
 
 use seekless_core::SECTOR_BYTES;
 

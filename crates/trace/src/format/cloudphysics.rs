@@ -1,4 +1,4 @@
-//! The CSV form of the `CloudPhysics` traces, known by its first line: `version,time,op,size,lbn`.
+//! The CSV form of the `CloudPhysics` traces, recognized by its first line: `version,time,op,size,lbn`.
 //!
 //! Units: time in whole seconds (the requests of a second are spread over it), size in bytes, address in
 //! sectors of 512 bytes; op is the SCSI operation code in hexadecimal. Faults: any text.

@@ -1,10 +1,10 @@
-//! What `blkparse -f FORMAT` prints, given that format: `"%D %T.%t %p %a %d %S %n %C\n"`.
+//! The output of `blkparse -f FORMAT`, given that format: `"%D %T.%t %p %a %d %S %n %C\n"`.
 //!
-//! A specifier is `%`, a width perhaps, and a letter as in blkparse(1): a action, c CPU, C command, d RWBS,
-//! D device (major,minor), M and m its parts, N bytes, n sectors, p process, S sector, s sequence, T
-//! seconds, t nanoseconds; e, P, u, U and z are passed over. Anything else stands for itself; blanks stand
-//! for any number of blanks. Without an action every line is a request; otherwise queue events (Q) are, and
-//! completions (C) tell how long they took. A command ends where the text after it begins.
+//! A specifier is `%`, an optional width, and a letter as in blkparse(1): a action, c CPU, C command, d RWBS, D device
+//! (major,minor), M and m its parts, N bytes, n sectors, p process, S sector, s sequence, T seconds, t nanoseconds; e,
+//! P, u, U and z are ignored. Other characters match themselves; blanks match any number of blanks. Without an action
+//! every line is a request; otherwise queue events (Q) are, and completions (C) give latencies. A command ends where
+//! the text after it begins.
 //!
 //! Units: seconds and nanoseconds, sectors of 512 bytes. Faults: any specification, any text.
 
@@ -24,7 +24,7 @@ pub const FORMAT: Format = Format {
     sample: Sample::Real,
     volumes: Naming::Linux,
     leaves_open: LeavesOpen::NOTHING,
-    // Nothing tells it: somebody has to.
+    // It cannot be detected: an option has to name it.
     detect: |_| false,
     open: |content| {
         let columns = content.options.columns.clone().unwrap_or_default();
@@ -32,7 +32,7 @@ pub const FORMAT: Format = Format {
     },
 };
 
-/// What the columns of a text are.
+/// The columns of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns(Vec<Piece>);
 
@@ -77,7 +77,7 @@ impl FromStr for Columns {
     }
 }
 
-/// What a line has in its columns.
+/// The values of a line's columns.
 #[derive(Default)]
 struct Values<'a> {
     device: u32,
@@ -135,7 +135,7 @@ impl<'a> Values<'a> {
 }
 
 impl Columns {
-    /// Where a field ends that is followed by `after`.
+    /// The end of a field that is followed by `after`.
     fn end(rest: &str, after: &str) -> usize {
         let mark = after.trim();
         let end = if mark.is_empty() { rest.find(char::is_whitespace) } else { rest.find(mark) };
@@ -155,7 +155,7 @@ impl Columns {
                 }
                 Piece::Field(field) => {
                     let Some(Piece::Literal(after)) = pieces.peek() else { continue };
-                    // What follows the last column ends the line: a command may hold it too.
+                    // Text after the last column ends the line: a command may contain it too.
                     let last = pieces.clone().count() == 1;
                     let at_end = rest.strip_suffix(after.trim()).filter(|_| last);
                     let end = at_end.map_or_else(|| Self::end(rest, after), str::len);
@@ -170,7 +170,7 @@ impl Columns {
 
 impl Lines for Columns {
     fn line(&mut self, line: &str, said: &mut Said) -> Result<(), Flaw> {
-        // A process's note, a message, and the summary are not in the format.
+        // Process notes, messages and the summary do not match the columns.
         let values = self.values(line)?;
         if values.action.is_none_or(|action| action == "Q" || action == "C") && values.rwbs != "N" {
             values.say(said)?;

@@ -1,9 +1,9 @@
-//! `DiskSim`'s validation traces: requests made to a real drive one after the other, and what it took.
-//! `R|W Hit|Miss|Doub|Trip blkno bcount service_us nextarrival_us`.
+//! `DiskSim`'s validation traces: requests made to a real drive one after the other, and their service times. `R|W
+//! Hit|Miss|Doub|Trip blkno bcount service_us nextarrival_us`.
 //!
-//! Units: address and size in sectors of 512 bytes; the service time and the time from this request's
-//! arrival to the next one's in microseconds, with a fraction. The second column is what the drive's cache
-//! did, and is passed over. Faults: any text.
+//! Units: address and size in sectors of 512 bytes; the service time and the time from this request's arrival to the
+//! next one's in microseconds, with a fraction. The second column is the result of the drive's cache, and is ignored.
+//! Faults: any text.
 
 use seekless_core::Nanos;
 
@@ -24,7 +24,7 @@ pub const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Validate {
-    /// When the next request arrives.
+    /// Arrival of the next request.
     now: Nanos,
 }
 

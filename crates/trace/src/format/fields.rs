@@ -1,15 +1,15 @@
-//! Single fields of a record: numbers, times and places out of text and units.
+//! Fields of a record: numbers, times and places from text and units.
 //!
-//! Invariant: every [`Extent`] made here ends where its address in bytes still fits 64 bits, and is at
-//! most [`MAX_BYTES`] long. Faults: any text at all; what is not a field is a [`Flaw`] that quotes it.
+//! Invariant: the end address in bytes of every [`Extent`] made here fits 64 bits, and it is at most [`MAX_BYTES`]
+//! long. Faults: any text at all; text that is not a valid field is a [`Flaw`] that quotes it.
 
 use seekless_core::{Extent, Latency, Nanos, Op, SECTOR_BYTES};
 
 use crate::volumes::{MAX_NAMED, Volumes};
 
-/// More than any disk takes in one request; the kernel counts a request's bytes in 32 bits.
+/// Larger than any request of a disk; the kernel counts a request's bytes in 32 bits.
 pub const MAX_BYTES: u64 = u32::MAX as u64;
-/// More of a field is not quoted.
+/// Most characters of a field that are quoted.
 const QUOTED: usize = 60;
 
 /// Nanoseconds in a second.
@@ -19,23 +19,23 @@ pub const MILLISECOND: u64 = 1_000_000;
 /// Nanoseconds in a microsecond.
 pub const MICROSECOND: u64 = 1_000;
 
-/// Why a record is none.
+/// Why a record is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// What it says.
+    /// The value found.
     pub found: String,
-    /// What a record would say.
+    /// The value expected.
     pub expected: String,
 }
 
 impl Flaw {
-    /// Text that should have been something else.
+    /// A flaw of unexpected text.
     pub fn text(found: &str, expected: &str) -> Flaw {
         Flaw { found: quoted(found), expected: expected.into() }
     }
 }
 
-/// `text` as an error quotes it: not too much, nothing that a terminal would obey.
+/// `text` as quoted in an error: shortened, without terminal control characters.
 pub fn quoted(text: &str) -> String {
     let more = if text.chars().nth(QUOTED).is_some() { "..." } else { "" };
     let mut shown = String::new();
@@ -99,7 +99,7 @@ pub fn number<T: TryFrom<u64>>(text: &str, expected: &str) -> Result<T, Flaw> {
     value.ok_or_else(|| Flaw::text(text, expected))
 }
 
-/// The number that these digits continue.
+/// Continues a number with these digits.
 fn digits(text: &[u8], before: u64) -> Option<u64> {
     text.iter().try_fold(before, |value, &byte| {
         let digit = byte.wrapping_sub(b'0');
@@ -110,8 +110,7 @@ fn digits(text: &[u8], before: u64) -> Option<u64> {
     })
 }
 
-/// A time in units of `unit_ns` nanoseconds, with a fraction or without. What is finer than a
-/// nanosecond is dropped.
+/// A time in units of `unit_ns` nanoseconds, with or without a fraction. Digits below a nanosecond are dropped.
 pub fn time(text: &str, unit_ns: u64, expected: &str) -> Result<Nanos, Flaw> {
     let text = text.trim_ascii();
     decimal(text.as_bytes(), unit_ns)
@@ -149,7 +148,7 @@ fn scientific(text: &str, unit_ns: u64) -> Option<u64> {
     (0.0..9.223_372_036_854_775e18).contains(&value).then_some(value as u64)
 }
 
-/// A place given in sectors of 512 bytes.
+/// An extent given in sectors of 512 bytes.
 pub fn sectors(start: u64, count: u64) -> Result<Extent, Flaw> {
     let bytes = count.saturating_mul(SECTOR_BYTES);
     place(start, count, bytes).ok_or_else(|| Flaw {
@@ -158,7 +157,7 @@ pub fn sectors(start: u64, count: u64) -> Result<Extent, Flaw> {
     })
 }
 
-/// A place given in blocks of `block_bytes`, a multiple of 512, and of so many bytes from there.
+/// An extent that starts at a block of `block_bytes`, a multiple of 512, and has `length` bytes.
 pub fn blocks(start: u64, length: u64, block_bytes: u64) -> Result<Extent, Flaw> {
     let flaw = || Flaw {
         found: format!("{length} bytes at block {start} of {block_bytes} bytes"),
@@ -168,12 +167,12 @@ pub fn blocks(start: u64, length: u64, block_bytes: u64) -> Result<Extent, Flaw>
     place(sector, length.div_ceil(SECTOR_BYTES), length).ok_or_else(flaw)
 }
 
-/// How long a request took that took so many `unit_ns`.
+/// A latency in units of `unit_ns` nanoseconds.
 pub fn latency(text: &str, unit_ns: u64, expected: &str) -> Result<Latency, Flaw> {
     time(text, unit_ns, expected).map(Latency::of)
 }
 
-/// A place given in bytes: all sectors of which it covers a byte.
+/// An extent given in bytes: all sectors of which it covers a byte.
 pub fn bytes(offset: u64, length: u64) -> Result<Extent, Flaw> {
     let start = offset / SECTOR_BYTES;
     let end = offset.checked_add(length).map(|end| end.div_ceil(SECTOR_BYTES));
@@ -191,13 +190,13 @@ fn place(start: u64, count: u64, bytes: u64) -> Option<Extent> {
     Some(if count == 0 { Extent::default() } else { Extent::new(start, count) })
 }
 
-/// The number of the volume that is called so.
+/// The number of the volume of this name.
 pub fn volume(volumes: &Volumes, name: &str) -> Result<u32, Flaw> {
     let flaw = || Flaw { found: quoted(name), expected: format!("at most {MAX_NAMED} volumes") };
     volumes.number(name).ok_or_else(flaw)
 }
 
-/// The number of a device, as Linux makes it of these two.
+/// Linux's number of a device with these two.
 pub fn device_of(major: u32, minor: u32) -> Result<u32, Flaw> {
     if major < 1 << 12 && minor < 1 << 20 {
         return Ok(major << 20 | minor);
@@ -205,7 +204,7 @@ pub fn device_of(major: u32, minor: u32) -> Result<u32, Flaw> {
     Err(Flaw { found: format!("device {major},{minor}"), expected: "at most 4095,1048575".into() })
 }
 
-/// Whichever of the two words (either case) stands there: the one for a read, the one for a write.
+/// The operation named by one of two words (either case): the one for a read, the one for a write.
 pub fn direction(text: &str, read: &str, write: &str) -> Result<Op, Flaw> {
     let text = text.trim_ascii();
     if text.eq_ignore_ascii_case(read) {

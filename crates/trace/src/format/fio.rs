@@ -1,10 +1,9 @@
-//! The I/O logs of `fio` (`write_iolog`), versions 2 and 3, known by their first line.
+//! The I/O logs of `fio` (`write_iolog`), versions 2 and 3, recognized by their first line.
 //!
-//! Version 2: `file add|open|close`, `file action offset length`, where the offset of a `wait` is the time
-//! in microseconds since the wait before it. Version 3: a time in front of each line; `fio` writes it in
-//! microseconds, its manual names no unit, and other programs that write it use others: an option says so.
-//! Offsets and lengths are in bytes; `sync` and `datasync` are flushes. A volume is a file.
-//! Faults: any text; other versions are an error.
+//! Version 2: `file add|open|close`, `file action offset length`, where the offset of a `wait` is the time in
+//! microseconds since the wait before it. Version 3: a time at the start of each line; `fio` writes it in microseconds,
+//! its manual gives no unit, and other programs use others: there is an option. Offsets and lengths are in bytes;
+//! `sync` and `datasync` are flushes. A volume is a file. Faults: any text; other versions are an error.
 
 use seekless_core::{Extent, Nanos, Op};
 
@@ -30,7 +29,7 @@ pub const FORMAT: Format = Format {
 struct Fio {
     version: u8,
     volumes: Volumes,
-    /// The unit of version 3, which the file does not tell.
+    /// The unit of version 3, which the file does not give.
     unit_ns: u64,
     /// Version 2: the sum of the waits so far.
     now: Nanos,

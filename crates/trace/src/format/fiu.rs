@@ -1,9 +1,7 @@
-//! The text of the FIU traces in the SNIA repository (`.blkparse`):
-//! `ts pid process lba size op major minor md5`.
+//! The text of the FIU traces in the SNIA repository (`.blkparse`): `ts pid process lba size op major minor md5`.
 //!
-//! Units: time in nanoseconds; address and size in sectors of 512 bytes (addresses of some
-//! of the traces count larger blocks: an option); op `W` or `R`. The hash of the
-//! content is passed over. Faults: any text.
+//! Units: time in nanoseconds; address and size in sectors of 512 bytes (addresses of some of the traces count larger
+//! blocks: an option); op `W` or `R`. The hash of the content is ignored. Faults: any text.
 
 use seekless_core::{ProcessId, SECTOR_BYTES};
 

@@ -1,12 +1,11 @@
 //! The SRT format, version 1.3, of the traces that HP Laboratories recorded in the 1990s.
 //!
-//! Text up to a form feed describes machine and disks; after it records follow back to back, of big-endian
-//! u32: size, id, seconds, microseconds, start, stop, bytes, sector, device, driver type, cylinder, flags,
-//! info and, in some, a queue length. Units: times since the trace's date, when the request was queued;
-//! sectors as long as the text says (256 bytes). The second byte of the device is the disk, whose number
-//! becomes the device; sectors count from the disk's start. The stop is how many microseconds after it was queued
-//! a request was answered. Flag bit 0 is a read, bit 8 one that nobody
-//! waits for. Faults: any bytes; a text of more than [`MAX_TEXT_BYTES`] is an error.
+//! Text up to a form feed describes machine and disks; then records follow back to back, of big-endian u32: size, id,
+//! seconds, microseconds, start, stop, bytes, sector, device, driver type, cylinder, flags, info and, in some, a queue
+//! length. Units: times of queueing, since the trace's date; sectors of the size given by the text (256 bytes). The
+//! second byte of the device is the disk, whose number becomes the device; sectors count from the disk's start. The
+//! stop is the time from queueing to completion, in microseconds. Flag bit 0 is a read, bit 8 an asynchronous request.
+//! Faults: any bytes; a text of more than [`MAX_TEXT_BYTES`] is an error.
 
 use std::io::{BufRead, Read};
 
@@ -31,11 +30,11 @@ pub const FORMAT: Format = Format {
 
 const MARK: &[u8] = b"$$TR_IOREC-";
 const VERSION: &[u8] = b"1.3";
-/// What ends the text.
+/// The end of the text.
 const FORM_FEED: u8 = 0x0c;
 /// Thirty times the text of a machine with eight disks.
 const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Thirteen numbers; what may follow is not looked at.
+/// Thirteen numbers; further ones are ignored.
 const LEAST_BYTES: usize = 13 * 4;
 const MOST_BYTES: usize = 1024;
 
@@ -66,7 +65,7 @@ fn open(mut content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     Ok(Binary::open(Content { file, ..content }, offset, HpSrt { sector_bytes, others: 0 }))
 }
 
-/// The sector size that the text gives, of all disks the same.
+/// The sector size given by the text, the same for all disks.
 fn sector_bytes(text: &str) -> Result<u64, Flaw> {
     let expected = "sectorsize = 256, or another power of two up to 4096, the same for all disks";
     let mut common = None;
@@ -85,7 +84,7 @@ fn sector_bytes(text: &str) -> Result<u64, Flaw> {
 
 struct HpSrt {
     sector_bytes: u64,
-    /// Records that are no requests.
+    /// Records that are not requests.
     others: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Trace formats, one file each. A format turns bytes into [`Event`]s; everything after that (order
-//! in time, names, layered devices) is common to all and lives in the reader.
+//! Trace formats, one file each. A format turns bytes into [`Event`]s; everything after that (order in time, names,
+//! layered devices) is common to all and is in the reader.
 //!
-//! The first bytes of a file decide its format, never its name. To add a format: a file here with a
-//! type that implements [`Decoder`] and a constant that says how it is known, and a line in [`FORMATS`].
+//! The first bytes of a file decide its format, never its name. To add a format: a file here with a type that
+//! implements [`Decoder`] and a constant that describes it, and a line in [`FORMATS`].
 
 mod alibaba;
 mod binary;
@@ -44,88 +44,88 @@ pub use columns::Columns;
 pub use table::{BLKPARSE_F, FORMATS, Format, Sample};
 pub(crate) use table::{Content, Opened, open, opened};
 
-/// Something a trace says, at a time.
+/// An event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, by the clock of the trace.
+    /// Time, by the clock of the trace.
     pub time: Nanos,
-    /// Where in the uncompressed file it stands, for messages.
+    /// Offset in the uncompressed file, for messages.
     pub offset: u64,
-    /// What.
+    /// Kind.
     pub kind: EventKind,
 }
 
-/// What an event says.
+/// Kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// From here on the process has this name.
+    /// The process has this name from here on.
     Named(ProcessId, Box<str>),
     /// A request was queued at a device.
     Queued(Queued),
     /// A request was passed from one device to another below it.
     Remapped(Remapped),
-    /// Requests queued earlier are answered.
+    /// Earlier requests were completed.
     Completed(Completed),
 }
 
 /// A request, before its process has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// The device.
+    /// Device.
     pub device: u32,
-    /// What was asked.
+    /// Operation.
     pub op: Op,
-    /// Where; empty for a flush.
+    /// Extent; empty for a flush.
     pub extent: Extent,
-    /// How.
+    /// Flags.
     pub flags: Flags,
-    /// Who asked.
+    /// Issuing process.
     pub process: ProcessId,
-    /// For which of a workload's clients.
+    /// Client of the workload.
     pub stream: StreamId,
-    /// How long it took, where the format tells it with the request.
+    /// Latency, where the format gives it with the request.
     pub latency: Latency,
 }
 
-/// A request that was passed on: from a volume or partition to what it lies on.
+/// A request that was remapped: from a volume or partition to the device below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remapped {
-    /// The traced device at which this was seen.
+    /// The traced device at which the remap was recorded.
     pub device: u32,
-    /// The device it now goes to; differs from `device` where that is a partition of it.
+    /// Its new device; differs from `device` if it is a partition of it.
     pub to_device: u32,
-    /// Where it lies there; empty for a flush.
+    /// Its extent there; empty for a flush.
     pub extent: Extent,
-    /// The device it comes from.
+    /// Its old device.
     pub from_device: u32,
-    /// The sector at which it started there.
+    /// Its first sector there.
     pub from_start: u64,
 }
 
-/// What a device has done, of one request or of several that were merged.
+/// A completion by a device, of one request or of several merged ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The device.
+    /// Device.
     pub device: u32,
-    /// Where; not empty.
+    /// Extent; not empty.
     pub extent: Extent,
 }
 
-/// Reads the events of one file, in the order in which they stand there.
+/// Decodes the events of one file, in file order.
 pub trait Decoder {
     /// The next event; `None` at the end. Not called again after an error or the end.
     fn next_event(&mut self) -> Result<Option<Event>, TraceError>;
 
-    /// What a person should know about the file though it could be read; asked for at the end.
+    /// Warnings about the file, though it could be read; called at the end.
     fn warnings(&mut self) -> Vec<String>;
 
-    /// How many records made no sense and were passed over so far.
+    /// Number of malformed records skipped so far.
     fn skipped(&self) -> u64 {
         0
     }
 
-    /// Whether an event that stands too late in the file to be put in its place counts at the time
-    /// of the one before it, with a warning, rather than being an error.
+    /// Whether an event that is too late in the file to be put in its place counts at the time of the one before it,
+    /// with a warning, rather than being an error.
     fn clamps(&self) -> bool {
         false
     }

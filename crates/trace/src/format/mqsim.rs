@@ -1,8 +1,7 @@
 //! `MQSim`'s ascii format: `time device lba n op`.
 //!
-//! Units: time in whole nanoseconds (`MQSim`'s default; its own settings can say otherwise, and so can an
-//! option), address and size
-//! in sectors of 512 bytes; op 0 is a write, 1 a read. Faults: any text.
+//! Units: time in whole nanoseconds (`MQSim`'s default; its settings can differ, hence an option), address and size in
+//! sectors of 512 bytes; op 0 is a write, 1 a read. Faults: any text.
 
 use super::fields::{self, Flaw, columns, direction, number, sectors};
 use super::text::{Lines, Said, Text, plain, speaks};

@@ -1,15 +1,15 @@
 //! The CSV of the MSR Cambridge traces: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
 //!
-//! Units: time in 100 ns since 1601 (Windows filetime), when the request was issued; offset and size in
-//! bytes; type `Read` or `Write`; the response time in 100 ns. A volume is called as in the traces' own
-//! names: `web_0`. Faults: any text.
+//! Units: time in 100 ns since 1601 (Windows filetime), when the request was issued; offset and size in bytes; type
+//! `Read` or `Write`; the response time in 100 ns. Volumes are named as in the traces' own file names: `web_0`. Faults:
+//! any text.
 
 use super::fields::{self, Flaw, bytes, columns, direction, number, split, volume};
 use super::text::{Lines, Said, Text, plain, speaks};
 use super::{Format, LeavesOpen, Naming, Queued, Sample};
 use crate::volumes::Volumes;
 
-/// Nanoseconds in a unit of Windows filetime.
+/// Nanoseconds per unit of Windows filetime.
 const FILETIME: u64 = 100;
 
 /// How the table of formats knows this one.
@@ -28,7 +28,7 @@ pub const FORMAT: Format = Format {
 
 struct Msr {
     volumes: Volumes,
-    /// Host and disk of the line before, and which volume that is: a file mostly has one.
+    /// Host and disk of the line before, and their volume: most files have only one.
     latest: Option<(Box<str>, u32, u32)>,
 }
 

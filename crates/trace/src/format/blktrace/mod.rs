@@ -1,17 +1,16 @@
-//! The binary format of `blktrace` and of the kernel's `blk` tracer, versions 7 and 8, of either byte
-//! order.
+//! The binary format of `blktrace` and of the kernel's `blk` tracer, versions 7 and 8, of either byte order.
 //!
-//! A file is records back to back, each 48 bytes (64 in version 8) and a payload of up to 64 KiB;
-//! `blktrace` writes a file per CPU, `blkparse -d` and the raw kernel stream one for all. A record is a
-//! request only at its queue event (Q): later events are the same request, merged, dispatched or
-//! completed; a completion (C) carries the process that happened to run, and tells how long it took.
+//! A file is records back to back, each 48 bytes (64 in version 8) and a payload of up to 64 KiB; `blktrace` writes a
+//! file per CPU, `blkparse -d` and the raw kernel stream one for all. Only a queue event (Q) is a request: later events
+//! are the same request, merged, dispatched or completed; a completion (C) carries the process that happened to run,
+//! and gives the latency.
 //!
-//! What the format cannot say: a write of zeroes is a write in it, a secure erase a discard. An
-//! ordinary queue event of no bytes is a flush.
+//! Limits of the format: a write of zeroes is recorded as a write, a secure erase as a discard. An ordinary queue event
+//! of no bytes is a flush.
 //!
-//! Faults: any bytes at all. A file that ends inside a record has been cut short: a warning. Bytes that
-//! cannot be a record are an error that says where: after them, nothing can be trusted, unless a person
-//! says otherwise; then reading goes on at the next magic number.
+//! Faults: any bytes at all. A file that ends inside a record has been cut short: a warning. Bytes that cannot be a
+//! record are an error with their offset: after them, nothing can be trusted, unless an option says otherwise; then
+//! reading continues at the next magic number.
 
 mod record;
 
@@ -37,7 +36,7 @@ pub const FORMAT: Format = Format {
     sample: Sample::Real,
     volumes: Naming::Linux,
     leaves_open: LeavesOpen::NOTHING,
-    // Of any version: one that cannot be read is named by its number.
+    // Any version: an unsupported one is reported by its number.
     detect: |head| byte_order(head).is_some(),
     open,
 };
@@ -49,7 +48,7 @@ fn open(content: Content) -> Result<Box<dyn Decoder>, TraceError> {
     Ok(Box::new(Blktrace::new(content.input, content.file, &content.options)))
 }
 
-/// Read at once: many times the longest record.
+/// Read size: many times the longest record.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The events of a blktrace file.
@@ -57,20 +56,20 @@ pub struct Blktrace<R> {
     input: R,
     file: PathBuf,
     buffer: Vec<u8>,
-    /// What of the buffer has been read from the file and not been decoded yet.
+    /// The part of the buffer that has been read and not decoded yet.
     ready: Range<usize>,
-    /// Of the next record.
+    /// Offset of the next record.
     offset: u64,
-    /// As the first record has it; a file is written by one machine.
+    /// Byte order of the first record; a file is written by one machine.
     order: Option<ByteOrder>,
     /// The latest time so far: the time of a note that has none.
     newest: Nanos,
-    /// Whether completions are of interest.
+    /// Whether completions are needed.
     completions: bool,
-    /// Bytes that are no record are passed over, and counted a run of them at a time.
+    /// Whether bytes that are not a record are skipped; each run of them counts once.
     skip_bad: bool,
     skipped: u64,
-    /// What stopped the stream, told once what came before it has been decoded.
+    /// The error that stopped the stream, returned once what came before it has been decoded.
     stopped: Option<io::Error>,
     warnings: Vec<String>,
 }
@@ -94,7 +93,7 @@ impl<R: Read> Blktrace<R> {
         }
     }
 
-    /// Reads on, so that `need` bytes are ready; fewer if there are no more.
+    /// Reads until `need` bytes are ready; fewer at the end.
     fn refill(&mut self, need: usize) {
         self.buffer.copy_within(self.ready.clone(), 0);
         self.ready = 0..self.ready.len();
@@ -108,7 +107,7 @@ impl<R: Read> Blktrace<R> {
         }
     }
 
-    /// Nothing follows that is a whole record: why.
+    /// Ends the trace, as no whole record follows: a warning gives the reason.
     fn end(&mut self, need: usize) -> Result<Option<Event>, TraceError> {
         let have = self.ready.len();
         let cut = self.stopped.is_some();
@@ -127,7 +126,7 @@ impl<R: Read> Blktrace<R> {
         Ok(None)
     }
 
-    /// Passes over bytes up to what may be the next record.
+    /// Skips bytes up to a possible record.
     fn resynchronise(&mut self) {
         self.skipped += 1;
         loop {
@@ -147,7 +146,7 @@ impl<R: Read> Blktrace<R> {
         self.offset += bytes as u64;
     }
 
-    /// The next record that says something, and how long it is; `None` for one that does not.
+    /// The next record's event and length; `None` for a record without one.
     fn decode(&mut self) -> Result<(usize, Option<Event>), Flaw> {
         let record = exact(&self.buffer[self.ready.clone()])?;
         if *self.order.get_or_insert(record.order) != record.order {

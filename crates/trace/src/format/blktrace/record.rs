@@ -1,7 +1,7 @@
-//! One record of the binary format: its header in both byte orders and versions, and what it means.
+//! One record of the binary format: its header in both byte orders and versions, and its event.
 //!
-//! Invariant: [`exact`] looks at no byte beyond the slice it is given. Faults: any bytes at all; what is
-//! no record is a [`Flaw`].
+//! Invariant: [`exact`] reads no byte beyond the slice it is given. Faults: any bytes at all; what is not a record is a
+//! [`Flaw`].
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,37 +11,37 @@ use seekless_core::{Extent, Latency, Op, ProcessId, SECTOR_BYTES, StreamId, reco
 use crate::error::TraceError;
 use crate::format::{Completed, EventKind, Queued, Remapped};
 
-/// How many bytes tell whether a file is of this format.
+/// Bytes needed to recognize the format.
 pub const MAGIC_BYTES: usize = 4;
-/// Bytes in a record of version 7 before its payload; the fewest a record has.
+/// Header size of version 7; the smallest size of a record.
 pub const HEADER_BYTES: usize = 48;
-/// Bytes in a record of version 8 before its payload: a wider action, and room.
+/// Header size of version 8: a wider action, and padding.
 pub const HEADER_BYTES_8: usize = 64;
-/// The magic number, its lowest byte for the version.
+/// The magic number, with its lowest byte for the version.
 const MAGIC: u32 = 0x6561_7400;
 const EXPECTED: &str = "a blktrace record (magic 0x65617407 or 0x65617408, in either byte order)";
 
 /// An address past this would not fit a u64 in bytes.
 const MAX_SECTORS: u64 = u64::MAX / SECTOR_BYTES;
 
-/// What happened: the low byte of the action.
+/// Actions: the low byte.
 mod what {
     pub const QUEUED: u64 = 1;
     pub const COMPLETED: u64 = 8;
     pub const REMAPPED: u64 = 15;
-    /// Among notes: the name of a process.
+    /// Note: the name of a process.
     pub const PROCESS: u64 = 0;
-    /// A cgroup's number stands before the payload.
+    /// A cgroup's number precedes the payload.
     pub const CGROUP: u64 = 1 << 8;
 }
 
-/// Of which kind: the action above its low 16 bits.
+/// Categories: the action above its low 16 bits.
 pub(super) mod category {
     pub const READ: u64 = 1;
     pub const WRITE: u64 = 1 << 1;
     pub const FLUSH: u64 = 1 << 2;
     pub const SYNC: u64 = 1 << 3;
-    /// Commands passed through to the device; their sector is no address.
+    /// Commands passed through to the device; their sector is not an address.
     pub const PASSTHROUGH: u64 = 1 << 9;
     pub const NOTE: u64 = 1 << 10;
     pub const AHEAD: u64 = 1 << 11;
@@ -59,50 +59,50 @@ pub enum ByteOrder {
     Big,
 }
 
-/// A record as it stands in the file.
+/// A decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
-    /// How its numbers are written.
+    /// Byte order.
     pub order: ByteOrder,
-    /// 7 or 8.
+    /// Version, 7 or 8.
     pub version: u8,
-    /// Its number on its CPU; zero throughout in a raw kernel stream.
+    /// Sequence number on its CPU; zero throughout in a raw kernel stream.
     pub sequence: u32,
-    /// When, in nanoseconds of the machine's monotonic clock.
+    /// Time, in nanoseconds of the machine's monotonic clock.
     pub time_ns: u64,
-    /// Its first sector.
+    /// First sector.
     pub sector: u64,
-    /// Its length.
+    /// Length.
     pub bytes: u32,
-    /// What happened (low 16 bits), of which kind (the bits above).
+    /// Action (low 16 bits) and category (the bits above).
     pub action: u64,
-    /// The process that ran; at a queue event, the one that asked.
+    /// The current process; at a queue event, the issuing one.
     pub pid: u32,
-    /// The device: `major << 20 | minor`.
+    /// Device: `major << 20 | minor`.
     pub device: u32,
     /// The CPU it was recorded on.
     pub cpu: u32,
     /// The request's error, at its completion.
     pub error: u16,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
 /// Why some bytes are not a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// They stop before the record does.
+    /// They end before the record does.
     Short {
-        /// So many bytes are there.
+        /// Bytes available.
         have: usize,
-        /// So many would be a header, or a record once its header is there.
+        /// Bytes needed for a header, or for the record once its header is there.
         need: usize,
     },
-    /// They say what no record says.
+    /// They do not match any record.
     Malformed {
-        /// What they say.
+        /// The value found.
         found: String,
-        /// What a record would say.
+        /// The value expected.
         expected: String,
     },
 }
@@ -118,14 +118,14 @@ impl Flaw {
     }
 }
 
-/// The byte order and the magic number of a record that starts so, if one does.
+/// The byte order and the magic number, if these are the first bytes of a record.
 pub(super) fn byte_order(bytes: &[u8]) -> Option<(ByteOrder, u32)> {
     let head = *bytes.first_chunk::<MAGIC_BYTES>()?;
     let both = [(ByteOrder::Little, u32::from_le_bytes(head)), (ByteOrder::Big, u32::from_be_bytes(head))];
     both.into_iter().find(|(_, magic)| magic & !0xff == MAGIC)
 }
 
-/// The byte order and the version that the first bytes of a record tell.
+/// The byte order and the version in the first bytes of a record.
 #[inline]
 pub fn check_magic(bytes: &[u8]) -> Result<(ByteOrder, u8), Flaw> {
     if bytes.starts_with(&(MAGIC | 7).to_le_bytes()) {
@@ -142,7 +142,7 @@ pub fn check_magic(bytes: &[u8]) -> Result<(ByteOrder, u8), Flaw> {
     Err(Flaw::Malformed { found, expected: "blktrace version 7 or 8".into() })
 }
 
-/// How some bytes that are no trace start, in words.
+/// A description of the first bytes of a file that is not a trace.
 pub(crate) fn first_bytes(bytes: &[u8]) -> String {
     match bytes.first_chunk::<MAGIC_BYTES>() {
         Some(head) => format!("bytes {}", hex(head)),
@@ -150,7 +150,7 @@ pub(crate) fn first_bytes(bytes: &[u8]) -> String {
     }
 }
 
-/// The record that `bytes` starts with. Pure: nothing but the slice is looked at.
+/// Decodes the record at the start of `bytes`. Pure: reads only the slice.
 pub fn exact(bytes: &[u8]) -> Result<RawRecord<'_>, Flaw> {
     let short = |need| Flaw::Short { have: bytes.len(), need };
     if bytes.len() < MAGIC_BYTES {
@@ -168,8 +168,8 @@ pub fn exact(bytes: &[u8]) -> Result<RawRecord<'_>, Flaw> {
     Ok(RawRecord { payload, ..record })
 }
 
-/// A header of version 7, and how long its payload is. The length is in the type, so that no offset is
-/// checked at run time.
+/// A header of version 7, and its payload's length. The header's length is in the type, so that no offset is checked at
+/// run time.
 fn version_7(header: &[u8; HEADER_BYTES], order: ByteOrder) -> (RawRecord<'static>, u16) {
     let fields = Fields { header, order };
     let record = RawRecord {
@@ -243,7 +243,7 @@ impl<const BYTES: usize> Fields<'_, BYTES> {
 }
 
 impl RawRecord<'_> {
-    /// What the record means to a reader of requests; `None` if nothing.
+    /// The record's event for a reader of requests; `None` if it has none.
     pub fn meaning(&self) -> Result<Option<EventKind>, Flaw> {
         let what = self.action & 0xff;
         if self.is(category::NOTE) {
@@ -299,7 +299,7 @@ impl RawRecord<'_> {
         }))
     }
 
-    /// What was answered; nothing of what is malformed, which no request can match.
+    /// The completed extent; `None` for a malformed one, which no request can match.
     fn completed(&self) -> Option<EventKind> {
         if self.bytes == 0 || self.is(category::PASSTHROUGH) {
             return None;
@@ -325,7 +325,7 @@ impl RawRecord<'_> {
 
     fn remapped(&self) -> Result<Remapped, Flaw> {
         let skipped = if self.action & what::CGROUP == 0 { 0 } else { 8 };
-        // Big-endian whatever the machine, the kernel writes it so: two devices and a sector.
+        // Big-endian on every machine, as the kernel writes it: two devices and a sector.
         let payload = self.payload.get(skipped..).and_then(<[u8]>::first_chunk::<16>);
         let Some(payload) = payload else {
             let found = format!("a remap record with a payload of {} bytes", self.payload.len());
@@ -341,7 +341,7 @@ impl RawRecord<'_> {
         })
     }
 
-    /// The sectors; none of them for a flush, whose sector field means nothing.
+    /// The sectors; empty for a flush, whose sector field has no meaning.
     fn extent(&self) -> Result<Extent, Flaw> {
         let sectors = u64::from(self.bytes).div_ceil(SECTOR_BYTES);
         if sectors == 0 {
@@ -355,7 +355,7 @@ impl RawRecord<'_> {
     }
 }
 
-/// A process name out of a note. Control characters would reach a person's terminal.
+/// A process name from a note. Control characters would reach a terminal.
 fn name(payload: &[u8]) -> Box<str> {
     let end = payload.iter().position(|&byte| byte == 0).unwrap_or(payload.len());
     let text = String::from_utf8_lossy(&payload[..end]);

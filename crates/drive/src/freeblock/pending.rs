@@ -1,40 +1,40 @@
-//! What is wanted: a bit for each piece of a unit that lies on one stretch. A unit is a block, or a part of one that
-//! is too long for a gap.
+//! Pending pieces: a bit for each piece of a unit that lies on one track extent. A unit is a block, or a part of one
+//! that is too long for a gap.
 //!
-//! The pieces of a unit that lies across the end of a track follow each other. Piece `b` of stretch `s` (both
-//! counted by address) is bit `b + s`, so that no table is needed to find it: one bit a unit, and one a stretch.
+//! The pieces of a unit that lies across the end of a track are adjacent. Piece `b` of track extent `s` (both counted
+//! by address) is bit `b + s`, so that no table is needed to find it: one bit per unit, and one per track extent.
 
-use super::tracks::Stretch;
+use super::tracks::TrackExtent;
 
-/// Wanted units of one size.
+/// A bitmap of pending pieces, of units of one size.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// In sectors.
+pub struct PendingMap {
+    /// Unit size in sectors.
     unit: u64,
     shift: Option<u32>,
-    /// By groups of words: which chunk holds them; chunk 0 holds none that is set.
+    /// By group of words: the chunk that holds them; chunk 0 is all zeroes.
     chunks: Vec<u32>,
     words: Vec<[u64; CHUNK]>,
 }
 
-/// Words of a chunk: what holds none takes no memory.
+/// Words of a chunk; empty ones take no memory.
 const CHUNK: usize = 64;
 
-impl Wanted {
-    /// None, of units of so many sectors, on a drive of so many sectors and stretches.
-    pub fn new(unit: u64, sectors: u64, stretches: usize) -> Wanted {
-        let bits = sectors.div_ceil(unit) as usize + stretches;
+impl PendingMap {
+    /// None pending, of units of `unit` sectors, on a drive of this size.
+    pub fn new(unit: u64, sectors: u64, extents: usize) -> PendingMap {
+        let bits = sectors.div_ceil(unit) as usize + extents;
         let shift = unit.is_power_of_two().then(|| unit.trailing_zeros());
         let chunks = vec![0; bits.div_ceil(64 * CHUNK) + 1];
-        Wanted { unit, shift, chunks, words: vec![[0; CHUNK]] }
+        PendingMap { unit, shift, chunks, words: vec![[0; CHUNK]] }
     }
 
-    /// Sectors of a unit.
+    /// Unit size in sectors.
     pub fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// How much memory it takes, in bits.
+    /// Memory use, in bits.
     #[cfg(test)]
     pub fn memory_bits(&self) -> u64 {
         (self.chunks.len() * 32 + self.words.len() * CHUNK * 64) as u64
@@ -55,41 +55,41 @@ impl Wanted {
         self.down(sector + self.unit - 1)
     }
 
-    /// The bits of the pieces that lie wholly in these of a stretch's sectors.
-    pub fn pieces(&self, stretch: &Stretch, (from, to): (u32, u32)) -> (usize, usize) {
+    /// The bits of the pieces that lie wholly in a range of a track extent's sectors.
+    pub fn pieces(&self, extent: &TrackExtent, (from, to): (u32, u32)) -> (usize, usize) {
         if from >= to {
             return (0, 0);
         }
-        let sector = |into: u32| stretch.start + u64::from(into);
-        let first = if from == 0 { self.down(stretch.start) } else { self.up(sector(from)) };
-        let end = if to == stretch.sectors { self.up(sector(to)) } else { self.down(sector(to)) };
-        let base = u64::from(stretch.ordinal);
+        let sector = |into: u32| extent.start + u64::from(into);
+        let first = if from == 0 { self.down(extent.start) } else { self.up(sector(from)) };
+        let end = if to == extent.sectors { self.up(sector(to)) } else { self.down(sector(to)) };
+        let base = u64::from(extent.ordinal);
         ((first + base) as usize, (end.max(first) + base) as usize)
     }
 
-    /// The bits of the pieces that lie wholly or in part in these of a stretch's sectors.
-    pub fn touched(&self, stretch: &Stretch, (from, to): (u32, u32)) -> (usize, usize) {
+    /// The bits of the pieces that lie wholly or in part in a range of a track extent's sectors.
+    pub fn touched(&self, extent: &TrackExtent, (from, to): (u32, u32)) -> (usize, usize) {
         if from >= to {
             return (0, 0);
         }
-        let base = u64::from(stretch.ordinal);
-        let (first, end) = (stretch.start + u64::from(from), stretch.start + u64::from(to));
+        let base = u64::from(extent.ordinal);
+        let (first, end) = (extent.start + u64::from(from), extent.start + u64::from(to));
         ((self.down(first) + base) as usize, (self.up(end) + base) as usize)
     }
 
-    /// Which of a stretch's sectors a unit has.
-    pub fn part(&self, stretch: &Stretch, unit: u64) -> (u32, u32) {
-        let from = (unit * self.unit).saturating_sub(stretch.start) as u32;
-        let to = ((unit + 1) * self.unit - stretch.start).min(u64::from(stretch.sectors)) as u32;
+    /// The range of a track extent's sectors that belong to a unit.
+    pub fn part(&self, extent: &TrackExtent, unit: u64) -> (u32, u32) {
+        let from = (unit * self.unit).saturating_sub(extent.start) as u32;
+        let to = ((unit + 1) * self.unit - extent.start).min(u64::from(extent.sectors)) as u32;
         (from, to)
     }
 
-    /// Whether a piece is wanted.
+    /// Whether a piece is pending.
     pub fn is_set(&self, bit: usize) -> bool {
         self.word(bit / 64) >> (bit % 64) & 1 == 1
     }
 
-    /// All of these are wanted; how many were not.
+    /// Makes pieces pending; returns how many were not.
     pub fn set_all(&mut self, (mut from, to): (usize, usize)) -> u32 {
         let mut new = 0;
         while from < to {
@@ -113,7 +113,7 @@ impl Wanted {
         &mut self.words[*chunk as usize][number % CHUNK]
     }
 
-    /// A piece is not wanted any more; false if it was not.
+    /// Makes a piece not pending; false if it was not.
     pub fn clear(&mut self, bit: usize) -> bool {
         let was = self.is_set(bit);
         if was {
@@ -122,7 +122,7 @@ impl Wanted {
         was
     }
 
-    /// How many of these are wanted.
+    /// How many of these pieces are pending.
     pub fn count(&self, (from, to): (usize, usize)) -> u32 {
         if from >= to {
             return 0;
@@ -136,7 +136,7 @@ impl Wanted {
         (self.word(first) & low).count_ones() + between + (self.word(last) & high).count_ones()
     }
 
-    /// The first of these that is wanted.
+    /// The first pending one of these pieces.
     pub fn next(&self, (from, to): (usize, usize)) -> Option<usize> {
         if from >= to {
             return None;
@@ -163,34 +163,34 @@ mod tests {
 
     #[test]
     fn counting_and_looking_agree_with_one_bit_at_a_time() {
-        let mut wanted = Wanted::new(8, 4_000, 3);
+        let mut pending = PendingMap::new(8, 4_000, 3);
         for bit in (0..500).filter(|bit| bit * bit % 7 == 2 || bit % 64 == 63) {
-            assert_eq!((wanted.set_all((bit, bit + 1)), wanted.set_all((bit, bit + 1))), (1, 0));
+            assert_eq!((pending.set_all((bit, bit + 1)), pending.set_all((bit, bit + 1))), (1, 0));
         }
         for from in 0..200 {
             for to in from..300 {
-                let one_by_one: Vec<usize> = (from..to).filter(|&bit| wanted.is_set(bit)).collect();
-                assert_eq!(wanted.count((from, to)), one_by_one.len() as u32);
-                assert_eq!(wanted.next((from, to)), one_by_one.first().copied());
+                let one_by_one: Vec<usize> = (from..to).filter(|&bit| pending.is_set(bit)).collect();
+                assert_eq!(pending.count((from, to)), one_by_one.len() as u32);
+                assert_eq!(pending.next((from, to)), one_by_one.first().copied());
             }
         }
-        assert!(wanted.clear(63) && !wanted.clear(63));
-        let before = wanted.count((10, 200));
-        assert_eq!(wanted.set_all((10, 200)), 190 - before);
-        assert_eq!(wanted.count((10, 200)), 190);
+        assert!(pending.clear(63) && !pending.clear(63));
+        let before = pending.count((10, 200));
+        assert_eq!(pending.set_all((10, 200)), 190 - before);
+        assert_eq!(pending.count((10, 200)), 190);
     }
 
     #[test]
     fn a_block_across_the_end_of_a_track_is_two_pieces() {
-        let wanted = Wanted::new(8, 1_000, 2);
-        let first = Stretch { start: 0, sectors: 100, angle: 0, per_track: 100, ordinal: 0 };
-        let second = Stretch { start: 100, sectors: 100, ordinal: 1, ..first };
+        let pending = PendingMap::new(8, 1_000, 2);
+        let first = TrackExtent { start: 0, sectors: 100, angle: 0, per_track: 100, ordinal: 0 };
+        let second = TrackExtent { start: 100, sectors: 100, ordinal: 1, ..first };
         // Blocks 0 to 12, of which the last has four sectors here; and 12 to 24.
-        assert_eq!(wanted.pieces(&first, (0, 100)), (0, 13));
-        assert_eq!(wanted.pieces(&second, (0, 100)), (13, 26));
-        assert_eq!((wanted.part(&first, 12), wanted.part(&second, 12)), ((96, 100), (0, 4)));
+        assert_eq!(pending.pieces(&first, (0, 100)), (0, 13));
+        assert_eq!(pending.pieces(&second, (0, 100)), (13, 26));
+        assert_eq!((pending.part(&first, 12), pending.part(&second, 12)), ((96, 100), (0, 4)));
         assert_eq!(second.unit_at(13), 12);
         // Of sectors 1 to 98 the blocks 1 to 11 are whole.
-        assert_eq!(wanted.pieces(&first, (1, 99)), (1, 12));
+        assert_eq!(pending.pieces(&first, (1, 99)), (1, 12));
     }
 }

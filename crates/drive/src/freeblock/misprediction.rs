@@ -1,19 +1,19 @@
-//! A wrong model, as an experiment: the head comes wherever it seeks earlier or later than planned.
+//! Seek mispredictions, as an experiment: wherever the head seeks, it arrives earlier or later than planned.
 //!
-//! The paper's scheduler works from measured seek times, which are never quite right. Blocks that have passed before
-//! the head is there are missed, and wanted again; where the foreground's first sector has passed it comes around
-//! once more, and the foreground waits for a turn. A guard is what keeps that from happening.
+//! The paper's scheduler works from measured seek times, which are never exact. Blocks that have passed before the head
+//! arrives are missed, and become pending again; if the foreground's first sector has passed, the foreground waits for
+//! one more revolution. The guard time exists to prevent that.
 
 use super::Inner;
 use super::plan::Piece;
 use super::search::Gap;
 
-/// How far off the next one is: always the same ones, in the same order.
+/// The sequence of seek errors: always the same, in the same order.
 #[derive(Clone, Debug, Default)]
-pub struct Errors(u64);
+pub struct SeekErrors(u64);
 
-impl Errors {
-    /// From `there - most` to `there + most`, each as likely as the others.
+impl SeekErrors {
+    /// A time from `there - most` to `there + most`, uniformly distributed.
     fn about(&mut self, there: u64, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let late = ((u128::from(self.0) * u128::from(2 * most + 1)) >> 64) as u64;
@@ -22,9 +22,9 @@ impl Errors {
 }
 
 impl Inner {
-    /// Goes the way that is planned for a gap, of which the pieces are those from `first` on; those that are missed
-    /// are wanted again. How late the head comes in the end, in whole turns.
-    pub(super) fn go_astray(&mut self, gap: &Gap, first: usize) -> u64 {
+    /// Executes the planned stops of a gap, whose pieces are those from `first` on, with seek errors; missed pieces
+    /// become pending again. Returns how late the head arrives in the end, in whole revolutions.
+    pub(super) fn mispredict(&mut self, gap: &Gap, first: usize) -> u64 {
         let most = self.options.model_error.0;
         if most == 0 || self.plan.stops.is_empty() {
             return 0;
@@ -32,7 +32,7 @@ impl Inner {
         let (mut at, mut now) = (gap.from, gap.begin);
         let mut come = |at, to, now: u64, write| {
             let there = now + self.mechanics.go(self.turn_round, at, to, write);
-            if at == to { there } else { self.errors.about(there, most) }
+            if at == to { there } else { self.seek_errors.about(there, most) }
         };
         let mut missed = Vec::new();
         for &(stop, write, over) in &self.plan.stops {
@@ -48,8 +48,8 @@ impl Inner {
         for piece in &missed {
             self.give_back(piece);
         }
-        self.freed.missed += missed.len() as u64;
-        self.freed.late += u64::from(late > 0);
+        self.stats.missed += missed.len() as u64;
+        self.stats.late += u64::from(late > 0);
         late
     }
 }

@@ -1,4 +1,4 @@
-//! What waits at a component, and what goes next.
+//! The requests waiting at a component, and which goes next.
 
 use std::collections::VecDeque;
 use std::rc::Weak;
@@ -16,17 +16,15 @@ use crate::work::Sharer;
 /// The largest command after merging: 1,280 KiB, Linux's limit for disks.
 const MERGED_SECTORS: u64 = 2_560;
 
-/// Background work goes in bursts of at least this much head time, so that its share is not eaten by
-/// seeks to and fro. What is owed beyond it (much, for a large share) makes a burst longer, and a
-/// foreground request waits for its end.
+/// Background work is served in bursts of at least this much head time, in nanoseconds, so that seeks to and fro do not
+/// consume its share. A larger credit (a large share) makes a burst longer, and a foreground request waits for its end.
 const BURST: i128 = 100_000_000;
 
-/// A request has waited too long only if also so many times as many requests have gone since it came as
-/// are in line. Where all wait long because the line is long nobody is passed over: C-LOOK serves a line in
-/// two rounds.
-const PASSED_OVER: u64 = 4;
+/// A request starves only if, since its arrival, this many times as many requests were issued as are queued. In a long
+/// queue all requests wait long, and that alone is not starvation: C-LOOK serves a queue in two rounds.
+const STARVATION_FACTOR: u64 = 4;
 
-pub(super) struct Line {
+pub(super) struct WaitQueue {
     pub(super) scheduler: Box<dyn Scheduler>,
     pub(super) entries: Slab<Entry>,
     pub(super) waiting: [Waiting; 4],
@@ -35,30 +33,30 @@ pub(super) struct Line {
     pub(super) flushed: bool,
     pub(super) arrivals: u64,
     pub(super) unissued: usize,
-    /// Commands that were picked and are not complete.
+    /// Commands picked and not complete.
     pub(super) in_device: usize,
     pub(super) flushing: Flushing,
-    /// Requests that went to the device.
-    pub(super) gone: u64,
-    /// The newest request when the last command was done: older ones were queued behind it.
+    /// Requests issued to the device.
+    pub(super) issued: u64,
+    /// The newest request when the last command was done: older ones were queued during it.
     pub(super) arrived_before: u64,
-    /// Behind the last command.
+    /// One past the last command's last sector.
     pub(super) head: Lba,
-    /// Head time that is owed to the background, in nanoseconds.
-    pub(super) owed: i128,
+    /// Head time that the background is entitled to, in nanoseconds.
+    pub(super) background_credit: i128,
     pub(super) bursting: bool,
-    /// Whether the component is at work, or will look when it is quiet.
+    /// Whether the component is active, or will look at the queue when it is quiet.
     pub(super) awake: bool,
 }
 
-/// How a flush goes.
+/// How a flush is issued.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flushing {
     /// Among other commands.
     Among,
-    /// When no other is in the device.
+    /// When no other command is in the device.
     Alone,
-    /// One does just that.
+    /// A flush is in the device alone.
     Now,
 }
 
@@ -69,7 +67,7 @@ impl Flushing {
         }
     }
 
-    /// A command is done: it was the flush if one went alone.
+    /// A command is done: the flush, if one was alone.
     pub(super) fn end(&mut self) {
         if *self == Flushing::Now {
             *self = Flushing::Alone;
@@ -81,19 +79,19 @@ pub(super) struct Entry {
     pub(super) op: Op,
     pub(super) at: Extent,
     pub(super) how: Hints,
-    /// In force: the request's own or its ticket's.
+    /// The class in force: the request's own or its ticket's.
     pub(super) class: Class,
     pub(super) buffer: Buffer,
     pub(super) waiter: Waiter,
-    /// How many requests had gone to the device when it came.
-    pub(super) gone_before: u64,
+    /// Number of requests issued to the device before its arrival.
+    pub(super) issued_before: u64,
     pub(super) state: State,
     pub(super) waker: Option<Waker>,
     pub(super) abandoned: bool,
 }
 
 impl Entry {
-    /// Whether it has to do with the media itself: a write that ends there, a read that comes from there.
+    /// Whether it requires the media: a write that ends there, or a read that comes from there.
     fn forced(&self) -> bool {
         if self.op == Op::Read { self.how.verify } else { self.how.fua }
     }
@@ -101,15 +99,15 @@ impl Entry {
 
 pub(super) enum State {
     Waiting,
-    /// Not in line: it is carried out when that costs nothing.
+    /// Not queued: the freeblock scheduler serves it.
     Free,
     Issued,
     Done(Result<Buffer, IoError>),
 }
 
-impl Line {
-    pub(super) fn new(scheduler: Box<dyn Scheduler>, queued_flush: bool) -> Line {
-        Line {
+impl WaitQueue {
+    pub(super) fn new(scheduler: Box<dyn Scheduler>, queued_flush: bool) -> WaitQueue {
+        WaitQueue {
             waiting: std::array::from_fn(|_| Waiting::new(&*scheduler)),
             scheduler,
             entries: Slab::new(),
@@ -119,16 +117,16 @@ impl Line {
             unissued: 0,
             in_device: 0,
             flushing: if queued_flush { Flushing::Among } else { Flushing::Alone },
-            gone: 0,
+            issued: 0,
             arrived_before: 0,
             head: Lba(0),
-            owed: 0,
+            background_credit: 0,
             bursting: false,
             awake: false,
         }
     }
 
-    /// Whether nothing may go now because a flush goes alone.
+    /// Whether nothing may be issued because a flush goes alone.
     pub(super) fn waits_for_a_flush(&mut self) -> bool {
         match self.flushing {
             _ if self.in_device == 0 => false,
@@ -138,8 +136,8 @@ impl Line {
         }
     }
 
-    /// Whether a flush goes next: before all others, but not again right behind another while others wait, or
-    /// clients that flush for ever would let nobody else in.
+    /// Whether a flush is next: before all others, but not right after another flush while others wait; otherwise
+    /// clients that flush continuously would starve them.
     pub(super) fn flush_is_next(&self) -> bool {
         !self.flushes.is_empty() && (!self.flushed || self.unissued == self.flushes.len())
     }
@@ -154,7 +152,7 @@ impl Line {
         let (waiting, now) = (&self.waiting[class as usize], runtime::now());
         let oldest = waiting.oldest()?;
         let passed_over =
-            self.gone - self.entries[oldest.slot].gone_before > PASSED_OVER * waiting.len() as u64;
+            self.issued - self.entries[oldest.slot].issued_before > STARVATION_FACTOR * waiting.len() as u64;
         if limit > Nanos::ZERO && passed_over && now.since(oldest.since) > limit {
             return Some(oldest.slot);
         }
@@ -164,9 +162,9 @@ impl Line {
 
     pub(super) fn next_class(&self) -> Class {
         let waits = |class: Class| !self.waiting[class as usize].is_empty();
-        let owed = self.bursting && waits(Class::Background);
+        let background_credit = self.bursting && waits(Class::Background);
         match Class::ALL.into_iter().find(|&class| waits(class)) {
-            Some(Class::Foreground) if owed => Class::Background,
+            Some(Class::Foreground) if background_credit => Class::Background,
             Some(class) => class,
             None => Class::Free,
         }
@@ -178,8 +176,7 @@ impl Line {
         same && merged + entry.at.sectors <= MERGED_SECTORS
     }
 
-    /// Adds what is adjacent to the one request in `slots`, behind it and, if the scheduler does not
-    /// mind, before it.
+    /// Adds adjacent requests to the one in `slots`, after it and, if the scheduler allows it, before it.
     pub(super) fn gather(&self, class: Class, slots: &mut Vec<Slot>) {
         let like = &self.entries[slots[0]];
         if !matches!(like.op, Op::Read | Op::Write) {
@@ -209,7 +206,7 @@ impl Line {
         slots.rotate_left(behind);
     }
 
-    /// Takes the command's requests out of line.
+    /// Removes the command's requests from the queue.
     pub(super) fn issue(&mut self, command: &mut Command) {
         for &slot in &command.slots {
             let entry = &mut self.entries[slot];
@@ -222,7 +219,7 @@ impl Line {
             }
         }
         self.unissued -= command.slots.len();
-        self.gone += command.slots.len() as u64;
+        self.issued += command.slots.len() as u64;
         let (first, last) =
             (&self.entries[command.slots[0]], &self.entries[command.slots[command.slots.len() - 1]]);
         command.op = first.op;
@@ -241,16 +238,16 @@ impl Line {
         }
     }
 
-    /// The background is owed its share of the time that the foreground took while it waited.
-    pub(super) fn reckon(&mut self, class: Class, took: Nanos, share_pct: u8) {
+    /// Credits the background with its share of the time that the foreground took while it waited.
+    pub(super) fn credit_background(&mut self, class: Class, took: Nanos, share_pct: u8) {
         let took = i128::from(took.0);
         if class <= Class::Foreground && !self.waiting[Class::Background as usize].is_empty() {
             let share = i128::from(share_pct);
-            self.owed += took * share / (100 - share);
-            self.bursting |= self.owed >= BURST;
+            self.background_credit += took * share / (100 - share);
+            self.bursting |= self.background_credit >= BURST;
         } else if class == Class::Background && !self.waiting[Class::Foreground as usize].is_empty() {
-            self.owed -= took;
-            self.bursting &= self.owed > 0;
+            self.background_credit -= took;
+            self.bursting &= self.background_credit > 0;
         }
     }
 

@@ -1,8 +1,7 @@
-//! The queue inside of a drive: commands that it has taken and not begun.
+//! The queue inside a drive (NCQ): commands accepted and not begun.
 //!
-//! It orders them by a scheduler of its own, which sees only the oldest few (the window). Nothing is merged
-//! here, and there are no classes: a drive knows neither. A flush goes
-//! first, but not twice in a row while others wait.
+//! Ordered by a scheduler of the drive's own, which sees only the oldest few (the window). There is no merging and
+//! there are no classes. A flush goes first, but not twice in a row while others wait.
 
 use std::collections::VecDeque;
 
@@ -13,29 +12,29 @@ use crate::queue::Command;
 use crate::scheduler::{Moment, Place, Positioning, Scheduler, Slot, Waiter, Waiting};
 use crate::spec::QueueSpec;
 
-/// Commands in the drive that wait.
-pub struct Inside {
+/// The device queue.
+pub struct DeviceQueue {
     spec: QueueSpec,
     scheduler: Box<dyn Scheduler>,
     commands: Slab<(Command, Waiter)>,
     window: Waiting,
-    /// Younger than those in the window, by age.
+    /// Commands younger than the window, by age.
     outside: VecDeque<Slot>,
     flushes: VecDeque<Slot>,
     /// Whether the last command was a flush.
     flushed: bool,
     arrivals: u64,
-    /// The youngest command when the last one was done.
+    /// Arrival number of the youngest command when the last one was done.
     arrived_before: u64,
     head: Lba,
 }
 
-impl Inside {
-    /// Of a drive with such a queue; nothing is in it.
-    pub fn new(spec: QueueSpec) -> Inside {
+impl DeviceQueue {
+    /// An empty queue.
+    pub fn new(spec: QueueSpec) -> DeviceQueue {
         let scheduler = spec.scheduler.scheduler();
         let window = Waiting::new(&*scheduler);
-        Inside {
+        DeviceQueue {
             spec,
             scheduler,
             commands: Slab::new(),
@@ -49,17 +48,17 @@ impl Inside {
         }
     }
 
-    /// Whether its scheduler ranks by where the head is.
+    /// Whether its scheduler depends on the head's position.
     pub fn by_position(&self) -> bool {
         self.scheduler.by_position()
     }
 
-    /// How many wait.
+    /// Number of waiting commands.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// A command comes; its first sector is at `place`.
+    /// Adds a command whose first sector is at `place`.
     pub fn put(&mut self, command: Command, place: Place, now: Nanos) {
         self.arrivals += 1;
         let vacant = self.commands.vacant_entry();
@@ -76,7 +75,7 @@ impl Inside {
         self.fill();
     }
 
-    /// Fills the window with the oldest outside of it.
+    /// Fills the window with the oldest commands outside of it.
     fn fill(&mut self) {
         while self.window.len() < self.spec.window() as usize {
             let Some(slot) = self.outside.pop_front() else { return };
@@ -85,12 +84,12 @@ impl Inside {
         }
     }
 
-    /// A command is done: what is here now was queued behind it.
+    /// A command is done: the commands here now were queued during it.
     pub fn done(&mut self) {
         self.arrived_before = self.arrivals;
     }
 
-    /// The next command, and whether it came while the one before was carried out.
+    /// Takes the next command, and marks whether it arrived while the one before was served.
     pub fn take(&mut self, now: Nanos, drive: Option<&dyn Positioning>) -> Option<Command> {
         let others_turn = self.flushed && !self.window.is_empty();
         let slot = match self.flushes.front() {

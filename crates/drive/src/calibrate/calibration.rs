@@ -1,4 +1,4 @@
-//! What was found, each figure with its interval.
+//! The result of a calibration, each value with its interval.
 
 use serde::Serialize;
 
@@ -11,78 +11,78 @@ use super::settle::Settle;
 use super::stats::Estimate;
 use super::zones::Zone;
 
-/// A drive as timed reads show it. Sectors are of 512 bytes.
+/// A drive as timed reads show it. Sectors have 512 bytes.
 #[derive(Clone, Debug, Serialize)]
-pub struct Found {
+pub struct Calibration {
     /// Capacity.
     pub sectors: u64,
-    /// Sectors of a block, in which the device was read.
+    /// Sectors of a block, the unit of reads.
     pub block_sectors: u64,
-    /// A turn.
+    /// Time of a revolution.
     pub turn_us: Estimate,
-    /// Revolutions a minute.
+    /// Revolutions per minute.
     pub rpm: Estimate,
-    /// Tracks of a cylinder, if they can be told.
+    /// Tracks per cylinder, if known.
     pub heads: Option<u64>,
-    /// To another head of the same cylinder, without the handling of the command, if heads can be told.
+    /// Head switch without command handling, if heads are known.
     pub head_switch_us: Option<Estimate>,
-    /// From the outer edge inwards.
-    pub zones: Vec<FoundZone>,
-    /// The arm, with the handling of a command that is not found in the cache.
+    /// Zones, from the outer edge inwards.
+    pub zones: Vec<MeasuredZone>,
+    /// Seek times, including the handling of a read miss.
     pub seeks: Vec<Seek>,
-    /// How much longer a write waits than a read after a seek or a head switch, in microseconds; if writes were
-    /// allowed, and if it could be told.
+    /// Extra settle time of a write after a seek or a head switch, in microseconds; if writes were allowed, and if it
+    /// could be determined.
     pub write_settle_us: Option<Estimate>,
-    /// What a write costs but for the seek, the wait and the passing, in microseconds; as above.
+    /// Cost of a write without seek, rotation and media transfer, in microseconds; as above.
     pub write_handling_us: Option<Estimate>,
-    /// What commands cost.
+    /// Command overheads.
     pub overhead: Overhead,
-    /// Segments that reads can use; 0: there is no cache, or it cannot be seen.
+    /// Segments usable by reads; 0: there is no cache, or it is not visible.
     pub segments: usize,
-    /// Whether there may be more than were looked for.
+    /// Whether there may be more segments than the search limit.
     pub more_segments: bool,
-    /// Whether what passes before a block is kept with it.
+    /// Whether the cache stores what passes before a block.
     pub keeps_before: bool,
-    /// What is kept of a read, in sectors.
+    /// Read-ahead, in sectors.
     pub ahead: Option<Ahead>,
-    /// Reads that were timed.
+    /// Number of timed reads.
     pub reads: u64,
     /// Whether writes were allowed.
     pub destructive: bool,
-    /// Writes that were timed.
+    /// Number of timed writes.
     pub writes: u64,
-    /// What all took, in seconds.
+    /// Duration of the calibration, in seconds.
     pub seconds: f64,
 }
 
-/// A zone as it was found, or a piece of one: defects cut zones.
+/// A zone, or a piece of one: defects split zones.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct FoundZone {
-    /// Its first sector.
+pub struct MeasuredZone {
+    /// First sector.
     pub first: u64,
-    /// Behind its last.
+    /// One past the last sector.
     pub end: u64,
-    /// Cylinders that hold them.
+    /// Number of cylinders.
     pub cylinders: u64,
-    /// Sectors a track.
+    /// Sectors per track.
     pub sectors_per_track: u64,
     /// From track to track of a cylinder, in sectors.
     pub track_skew: Estimate,
     /// From cylinder to cylinder, in sectors.
     pub cylinder_skew: Estimate,
-    /// From range to range of cylinders besides, in sectors.
+    /// Extra skew from range to range of cylinders, in sectors.
     pub range_skew: f64,
-    /// Sectors from the index to its first cylinder's first sector; the index is where that of the first zone is.
+    /// Sectors from the index to the first cylinder's first sector; the index is at that of the first zone.
     pub offset: f64,
-    /// Sectors of its first cylinder before its first.
+    /// Sectors of its first cylinder before its first sector.
     pub front: u64,
-    /// Sectors at its end that hold nothing, or at the end of each range of cylinders.
+    /// Spare sectors at its end, or at the end of each range of cylinders.
     pub spares: u64,
-    /// Cylinders of a range, where spares are by range.
+    /// Cylinders per range, where spares are by range.
     pub range_cylinders: Option<u64>,
 }
 
-/// What the parts have found.
+/// The results of the stages.
 pub(super) struct Parts {
     pub turn: Estimate,
     pub zones: Vec<Zone>,
@@ -97,9 +97,9 @@ pub(super) struct Parts {
     pub ahead: Option<Ahead>,
 }
 
-impl Found {
-    /// Puts together what was found.
-    pub(super) fn new(probe: &Probe<'_>, map: &Map, parts: Parts) -> Found {
+impl Calibration {
+    /// Assembles the results.
+    pub(super) fn new(probe: &Probe<'_>, map: &Map, parts: Parts) -> Calibration {
         let unit = probe.unit();
         let index = map
             .parts
@@ -121,7 +121,7 @@ impl Found {
                 Some(range) => range.cylinders * grid.cylinder() - range.blocks,
                 None => part.cylinders * grid.cylinder() - holds,
             };
-            FoundZone {
+            MeasuredZone {
                 first: part.first * unit,
                 end: part.end * unit,
                 cylinders: part.cylinders,
@@ -135,7 +135,7 @@ impl Found {
                 range_cylinders: grid.range.map(|range| range.cylinders),
             }
         };
-        Found {
+        Calibration {
             sectors: probe.blocks() * unit,
             block_sectors: unit,
             turn_us: parts.turn.times(1e-3),
@@ -166,8 +166,7 @@ impl Found {
         }
     }
 
-    /// What a read off the media costs but for the seek, the wait and the passing; what a read costs that the cache
-    /// answers, if the former cannot be seen.
+    /// Cost of a read miss without seek, rotation and media transfer; that of a read hit if the former is not visible.
     pub fn handling_us(&self) -> f64 {
         self.overhead.media_us.map_or(self.overhead.hit_us.value, |media| media.value)
     }

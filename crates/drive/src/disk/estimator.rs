@@ -1,9 +1,7 @@
-//! How long the head would take to get somewhere, asked of a drive without moving it: what a scheduler ranks
-//! by.
+//! Positioning times of a drive, estimated without moving its head: the input of position-aware schedulers.
 //!
-//! It is exact for a command that was queued behind the one before and needs the media: seek and rotation are
-//! those that serving it takes. What comes from the cache is ranked as if it did not. Of a command that was
-//! not queued, the costs that are the same for all are left out.
+//! Exact for a command that is queued behind the one before and needs the media: seek and rotation are those of serving
+//! it. Cache hits are ranked like misses. For a command that is not queued, costs common to all are left out.
 
 use std::rc::Rc;
 
@@ -16,11 +14,11 @@ use crate::scheduler::positioning::Bounds;
 use crate::scheduler::{Place, Positioning, Reach};
 use crate::spec::WriteBack;
 
-/// By distance in cylinders: the shortest time to reach a track so far away or farther, in nanoseconds. Seek
-/// curves that were measured go up and down; this one only goes up.
+/// By distance in cylinders: the shortest time to reach a track at this distance or more, in nanoseconds. Measured seek
+/// curves are not monotonic; this table is.
 pub type AtLeast = Rc<[u32]>;
 
-/// That of a drive with so many cylinders.
+/// The table of a drive with `cylinders` cylinders.
 pub fn at_least(mechanics: &Mechanics, cylinders: u64) -> AtLeast {
     let reach = |cylinder| {
         let to = piece(Place { cylinder, ..Place::default() });
@@ -34,24 +32,24 @@ pub fn at_least(mechanics: &Mechanics, cylinders: u64) -> AtLeast {
     times.into()
 }
 
-/// A drive at one time.
-pub struct Sight<'a> {
+/// Positioning times of a drive at one time.
+pub struct Estimator<'a> {
     mechanics: &'a Mechanics,
     at_least: &'a [u32],
     head: Head,
-    /// Of a read or a write that was not queued, and of one that was: how much later than the head is free it
-    /// begins, the angle that the disk has turned to by then, and how long it still turns round.
+    /// For a read and a write that are not queued, and for a queued command: the delay after the head is free, the
+    /// angle of the disk by then, and how long the turn-round still takes.
     begins: [(Nanos, u64, u64); 3],
     minimum_write_seek: u64,
-    /// Where a write goes on from the one before, which takes no turn-round.
+    /// Where a write continues the one before, which takes no turn-round.
     goes_on: Option<Place>,
 }
 
 impl Drive {
-    /// The drive as it is at `now`, before its next command.
-    pub fn sight(&self, now: Nanos) -> Sight<'_> {
-        let (free, head) = match &self.behind {
-            Some(behind) => (behind.done.max(now), behind.head),
+    /// Positioning times at `now`, before the next command.
+    pub fn estimator(&self, now: Nanos) -> Estimator<'_> {
+        let (free, head) = match &self.write_behind {
+            Some(write_behind) => (write_behind.done.max(now), write_behind.head),
             None => self.cache.could_stop(&self.layout, &self.mechanics, now).unwrap_or((now, self.head)),
         };
         let early = self.policy.write_back == WriteBack::All;
@@ -64,7 +62,7 @@ impl Drive {
         };
         let follows =
             self.timing.turn_round > 0 && self.after_write && self.write_end.0 < self.layout.sectors();
-        Sight {
+        Estimator {
             mechanics: &self.mechanics,
             at_least: &self.at_least,
             head,
@@ -74,16 +72,16 @@ impl Drive {
         }
     }
 
-    /// Where a sector is, as schedulers see it.
+    /// The place of a sector, for schedulers.
     pub fn place(&self, lba: Lba) -> Place {
         place(&self.layout, lba)
     }
 }
 
-/// Where a sector of this layout is.
+/// The place of a sector of this layout.
 pub fn place(layout: &Layout, lba: Lba) -> Place {
     let Piece { cylinder, head, angle, .. } = layout.piece(Extent { start: lba, sectors: 1 });
-    // A description's cylinders and heads are so few, and a revolution takes less than 2^28 nanoseconds.
+    // A description limits cylinders and heads to these types, and a revolution takes less than 2^28 nanoseconds.
     Place { cylinder: cylinder as u32, head: head as u16, angle: angle as u32 }
 }
 
@@ -93,7 +91,7 @@ fn piece(at: Place) -> Piece {
     Piece { cylinder, head, angle, per_track: 1, at: Extent::default() }
 }
 
-impl Positioning for Sight<'_> {
+impl Positioning for Estimator<'_> {
     fn cylinder(&self) -> u32 {
         self.head.cylinder as u32
     }
