@@ -27,7 +27,7 @@ use crate::progress::Progress;
 use crate::scan;
 use crate::setup::{Setup, line, pace_line};
 use crate::trace::{characterised, load};
-use crate::volume::inputs;
+use crate::volume::replay;
 use crate::workload::{Span, list, positive_time, text};
 
 /// Subcommands of `lab`.
@@ -71,8 +71,8 @@ Volume files and their keys: docs/book/workloads.md.")]
     #[command(after_help = judge::HELP)]
     Judge(judge::Arguments),
     /// Replay a live run from its recorded inputs, and check that the volume does the same
-    #[command(after_help = inputs::HELP)]
-    Replay(inputs::Arguments),
+    #[command(after_help = replay::HELP)]
+    Replay(replay::Arguments),
 }
 
 /// Arguments of `lab compare`.
@@ -179,7 +179,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Figure(arguments) => figure::run(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Judge(arguments) => judge::run(&arguments),
-        Command::Replay(arguments) => inputs::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
     }
 }
 

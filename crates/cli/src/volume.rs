@@ -1,11 +1,7 @@
 //! `seekless volume`: serves volumes live.
 
-mod component;
 mod create;
-mod ground;
-pub mod inputs;
-mod known;
-mod pairs;
+pub mod replay;
 mod serve;
 mod status;
 mod tell;

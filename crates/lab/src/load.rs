@@ -9,9 +9,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use seekless_core::runtime::{self, Runtime, Task};
+use seekless_core::runtime::{Runtime, Task};
 use seekless_core::{Account, BlockDevice, Layer, Names, Nanos, Record, Size};
 use seekless_drive::Work;
+use seekless_layers::periodic::reconfigure_every;
 use serde::Serialize;
 
 use crate::error::LabError;
@@ -189,16 +190,12 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
-/// Reconfigures a layer from time to time; counts how often it did and how often it failed.
+/// Reconfigures a layer periodically; counts the reconfigurations that ended and those that failed.
 fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>) -> Task<()> {
-    let (layer, done) = (layer.clone(), done.clone());
-    runtime::spawn(async move {
-        loop {
-            runtime::sleep(every).await;
-            let result = layer.reconfigure(Account::default()).await;
-            let (ended, failed) = done.get();
-            done.set(if result.is_ok() { (ended + 1, failed) } else { (ended, failed + 1) });
-        }
+    let done = done.clone();
+    reconfigure_every(layer.clone(), every, move |result| {
+        let (ended, failed) = done.get();
+        done.set(if result.is_ok() { (ended + 1, failed) } else { (ended, failed + 1) });
     })
 }
 

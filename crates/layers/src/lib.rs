@@ -10,6 +10,7 @@ pub mod fault;
 mod joined;
 pub mod lld;
 pub mod mapper;
+pub mod periodic;
 mod refused;
 pub mod registry;
 pub mod replay;

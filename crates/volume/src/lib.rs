@@ -4,6 +4,8 @@
 pub mod component;
 pub mod description;
 pub mod file;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod model;
 mod nearest;
 pub mod settings;

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::status::{Question, asked};
+use seekless_volume::live::Question;
+
+use super::status::asked;
 
 /// Examples.
 pub const HELP: &str = "\

@@ -160,7 +160,9 @@ mod tests {
         #[test]
         fn a_window_splits_anywhere(accesses in accesses(), at in 0..400_usize) {
             let mut profiler = Profiler::default();
-            accesses.iter().for_each(|access| profiler.note(access));
+            for access in &accesses {
+                profiler.note(access);
+            }
             let (early, late) = profiler.take().split(at as u64);
             let at = at.min(accesses.len());
             prop_assert_eq!(early.iter().collect::<Vec<_>>(), &accesses[..at]);

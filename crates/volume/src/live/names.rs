@@ -1,5 +1,5 @@
-//! How a file or device is known, whatever it is called: a file by its inode, a device by its serial, a partition by its
-//! UUID too. A partition is a part of its disk, so both are looked at.
+//! Names of files and devices that do not change when they are renamed: a file's inode, a device's serial, and a
+//! partition's UUID besides. A partition is a part of its disk, so both are considered.
 
 use std::fs::{Metadata, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A name of a file or device, or of a disk or partition that shares sectors with it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct StableName {
     /// The name, fit for a folder.
     pub key: String,
     /// The device that a file is on; 0 for a device.
@@ -24,7 +24,7 @@ struct Places<'a> {
 }
 
 /// All names of a file or device: its own is the first, if it has one.
-pub fn all(path: &Path) -> Vec<Known> {
+pub fn all(path: &Path) -> Vec<StableName> {
     let Ok(metadata) = std::fs::metadata(path) else { return Vec::new() };
     if !metadata.file_type().is_block_device() {
         return vec![of_file(&metadata)];
@@ -36,17 +36,17 @@ pub fn all(path: &Path) -> Vec<Known> {
 }
 
 /// A file or device by its own name.
-pub fn own(path: &Path) -> Option<Known> {
+pub fn own(path: &Path) -> Option<StableName> {
     all(path).into_iter().find(|known| known.shift == 0)
 }
 
-fn of_file(metadata: &Metadata) -> Known {
-    Known { key: format!("inode-{}", metadata.ino()), device: metadata.dev(), shift: 0 }
+fn of_file(metadata: &Metadata) -> StableName {
+    StableName { key: format!("inode-{}", metadata.ino()), device: metadata.dev(), shift: 0 }
 }
 
 impl Places<'_> {
     /// The names of a device of this number.
-    fn all(&self, number: &str) -> Vec<Known> {
+    fn all(&self, number: &str) -> Vec<StableName> {
         let folder = self.sys.join(number).canonicalize().ok();
         let own = self.of(number, 0);
         let others = folder.map_or_else(Vec::new, |folder| match start(&folder) {
@@ -59,7 +59,7 @@ impl Places<'_> {
     }
 
     /// The partitions of a disk.
-    fn partitions(&self, disk: &Path) -> Vec<Known> {
+    fn partitions(&self, disk: &Path) -> Vec<StableName> {
         let Ok(entries) = std::fs::read_dir(disk) else { return Vec::new() };
         let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         folders.sort();
@@ -67,7 +67,7 @@ impl Places<'_> {
     }
 
     /// What udev knows a device by.
-    fn of(&self, number: &str, shift: i64) -> Option<Known> {
+    fn of(&self, number: &str, shift: i64) -> Option<StableName> {
         let known = read_to_string(self.udev.join(format!("b{number}"))).ok()?;
         let value = |name: &str| known.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
         let (serial, partition) = (value("E:ID_SERIAL="), value("E:ID_PART_ENTRY_UUID="));
@@ -75,7 +75,7 @@ impl Places<'_> {
             .chars()
             .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
             .collect();
-        (!serial.is_empty() || !partition.is_empty()).then_some(Known { key, device: 0, shift })
+        (!serial.is_empty() || !partition.is_empty()).then_some(StableName { key, device: 0, shift })
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
         fs::write(disk.join("sda2/start"), "2048\n").unwrap();
         fs::create_dir_all(disk.join("queue")).unwrap();
         let places = Places { sys: &sys, udev: &udev };
-        let known = |key: &str, shift| Known { key: key.to_owned(), device: 0, shift };
+        let known = |key: &str, shift| StableName { key: key.to_owned(), device: 0, shift };
         assert_eq!(places.all("8:0"), [known("device-WD-1-", 0), known("device-WD-1-aa-bb", -2048)]);
         assert_eq!(places.all("8:2"), [known("device-WD-1-aa-bb", 0), known("device-WD-1-", 2048)]);
         assert_eq!(places.all("8:9"), []);

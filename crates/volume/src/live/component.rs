@@ -4,7 +4,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use anyhow::Context;
+use crate::component::{Component, Keys, TrustKeys, beside, memory};
+use crate::description::{Leaf, VolumeError};
+use crate::duration;
+use crate::model::modelled;
 use seekless_core::{BlockDevice, Nanos, SECTOR_BYTES, Size};
 use seekless_drive::simulated;
 use seekless_layers::Refused;
@@ -14,11 +17,9 @@ use seekless_serve::component::{
 };
 use seekless_serve::reactor::Reactor;
 use seekless_serve::server::Trust;
-use seekless_volume::component::{Component, Keys, TrustKeys, beside, memory};
-use seekless_volume::description::{Leaf, VolumeError};
-use seekless_volume::duration;
-use seekless_volume::model::modelled;
 use serde::{Deserialize, Serialize};
+
+use super::error::{At, LiveError};
 
 /// A component that was found, and is not in use by another volume.
 pub struct Live {
@@ -254,11 +255,11 @@ impl Live {
     }
 
     /// What was found of it, as long as it is not built.
-    pub fn facts(&self) -> anyhow::Result<Facts> {
+    pub fn facts(&self) -> Result<Facts, LiveError> {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
             Store::Memory(sectors) => Facts::Memory(*sectors),
-            Store::File(opened, ..) => Facts::File(opened.borrow().as_ref().context(built)?.probe().clone()),
+            Store::File(opened, ..) => Facts::File(opened.borrow().as_ref().at(|| built)?.probe().clone()),
             Store::Remote(_, told, _) => Facts::Remote(*told),
         })
     }
@@ -269,7 +270,7 @@ impl Live {
         reactor: &Rc<Reactor>,
         name: &str,
         number: u32,
-    ) -> anyhow::Result<Rc<dyn BlockDevice>> {
+    ) -> Result<Rc<dyn BlockDevice>, LiveError> {
         let data = self.store.build(reactor, name)?;
         let device: Rc<dyn BlockDevice> = match &self.emulated {
             Some(Component { drive, queue, .. }) => {
@@ -288,20 +289,18 @@ impl Live {
 }
 
 impl Store {
-    fn build(&self, reactor: &Rc<Reactor>, name: &str) -> anyhow::Result<Rc<dyn BlockDevice>> {
+    fn build(&self, reactor: &Rc<Reactor>, name: &str) -> Result<Rc<dyn BlockDevice>, LiveError> {
         let twice = || format!("component.{name} is built twice");
         Ok(match self {
-            Store::File(opened, ..) => {
-                Rc::new(FileComponent::new(reactor, name, opened.take().with_context(twice)?))
-            }
+            Store::File(opened, ..) => Rc::new(FileComponent::new(reactor, name, opened.take().at(twice)?)),
             Store::Remote(connected, _, again) => {
-                let connected = connected.take().with_context(twice)?;
+                let connected = connected.take().at(twice)?;
                 Rc::new(RemoteComponent::new(reactor, name, connected, again.clone()))
             }
             Store::Memory(sectors) => {
                 let memory = MemoryComponent::new(*sectors);
                 let none = || format!("component.{name}.ram: there is not that much memory");
-                Rc::new(memory.with_context(none)?)
+                Rc::new(memory.at(none)?)
             }
         })
     }

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::bail;
 use seekless_core::{Extent, Layer};
-use seekless_volume::description::{Description, Leaf};
 use serde::{Deserialize, Serialize};
 
 use super::component::{Facts, Live};
-use super::ground::Ground;
-use super::known;
+use super::environment::Environment;
+use super::error::LiveError;
+use super::names;
+use crate::description::{Description, Leaf};
 
 /// A part of a file or device that a BOPT has newer pages of.
 #[derive(Debug, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ fn path(description: &Description<Live>, component: &str) -> Option<PathBuf> {
 /// The records of a file or device, of its disk, and of its partitions, with extents as they are on it.
 fn records(folder: &Path, path: &Path) -> Vec<Record> {
     let mut found = Vec::new();
-    for known in known::all(path) {
+    for known in names::all(path) {
         let Ok(entries) = std::fs::read_dir(folder.join(&known.key)) else { continue };
         for entry in entries.filter_map(Result::ok) {
             let text = std::fs::read_to_string(entry.path());
@@ -116,7 +116,7 @@ pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
     let each = layers.filter_map(|(name, layer)| {
         let (component, at) = part(description, &layer.over)?;
         let path = path(description, &component)?;
-        let known = known::own(&path)?;
+        let known = names::own(&path)?;
         let file = folder.join(known.key).join(format!("{}-{}.toml", at.start.0, at.sectors));
         let volume = std::path::absolute(volume).ok()?;
         let (layer, start, sectors, device) = (name.clone(), at.start.0, at.sectors, known.device);
@@ -127,8 +127,12 @@ pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
 }
 
 /// Refuses what would be served without the BOPT that has newer pages of it. To be called before components are built.
-pub fn look(volume: &Path, description: &Description<Live>, ground: Ground) -> anyhow::Result<Pairs> {
-    let Some(folder) = folder().filter(|_| ground == Ground::Live) else {
+pub fn look(
+    volume: &Path,
+    description: &Description<Live>,
+    environment: Environment,
+) -> Result<Pairs, LiveError> {
+    let Some(folder) = folder().filter(|_| !environment.is_replay()) else {
         return Ok(Pairs { each: Vec::new() });
     };
     for export in &description.exports {
@@ -140,7 +144,7 @@ pub fn look(volume: &Path, description: &Description<Live>, ground: Ground) -> a
             |record: &Record| record.newer && !held && Extent::new(record.start, record.sectors).overlaps(at);
         if let Some(record) = records(&folder, &path).into_iter().find(newer) {
             let of = record.volume.display();
-            bail!(
+            return Err(LiveError::new(format!(
                 "{}: export.{}: found {}, whose newest pages are in the BOPT of layer.{} of {of}, expected it to be \
                  served with that: seekless volume serve {of}, and a stop brings them home; \
                  to give them up: remove the record of it in {}",
@@ -149,7 +153,7 @@ pub fn look(volume: &Path, description: &Description<Live>, ground: Ground) -> a
                 path.display(),
                 record.layer,
                 folder.display()
-            );
+            )));
         }
     }
     Ok(of(volume, description))
@@ -157,7 +161,7 @@ pub fn look(volume: &Path, description: &Description<Live>, ground: Ground) -> a
 
 impl Pairs {
     /// Refuses layers whose BOPT is not the one that was served with what they lie over. To be called before clients come.
-    pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> anyhow::Result<()> {
+    pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> Result<(), LiveError> {
         for (name, place, record) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
             let Some(before) = read(place).filter(|before| before.device == record.device) else { continue };
@@ -170,52 +174,52 @@ impl Pairs {
                 None => "a new BOPT".to_owned(),
             };
             let lost = if before.newer { ", which has the newest pages of it" } else { "" };
-            bail!(
+            return Err(LiveError::new(format!(
                 "{file}: layer.{name}: found {found}, expected the BOPT {expected}, with which {} was served{lost}; \
                  serve it with that one; to give that up: seekless volume create --replace, which empties the one that \
                  was found, or remove {}",
                 record.path.display(),
                 place.display()
-            );
+            )));
         }
         Ok(())
     }
 
     /// Refuses to make a new BOPT for what has its newest pages in another one.
-    pub fn may_create(&self, file: &str, layer: &str) -> anyhow::Result<()> {
+    pub fn may_create(&self, file: &str, layer: &str) -> Result<(), LiveError> {
         for (name, place, record) in self.each.iter().filter(|(name, ..)| name == layer) {
             if let Some(before) = read(place).filter(|before| before.newer && before.device == record.device)
             {
-                bail!(
+                return Err(LiveError::new(format!(
                     "{file}: layer.{name}: found {}, whose newest pages are in the BOPT {} of {}, expected none: serve it \
                      with that one, and a stop brings them home; --replace gives them up",
                     record.path.display(),
                     before.bopt.unwrap_or_default(),
                     before.volume.display()
-                );
+                )));
             }
         }
         Ok(())
     }
 
     /// From now on there may be newer pages in the BOPTs of these layers.
-    pub fn write(&self, layers: &BTreeMap<String, Rc<dyn Layer>>, ground: Ground) {
+    pub fn write(&self, layers: &BTreeMap<String, Rc<dyn Layer>>, environment: Environment) {
         for (name, ..) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
-            self.set(name, layer.identity(), true, ground);
+            self.set(name, layer.identity(), true, environment);
         }
     }
 
-    /// A layer has left nothing that only it holds.
-    pub fn is_home(&self, name: &str, layer: &dyn Layer, ground: Ground) {
-        self.set(name, layer.identity(), false, ground);
+    /// Records that a layer holds no newer pages.
+    pub fn set_clean(&self, name: &str, layer: &dyn Layer, environment: Environment) {
+        self.set(name, layer.identity(), false, environment);
     }
 
     /// A BOPT of this identity belongs to what the layer lies over.
-    pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, ground: Ground) {
+    pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, environment: Environment) {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
-                ground.say(&format!(
+                environment.say(&format!(
                     "layer.{layer}: {}: {error}: nothing will keep what is below it from being served without it",
                     file.display()
                 ));

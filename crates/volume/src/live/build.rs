@@ -1,0 +1,123 @@
+//! Building a live volume: its runtime, its components, and the tree of devices under each export.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use seekless_core::runtime::Runtime;
+use seekless_core::{BlockDevice, Lba, SECTOR_BYTES};
+use seekless_layers::Joined;
+use seekless_layers::registry::{Below, Entry};
+use seekless_serve::component::Numbered;
+use seekless_serve::reactor::Reactor;
+
+use super::component::Live;
+use super::error::{At, LiveError};
+use crate::description::{self, Description};
+use crate::tree::{Bytes, Tree, under};
+
+/// Seed of all random choices of a live volume.
+const SEED: u64 = 1;
+
+/// Components by name, built.
+pub type Components = BTreeMap<String, Rc<dyn BlockDevice>>;
+
+/// The runtime of a volume that is served or replayed; offloaded work runs on other threads.
+pub fn runtime(reactor: &Rc<Reactor>) -> Runtime {
+    runtime_of(reactor, SEED)
+}
+
+/// As [`runtime`], with another seed.
+pub fn runtime_of(reactor: &Rc<Reactor>, seed: u64) -> Runtime {
+    let (runtime, reactor) = (Runtime::new(seed), reactor.clone());
+    runtime.offload_to(Rc::new(move |work| reactor.offload(work)));
+    runtime
+}
+
+/// Builds all components. Each can be built once.
+pub fn components(reactor: &Rc<Reactor>, description: &Description<Live>) -> Result<Components, LiveError> {
+    let mut components = BTreeMap::new();
+    for (number, (name, component)) in (0..).zip(&description.components) {
+        let component = Numbered::new(number, component.build(reactor, name, number)?);
+        components.insert(name.clone(), Rc::new(component) as Rc<dyn BlockDevice>);
+    }
+    Ok(components)
+}
+
+/// Builds the tree under each exported device, by the device's name.
+pub async fn trees(
+    description: &Description<Live>,
+    components: &Components,
+) -> Result<BTreeMap<String, Tree>, LiveError> {
+    let (mut trees, is_new) = (BTreeMap::new(), is_new(description));
+    for export in &description.exports {
+        if !trees.contains_key(&export.top) {
+            let tree = under(description, &export.top, components.clone(), Bytes::Real, &is_new);
+            let tree = tree.await.at(|| format!("{}: {}", description.file, export.top))?;
+            trees.insert(export.top.clone(), tree);
+        }
+    }
+    Ok(trees)
+}
+
+/// Whether a component holds only zeroes when it is built.
+fn is_new(description: &Description<Live>) -> impl Fn(&str) -> bool {
+    |name| description.components.get(name).is_some_and(Live::is_new)
+}
+
+/// The layers below exports that `accepts`, from the bottom up, each once.
+pub fn layers_below(description: &Description<Live>, accepts: impl Fn(&Entry) -> bool) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for export in &description.exports {
+        for name in description.downwards(&export.top).into_iter().rev() {
+            if accepts(description.layers[&name].entry) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The devices that a layer lies on.
+pub async fn devices_below(
+    description: &Description<Live>,
+    layer: &description::Layer,
+    components: &Components,
+) -> Result<Below, LiveError> {
+    let over = device(description, &layer.over, components).await?;
+    let mut devices = BTreeMap::new();
+    for (key, names) in &layer.devices {
+        let mut pieces = Vec::new();
+        for piece in names {
+            pieces.push(device(description, piece, components).await?);
+        }
+        let whole = Joined::new(pieces).at(|| format!("{key}: found no device, expected one"))?;
+        devices.insert(key.clone(), Rc::new(whole) as Rc<dyn BlockDevice>);
+    }
+    Ok(Below { over, devices, create: false, timing_only: false })
+}
+
+async fn device(
+    description: &Description<Live>,
+    name: &str,
+    components: &Components,
+) -> Result<Rc<dyn BlockDevice>, LiveError> {
+    Ok(under(description, name, components.clone(), Bytes::Real, &is_new(description)).await?.top)
+}
+
+/// Whether an export takes no writes: the volume file says so, a component below is read-only, or a layer below is opened
+/// at an older generation.
+pub fn is_read_only(description: &Description<Live>, export: &description::Export) -> bool {
+    let below = description.leaves(&export.top);
+    export.read_only
+        || description.is_older(&export.top)
+        || below.iter().filter_map(|name| description.components.get(name)).any(Live::is_read_only)
+}
+
+/// Size of a device in bytes, given that of its whole sectors: another server's export may end within a sector, and so
+/// does a device of that size at its beginning.
+pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
+    let (origin, start) = description.home_of(top);
+    let component = description.components.get(&origin).filter(|_| start == Lba(0));
+    let exact = component.map_or(bytes, Live::bytes);
+    if exact.next_multiple_of(SECTOR_BYTES) == bytes { exact } else { bytes }
+}

@@ -1,0 +1,90 @@
+//! Environment of a server: the machine, or the recorded inputs of an earlier run.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use seekless_serve::reactor::inputs::placeholder;
+use seekless_serve::server::{Address, ListenError, Listener};
+use seekless_serve::{descriptors, signals};
+
+/// Files and sockets that a server has open besides its clients, handshakes among them.
+const OTHER_DESCRIPTORS: usize = 1_024;
+
+/// Where a server runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Environment {
+    /// Clients connect, and signals arrive.
+    Live(Program),
+    /// Recorded inputs are replayed; nobody reads messages.
+    Replay,
+}
+
+/// The program that a server is part of.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Shows a line to whoever started the server.
+    pub say: fn(&str),
+    /// Ends the process at once.
+    pub abort: fn(),
+}
+
+impl Environment {
+    /// Whether this is a replay.
+    pub fn is_replay(self) -> bool {
+        matches!(self, Environment::Replay)
+    }
+
+    /// Shows a line to whoever started the server.
+    pub fn say(self, line: &str) {
+        if let Environment::Live(program) = self {
+            (program.say)(line);
+        }
+    }
+
+    /// A socket that receives a byte for each signal to stop.
+    pub fn signals(self) -> io::Result<Arc<OwnedFd>> {
+        match self {
+            Environment::Live(_) => signals::listen(),
+            Environment::Replay => placeholder().map(Arc::new),
+        }
+    }
+
+    /// Listens for clients at an address.
+    pub fn listen(self, address: &Address) -> Result<Listener, ListenError> {
+        match self {
+            Environment::Live(_) => Listener::bind(address),
+            Environment::Replay => Listener::from_recording()
+                .map_err(|error| ListenError { address: address.clone(), why: error.to_string() }),
+        }
+    }
+
+    /// Raises the limit of open files for `clients`; warns if it cannot be raised so far.
+    pub fn room_for(self, clients: usize) {
+        if self.is_replay() {
+            return;
+        }
+        let (limit, needed) = (descriptors::raise_limit(), (clients + OTHER_DESCRIPTORS) as u64);
+        if limit < needed {
+            self.say(&format!(
+                "clients: found a limit of {limit} open files (ulimit -n), expected {needed} for clients = {clients}"
+            ));
+        }
+    }
+
+    /// The sockets that were passed to the process.
+    pub fn given(self) -> io::Result<Vec<Listener>> {
+        match self {
+            Environment::Live(_) => Listener::activated(),
+            Environment::Replay => Ok(Vec::new()),
+        }
+    }
+
+    /// Ends the process like a crash. A replay ended before this point.
+    pub fn abort(self) {
+        if let Environment::Live(program) = self {
+            self.say("stopped at once: what was not flushed may be lost, as in a crash");
+            (program.abort)();
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Recorded inputs of a server (`volume serve --log-inputs`), and their replay.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use seekless_layers::Refused;
+pub use seekless_serve::reactor::inputs::Replayed;
+use seekless_serve::reactor::inputs::{Recorder, Replayer};
+use seekless_serve::reactor::{Kind, Reactor};
+use serde::{Deserialize, Serialize};
+
+use super::build::runtime;
+use super::component::{Facts, Live};
+use super::environment::Environment;
+use super::error::{At, LiveError};
+use super::server::{Serving, addresses, serve};
+use crate::description::{Description, Leaf, VolumeError};
+use crate::file;
+
+/// The recorded run: the text at the beginning of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    program: String,
+    volume: PathBuf,
+    text: String,
+    io: String,
+    process: u32,
+    components: BTreeMap<String, Facts>,
+}
+
+/// Begins the file of a run that is about to start; `complain` gets errors of writing it later.
+pub(super) fn record(
+    file: &Path,
+    volume: &Path,
+    description: &Description<Live>,
+    kind: Kind,
+    complain: fn(&str),
+) -> Result<Recorder, LiveError> {
+    let text = std::fs::read_to_string(volume).at(|| volume.display())?;
+    let components = description.components.iter().map(|(name, live)| Ok((name.clone(), live.facts()?)));
+    let run = Run {
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        volume: volume.to_owned(),
+        text,
+        io: kind.to_string(),
+        process: std::process::id(),
+        components: components.collect::<Result<_, LiveError>>()?,
+    };
+    let text = serde_json::to_string(&run).at(|| file.display())?;
+    Recorder::create(file, &text, complain).at(|| file.display())
+}
+
+/// A component of the recorded run.
+struct Recorded(Live);
+
+impl Leaf for Recorded {
+    type Keys = toml::Table;
+
+    fn read(file: &str, name: &str, mut keys: toml::Table) -> Result<Recorded, VolumeError> {
+        let wrong = |found: String| VolumeError {
+            place: format!("{file}: component.{name}"),
+            found,
+            expected: "what was found when it was served".to_owned(),
+        };
+        let facts = keys.remove(FOUND).ok_or_else(|| wrong("nothing".to_owned()))?;
+        let facts: Facts = facts.try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        let keys = toml::Value::Table(keys).try_into();
+        let keys = keys.map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        Live::recalled(file, name, keys, facts).map(Recorded)
+    }
+
+    fn sectors(&self) -> u64 {
+        self.0.sectors()
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        self.0.check()
+    }
+
+    fn line(&self) -> String {
+        self.0.line()
+    }
+}
+
+/// Key for what was found of a component when it was opened.
+const FOUND: &str = "found";
+
+/// The volume that was served.
+fn described(run: &Run) -> Result<Description<Live>, LiveError> {
+    let place = || run.volume.display();
+    let mut keys: toml::Table = toml::from_str(&run.text).at(place)?;
+    let components = keys.get_mut("component").and_then(toml::Value::as_table_mut);
+    for (name, component) in components.into_iter().flatten() {
+        let facts = run.components.get(name).at(|| format!("component.{name} was not there"))?;
+        let component = component.as_table_mut().at(|| "a component without keys")?;
+        component.insert(FOUND.to_owned(), toml::Value::try_from(facts).at(place)?);
+    }
+    let Description { file, components, slices, layers, top, exports, control, tls, clients, explore } =
+        file::parse_of::<Recorded>(&run.volume.display().to_string(), &toml::to_string(&keys).at(place)?)?;
+    let components = components.into_iter().map(|(name, again)| (name, again.0)).collect();
+    Ok(Description { file, components, slices, layers, top, exports, control, tls, explore, clients })
+}
+
+/// Replays a file of recorded inputs; returns the volume file that was served, and what came of it.
+///
+/// # Errors
+/// A file that holds no such run. That the run departed from the recording is no error here.
+pub fn replay(file: &Path) -> Result<(PathBuf, Replayed), LiveError> {
+    let place = || file.display();
+    let opened = Replayer::open(file, |text| {
+        let run: Run = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let kind = [Kind::Uring, Kind::Threads].into_iter().find(|kind| kind.to_string() == run.io);
+        let kind = kind.ok_or_else(|| format!("found io '{}', expected io_uring or threads", run.io))?;
+        Ok((run, kind))
+    });
+    let (replayer, run) = opened.at(place)?;
+    let description = described(&run).at(place)?;
+    let addresses = addresses(&description, true)?;
+    let reactor = Reactor::replaying(replayer);
+    let runtime = runtime(&reactor);
+    let serving = Serving {
+        volume: &run.volume,
+        environment: Environment::Replay,
+        process: run.process,
+        reactor: &reactor,
+    };
+    let served = async {
+        let served = std::pin::pin!(serve(&serving, &description, addresses, None));
+        let over = std::pin::pin!(reactor.replay_end());
+        futures_util::future::select(served, over).await;
+    };
+    runtime.run_live(served, &*reactor).at(place)?;
+    reactor.end(runtime.event_hash());
+    Ok((run.volume, reactor.outcome()))
+}
