@@ -1,4 +1,4 @@
-//! Compare: the same requests on several volumes, phase by phase.
+//! Comparison of the same requests on several volumes, phase by phase.
 
 use seekless_core::units::thousands;
 use seekless_core::{SECTOR_BYTES, Size};
@@ -14,8 +14,7 @@ use crate::setup::{Candidate, Clock, Pace, Play, Progress};
 use crate::variant::Shown;
 use seekless_volume::description::{Description, Layer};
 
-/// Plays the trace on each volume; the first is the base that the others are compared with. Volumes are of files whose
-/// names they have.
+/// Plays the trace on each volume; the first is the base of the comparison. Volumes are named after their files.
 pub fn compare_volumes(
     trace: &Trace,
     candidates: &[Candidate],
@@ -41,7 +40,7 @@ pub fn compare(
     compare_experiments(trace, &[vanilla, (experiment.name().to_owned(), experiment.clone())], progress)
 }
 
-/// The same with several experiments that differ in their layers only, each with its name; the first is the base.
+/// As [`compare`], for several experiments that differ in their layers only, each with its name; the first is the base.
 pub fn compare_experiments(
     trace: &Trace,
     experiments: &[(String, Experiment)],
@@ -82,7 +81,7 @@ pub fn run_volume(
     Ok(Variant { notes: notes_of(&variant, candidate, &played, how, false), ..variant })
 }
 
-/// The same on the experiment's drive, with its layer if it has one.
+/// As [`run_volume`], for the experiment's drive, with its layer if it has one.
 pub fn run_trace(
     trace: &Trace,
     experiment: &Experiment,
@@ -113,7 +112,7 @@ fn compare_all(
     cuts.sort_unstable();
     cuts.dedup();
     let base_played = play(base, cuts)?;
-    // Where nothing reconfigures the base, it is shown in the phases of the first that has several.
+    // If nothing reconfigures the base, it is shown in the phases of the first variant that has several.
     let own = base_played.phases.len() > 2;
     let theirs = played.iter().map(|run| &run.phases).find(|phases| !own && phases.len() > 2);
     let (phases, parts) = match theirs {
@@ -167,7 +166,7 @@ fn play_one(
     play(trace, &candidate.volume, how, cuts, events, &mut now)
 }
 
-/// Whether the trace can be played on a volume.
+/// Checks that the trace can be played on a volume.
 fn fits(trace: &Trace, candidate: &Candidate, how: &Play) -> Result<(), LabError> {
     how.check()?;
     let unfit = |found: String, expected: String| LabError::Unfit { trace: sources(trace), found, expected };
@@ -250,7 +249,7 @@ fn played_how(trace: &Trace, how: &Play) -> Settings {
     }
 }
 
-/// What a reader should know of a run before believing its figures.
+/// Caveats about a run's figures.
 fn notes_of(
     variant: &Variant,
     candidate: &Candidate,

@@ -1,15 +1,15 @@
-//! A device that answers at once: for workloads whose arrivals do not depend on any.
+//! A device that answers immediately: for workloads whose arrivals do not depend on answers.
 //!
-//! It has a size and holds nothing; reads give back their buffer as it came.
+//! It has a size and no content; reads return their buffer unchanged.
 
 use std::future::ready;
 
 use seekless_core::device::io;
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture};
 
-/// Answers at once.
+/// A device that answers immediately.
 pub struct Instant {
-    /// Its size.
+    /// Size in sectors.
     pub sectors: u64,
 }
 

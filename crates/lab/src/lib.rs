@@ -1,4 +1,4 @@
-//! The laboratory: what a layer saves on a trace and a drive, measured in virtual time.
+//! The laboratory: measures in virtual time what a layer saves on a trace and a drive.
 
 pub mod check;
 pub mod compare;

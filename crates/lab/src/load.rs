@@ -1,9 +1,8 @@
-//! Runs a workload on a volume, in virtual time, and tells what it saw and what the drives did.
+//! Runs a workload on a volume, in virtual time, and reports response times and the drives' work.
 //!
 //! Requests that fail are counted, and the run goes on.
 //!
-//! Invariant: the figures are those of the run up to the last answer; what a layer still has to write home
-//! is not in them.
+//! Invariant: the figures are those of the run up to the last answer; the final write-back of layers is not included.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,19 +23,19 @@ use crate::workload::client::{Limit, Seen, carry_out};
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
-/// If nobody says how long, so many requests of a workload that does not end by itself.
+/// Default number of requests of a workload that does not end by itself.
 pub const REQUESTS: u64 = 10_000;
 
-/// What a workload saw, and what the drives did for it.
+/// Results of a workload, and the work of its drives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LoadOutcome {
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// The workload with its options, as it was asked for.
+    /// The workload with its options, as given.
     pub options: String,
-    /// What its chance began with.
+    /// Seed.
     pub seed: u64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
     /// Reads among them.
     pub reads: u64,
@@ -46,7 +45,7 @@ pub struct LoadOutcome {
     pub flushes: u64,
     /// Requests that failed, which are in no other figure.
     pub failed: u64,
-    /// Why the first of them failed; `None` if none did.
+    /// Error of the first that failed; `None` if none did.
     pub first_failure: Option<String>,
     /// Bytes read.
     pub bytes_read: u64,
@@ -54,74 +53,74 @@ pub struct LoadOutcome {
     pub bytes_written: u64,
     /// Virtual time in seconds, to the last answer.
     pub elapsed_s: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_s: f64,
-    /// From issue to answer, in milliseconds.
+    /// Mean response time, in milliseconds.
     pub mean_response_ms: f64,
-    /// The same of reads.
+    /// Mean response time of reads, in milliseconds.
     pub mean_read_response_ms: f64,
-    /// How the response times are spread.
+    /// Distribution of response times.
     pub response_ms: ResponseMs,
-    /// The same by operation.
+    /// Distribution of response times by operation.
     pub responses_ms: Responses,
-    /// The longest, in milliseconds.
+    /// Longest response time, in milliseconds.
     pub max_response_ms: f64,
-    /// Head time a request, in milliseconds (the fields are named for seconds elsewhere).
+    /// Head time per request, in milliseconds (the fields are named for seconds elsewhere).
     pub head_ms_per_request: HeadTimeMs,
     /// Head time of all drives.
     pub head: HeadTime,
-    /// Virtual time in which no drive had anything to do for a command, in seconds, of one arm on average.
+    /// Virtual time in which no drive was busy, in seconds, per arm on average.
     pub idle_s: f64,
-    /// What all drives drew to the last answer, in joules; `None` if the description of one does not say.
+    /// Energy of all drives to the last answer, in joules; `None` if the description of one lacks it.
     pub energy_j: Option<f64>,
     /// Media accesses that moved an arm.
     pub seeks: u64,
-    /// Pages asked for that were served from the BOPT, in per cent; 0 without BORG.
+    /// Share of pages served from the BOPT, in per cent; 0 without BORG.
     pub served_from_bopt_pct: f64,
-    /// How often a layout was reconfigured.
+    /// Number of reconfigurations.
     pub reconfigurations: u64,
     /// Reconfigurations that failed, which are not among those.
     pub reconfigurations_failed: u64,
-    /// What each layer of a volume counted, by its name.
+    /// Counters of each layer of a volume, by its name.
     pub layers: BTreeMap<String, BTreeMap<String, u64>>,
-    /// The hash of the run's event log, in hexadecimal.
+    /// Hash of the run's event log, in hexadecimal.
     pub event_hash: String,
 }
 
-/// Where a request's time goes, in milliseconds.
+/// Head time of a request, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeadTimeMs {
-    /// The arm.
+    /// Seek.
     pub seek: f64,
-    /// The disk.
+    /// Rotation.
     pub rotation: f64,
-    /// The media.
+    /// Transfer.
     pub transfer: f64,
-    /// Commands.
+    /// Command overhead.
     pub overhead: f64,
 }
 
-/// How a workload is run.
+/// Options of a workload's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// When it ends.
+    /// End of the run.
     pub limit: Limit,
-    /// All random streams follow from it.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// Whether every request is recorded.
+    /// Whether to record every request.
     pub keep: bool,
 }
 
 /// A workload as a trace.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// Its requests in the order of their arrival, from time zero.
+    /// Its requests in order of arrival, from time zero.
     pub records: Vec<Record>,
-    /// The names of its processes.
+    /// Names of its processes.
     pub names: Names,
 }
 
-/// Runs a workload on a volume. The requests come with the outcome if [`Run::keep`] says so.
+/// Runs a workload on a volume. Requests are returned with the outcome if [`Run::keep`] is set.
 pub fn run_workload(
     load: &Load,
     volume: &Description,
@@ -163,7 +162,7 @@ pub fn run_workload(
     Ok((outcome, Recorded { records: seen.records, names: seen.names }))
 }
 
-/// The arrivals of an open workload, which depend on no device: nothing is known of the answers.
+/// The arrivals of an open workload, which do not depend on a device: response times are unknown.
 pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Recorded), LabError> {
     if !load.is_open() {
         return Err(LabError::Setting {
@@ -189,7 +188,7 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
-/// Reconfigures a layer from time to time; counts how often it did and how often it failed.
+/// Reconfigures a layer periodically; counts successes and failures.
 fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>) -> Task<()> {
     let (layer, done) = (layer.clone(), done.clone());
     runtime::spawn(async move {
@@ -202,7 +201,7 @@ fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>)
     })
 }
 
-/// The limit that holds: some limit for a workload that would never end.
+/// The effective limit: a default one for a workload that would never end.
 fn limit(load: &Load, run: &Run) -> Limit {
     let endless = run.limit == Limit::default() && !load.ends();
     if endless { Limit { requests: Some(REQUESTS), time: None } } else { run.limit }

@@ -1,8 +1,8 @@
-//! Free data mining (freeblock paper, section 6): full scans of a disk in the waits of a busy foreground.
+//! Free data mining (freeblock paper, section 6): full scans of a disk in the rotational waits of a busy foreground.
 //!
-//! A scan registers every block of the disk at once, takes them as they come, and is followed by the next. The
-//! same run without free work tells what the foreground paid: the sum of its waits, and a hash of every request and
-//! every answer with its time. Fault model: none of its own.
+//! A scan registers every block of the disk at once, takes them as they come, and is followed by the next. The same run
+//! without free work shows the cost to the foreground: the sum of its waits, and a hash of every request and every
+//! answer with its time. Fault model: none of its own.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,88 +30,88 @@ use seekless_volume::Component;
 use seekless_volume::Volume;
 use seekless_volume::description::{Description, Layer};
 
-/// Who asks for what is served at once.
+/// The foreground load.
 #[derive(Clone, Debug)]
 pub enum Foreground {
-    /// A workload as a person types it.
+    /// A workload as typed by the user.
     Load(String),
-    /// A recording, which is over when it ends.
+    /// A recording; the run ends with it.
     Trace(Rc<[Record]>, Pace),
 }
 
-/// What is mined, and how.
+/// What to mine, and how.
 #[derive(Clone, Debug)]
 pub struct Mining {
-    /// The drive, as it is: its cache is not switched off here.
+    /// The drive as it is: its cache is not switched off here.
     pub drive: Spec,
-    /// The foreground's scheduler.
+    /// Scheduler of the foreground.
     pub policy: Policy,
-    /// What is served at once.
+    /// The foreground load.
     pub foreground: Foreground,
-    /// How gaps are filled.
+    /// Options of freeblock scheduling.
     pub free: FreeOptions,
-    /// The size of a block, in sectors.
+    /// Size of a block, in sectors.
     pub block: u64,
-    /// How many scans, one after another.
+    /// Number of scans, one after another.
     pub scans: u64,
-    /// Instead of such scans: passes of the layer `scrub` with these options.
+    /// Passes of the layer `scrub` with these options, instead of such scans.
     pub scrub: Option<toml::Table>,
-    /// Or until so much virtual time has passed.
+    /// Limit in virtual time, instead of the number of scans.
     pub time: Option<Nanos>,
-    /// All randomness follows from it.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Result of mining.
 #[derive(Clone, Debug, Default)]
 pub struct Mined {
     /// Virtual time.
     pub elapsed: Nanos,
-    /// The foreground's requests.
+    /// Requests of the foreground.
     pub requests: u64,
-    /// Blocks that came, of all scans.
+    /// Blocks read, of all scans.
     pub blocks: u64,
-    /// Those of them that a scrub did not read for free.
+    /// Blocks among them that a scrub did not read for free.
     pub paid_blocks: u64,
-    /// The sum of the response times of the foreground's requests to the drive.
+    /// Sum of the response times of the foreground's requests to the drive.
     pub waited: Nanos,
-    /// A hash of the foreground's requests and answers with their times.
+    /// Hash of the foreground's requests and answers with their times.
     pub hash: u64,
-    /// What the drive did for the foreground.
+    /// The drive's work for the foreground.
     pub work: Work,
-    /// What free work came to.
+    /// Results of free work.
     pub freed: Freed,
-    /// Of each scan, when so many hundredths of it were done, from its begin.
+    /// Times, from the start of each scan, at which each hundredth of it was done.
     pub hundredths: Vec<Vec<Nanos>>,
-    /// What free work had come to at those times, from the scan's begin.
+    /// Results of free work at those times, from the scan's start.
     pub freed_at: Vec<Vec<Freed>>,
-    /// How biased what was read by then was: see [`bias`].
+    /// Bias of what was read by then: see [`bias`].
     pub biases: Vec<Vec<f64>>,
 }
 
 impl Mined {
-    /// How long a scan took, on average, in seconds.
+    /// Mean duration of a scan, in seconds.
     pub fn scan_s(&self) -> f64 {
         self.at(100)
     }
 
-    /// The mean of a figure of the scans.
+    /// Mean of a figure over the scans.
     pub fn mean(&self, of: impl Fn(usize) -> f64) -> f64 {
         let scans = self.hundredths.len();
         (0..scans).map(of).sum::<f64>() / scans.max(1) as f64
     }
 
-    /// When so many hundredths of a scan were done, on average, in seconds.
+    /// Mean time at which this many hundredths of a scan were done, in seconds.
     pub fn at(&self, hundredth: usize) -> f64 {
         self.mean(|scan| self.hundredths[scan][hundredth].seconds())
     }
 }
 
-/// The disk is looked at in so many parts of equal length.
+/// Parts of equal length that the disk is divided into for the bias.
 const PARTS: usize = 100;
 
-/// How far a part of a scan is from being a fair sample of the disk, in per cent: the largest difference, over all
-/// places, between the share of the blocks before the place among those that were read and on the disk.
+/// Deviation of a part of a scan from a fair sample of the disk, in per cent: the largest difference, over all places,
+/// between the share of blocks before the place among those read and on the disk.
 fn bias(by_part: &[u64; PARTS]) -> f64 {
     let all = by_part.iter().sum::<u64>().max(1) as f64;
     let (mut before, mut most) = (0, 0.0_f64);
@@ -122,7 +122,7 @@ fn bias(by_part: &[u64; PARTS]) -> f64 {
     100.0 * most
 }
 
-/// The drive as the paper's experiments have it: no cache, no bus that takes time, nothing but the head.
+/// The drive as in the paper's experiments: no cache, no bus time, only the head.
 pub fn head_alone(drive: &Spec) -> Spec {
     let mut drive = drive.clone();
     drive.set_write_cache(false);
@@ -132,7 +132,7 @@ pub fn head_alone(drive: &Spec) -> Spec {
     drive
 }
 
-/// Mines; if `requests` are told, the same foreground alone for so many of them.
+/// Mines; with `requests`, runs the same foreground alone for that number of them.
 pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     let free = requests.is_none().then_some(mining.free);
     let queue = QueueOptions {
@@ -168,7 +168,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
             }
             for _ in 0..mining.scans {
                 if let Some(scrub) = volume.layers.get(SCRUB) {
-                    // What a drive cannot read is counted there.
+                    // Read errors are counted by the layer.
                     drop(scrub.command(SCRUB, Hints::default()).await);
                 } else {
                     join_all(arms.iter().map(|arm| scan(arm, mining, arms.len() as u64, &told))).await;
@@ -197,10 +197,10 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     Ok(told)
 }
 
-/// What it is called in the volume, and the command for a pass.
+/// Name of the scrub in the volume, and its command for a pass.
 const SCRUB: &str = "scrub";
 
-/// A scrub of all of a drive.
+/// Puts a scrub over the whole drive.
 fn scrub_over_all(volume: &mut Description, options: toml::Table) {
     let Some(entry) = registry::find(SCRUB) else { return };
     let over = std::mem::replace(&mut volume.top, SCRUB.to_owned());
@@ -208,7 +208,7 @@ fn scrub_over_all(volume: &mut Description, options: toml::Table) {
     volume.layers.insert(SCRUB.to_owned(), layer);
 }
 
-/// The blocks that a scrub read, if there is one.
+/// Counts the blocks that a scrub read, if there is one.
 fn count_scrubbed(volume: &Volume, block: u64, told: &mut Mined) {
     let Some(scrub) = volume.layers.get(SCRUB) else { return };
     let counters: BTreeMap<_, _> = scrub.counters().into_iter().collect();
@@ -217,15 +217,15 @@ fn count_scrubbed(volume: &Volume, block: u64, told: &mut Mined) {
     told.paid_blocks = told.blocks - blocks("bytes_scrubbed_for_free");
 }
 
-/// Each request of the foreground and each answer with its time.
+/// Hashes each request of the foreground and each answer with its time.
 #[derive(Default)]
 struct Schedule {
     hasher: FxHasher,
-    /// Requests under way, by their arm and number there: the how-many-th of the foreground each is.
+    /// Index in the foreground of the requests in flight, by arm and number there.
     under_way: FxHashMap<(u32, u64), u64>,
     requests: u64,
     answers: u64,
-    /// The sums of the times of requests and of answers, in nanoseconds.
+    /// Sums of the times of requests and of answers, in nanoseconds.
     asked: u128,
     answered: u128,
 }
@@ -250,7 +250,7 @@ impl Schedule {
     }
 }
 
-/// Plays a recording until it ends, and the rest with it.
+/// Plays a recording until it ends, along with everything else.
 async fn play(
     records: &[Record],
     pace: Pace,

@@ -1,5 +1,5 @@
-//! A trace played on a volume: phase by phase, what each cost. Every run of a trace comes through here, whatever the
-//! layers of its volume are.
+//! Playing a trace on a volume, with the cost of each phase. Every run of a trace comes through here, whatever its
+//! volume's layers.
 //!
 //! Invariants: the phases of a run cover its requests, and `final` is the write-back of what only layers hold after the
 //! last one. Requests and reconfigurations that fail are counted, and the run goes on.
@@ -21,17 +21,17 @@ use crate::setup::{MOST, Play};
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
-/// The phase of the final write-back.
+/// Name of the final write-back's phase.
 pub const FINAL: &str = "final";
 
-/// A run as it was.
+/// Result of a run.
 pub struct Played {
     /// In order of the requests.
     pub phases: Vec<Phase>,
     stretches: Vec<Stretch>,
-    /// Of each stretch.
+    /// Work of each stretch.
     work: Vec<Work>,
-    /// The topmost layer that counts its traffic, and that of each stretch.
+    /// The topmost layer that counts its traffic, and the traffic of each stretch.
     sides: Option<(String, Vec<Sides>)>,
     /// Reconfigurations, in order of time.
     pub reconfigured: Vec<Done>,
@@ -39,29 +39,29 @@ pub struct Played {
     pub missed: u64,
     /// Errors of reconfigurations and of the final write-back.
     pub errors: Vec<String>,
-    /// What the clients saw.
+    /// Results of the clients.
     pub replayed: Replayed,
     /// Arms of all drives, at least one.
     pub arms: usize,
-    /// What all layers cost together; the longest wait is that of one.
+    /// Costs of all layers together; the longest wait is that of one.
     pub cost: Cost,
-    /// What each layer counted.
+    /// Counters of each layer.
     pub layers: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Of all events.
+    /// Hash of all events.
     pub event_hash: u64,
 }
 
 /// Work and traffic of a range of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// What the drives did.
+    /// Work of the drives.
     pub work: Work,
-    /// What went through the topmost layer that counts that.
+    /// Traffic of the topmost layer that counts it.
     pub sides: Option<Sides>,
 }
 
-/// Plays the trace on a volume that it fits. Stretches begin at `cuts` besides, which ascend; `progress` is called with
-/// the number of a request now and then.
+/// Plays the trace on a volume that it fits. Stretches also begin at `cuts`, which ascend; `progress` is called with
+/// the number of a request from time to time.
 pub fn play(
     trace: &Trace,
     volume: &Description,
@@ -142,7 +142,7 @@ impl Played {
         }
     }
 
-    /// The layer that counted its traffic, if one did.
+    /// The layer that counted its traffic, if any.
     pub fn counting_layer(&self) -> Option<&str> {
         self.sides.as_ref().map(|(name, _)| name.as_str())
     }
@@ -164,7 +164,7 @@ impl Played {
         })
     }
 
-    /// Adds stretches up in `count` parts.
+    /// Adds stretches up into `count` parts.
     fn gather(&self, count: usize, place: impl Fn(&Stretch) -> usize) -> Vec<Part> {
         let none = Part { work: Work::default(), sides: self.sides.as_ref().map(|_| Sides::default()) };
         let mut parts = vec![none; count];
@@ -178,7 +178,7 @@ impl Played {
         parts
     }
 
-    /// How long its arms had something to do up to the last answer.
+    /// Busy time of its arms up to the last answer.
     pub fn occupied_until_the_end(&self) -> Nanos {
         let parts = self.phases.iter().zip(self.own());
         parts.filter(|(phase, _)| phase.name != FINAL).map(|(_, part)| part.work.occupied).sum()

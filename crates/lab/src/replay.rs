@@ -1,8 +1,8 @@
 //! Replay: a trace as an async client of a block device.
 //!
-//! Closed pace: requests are issued in the recorded order; a process's next read waits for its
-//! previous read, and at most N are outstanding in all. Open pace: at the recorded times, whatever
-//! the device does. A request that fails is counted, and the replay goes on.
+//! Closed pace: requests are issued in the recorded order; a process's next read waits for its previous read, and at
+//! most N are outstanding in all. Open pace: at the recorded times, whatever the device does. A request that fails is
+//! counted, and the replay goes on.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -20,46 +20,46 @@ use crate::phases::Director;
 use crate::setup::Pace;
 use crate::workload::answers::Answers;
 
-/// What a replay saw of its own load.
+/// Load of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// The last answer.
+    /// Time of the last answer.
     pub end: Nanos,
     /// Outstanding requests when each quarter of the requests had been issued.
     pub at_quarters: [u64; 4],
 }
 
 impl Load {
-    /// Whether an open replay fell ever further behind: a growing queue measures a backlog.
+    /// Whether an open replay fell ever further behind: then response times measure a backlog.
     pub fn only_grows(&self) -> bool {
         let [first, second, third, last] = self.at_quarters;
         first < second && second < third && third < last && last >= 64
     }
 }
 
-/// The requests under way.
+/// Requests in flight.
 #[derive(Default)]
 struct UnderWay {
     count: usize,
-    /// Reads under way, by process.
+    /// Reads in flight, by process.
     reading: FxHashMap<ProcessId, u32>,
     answers: Answers,
     failure: Option<IoError>,
     waker: Option<Waker>,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug, Default)]
 pub struct Replayed {
     /// Its load.
     pub load: Load,
-    /// Requests and their response times, from issue to answer.
+    /// Requests and their response times.
     pub answers: Answers,
-    /// Why the first request failed, if one did.
+    /// Error of the first request that failed, if any.
     pub failure: Option<IoError>,
 }
 
-/// Plays `records` on `device`; `director` says who pays, and may hold a request.
+/// Plays `records` on `device`; `director` chooses the accounts, and may delay requests.
 pub async fn replay(
     records: &[Record],
     device: Rc<dyn BlockDevice>,
@@ -83,7 +83,7 @@ pub async fn replay(
         }
         let asked = runtime::now();
         let account = director.before(index).await;
-        // While the director held the trace, its clock stood still.
+        // The trace's clock stood still while it was held.
         begin += runtime::now() - asked;
         issue(&under_way, &device, *record, account);
         if (index + 1) * 4 % total < 4 {
@@ -156,7 +156,7 @@ fn issue(under_way: &Rc<RefCell<UnderWay>>, device: &Rc<dyn BlockDevice>, record
     .detach();
 }
 
-/// One record as a request; as several where it is larger than a device takes.
+/// Issues a record as a request, or as several where it is larger than the device's limit.
 async fn carry_out(device: &dyn BlockDevice, record: &Record, account: Account) -> Result<(), IoError> {
     let how = Hints {
         class: Class::Foreground,

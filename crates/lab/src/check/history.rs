@@ -1,28 +1,27 @@
-//! Histories: what was asked of a device and what it answered, as text that can be judged again.
+//! Histories: the requests to a device and its answers, as text that can be checked again.
 //!
-//! A line says one thing, in the order in which it happened:
+//! A line is one event, in order:
 //!
 //! ```text
 //! seekless history 1
-//! # Request 12 writes 8 sectors from sector 800, durable when answered.
+//! # Request 12 writes 8 sectors from sector 800, FUA.
 //! issue 12 write 800+8 fua
 //! issue 13 read 800+4
 //! issue 14 flush
 //! done 12
 //! failed 14
-//! # Of its sectors the first two hold what write 12 put there, the third what it put into sector 807,
-//! # the fourth bytes that are no stamp; 0 is zeroes.
+//! # The first two sectors hold data of write 12, the third its data of sector 807, the fourth bytes
+//! # that are not a stamp; 0 stands for zeroes.
 //! read 13 12*2 12@807 ?
 //! crash
 //! end
 //! ```
 //!
-//! Others are `zeroes` and `discard`. Numbers of requests rise. `crash` says that power went; `end`, that
-//! nothing more can come, so that what was not answered never will be. Lines that are empty or begin with
-//! `#` are passed over.
+//! Other requests are `zeroes` and `discard`. Numbers of requests rise. `crash` is a power cut; `end` the
+//! end of the run: unanswered requests stay unanswered. Empty lines and those that begin with `#` are skipped.
 //!
-//! Faults: whatever the bytes are, reading them ends in events or in an error that says where, what was
-//! found and what was expected; what a line makes of memory is bounded by the largest request.
+//! Faults: any bytes are read as events or end in an error with the place, what was found and what was
+//! expected; the memory of a line is bounded by the largest request.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read, Write};
@@ -36,49 +35,49 @@ use super::stamp::{Found, Stamp};
 
 /// The first line.
 const HEADER: &str = "seekless history 1";
-/// Addresses and numbers are below: they have to fit a stamp.
+/// Addresses and numbers are below this: they have to fit a stamp.
 const LIMIT: u64 = 1 << 48;
-/// Bytes in a line: a few for each sector of the largest answer.
+/// Bytes of a line, at most: some for each sector of the largest answer.
 const LONGEST_LINE: u64 = LARGEST_REQUEST_SECTORS * 64;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request began.
+    /// A request was issued.
     Issue {
         /// Its number.
         id: u64,
-        /// What it is to do.
+        /// Operation.
         op: Op,
-        /// Where; empty for a flush.
+        /// Extent; empty for a flush.
         at: Extent,
-        /// Whether it is to be durable when answered.
+        /// Whether it is FUA.
         fua: bool,
     },
-    /// A request that is no read was answered, with success.
+    /// A request other than a read succeeded.
     Done {
         /// Its number.
         id: u64,
     },
-    /// A request was answered with an error.
+    /// A request failed.
     Failed {
         /// Its number.
         id: u64,
     },
-    /// A read was answered, with success.
+    /// A read succeeded.
     Read {
         /// Its number.
         id: u64,
-        /// What it found, a sector after the other.
+        /// The content of each sector.
         found: Vec<Found>,
     },
-    /// Power went.
+    /// Power was cut.
     Crash,
-    /// The run is over.
+    /// The run ended.
     End,
 }
 
-/// The requests in flight, and where they start.
+/// Requests in flight, and their first sectors.
 #[derive(Debug, Default)]
 struct InFlight(FxHashMap<u64, (Op, u64)>);
 
@@ -110,16 +109,16 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A history that begins.
+    /// Starts a history.
     pub fn new(mut out: W) -> io::Result<Writer<W>> {
         writeln!(out, "{HEADER}")?;
         Ok(Writer { out, in_flight: InFlight::default(), line: String::new() })
     }
 
-    /// What happened next.
+    /// Writes the next event.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         self.line.clear();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match event {
             Event::Issue { id, op: Op::Flush, fua, .. } => {
                 write!(self.line, "issue {id} flush{}", durable(*fua))
@@ -143,12 +142,12 @@ impl<W: Write> Writer<W> {
         self.out.write_all(self.line.as_bytes())
     }
 
-    /// A line for people, which a reader passes over.
+    /// Writes a comment for people, which readers skip.
     pub fn remark(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "# {}", text.replace('\n', " "))
     }
 
-    /// The rest is written; gives back what was written to.
+    /// Writes what is buffered; returns the underlying writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -169,10 +168,10 @@ fn word(op: Op) -> &'static str {
     }
 }
 
-/// What was found from sector `start`; alike ones in a row as one word.
+/// The content of sectors from `start` on, equal ones in a row as one word.
 fn runs(line: &mut String, start: u64, found: &[Found]) {
     let own = |(index, what): (u64, &Found)| match what {
-        // 0 stands for the sector it was found in.
+        // The sector is written only if it differs from the one that was read.
         Found::Stamp(stamp) if stamp.sector == start + index => (stamp.write, None),
         Found::Stamp(stamp) => (stamp.write, Some(stamp.sector)),
         Found::Zeroes => (0, None),
@@ -198,29 +197,29 @@ fn runs(line: &mut String, start: u64, found: &[Found]) {
 /// Why a history cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// A line that makes no sense.
+    /// A malformed line.
     #[error("line {line}: found {found}, expected {expected}")]
     Line {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is there.
+        /// What was found.
         found: String,
-        /// What could be.
+        /// What was expected.
         expected: String,
     },
-    /// The file cannot be read.
+    /// Reading the file failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What is wrong with a line.
+/// What was found on a line, and what was expected.
 type Wrong = (String, String);
 
 fn wrong<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Wrong> {
     Err((found.into(), expected.into()))
 }
 
-/// A word as an error quotes it.
+/// A word as quoted in errors.
 fn quoted(word: &str) -> String {
     let mut short: String = word.chars().take(40).collect();
     if short.len() < word.len() {
@@ -229,7 +228,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", short.escape_debug())
 }
 
-/// Reads a history, event by event; an error is the last that it gives.
+/// Reads a history, event by event, up to the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
@@ -240,7 +239,7 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the first line.
+    /// Reads the header.
     pub fn new(from: R) -> Result<Reader<R>, HistoryError> {
         let mut reader = Reader { from, line: 0, last: 0, in_flight: InFlight::default(), over: false };
         let first = reader.next_line()?.unwrap_or_default();
@@ -253,7 +252,7 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// The number of the line read last, from 1.
+    /// Number of the last line read, from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
@@ -367,7 +366,7 @@ fn number<T: FromStr>(word: Option<&str>, expected: &str) -> Result<T, Wrong> {
     word.parse().or_else(|_| wrong(quoted(word), expected))
 }
 
-/// `800+8`.
+/// Parses `800+8`.
 fn extent(word: &str) -> Result<Extent, Wrong> {
     const EXPECTED: &str = "where it is, as in 800+8, of 1 to 65536 sectors that end below 2^48";
     let read =
@@ -380,7 +379,7 @@ fn extent(word: &str) -> Result<Extent, Wrong> {
     }
 }
 
-/// What a read from sector `start` found: `17*3 0 17@812 ?`.
+/// Parses the content that a read from sector `start` found: `17*3 0 17@812 ?`.
 fn contents<'a>(start: u64, words: &mut impl Iterator<Item = &'a str>) -> Result<Vec<Found>, Wrong> {
     const EXPECTED: &str = "0, the number of a write, as in 17, 17*8 or 17@812, or ?";
     let mut found = Vec::new();

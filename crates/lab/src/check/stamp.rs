@@ -1,29 +1,29 @@
-//! Stamps: what the checker writes, so that what is read says which write it came from.
+//! Stamps: what the checker writes, so that a read shows which write its content came from.
 //!
-//! A sector that was stamped starts with 16 real bytes: its own address, the number of the write, and a
-//! check over both. The rest is hollow, so that a run moves little.
+//! A stamped sector starts with 16 real bytes: its own address, the number of the write, and a checksum of both. The
+//! remainder is hollow, so that a run moves little data.
 //!
-//! Faults that show: bytes of another sector (the address), of an older or a lost write (the number),
-//! bytes that nobody wrote or that were damaged (the check; one damage in four thousand million passes).
+//! Faults that are detected: bytes of another sector (the address), of an older or a lost write (the number), bytes
+//! that no write put there or that were damaged (the checksum; one damage in four thousand million passes).
 
 use seekless_core::{Buffer, Extent, Lba, SECTOR_BYTES};
 
 /// Real bytes at the start of a stamped sector.
 pub const STAMP_BYTES: usize = 16;
-/// Addresses and numbers take 6 of them each.
+/// Addresses and numbers take 6 bytes each.
 const LIMIT: u64 = 1 << 48;
 
-/// What a write leaves in each of its sectors: whose it is and where it was put.
+/// A write's mark in each of its sectors: its number and the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// The address of the sector, below 2^48.
+    /// Address of the sector, below 2^48.
     pub sector: u64,
-    /// The number of the write, from 1, below 2^48.
+    /// Number of the write, from 1, below 2^48.
     pub write: u64,
 }
 
 impl Stamp {
-    /// The stamp as it stands in a sector.
+    /// The bytes of the stamp.
     ///
     /// # Panics
     /// When the address or the number does not fit 48 bits, or the number is 0.
@@ -36,7 +36,7 @@ impl Stamp {
         bytes
     }
 
-    /// Two rounds of multiplying and folding, so that each bit of both numbers moves each bit of the check.
+    /// Checksum: two rounds of multiplying and folding, so that each bit of both numbers affects each bit.
     fn check(self) -> u32 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let fold = |value: u64| (value ^ (value >> 29)).wrapping_mul(ODD);
@@ -45,19 +45,19 @@ impl Stamp {
     }
 }
 
-/// What a sector was found to hold.
+/// Content of a sector as classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing but zeroes where a stamp would be.
+    /// Zeroes in place of a stamp.
     Zeroes,
-    /// What a write put there, or somewhere.
+    /// A valid stamp, of this sector or another.
     Stamp(Stamp),
-    /// Bytes that are neither.
+    /// Other bytes.
     Foreign,
 }
 
 impl Found {
-    /// What a sector holds that starts with these bytes; fewer than 16 tell nothing, and are foreign.
+    /// Classifies a sector by its first bytes; fewer than 16 count as foreign.
     pub fn of(first_16_bytes: &[u8]) -> Found {
         let Some(bytes) = first_16_bytes.first_chunk::<STAMP_BYTES>() else { return Found::Foreign };
         let all = u128::from_le_bytes(*bytes);
@@ -73,13 +73,13 @@ impl Found {
     }
 }
 
-/// What write number `write` of `at` puts down: 16 real bytes a sector, the rest hollow.
+/// The data of write `write` of `at`: 16 real bytes a sector, the remainder hollow.
 pub fn stamped(at: Extent, write: u64) -> Buffer {
     let Lba(start) = at.start;
     shaped((start..start + at.sectors).flat_map(|sector| Stamp { sector, write }.bytes()).collect())
 }
 
-/// Room for a read of so many sectors: as [`stamped`], with zeroes for stamps.
+/// A buffer for a read of `sectors` sectors: as [`stamped`], with zeroes for stamps.
 pub fn room(sectors: u64) -> Buffer {
     shaped(vec![0; sectors as usize * STAMP_BYTES])
 }
@@ -91,8 +91,8 @@ fn shaped(stamps: Vec<u8>) -> Buffer {
     Buffer::join((0..sectors).flat_map(|at| [stamps.cut(at * STAMP_BYTES, STAMP_BYTES), rest.clone()]))
 }
 
-/// Calls `each(index, what)` for each whole sector of a buffer that was read. Where bytes that a stamp
-/// would be in are hollow, it is foreign: nothing says what was there.
+/// Calls `each(index, found)` for each whole sector of a buffer that was read. Where the bytes of a stamp are hollow,
+/// it is foreign: the content is unknown.
 pub fn found(buffer: &Buffer, mut each: impl FnMut(u64, Found)) {
     let sector = SECTOR_BYTES as usize;
     let (mut start, mut real) = ([0; STAMP_BYTES], 0);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(all(&Buffer::from_vec(vec![7; 512])), [Found::Foreign]);
         assert_eq!(all(&Buffer::join([Buffer::zeroed(15), Buffer::hollow(497)])), [Found::Foreign]);
         assert_eq!(Found::of(&[0; 15]), Found::Foreign);
-        // A number of 0 is no write's, whatever its check.
+        // Number 0 is never valid, whatever the checksum.
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&[1; 6]);
         let sector = 0x0101_0101_0101;

@@ -1,4 +1,4 @@
-//! What the checker says when something was not as promised: where, what was found, what was expected.
+//! Violations as the checker reports them: where, what was found, what was expected.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use serde::{Serialize, Serializer};
 
 use super::stamp::Found;
 
-/// Of the writes that would have been right, so many are named.
+/// Allowed writes that are named, at most.
 const NAMED: usize = 6;
 
-/// What went wrong.
+/// Kinds of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A read returned what a write answered before it began had replaced.
+    /// A read returned content that had been replaced by a write answered before the read began.
     Stale,
-    /// A read returned what had gone by a read before it: first the new, then the old.
+    /// A read returned older content than a read before it.
     NewThenOld,
-    /// After a crash: a version that a durable one follows, or none that may have been left.
+    /// After a crash: a version that precedes a durable one, or one that cannot have been left.
     Lost,
     /// A stamp of a write that was not issued yet.
     NeverWritten,
     /// A stamp of another address.
     Elsewhere,
-    /// Bytes that are no stamp.
+    /// Bytes that are not a stamp.
     Foreign,
-    /// A read was answered with too few or too many sectors.
+    /// A read returned too few or too many sectors.
     Length,
-    /// An answer to a request that was answered already, or that went with the power.
+    /// A second answer to a request, or one to a request that was lost in a power cut.
     AnsweredTwice,
     /// An answer to a request that was not issued.
     NeverIssued,
@@ -36,40 +36,40 @@ pub enum Kind {
     NotAnswered,
 }
 
-/// Something that the semantics do not allow.
+/// A violation of the device's semantics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// What.
+    /// Kind.
     pub kind: Kind,
-    /// The request that it came out by; none when a crash was judged.
+    /// The request that revealed it; `None` for a check of a crash state.
     pub request: Option<u64>,
-    /// The sector, where it is about one.
+    /// The sector, if it concerns one.
     pub sector: Option<u64>,
-    /// What was found there.
+    /// Content found there.
     #[serde(serialize_with = "found")]
     pub found: Option<Found>,
-    /// The write that had replaced what was found; 0 for zeroes.
+    /// The write that had replaced the content found; 0 for zeroes.
     pub replaced_by: Option<u64>,
-    /// The writes whose content would have been right, 0 for zeroes; rising.
+    /// The writes whose content was allowed, 0 for zeroes; ascending.
     pub allowed: Vec<u64>,
-    /// Where it is about a request as a whole: what that was.
+    /// The request, if the violation concerns it as a whole.
     #[serde(skip)]
     pub about: Option<Box<About>>,
 }
 
-/// A request with which something is wrong as a whole.
+/// A request that violates the semantics as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// What it was to do.
+    /// Operation.
     pub op: Op,
-    /// Where.
+    /// Extent.
     pub at: Extent,
-    /// How many sectors it was answered with, for [`Kind::Length`].
+    /// Number of sectors in the answer, for [`Kind::Length`].
     pub came: u64,
 }
 
 impl Violation {
-    /// One about a request as a whole.
+    /// A violation that concerns a request as a whole.
     pub(super) fn of_request(kind: Kind, id: u64, about: Option<About>) -> Violation {
         let about = about.map(Box::new);
         let (sector, found, replaced_by, allowed) = (None, None, None, Vec::new());
@@ -86,7 +86,7 @@ impl Violation {
     }
 }
 
-/// As a history says it.
+/// Serialises it as in a history.
 #[allow(clippy::ref_option)] // what serde calls
 fn found<S: Serializer>(found: &Option<Found>, serializer: S) -> Result<S::Ok, S::Error> {
     match found {
@@ -99,7 +99,7 @@ fn found<S: Serializer>(found: &Option<Found>, serializer: S) -> Result<S::Ok, S
     }
 }
 
-/// A write by its number, where 0 is none.
+/// A write by its number, where 0 stands for zeroes.
 struct Content(u64);
 
 impl fmt::Display for Content {
@@ -111,7 +111,7 @@ impl fmt::Display for Content {
     }
 }
 
-/// What was found at `sector`.
+/// Content found at `sector`.
 struct At(Option<Found>, u64);
 
 impl fmt::Display for At {

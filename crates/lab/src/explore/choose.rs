@@ -1,4 +1,4 @@
-//! Which crash states of a moment are looked at: those that find most, and in turn with them others by chance.
+//! Choice of the crash states of a moment: those that find most, alternating with random ones.
 
 use std::rc::Rc;
 
@@ -8,12 +8,12 @@ use seekless_core::runtime::Rng;
 use super::log::Log;
 use super::power::{Pending, Survivor};
 
-/// Gives survivors, one choice after the other, without an end; some come twice.
+/// An endless sequence of sets of survivors; some repeat.
 pub struct Choices {
     writes: Vec<(usize, Extent)>,
-    /// Of each write.
+    /// The component of each write.
     components: Vec<u32>,
-    /// Each component that has some, if there are several.
+    /// Components with writes, if there are several.
     apart: Vec<u32>,
     /// Remains of torn writes of an earlier crash.
     torn: Rc<[(u32, Extent)]>,
@@ -22,7 +22,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Of what is not durable.
+    /// Choices for the writes that are not durable.
     pub fn new(pending: &[Pending], log: &Log, seed: u64) -> Choices {
         let writes = pending.iter().map(|pending| (pending.write, log.writes[pending.write].at)).collect();
         let components: Vec<u32> =
@@ -36,12 +36,12 @@ impl Choices {
         Choices { writes, components, apart, torn: Rc::new([]), next: 0, rng: Rng::seeded(seed) }
     }
 
-    /// Adds the remains of torn writes that an earlier crash has left, by component.
+    /// Adds the remains of torn writes of an earlier crash, by component.
     pub fn beside(self, torn: Rc<[(u32, Extent)]>) -> Choices {
         Choices { torn, ..self }
     }
 
-    /// How many choices come before all the rest are by chance.
+    /// Number of systematic choices, before the random ones.
     pub fn systematic(&self) -> usize {
         // Nothing, everything, all of one component; each alone, all but each, those before each; each torn with all
         // others, and alone.
@@ -83,7 +83,7 @@ impl Choices {
         }
     }
 
-    /// Any sectors of each, in any order.
+    /// Random sectors of each write, in random order.
     fn by_chance(&mut self) -> Vec<Survivor> {
         let mut kept = Vec::new();
         let completes = !self.torn.is_empty() && self.rng.chance(1, 2);
@@ -106,8 +106,8 @@ impl Choices {
         kept
     }
 
-    /// Keeps of a write over the remains of a torn one all sectors but those: together they may pass for whole. False if
-    /// there are no such remains.
+    /// Keeps, of a write over the remains of a torn one, all sectors but those: together they may look complete. False
+    /// if there are no such remains.
     fn complete(&self, index: usize, kept: &mut Vec<Survivor>) -> bool {
         let (write, at) = self.writes[index];
         let here = |torn: &&(u32, Extent)| torn.0 == self.components[index] && torn.1.overlaps(at);
@@ -121,7 +121,7 @@ impl Choices {
         !torn.is_empty()
     }
 
-    /// The first sectors of a write, its last, those between, or each by a throw of a coin.
+    /// Keeps the first sectors of a write, its last, those between, or random ones.
     fn tear(&mut self, index: usize, kept: &mut Vec<Survivor>) {
         let (write, Extent { sectors, .. }) = self.writes[index];
         let (one, other) = (self.rng.below(sectors + 1), self.rng.below(sectors + 1));

@@ -1,4 +1,4 @@
-//! A case done again, to see whether it still goes wrong, and what its clients saw as a history.
+//! Replaying a case, to see whether it still fails, with its clients' history.
 
 use std::rc::Rc;
 
@@ -17,27 +17,27 @@ use super::{Explorer, Finding, Options, Script, faults};
 use crate::check::{Registers, history};
 use seekless_volume::description::Description;
 
-/// Sectors that are read at once when all are read.
+/// Sectors of a read when everything is read.
 const AT_ONCE: u64 = 2_048;
 
-/// What came of a case.
+/// Result of replaying a case.
 pub struct Replayed {
-    /// What clients saw, and after the last crash what everything holds.
+    /// History of the clients, and after the last crash the content of everything.
     pub history: Vec<Line>,
-    /// What is wrong, if something is.
+    /// The violation, if any.
     pub finding: Option<Finding>,
 }
 
 /// A line of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// What happened.
+    /// An event.
     Event(history::Event),
-    /// For people.
+    /// A comment for people.
     Remark(String),
 }
 
-/// Does again what a case says.
+/// Replays a case.
 pub fn replay(description: &Description, case: &Case) -> Replayed {
     let mut explorer = Explorer::new(description, Options::default());
     let mut history = Vec::new();
@@ -77,7 +77,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// One run, up to its crash; what survived.
+    /// Replays one run, up to its crash; returns what survived.
     fn replay_segment(
         &mut self,
         plan: &Plan,
@@ -126,7 +126,7 @@ impl Explorer<'_> {
         Ok(power.restart(&run.log, crash.unwrap_or(&Crash::default())))
     }
 
-    /// What a client sees that reads everything.
+    /// History of a client that reads everything.
     fn everything(&self, images: &[Image], first: u64) -> Vec<history::Event> {
         let sectors = self.opener.description.check().unwrap_or(0);
         let starts = (0..sectors).step_by(AT_ONCE as usize);
@@ -144,7 +144,7 @@ impl Explorer<'_> {
     }
 }
 
-/// What people are told of a command; a judge has no use for it.
+/// A comment about a command, for people; the checker ignores it.
 fn remark(log: &Log, event: &Event) -> Option<String> {
     match event {
         Event::Told(command) => Some(format!("do {command}")),

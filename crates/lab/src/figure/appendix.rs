@@ -1,4 +1,4 @@
-//! Figure 3 of the proximal paper, and the model of its Appendix A beside the simulation.
+//! Figure 3 of the proximal paper, and the model of its Appendix A compared with the simulation.
 
 use seekless_core::Op;
 use seekless_drive::Spec;
@@ -11,21 +11,21 @@ use crate::error::LabError;
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};
 
-/// The strand that the appendix is about.
+/// Length of the appendix's strand.
 const REQUESTS: usize = 8;
-/// Its drive.
+/// Drive of the appendix.
 const PAPER: Clock = Clock { seek_ms: 3.5, turn_ms: 4.0 };
-/// The time between tracks that it names, in milliseconds.
+/// Track switch time of the appendix, in milliseconds.
 const SWITCH_MS: f64 = 0.475;
-/// How many bins its inputs give, and how many its results are of.
+/// Bins that follow from its inputs, and bins that its results are for.
 const BINS: [u32; 2] = [8, 6];
 
-/// The times of a drive.
+/// Times of a drive.
 #[derive(Clone, Copy)]
 struct Clock {
-    /// An average seek.
+    /// Average seek, in milliseconds.
     seek_ms: f64,
-    /// A revolution.
+    /// Revolution, in milliseconds.
     turn_ms: f64,
 }
 
@@ -45,7 +45,7 @@ const MODELS: [Column; 6] = [
     numbers("none_extra_of_6_pct", "6 requests, none extra %", 1),
 ];
 
-/// Draws it.
+/// Computes the figure.
 pub fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
     let drive = asked.drive();
     let strand = Strand::new(Kind::Proximal, REQUESTS, Op::Read);
@@ -92,8 +92,8 @@ pub fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
 }
 
 impl Clock {
-    /// The share of strands that the model has done within so many milliseconds: the average seek, a wait
-    /// between none and a revolution, and as many revolutions as the fullest bin holds requests.
+    /// The model's share of strands that are done within `ms` milliseconds: the average seek, a wait between none and a
+    /// revolution, and as many revolutions as the fullest bin holds requests.
     fn within(self, ms: f64, bins: u32) -> f64 {
         let turns = (ms - self.seek_ms) / self.turn_ms;
         let chances = fullest(REQUESTS, bins);

@@ -1,6 +1,6 @@
-//! Figures 2 to 6 of the freeblock paper (Lumb et al., OSDI 2000, section 3): what the head does under the
-//! *random* workload, by drive, request size, locality and scheduler. What the paper states in words stands
-//! beside ours; its bars have no numbers.
+//! Figures 2 to 6 of the freeblock paper (Lumb et al., OSDI 2000, section 3): use of the head's time under the *random*
+//! workload, by drive, request size, locality and scheduler. The paper's statements in words are compared with ours;
+//! its bars have no numbers.
 
 use seekless_drive::{Policy, Spec};
 
@@ -22,10 +22,10 @@ const TABLE_2: [&str; 5] = [
 ];
 /// The drive of the paper's other experiments.
 const ATLAS: [&str; 1] = ["quantum-atlas-10k"];
-/// What ours may be off a percentage of the paper.
+/// Tolerance of a percentage.
 const NEAR: Within = Within::Points(2.0);
 
-/// What a bar's numbers are.
+/// Columns of a bar.
 const USAGE: [Column; 6] = [
     numbers("seek_pct", "seek %", 1),
     numbers("rotation_pct", "rotation %", 1),
@@ -39,7 +39,7 @@ const PARTS: &str = "Parts are of the head's time without what commands cost. Ro
                      request's first sector, the potential free bandwidth; what passes between the tracks of \
                      one transfer is a part of its own. Head and command ms are of a request.";
 
-/// By drive.
+/// Figure 2: by drive.
 pub const FIGURE_2: Entry = Entry::new(
     "requests a bar",
     "freeblock-2",
@@ -49,7 +49,7 @@ pub const FIGURE_2: Entry = Entry::new(
     &TABLE_2,
     figure_2,
 );
-/// By request size.
+/// Figure 3: by request size.
 pub const FIGURE_3: Entry = Entry::new(
     "requests a bar",
     "freeblock-3",
@@ -59,7 +59,7 @@ pub const FIGURE_3: Entry = Entry::new(
     &ATLAS,
     figure_3,
 );
-/// By locality.
+/// Figure 4: by locality.
 pub const FIGURE_4: Entry = Entry::new(
     "requests a bar",
     "freeblock-4",
@@ -69,7 +69,7 @@ pub const FIGURE_4: Entry = Entry::new(
     &ATLAS,
     figure_4,
 );
-/// By scheduler.
+/// Figure 5: by scheduler.
 pub const FIGURE_5: Entry = Entry::new(
     "requests a bar",
     "freeblock-5",
@@ -79,7 +79,7 @@ pub const FIGURE_5: Entry = Entry::new(
     &ATLAS,
     figure_5,
 );
-/// From SPTF to SSTF.
+/// Figure 6: from SPTF to SSTF.
 pub const FIGURE_6: Entry = Entry::new(
     "requests a bar",
     "freeblock-6",
@@ -181,8 +181,8 @@ fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
     Ok(bars.shown(asked, paper, &[&disksim]))
 }
 
-/// The deviation of local requests: 4 MB as the caption says, and as `DiskSim`'s parameter file takes it, where
-/// 8,192 sectors are the *variance* of the distance: 90.5 sectors, in bytes.
+/// Deviation of local requests: 4 MB as the caption says, and as in `DiskSim`'s parameter file, where 8,192 sectors are
+/// the *variance* of the distance: 90.5 sectors, in bytes.
 const CAPTION: &str = "4MiB";
 const DISKSIM: &str = "46341";
 
@@ -226,7 +226,7 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
 
 const OUTSTANDING: &str = "There are always 20 requests outstanding.";
 
-/// A scheduler with 20 requests outstanding.
+/// Usage of a scheduler with 20 outstanding requests.
 fn queued(asked: &Asked, policy: Policy) -> Result<Usage, LabError> {
     usage(asked.drive(), policy, "random:outstanding=20", asked.requests, asked.seed)
 }

@@ -1,8 +1,8 @@
-//! Figures 8 to 10 of the freeblock paper (Lumb et al., OSDI 2000, section 6.3): a full scan of a disk for free,
-//! beside a busy foreground.
+//! Figures 8 to 10 of the freeblock paper (Lumb et al., OSDI 2000, section 6.3): a full scan of a disk for free, during
+//! a busy foreground.
 //!
-//! The paper's algorithm stands beside the weighted one. Every run is repeated without free work: the sum of what
-//! the foreground waited may not differ, nor the time of any of its requests and answers.
+//! The paper's algorithm is compared with the weighted one. Every run is repeated without free work: neither the sum of
+//! the foreground's waits may differ, nor the time of any of its requests and answers.
 
 use seekless_core::PAGE_SECTORS;
 use seekless_drive::Policy;
@@ -29,7 +29,7 @@ const BUFFERS: &str =
 const NO_BOUND: &str = "Blocks across the ends of tracks wait for their rest in buffers, of which the paper knows no \
                         bound: what it says stands beside a scan without one. Elsewhere there are 8 MiB.";
 
-/// How scans are done in the figures on how they go: the policy, and whether buffers are bounded.
+/// Kinds of scans in the figures about their progress: the policy, and whether buffers are bounded.
 const KINDS: [(FreePolicy, bool); 4] = [
     (FreePolicy::Paper, false),
     (FreePolicy::Paper, true),
@@ -42,13 +42,13 @@ fn options((policy, bounded): (FreePolicy, bool)) -> FreeOptions {
     if bounded { usual } else { FreeOptions { buffers: u64::MAX, ..usual } }
 }
 
-/// What buffers a kind has, for people; and its name.
+/// Description of a kind's buffers, and its name.
 fn buffers((policy, bounded): (FreePolicy, bool)) -> (&'static str, String) {
     let buffers = if bounded { "8 MiB" } else { "no bound" };
     (buffers, format!("{policy}, {buffers}"))
 }
 
-/// Scans against the multiprogramming level.
+/// Figure 8: scans against the multiprogramming level.
 pub const FIGURE_8: Entry = Entry {
     usual: 1,
     rows: "points",
@@ -63,7 +63,7 @@ pub const FIGURE_8: Entry = Entry {
     )
 };
 
-/// How a scan goes.
+/// Figure 9: progress of a scan.
 pub const FIGURE_9: Entry = Entry {
     usual: 10,
     ..Entry::new(
@@ -77,7 +77,7 @@ pub const FIGURE_9: Entry = Entry {
     )
 };
 
-/// A part of the data is enough.
+/// Figure 10: scans of a part of the data.
 pub const FIGURE_10: Entry = Entry {
     usual: 10,
     ..Entry::new(
@@ -91,7 +91,7 @@ pub const FIGURE_10: Entry = Entry {
     )
 };
 
-/// A run with free work, and by how many nanoseconds it made the foreground wait longer.
+/// A run with free work, and by how many nanoseconds it delayed the foreground.
 struct Pair {
     mined: Mined,
     delta: i128,
@@ -113,12 +113,12 @@ fn pair(asked: &Asked, policy: Policy, level: u64, free: FreeOptions) -> Result<
     let alone = mine(&mining, Some(mined.requests))?;
     let delta = i128::from(mined.waited.0) - i128::from(alone.waited.0);
     let same = mined.hash == alone.hash;
-    // A sum may hide what the events do not.
+    // A sum may hide differences of single events.
     let delta = if same || delta != 0 { delta } else { i128::MAX };
     Ok(Pair { mined, delta })
 }
 
-/// What was had in the waits and what passed anyway, in 10^6 bytes a second.
+/// Throughput of free work, in the waits and in passing, in MB/s (10^6 bytes).
 fn free_mb_s(mined: &Mined) -> f64 {
     (mined.freed.bytes + mined.freed.foreground_bytes) as f64 / 1e6 / mined.elapsed.seconds()
 }
@@ -243,7 +243,7 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
         let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
         let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, options(kind))?;
         for to in (5..=100).step_by(5) {
-            // From the hundredth five before to this one.
+            // From five hundredths before to this one.
             let seconds = mined.at(to) - mined.at(to - 5);
             let part = |of: fn(&seekless_drive::freeblock::Freed) -> u64| {
                 mined.mean(|scan| (of(&mined.freed_at[scan][to]) - of(&mined.freed_at[scan][to - 5])) as f64)

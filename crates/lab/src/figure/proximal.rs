@@ -1,7 +1,7 @@
-//! Figures 1 to 4 and Table 1 of the proximal paper (Schindler et al., FAST 2011, section 2), and its Appendix
-//! A: what strands of small requests take on a drive that schedules them by SPTF.
+//! Figures 1 to 4 and Table 1 of the proximal paper (Schindler et al., FAST 2011, section 2), and its Appendix A:
+//! response times of strands of small requests on a drive with SPTF.
 //!
-//! Times of strands are simulated; the appendix is computed. Table 1 and what the text states stand beside
+//! Times of strands are simulated; the appendix is computed. Table 1 and the statements of the text are compared with
 //! ours; the figures themselves have no numbers.
 
 use seekless_core::{Nanos, Op};
@@ -16,14 +16,14 @@ use crate::error::LabError;
 use crate::report::along::{Along, align};
 use crate::report::plot::{Form, Plot, Series};
 
-/// The drive that the paper explains itself with.
+/// The drive of the paper's explanations.
 const CHEETAH: [&str; 1] = ["seagate-cheetah-15k5"];
-/// That, and a nearline drive: the one of its prototype.
+/// That drive, and a nearline drive: the one of its prototype.
 const BOTH: [&str; 2] = ["seagate-cheetah-15k5", "wd-re3-1tb"];
 /// The longest strand of the paper.
 const LONGEST: usize = 8;
 
-/// By length.
+/// Figure 1: by length.
 pub const FIGURE_1: Entry = Entry::new(
     "strands a number",
     "proximal-1",
@@ -33,7 +33,7 @@ pub const FIGURE_1: Entry = Entry::new(
     &CHEETAH,
     figure_1,
 );
-/// By queue depth.
+/// Figure 2: by queue depth.
 pub const FIGURE_2: Entry = Entry::new(
     "strands a number",
     "proximal-2",
@@ -43,7 +43,7 @@ pub const FIGURE_2: Entry = Entry::new(
     &CHEETAH,
     figure_2,
 );
-/// How times are spread, and the model.
+/// Figure 3: distribution of times, and the model.
 pub const FIGURE_3: Entry = Entry::new(
     "strands a number",
     "proximal-3",
@@ -53,7 +53,7 @@ pub const FIGURE_3: Entry = Entry::new(
     &CHEETAH,
     appendix::figure_3,
 );
-/// By the order of submission.
+/// Figure 4: by the order of submission.
 pub const FIGURE_4: Entry = Entry::new(
     "strands a number",
     "proximal-4",
@@ -63,7 +63,7 @@ pub const FIGURE_4: Entry = Entry::new(
     &BOTH,
     figure_4,
 );
-/// All times of strands.
+/// Table 1: times of all kinds of strands.
 pub const TABLE_1: Entry = Entry::new(
     "strands a number",
     "proximal-table-1",
@@ -82,9 +82,9 @@ struct Row {
     /// In milliseconds, by strands of 2, 4, 6 and 8; of a single request where the caption says so.
     paper_ms: [f64; 4],
     single_ms: Option<f64>,
-    /// How near ours is to be, in per cent.
+    /// Tolerance in per cent.
     within: f64,
-    /// What a statement about its farthest number is called.
+    /// Text of a statement about its largest deviation.
     says: &'static str,
 }
 
@@ -128,7 +128,7 @@ const ROWS: [Row; 4] = [
 ];
 
 impl Row {
-    /// What the paper says of strands of so many.
+    /// The paper's time for strands of `requests` requests.
     fn theirs(&self, requests: usize) -> Option<f64> {
         match requests {
             1 => self.single_ms,
@@ -142,7 +142,7 @@ const HOW: &str = "Requests are of 4 KiB, sent sorted and all at once while the 
                    one anywhere; a strand's time counts from the end of that one. The drive schedules by SPTF; its write \
                    cache is off.";
 
-/// The mean of a strand's times, in milliseconds.
+/// Mean time of a strand, in milliseconds.
 pub fn mean_ms(asked: &Asked, drive: &Spec, strand: Strand) -> Result<f64, LabError> {
     Ok(mean(&response_ms(drive, strand, asked.requests, asked.seed)?))
 }
@@ -191,7 +191,7 @@ fn lines(along: &[usize], along_label: &'static str, value_label: &'static str, 
     Plot { along, along_label, value_label, series, ..Plot::default() }
 }
 
-/// Two pictures of the rows with the same axes: ours and, of the paper's drive, the paper's.
+/// Two pictures of the rows with the same axes: ours and, for the paper's drive, the paper's.
 fn beside(
     asked: &Asked,
     along: &[usize],
@@ -297,7 +297,7 @@ fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
     Ok(asked.shown(grid, paper, &notes, vec![picture]))
 }
 
-/// Between two requests that come one by one: about what a host and a bus of the time need for each.
+/// Interval between two requests sent one by one: about the time that a host and a bus of that era need for each.
 const APART: Nanos = Nanos::from_micros(50);
 
 fn figure_4(asked: &Asked) -> Result<Shown, LabError> {

@@ -1,4 +1,4 @@
-//! Which charts the report has, and from which figures each is made. A chart without figures is left out.
+//! Charts of the report, and their figures. A chart without figures is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::table::Table;
 use super::text::{mark, number, whole};
 use crate::outcome::{Comparison, HeadTime, Variant};
 
-/// Where the head's time goes, in the order in which a request goes through it.
+/// Parts of head time, in the order of a request.
 const PARTS: [&str; 4] = ["seek", "rotation", "transfer", "overhead"];
 
 fn parts(head: &HeadTime) -> Vec<f64> {
@@ -53,7 +53,7 @@ pub fn rank_frequency(stats: &Stats) -> Option<Plot> {
     })
 }
 
-/// How much of each interval's working set was there before.
+/// How much of each interval's working set was in earlier ones.
 pub fn working_sets(stats: &Stats) -> Option<Plot> {
     let sets = &stats.working_sets;
     if sets.is_empty() {
@@ -84,7 +84,7 @@ pub fn working_sets(stats: &Stats) -> Option<Plot> {
     })
 }
 
-/// The rest of what is known about the intervals.
+/// Further figures of the intervals.
 pub fn interval_table(stats: &Stats) -> Table {
     let mut table =
         Table::new("The intervals", &["interval", "first request", "requests", "pages", "pages in the top"]);
@@ -95,7 +95,7 @@ pub fn interval_table(stats: &Stats) -> Table {
     table
 }
 
-/// How large the requests are.
+/// Sizes of requests.
 pub fn request_sizes(stats: &Stats) -> Option<Plot> {
     let sizes = &stats.request_sizes;
     if sizes.is_empty() {
@@ -149,7 +149,7 @@ pub fn busy_by_phase(variant: &Variant, base: &str) -> Option<Plot> {
     })
 }
 
-/// How far the arm goes.
+/// Distances of seeks.
 pub fn seek_distances(comparison: &Comparison) -> Option<Plot> {
     let variants = &comparison.variants;
     let bins: BTreeSet<u64> =
@@ -177,7 +177,7 @@ pub fn seek_distances(comparison: &Comparison) -> Option<Plot> {
     })
 }
 
-/// Where the time of a whole run goes.
+/// Head time of a whole run, by part.
 pub fn head_time(comparison: &Comparison) -> Stack {
     let bars = comparison.variants.iter();
     Stack {
@@ -191,7 +191,7 @@ pub fn head_time(comparison: &Comparison) -> Stack {
     }
 }
 
-/// Where the time of each phase goes.
+/// Head time of each phase, by part.
 pub fn head_time_by_phase(variant: &Variant) -> Option<Stack> {
     if variant.phases.is_empty() {
         return None;
@@ -207,7 +207,7 @@ pub fn head_time_by_phase(variant: &Variant) -> Option<Stack> {
     })
 }
 
-/// What each reconfiguration spends its time on.
+/// Time of each reconfiguration, by stage.
 pub fn stages(variant: &Variant) -> Option<Stack> {
     let mut names: Vec<String> = Vec::new();
     for stage in variant.reconfigurations.iter().flat_map(|each| &each.stages) {
@@ -237,7 +237,7 @@ pub fn stages(variant: &Variant) -> Option<Stack> {
     })
 }
 
-/// What the reconfigurations moved and planned.
+/// Pages moved and planned by the reconfigurations.
 pub fn reconfiguration_table(variant: &Variant) -> Table {
     let mut table = Table::new(
         "The reconfigurations",

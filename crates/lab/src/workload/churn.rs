@@ -1,5 +1,5 @@
-//! *churn*: every kind of request, of any length, anywhere and often at the same places: what finds out
-//! whether a layer keeps its promises, and no load that anybody has.
+//! *churn*: every kind of request, of any length, anywhere and often at the same places: to test the guarantees of a
+//! layer, not a realistic load.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::client::{Client, together};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "churn",
     does: "every kind of request, of any length, often at the same places",
@@ -39,7 +39,7 @@ struct Churn {
     sectors: u64,
     hot: Share,
     meets: Share,
-    /// Where the request before lay.
+    /// Extent of the previous request.
     last: Cell<Extent>,
     kinds: [(Share, Op, Flags); 5],
     outstanding: u64,
@@ -89,7 +89,7 @@ impl Workload for Churn {
 }
 
 impl Churn {
-    /// Each share is of all requests; what is left are writes.
+    /// Draws a kind: each share is of all requests; the remainder are writes.
     fn kind(&self, rng: &mut Rng) -> (Op, Flags) {
         let mut draw = rng.below(1_000_000);
         for (share, op, flags) in self.kinds {
@@ -102,10 +102,10 @@ impl Churn {
         (Op::Write, Flags::default())
     }
 
-    /// At an end of the request before, if there is room, or anywhere.
+    /// Next to the previous request, if there is room, or anywhere.
     fn meeting(&self, rng: &mut Rng, window: u64) -> Extent {
         let last = self.last.get();
-        // A share that is 0 takes nothing from the chance of others.
+        // A share of 0 does not affect the random numbers of others.
         let meets = self.meets.part > 0 && rng.chance(self.meets.part, self.meets.whole);
         let mut at = if meets && last.sectors > 0 { self.beside(last, rng) } else { Extent::default() };
         if at.sectors == 0 || at.end().0 > window {
@@ -115,7 +115,7 @@ impl Churn {
         at
     }
 
-    /// Over its last sector or its first, right behind it or before it, or within it.
+    /// Over its last sector or its first, right after or before it, or within it.
     fn beside(&self, last: Extent, rng: &mut Rng) -> Extent {
         let sectors = rng.below(self.sectors) + 1;
         match rng.below(5) {
@@ -127,7 +127,7 @@ impl Churn {
         }
     }
 
-    /// Half of them whole pages, as file systems ask.
+    /// Half of them whole pages, as from file systems.
     fn place(&self, rng: &mut Rng, window: u64) -> Extent {
         let hot = (window / 16).max(self.sectors);
         let room = if rng.chance(self.hot.part, self.hot.whole) { hot } else { window };

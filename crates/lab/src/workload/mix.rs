@@ -1,11 +1,11 @@
 //! *mix*: several workloads at once, by weight: `mix:3*oltp+1*seq`.
 //!
-//! The weights are shares of the requests: of four, three are oltp's. Each member runs with its own
-//! clients and think times, and the one that is ahead of its share waits for the others: the mixture goes
-//! as fast as its slowest member allows.
+//! The weights are shares of the requests: of four, three are oltp's. Each member runs with its own clients and think
+//! times, and the one that is ahead of its share waits for the others: the mixture goes as fast as its slowest member
+//! allows.
 //!
-//! Invariant: with positive weights, the member that is furthest behind may always ask, so a mixture
-//! comes to no stand; a member that has ended counts no more.
+//! Invariant: with positive weights, the member that is furthest behind may always issue a request, so a mixture never
+//! stalls; a member that has ended counts no more.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::keys::WorkloadError;
 use super::spec::Member;
 use super::{Entry, Load, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "mix",
     does: "several at once, by their share of the requests: mix:3*oltp:mpl=10+1*seq",
@@ -82,7 +82,7 @@ impl Gate for Shares {
     fn may(&self, member: usize) -> bool {
         let shares = self.0.borrow();
         let me = &shares[member];
-        // asked / weight, without dividing.
+        // issued / weight, without dividing.
         let ahead = |other: &Share| {
             u128::from(me.asked) * u128::from(other.weight) > u128::from(other.asked) * u128::from(me.weight)
         };

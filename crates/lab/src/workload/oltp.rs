@@ -1,8 +1,8 @@
 //! *oltp*: the freeblock paper's on-line transaction processing (Lumb et al., OSDI 2000, section 6.2).
 //!
-//! A closed system of `mpl` tasks (the multiprogramming level), each a request and then a think time of
-//! 30 ms on average, exponentially distributed. Two reads to a write, uniformly over the disk, sizes a
-//! multiple of 4 KiB from an exponential distribution of mean 8 KiB; the mean is that after rounding up.
+//! A closed system of `mpl` tasks (the multiprogramming level), each a request and then a think time of 30 ms on
+//! average, exponentially distributed. Two reads to a write, uniformly over the disk, sizes a multiple of 4 KiB from an
+//! exponential distribution of mean 8 KiB; the mean is that after rounding up.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::distribution::{steps, time};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "oltp",
     does: "transactions: tasks that ask, wait for the answer, and think",
@@ -39,7 +39,7 @@ struct Oltp {
     reads: Share,
 }
 
-/// No request is larger than so many means: the chance of one is below 10^-13.
+/// Largest request, in means: the probability of a larger one is below 10^-13.
 const LONGEST: u64 = 32;
 
 fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {

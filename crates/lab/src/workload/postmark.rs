@@ -1,11 +1,10 @@
-//! *postmark*: many small files, as on a mail server (Katcher, *`PostMark`: a new file system
-//! benchmark*, TR3022, Network Appliance, 1997; used in section 5.2 of the freeblock paper and 6.3 of BORG's).
+//! *postmark*: many small files, as on a mail server (Katcher, *`PostMark`: a new file system benchmark*, TR3022,
+//! Network Appliance, 1997; used in section 5.2 of the freeblock paper and 6.3 of BORG's).
 //!
-//! A pool of files of random size is created in subdirectories; then come transactions, each one access
-//! to a file (read it whole, or append to it) and one manipulation (create a file, or delete one), each
-//! half and half; then everything is deleted. One process, closed: it waits for what it reads, and for
-//! room in the page cache for what it writes; in between it computes for a stated time. What reaches the
-//! device is what the model of a file system in `file_system` makes of it.
+//! A pool of files of random size is created in subdirectories; then come transactions, each one access to a file (read
+//! it whole, or append to it) and one manipulation (create a file, or delete one), each half and half; then everything
+//! is deleted. One process, closed: it waits for its reads, and for room in the page cache for its writes; in between
+//! it computes for a given time. The model of a file system in `file_system` turns this into requests to the device.
 
 use std::rc::Rc;
 
@@ -17,7 +16,7 @@ use super::file_system::{FileId, FileSystem, Habits, LEAST_SECTORS};
 use super::keys::{Keys, WorkloadError};
 use super::{Entry, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "postmark",
     does: "many small files created, read, appended to and deleted, through a model of a file system",
@@ -90,7 +89,7 @@ impl Workload for Postmark {
         let mut rng = runtime::rng("postmark");
         let committer = disk.clone().committer(self.commit);
         Box::pin(async move {
-            // Dropped with this task: it has no end of its own.
+            // Dropped with this task: it never ends by itself.
             let _committer = runtime::spawn(committer);
             let mut pool = Vec::new();
             for _ in 0..self.files {
@@ -140,7 +139,7 @@ impl Postmark {
         }
     }
 
-    /// On a full file system nothing is created, as the benchmark goes on after an error.
+    /// On a full file system no file is created, as the benchmark goes on after an error.
     async fn create(&self, disk: &FileSystem, pool: &mut Vec<FileId>, rng: &mut Rng) {
         let (dir, bytes) = (rng.below(self.dirs), self.min + rng.below(self.max - self.min + 1));
         if let Some(file) = disk.create(dir).await {

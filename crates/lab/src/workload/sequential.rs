@@ -1,6 +1,6 @@
-//! *seq*: sequential streams, each through its own part of the volume, from its start over and over.
+//! *seq*: sequential streams, each through its own part of the volume, cyclically from its start.
 //!
-//! What backups, scans and media servers do; the other end of the scale from *random*.
+//! As backups, scans and media servers do; the opposite of *random*.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::client::{Client, together};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "seq",
     does: "sequential streams, each through its own part of the volume",

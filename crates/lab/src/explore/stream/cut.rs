@@ -1,5 +1,5 @@
-//! A stream is replayed through a volume, whose power is cut: what its components then hold is opened
-//! again, and read as a client would.
+//! Replaying a stream through a volume and cutting its power: the volume is opened again on what its components then
+//! hold, and read as by a client.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,29 +19,29 @@ use crate::explore::power::{Power, Survivor};
 use crate::explore::restart::{self, Opener, Wrong};
 use seekless_volume::tree::{self, Bytes, Tree};
 
-/// One request in so many is followed by a command to the topmost layer, if it has commands of its own.
+/// One in this many requests is followed by a command to the topmost layer, if it has commands of its own.
 const COMMANDS: u64 = 40;
 
-/// A stream that was replayed.
+/// A replayed stream.
 pub struct Replayed {
     log: Log,
-    /// The marks that were passed, each with how many events had happened by then.
+    /// Marks passed, each with the number of events before it.
     marks: Vec<(usize, String)>,
 }
 
-/// A moment at which the power went.
+/// A moment of a power cut.
 pub struct Cut<'a> {
-    /// The marks that were passed before.
+    /// Marks passed before it.
     pub marks: Vec<&'a str>,
-    /// What was on the components.
+    /// Content of the components.
     pub images: Vec<Image>,
-    /// The same for the same content, and else different but for chance.
+    /// Hash of the content: equal for equal content.
     pub hash: u64,
-    /// What had happened, and how much survived, for people.
+    /// Number of events, and how much survived, for people.
     pub place: String,
 }
 
-/// Who asks: some requests at once, those between two flushes in any order, but not over each other.
+/// The client: requests between two flushes in any order, several at once, but no overlapping ones.
 struct Client<'a> {
     tree: &'a Tree,
     most: usize,
@@ -50,10 +50,10 @@ struct Client<'a> {
     rng: Rng,
 }
 
-/// Replays a stream on new components; as many requests are asked at once as these conditions have clients.
+/// Replays a stream on new components; as many requests are in flight as these conditions have clients.
 ///
 /// # Errors
-/// Why a cut cannot be judged: the volume does not open, a request fails, or is never answered.
+/// Why a cut cannot be checked: the volume does not open, a request fails, or is never answered.
 pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Result<Replayed, String> {
     let runtime = Runtime::new(conditions.seed);
     runtime.count_from(conditions.numbers);
@@ -94,7 +94,7 @@ impl<'a> Client<'a> {
         Client { tree, most, flying: VecDeque::new(), commands, rng: Rng::seeded(conditions.seed) }
     }
 
-    /// Asks, when what has to be answered before is.
+    /// Issues a request, once those before it that have to be answered are.
     async fn ask(&mut self, asked: &Asked) -> Result<(), IoError> {
         let top = self.tree.top.clone();
         let (at, task) = match asked {
@@ -103,7 +103,7 @@ impl<'a> Client<'a> {
                 self.wait(|_| true).await?;
                 return top.flush(Hints::default()).await;
             }
-            // What comes behind it counts on it, as on a flush.
+            // What follows depends on it, as on a flush.
             Asked::Write(at, bytes, true) => {
                 self.wait(|_| true).await?;
                 return top.write(*at, bytes.clone(), Hints { fua: true, ..Hints::default() }).await;
@@ -135,7 +135,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Waits for those of the requests in flight.
+    /// Waits for these of the requests in flight.
     async fn wait(&mut self, which: impl Fn(Extent) -> bool) -> Result<(), IoError> {
         for (at, task) in std::mem::take(&mut self.flying) {
             if which(at) {
@@ -147,7 +147,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Now and then gives the topmost layer a command, beside the requests.
+    /// Occasionally sends a command to the topmost layer, concurrent with the requests.
     fn tell(&mut self) {
         let Some(topmost) = self.tree.topmost.clone().filter(|_| !self.commands.is_empty()) else { return };
         if self.rng.chance(1, COMMANDS) {
@@ -157,13 +157,13 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A layer may say that it cannot keep up with those who write; nothing is wrong with that.
+/// A layer may fail because it cannot keep up with writers.
 async fn told(topmost: Rc<Topmost>, command: &'static str) {
     let _ = topmost.command(command, Hints::default()).await;
 }
 
 impl Replayed {
-    /// Power cuts by chance, so many, behind the first mark that reads `from`; in the order of the run.
+    /// `count` random power cuts after the first mark that reads `from`; in the order of the run.
     pub fn cuts(&self, opener: &Opener, from: &str, count: usize, seed: u64) -> Vec<Cut<'_>> {
         let mut rng = Rng::seeded(seed);
         let events = self.log.events.len();
@@ -199,7 +199,7 @@ impl Replayed {
     }
 }
 
-/// What the first sectors of a volume hold that is opened after a power cut.
+/// The first sectors of a volume that is opened after a power cut.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -1,4 +1,4 @@
-//! The charts that only a trace's report has; those of [`crate::report::charts`] are in it too.
+//! Charts specific to a trace's report, in addition to those of [`crate::report::charts`].
 
 use seekless_core::PAGE_BYTES;
 use seekless_trace::Stats;
@@ -10,7 +10,7 @@ use crate::report::along::Along;
 use crate::report::plot::{Form, Plot, Series};
 use crate::report::text::{percent, whole};
 
-/// What a cache of each size would miss.
+/// Miss ratio of a cache of each size.
 pub fn miss_ratio(stats: &Stats) -> Option<Plot> {
     let curve = &stats.miss_ratio_curve;
     if curve.points.is_empty() {
@@ -59,7 +59,7 @@ fn times(classes: &[Doubling], name: &str) -> Option<Plot> {
     })
 }
 
-/// How long between two requests.
+/// Times between two requests.
 pub fn inter_arrivals(stats: &Stats) -> Option<Plot> {
     Some(Plot {
         id: "inter-arrivals",
@@ -72,7 +72,7 @@ pub fn inter_arrivals(stats: &Stats) -> Option<Plot> {
     })
 }
 
-/// How long requests took.
+/// Response times.
 pub fn latencies(stats: &Stats) -> Option<Plot> {
     Some(Plot {
         id: "latencies",
@@ -83,7 +83,7 @@ pub fn latencies(stats: &Stats) -> Option<Plot> {
     })
 }
 
-/// How many requests there are a second; `longest` is how long the longest trace of the page takes.
+/// Requests per second; `longest` is the duration of the longest trace of the page.
 pub fn over_time(stats: &Stats, longest: f64) -> Option<Plot> {
     let slices = &stats.over_time;
     let width = slices.get(1)?.from_s - slices[0].from_s;
