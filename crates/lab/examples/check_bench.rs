@@ -5,7 +5,7 @@
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op};
 use seekless_lab::check::history::{Event, Reader, Writer};
-use seekless_lab::check::{Found, Registers, Stamp, judge};
+use seekless_lab::check::{Registers, SectorContent, Stamp, judge};
 
 const OUTSTANDING: usize = 32;
 const LENGTHS: [u64; 3] = [250_000, 500_000, 1_000_000];
@@ -66,7 +66,7 @@ fn asked(events: &[Event]) {
     });
     // Some of the latest writes were replaced since.
     let left = writes.take(8_192).filter(|(sector, found)| registers.after_crash(*sector, *found).is_ok());
-    let mut left: Vec<(u64, Found)> = left.collect();
+    let mut left: Vec<(u64, SectorContent)> = left.collect();
     left.sort_unstable_by_key(|(sector, _)| sector.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let before = cpu_seconds();
     let right = left
@@ -87,8 +87,8 @@ fn asked(events: &[Event]) {
     println!("{:<52} {:>12.2}", "a crash on them, ms", crashed * 1e3);
 }
 
-fn of(sector: u64, write: u64) -> Found {
-    if write == 0 { Found::Zeroes } else { Found::Stamp(Stamp { sector, write }) }
+fn of(sector: u64, write: u64) -> SectorContent {
+    if write == 0 { SectorContent::Zeroes } else { SectorContent::Stamp(Stamp { sector, write }) }
 }
 
 fn fed(events: &[Event]) -> Registers {

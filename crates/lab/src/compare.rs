@@ -132,13 +132,13 @@ fn compare_all(
         variant.notes = notes_of(variant, candidate, run, how, several);
     }
     let notes = variants.iter().flat_map(|variant| variant.notes.clone()).collect();
-    let told = variants.get(1).unwrap_or(&variants[0]);
+    let headline = variants.get(1).unwrap_or(&variants[0]);
     Ok(Comparison {
         settings: Settings::default(),
-        reduction_pct: told.reduction_pct,
-        net_reduction_pct: told.net_reduction_pct,
-        foreground_reduction_pct: told.foreground_reduction_pct,
-        reconfiguring_requests_pct: told.reconfiguring_requests_pct,
+        reduction_pct: headline.reduction_pct,
+        net_reduction_pct: headline.net_reduction_pct,
+        foreground_reduction_pct: headline.foreground_reduction_pct,
+        reconfiguring_requests_pct: headline.reconfiguring_requests_pct,
         variants,
         notes,
     })

@@ -302,24 +302,26 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_with_what_would() {
-        let told = |change: &dyn Fn(&mut Experiment), end| {
+        let error_of = |change: &dyn Fn(&mut Experiment), end| {
             let mut experiment = experiment();
             change(&mut experiment);
             experiment.places("t.blktrace", end).unwrap_err().to_string()
         };
-        let beyond = told(&|_| (), 500_000_000);
+        let beyond = error_of(&|_| (), 500_000_000);
         assert!(beyond.contains("t.blktrace: found requests up to sector 500000000"), "{beyond}");
         assert!(beyond.contains("at most sector 488397168"), "{beyond}");
         let (_, others) = beyond.split_once("one that it fits: ").unwrap();
         let others: Vec<&str> = others.split(", ").collect();
         assert!(!others.contains(&"wd2500aaks") && !others.is_empty(), "{beyond}");
         assert!(others.iter().all(|name| Model::find(name).unwrap().sectors() > 500_000_000), "{beyond}");
-        let small = told(&|e| e.over_sectors = Some(100), 3_000_000);
+        let small = error_of(&|e| e.over_sectors = Some(100), 3_000_000);
         assert!(small.contains("over: found") && small.contains("at least 3000000"), "{small}");
-        let bopt = told(&|e| e.over_sectors = Some(488_000_000), 3_000_000);
+        let bopt = error_of(&|e| e.over_sectors = Some(488_000_000), 3_000_000);
         assert!(bopt.contains("bopt: found 1 GiB") && bopt.contains("1 to 397168"), "{bopt}");
-        let within =
-            told(&|e| e.layer.as_mut().unwrap().partition.as_mut().unwrap().at_sector = Some(8), 3_000_000);
+        let within = error_of(
+            &|e| e.layer.as_mut().unwrap().partition.as_mut().unwrap().at_sector = Some(8),
+            3_000_000,
+        );
         assert!(within.contains("bopt-at") && within.contains("behind"), "{within}");
     }
 }

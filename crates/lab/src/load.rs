@@ -15,11 +15,11 @@ use serde::Serialize;
 
 use crate::error::LabError;
 use crate::events::EventSink;
-use crate::instant::Instant;
+use crate::null_device::NullDevice;
 use crate::outcome::HeadTime;
 use crate::workload::Load;
 use crate::workload::answers::{ResponseMs, Responses};
-use crate::workload::client::{Limit, Seen, carry_out};
+use crate::workload::client::{Limit, Observed, carry_out};
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
@@ -140,13 +140,14 @@ pub fn run_workload(
         let adapted = every.iter().filter_map(|(name, every)| Some((volume.layers.get(*name)?, *every)));
         let movers: Vec<_> = adapted.map(|(layer, every)| reconfigure(layer, every, &done)).collect();
         let (top, limit) = (volume.top.clone(), limit(load, run));
-        let seen = carry_out(load, top, limit, run.keep).await;
+        let observed = carry_out(load, top, limit, run.keep).await;
         drop(movers);
         let sides = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
         let sides = sides.unwrap_or_default();
-        Ok((seen, volume.all(), sides, done.get(), volume.joules(), volume.arms(), volume.counted()))
+        Ok((observed, volume.all(), sides, done.get(), volume.joules(), volume.arms(), volume.counted()))
     })?;
-    let (seen, work, sides, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) = result?;
+    let (observed, work, sides, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) =
+        result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
@@ -155,11 +156,11 @@ pub fn run_workload(
         reconfigurations_failed,
         layers,
         energy_j,
-        idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
+        idle_s: (observed.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
-        ..told(&seen, &work)
+        ..outcome_of(&observed, &work)
     };
-    Ok((outcome, Recorded { records: seen.records, names: seen.names }))
+    Ok((outcome, Recorded { records: observed.records, names: observed.names }))
 }
 
 /// The arrivals of an open workload, which do not depend on a device: response times are unknown.
@@ -178,13 +179,13 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     }
     load.fits(sectors)?;
     let runtime = Runtime::new(run.seed);
-    let device: Rc<dyn BlockDevice> = Rc::new(Instant { sectors });
-    let seen = runtime.run(carry_out(load, device, limit(load, run), true))?.whole()?;
-    let mut recorded = Recorded { names: seen.names.clone(), ..Recorded::default() };
+    let device: Rc<dyn BlockDevice> = Rc::new(NullDevice { sectors });
+    let observed = runtime.run(carry_out(load, device, limit(load, run), true))?.whole()?;
+    let mut recorded = Recorded { names: observed.names.clone(), ..Recorded::default() };
     let latency = seekless_core::Latency::UNKNOWN;
-    recorded.records = seen.records.iter().map(|record| Record { latency, ..*record }).collect();
+    recorded.records = observed.records.iter().map(|record| Record { latency, ..*record }).collect();
     let event_hash = format!("{:016x}", runtime.event_hash());
-    let outcome = told(&seen, &Work::default());
+    let outcome = outcome_of(&observed, &Work::default());
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
@@ -207,8 +208,8 @@ fn limit(load: &Load, run: &Run) -> Limit {
     if endless { Limit { requests: Some(REQUESTS), time: None } } else { run.limit }
 }
 
-fn told(seen: &Seen, work: &Work) -> LoadOutcome {
-    let answers = &seen.answers;
+fn outcome_of(observed: &Observed, work: &Work) -> LoadOutcome {
+    let answers = &observed.answers;
     let requests = answers.requests();
     let per_request = |time: Nanos| time.seconds() * 1e3 / requests.max(1) as f64;
     LoadOutcome {
@@ -219,9 +220,9 @@ fn told(seen: &Seen, work: &Work) -> LoadOutcome {
         failed: answers.failed,
         bytes_read: answers.bytes_read,
         bytes_written: answers.bytes_written,
-        elapsed_s: seen.end.seconds(),
-        requests_per_s: requests as f64 / seen.end.seconds().max(1e-9),
-        first_failure: seen.failure.as_ref().map(ToString::to_string),
+        elapsed_s: observed.end.seconds(),
+        requests_per_s: requests as f64 / observed.end.seconds().max(1e-9),
+        first_failure: observed.failure.as_ref().map(ToString::to_string),
         mean_response_ms: answers.all.mean_ms(),
         mean_read_response_ms: answers.of_reads.mean_ms(),
         response_ms: answers.all.spread_ms(),

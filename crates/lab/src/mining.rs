@@ -25,7 +25,7 @@ use crate::phases::OneAccount;
 use crate::replay::replay;
 use crate::setup::Pace;
 use crate::workload;
-use crate::workload::client::{Limit, carry_out_beside};
+use crate::workload::client::{Limit, carry_out_with};
 use seekless_volume::Component;
 use seekless_volume::Volume;
 use seekless_volume::description::{Description, Layer};
@@ -161,7 +161,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
                 expected: "a disk whose tracks do not overlap".to_owned(),
             });
         }
-        let told = RefCell::new(Mined::default());
+        let mined = RefCell::new(Mined::default());
         let miner = async {
             if arms.is_empty() && !volume.layers.contains_key(SCRUB) {
                 pending::<()>().await;
@@ -171,7 +171,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
                     // Read errors are counted by the layer.
                     drop(scrub.command(SCRUB, Hints::default()).await);
                 } else {
-                    join_all(arms.iter().map(|arm| scan(arm, mining, arms.len() as u64, &told))).await;
+                    join_all(arms.iter().map(|arm| scan(arm, mining, arms.len() as u64, &mined))).await;
                 }
             }
         };
@@ -180,21 +180,21 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
             Foreground::Trace(records, pace) => play(records, *pace, &volume, miner).await?,
             Foreground::Load(text) => {
                 let load = workload::parse(text)?;
-                carry_out_beside(&load, volume.top.clone(), limit, false, miner).await.whole()?.end
+                carry_out_with(&load, volume.top.clone(), limit, false, miner).await.whole()?.end
             }
         };
-        let mut told = told.take();
-        told.elapsed = elapsed;
-        count_scrubbed(&volume, mining.block, &mut told);
-        told.work = volume.all();
-        told.freed = arms.iter().fold(Freed::default(), |freed, arm| freed.and(&arm.freed()));
-        Ok(told)
+        let mut mined = mined.take();
+        mined.elapsed = elapsed;
+        count_scrubbed(&volume, mining.block, &mut mined);
+        mined.work = volume.all();
+        mined.freed = arms.iter().fold(Freed::default(), |freed, arm| freed.and(&arm.freed()));
+        Ok(mined)
     })?;
-    let mut told = result?;
+    let mut mined = result?;
     let schedule = schedule.borrow();
-    (told.requests, told.waited) = (schedule.answers, Nanos((schedule.answered - schedule.asked) as u64));
-    told.hash = schedule.hasher.finish();
-    Ok(told)
+    (mined.requests, mined.waited) = (schedule.answers, Nanos((schedule.answered - schedule.issued) as u64));
+    mined.hash = schedule.hasher.finish();
+    Ok(mined)
 }
 
 /// Name of the scrub in the volume, and its command for a pass.
@@ -209,12 +209,12 @@ fn scrub_over_all(volume: &mut Description, options: toml::Table) {
 }
 
 /// Counts the blocks that a scrub read, if there is one.
-fn count_scrubbed(volume: &Volume, block: u64, told: &mut Mined) {
+fn count_scrubbed(volume: &Volume, block: u64, mined: &mut Mined) {
     let Some(scrub) = volume.layers.get(SCRUB) else { return };
     let counters: BTreeMap<_, _> = scrub.counters().into_iter().collect();
     let blocks = |name| counters.get(name).map_or(0, |bytes| bytes / (block * SECTOR_BYTES));
-    told.blocks = blocks("bytes_scrubbed");
-    told.paid_blocks = told.blocks - blocks("bytes_scrubbed_for_free");
+    mined.blocks = blocks("bytes_scrubbed");
+    mined.paid_blocks = mined.blocks - blocks("bytes_scrubbed_for_free");
 }
 
 /// Hashes each request of the foreground and each answer with its time.
@@ -226,7 +226,7 @@ struct Schedule {
     requests: u64,
     answers: u64,
     /// Sums of the times of requests and of answers, in nanoseconds.
-    asked: u128,
+    issued: u128,
     answered: u128,
 }
 
@@ -237,7 +237,7 @@ impl Schedule {
                 self.requests += 1;
                 self.under_way.insert((device, id), self.requests);
                 (now.0, self.requests, extent.start.0).hash(&mut self.hasher);
-                self.asked += u128::from(now.0);
+                self.issued += u128::from(now.0);
             }
             Event::Complete { device, id, ok } => {
                 let Some(number) = self.under_way.remove(&(device, id)) else { return };
@@ -255,20 +255,20 @@ async fn play(
     records: &[Record],
     pace: Pace,
     volume: &Volume,
-    beside: impl Future<Output = ()>,
+    concurrent: impl Future<Output = ()>,
 ) -> Result<Nanos, IoError> {
     let (mut one_account, mut silent) = (OneAccount, |_| ());
     let mut replay = pin!(replay(records, volume.top.clone(), pace, &mut one_account, &mut silent));
-    let mut beside = pin!(beside);
+    let mut concurrent = pin!(concurrent);
     let mut over = false;
     poll_fn(|context| {
-        over = over || beside.as_mut().poll(context).is_ready();
+        over = over || concurrent.as_mut().poll(context).is_ready();
         replay.as_mut().poll(context).map(|seen| seen.failure.map_or(Ok(seen.load.end), Err))
     })
     .await
 }
 
-async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mined>) {
+async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, mined: &RefCell<Mined>) {
     let block = mining.block;
     let sectors = mining.drive.sectors / arms / block * block;
     let Ok(task) = arm.reader(block) else { return };
@@ -280,7 +280,7 @@ async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mi
     let (mut times, mut freed) = (vec![Nanos::ZERO], vec![Freed::default()]);
     let (mut by_part, mut biases) = ([0; PARTS], vec![0.0]);
     while let Some(block) = task.next().await {
-        told.borrow_mut().blocks += 1;
+        mined.borrow_mut().blocks += 1;
         by_part[(block.at.start.0 * PARTS as u64 / sectors) as usize] += 1;
         let done = task.progress().done - task.ready();
         while times.len() as u64 <= 100 * done / all {
@@ -289,8 +289,8 @@ async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mi
             biases.push(bias(&by_part));
         }
     }
-    let mut told = told.borrow_mut();
-    told.hundredths.push(times);
-    told.freed_at.push(freed);
-    told.biases.push(biases);
+    let mut mined = mined.borrow_mut();
+    mined.hundredths.push(times);
+    mined.freed_at.push(freed);
+    mined.biases.push(biases);
 }

@@ -31,7 +31,7 @@ pub struct Stretch {
 }
 
 /// Decides which account a request is charged to.
-pub trait Director {
+pub trait PhaseControl {
     /// Called before request `index` is issued; may delay it.
     fn before(&mut self, index: u64) -> impl Future<Output = Account>;
 }
@@ -39,7 +39,7 @@ pub trait Director {
 /// Charges all requests to one account.
 pub struct OneAccount;
 
-impl Director for OneAccount {
+impl PhaseControl for OneAccount {
     async fn before(&mut self, _index: u64) -> Account {
         Account::default()
     }
@@ -47,7 +47,7 @@ impl Director for OneAccount {
 
 /// When reconfigurations start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum Schedule {
     /// This number of times, after equal numbers of requests.
     Times(u32),
     /// With the first request after this interval, from the start of the one before.
@@ -72,7 +72,7 @@ pub struct Reconfigure {
     /// From the top down; if there are none, nothing is reconfigured.
     layers: Vec<(String, Rc<dyn Layer>)>,
     requests: u64,
-    when: When,
+    when: Schedule,
     clock: Clock,
     started: u64,
     last_start: Nanos,
@@ -90,7 +90,7 @@ impl Reconfigure {
     pub fn new(
         layers: Vec<(String, Rc<dyn Layer>)>,
         requests: u64,
-        when: When,
+        when: Schedule,
         clock: Clock,
         cuts: Vec<u64>,
     ) -> Reconfigure {
@@ -113,7 +113,7 @@ impl Reconfigure {
     /// Number of starts that were skipped, because the one before ran to the end.
     pub fn missed(&self) -> u64 {
         match self.when {
-            When::Times(times) if !self.layers.is_empty() => u64::from(times) - self.started,
+            Schedule::Times(times) if !self.layers.is_empty() => u64::from(times) - self.started,
             _ => 0,
         }
     }
@@ -130,7 +130,7 @@ impl Reconfigure {
     }
 
     /// The phases and their stretches, the reconfigurations, and the errors of those that failed.
-    pub fn told(self) -> (Vec<Phase>, Vec<Stretch>, Vec<Done>, Vec<String>) {
+    pub fn into_parts(self) -> (Vec<Phase>, Vec<Stretch>, Vec<Done>, Vec<String>) {
         (self.phases, self.stretches, self.done, self.failed)
     }
 
@@ -163,11 +163,11 @@ impl Reconfigure {
             return false;
         }
         match self.when {
-            When::Times(times) => {
+            Schedule::Times(times) => {
                 let (times, next) = (u64::from(times), self.started + 1);
                 self.started < times && index >= self.requests * next / (times + 1)
             }
-            When::Every(time) => runtime::now().since(self.last_start) >= time,
+            Schedule::Every(time) => runtime::now().since(self.last_start) >= time,
         }
     }
 
@@ -183,7 +183,7 @@ impl Reconfigure {
     }
 }
 
-impl Director for Reconfigure {
+impl PhaseControl for Reconfigure {
     async fn before(&mut self, index: u64) -> Account {
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
             let reports = running.await;

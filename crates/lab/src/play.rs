@@ -15,7 +15,7 @@ use seekless_trace::Trace;
 
 use crate::error::LabError;
 use crate::events::EventSink;
-use crate::phases::{Done, Phase, Reconfigure, Stretch, When};
+use crate::phases::{Done, Phase, Reconfigure, Schedule, Stretch};
 use crate::replay::{Replayed, replay};
 use crate::setup::{MOST, Play};
 use seekless_volume::Volume;
@@ -89,18 +89,18 @@ pub fn play(
         let layers: Vec<(String, Rc<dyn Layer>)> =
             layers.map(|(name, layer)| (name.to_owned(), layer.clone())).collect();
         let every = layers.iter().find_map(|(name, _)| volume.layers.get(name)?.reconfigure);
-        let when = every.map_or(When::Times(play.reconfigure), When::Every);
+        let when = every.map_or(Schedule::Times(play.reconfigure), Schedule::Every);
         let requests = trace.records.len() as u64;
-        let mut director = Reconfigure::new(layers, requests, when, play.clock, cuts);
-        let replayed = replay(&trace.records, tree.top.clone(), play.pace, &mut director, progress).await;
-        let account = director.finish(FINAL).await;
+        let mut control = Reconfigure::new(layers, requests, when, play.clock, cuts);
+        let replayed = replay(&trace.records, tree.top.clone(), play.pace, &mut control, progress).await;
+        let account = control.finish(FINAL).await;
         let mut errors = Vec::new();
         for (name, layer) in tree.downwards() {
             if let Err(error) = layer.write_back(account).await {
                 errors.push(format!("final write-back of {name}: {error}"));
             }
         }
-        played.replace(Some(Played::of(&tree, director, replayed, errors)));
+        played.replace(Some(Played::of(&tree, control, replayed, errors)));
         Ok(())
     })?;
     result?;
@@ -110,9 +110,9 @@ pub fn play(
 }
 
 impl Played {
-    fn of(tree: &Volume, director: Reconfigure, replayed: Replayed, write_back: Vec<String>) -> Played {
-        let missed = director.missed();
-        let (phases, stretches, reconfigured, mut errors) = director.told();
+    fn of(tree: &Volume, control: Reconfigure, replayed: Replayed, write_back: Vec<String>) -> Played {
+        let missed = control.missed();
+        let (phases, stretches, reconfigured, mut errors) = control.into_parts();
         errors.extend(write_back);
         let accounts = || (0..stretches.len()).map(|index| Account(index as u16));
         let counts = tree.downwards().find(|(_, layer)| layer.traffic(Account::default()).is_some());

@@ -16,7 +16,7 @@ use seekless_core::{
     runtime,
 };
 
-use crate::phases::Director;
+use crate::phases::PhaseControl;
 use crate::setup::Pace;
 use crate::workload::answers::Answers;
 
@@ -59,12 +59,12 @@ pub struct Replayed {
     pub failure: Option<IoError>,
 }
 
-/// Plays `records` on `device`; `director` chooses the accounts, and may delay requests.
+/// Plays `records` on `device`; `control` chooses the accounts, and may delay requests.
 pub async fn replay(
     records: &[Record],
     device: Rc<dyn BlockDevice>,
     pace: Pace,
-    director: &mut impl Director,
+    control: &mut impl PhaseControl,
     progress: &mut dyn FnMut(u64),
 ) -> Replayed {
     let under_way: Rc<RefCell<UnderWay>> = Rc::default();
@@ -81,10 +81,10 @@ pub async fn replay(
             }
             Pace::Closed { outstanding } => turn(&under_way, record, outstanding).await,
         }
-        let asked = runtime::now();
-        let account = director.before(index).await;
+        let held_from = runtime::now();
+        let account = control.before(index).await;
         // The trace's clock stood still while it was held.
-        begin += runtime::now() - asked;
+        begin += runtime::now() - held_from;
         issue(&under_way, &device, *record, account);
         if (index + 1) * 4 % total < 4 {
             let quarter = ((index + 1) * 4 / total).clamp(1, 4) as usize - 1;

@@ -31,7 +31,7 @@ use rustc_hash::FxHashMap;
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Extent, Op};
 
-use super::stamp::{Found, Stamp};
+use super::stamp::{SectorContent, Stamp};
 
 /// The first line.
 const HEADER: &str = "seekless history 1";
@@ -69,7 +69,7 @@ pub enum Event {
         /// Its number.
         id: u64,
         /// The content of each sector.
-        found: Vec<Found>,
+        found: Vec<SectorContent>,
     },
     /// Power was cut.
     Crash,
@@ -169,13 +169,13 @@ fn word(op: Op) -> &'static str {
 }
 
 /// The content of sectors from `start` on, equal ones in a row as one word.
-fn runs(line: &mut String, start: u64, found: &[Found]) {
-    let own = |(index, what): (u64, &Found)| match what {
+fn runs(line: &mut String, start: u64, found: &[SectorContent]) {
+    let own = |(index, what): (u64, &SectorContent)| match what {
         // The sector is written only if it differs from the one that was read.
-        Found::Stamp(stamp) if stamp.sector == start + index => (stamp.write, None),
-        Found::Stamp(stamp) => (stamp.write, Some(stamp.sector)),
-        Found::Zeroes => (0, None),
-        Found::Foreign => (LIMIT, None),
+        SectorContent::Stamp(stamp) if stamp.sector == start + index => (stamp.write, None),
+        SectorContent::Stamp(stamp) => (stamp.write, Some(stamp.sector)),
+        SectorContent::Zeroes => (0, None),
+        SectorContent::Foreign => (LIMIT, None),
     };
     let mut words = (0..).zip(found).map(own).peekable();
     while let Some(next) = words.next() {
@@ -213,9 +213,9 @@ pub enum HistoryError {
 }
 
 /// What was found on a line, and what was expected.
-type Wrong = (String, String);
+type Mismatch = (String, String);
 
-fn wrong<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Wrong> {
+fn mismatch<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Mismatch> {
     Err((found.into(), expected.into()))
 }
 
@@ -247,7 +247,7 @@ impl<R: BufRead> Reader<R> {
             let version = first.starts_with("seekless history ");
             let expected =
                 if version { format!("'{HEADER}', the version known") } else { format!("'{HEADER}'") };
-            return Err(reader.wrong((quoted(&first), expected)));
+            return Err(reader.mismatch((quoted(&first), expected)));
         }
         Ok(reader)
     }
@@ -257,7 +257,7 @@ impl<R: BufRead> Reader<R> {
         self.line
     }
 
-    fn wrong(&self, (found, expected): Wrong) -> HistoryError {
+    fn mismatch(&self, (found, expected): Mismatch) -> HistoryError {
         HistoryError::Line { line: self.line, found, expected }
     }
 
@@ -269,11 +269,11 @@ impl<R: BufRead> Reader<R> {
             return Ok(None);
         }
         if bytes.len() as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') {
-            return Err(self.wrong(("a longer line".into(), format!("at most {LONGEST_LINE} bytes"))));
+            return Err(self.mismatch(("a longer line".into(), format!("at most {LONGEST_LINE} bytes"))));
         }
         match String::from_utf8(bytes) {
             Ok(line) => Ok(Some(line.trim().to_owned())),
-            Err(_) => Err(self.wrong(("bytes that are not UTF-8".into(), "text".into()))),
+            Err(_) => Err(self.mismatch(("bytes that are not UTF-8".into(), "text".into()))),
         }
     }
 
@@ -282,21 +282,21 @@ impl<R: BufRead> Reader<R> {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let event = self.event(&line).map_err(|told| self.wrong(told))?;
+            let event = self.event(&line).map_err(|mismatch| self.mismatch(mismatch))?;
             self.in_flight.see(&event);
             return Ok(Some(event));
         }
         Ok(None)
     }
 
-    fn event(&mut self, line: &str) -> Result<Event, Wrong> {
+    fn event(&mut self, line: &str) -> Result<Event, Mismatch> {
         let mut words = line.split_ascii_whitespace();
         let event = match words.next().unwrap_or_default() {
             "issue" => self.issue(&mut words)?,
             "done" => {
                 let id = number(words.next(), "the number of a request")?;
                 if let Some((Op::Read, _)) = self.in_flight.0.get(&id) {
-                    return wrong(
+                    return mismatch(
                         format!("read {id} done"),
                         format!("'read {id}' and what it found, or 'failed {id}'"),
                     );
@@ -307,24 +307,24 @@ impl<R: BufRead> Reader<R> {
             "read" => {
                 let id = number(words.next(), "the number of a read")?;
                 if let Some((op, _)) = self.in_flight.0.get(&id).filter(|(op, _)| *op != Op::Read) {
-                    return wrong(format!("what a {op} found"), format!("'done {id}' or 'failed {id}'"));
+                    return mismatch(format!("what a {op} found"), format!("'done {id}' or 'failed {id}'"));
                 }
                 Event::Read { id, found: contents(self.in_flight.start(id), &mut words)? }
             }
             "crash" => Event::Crash,
             "end" => Event::End,
-            other => return wrong(quoted(other), "issue, done, failed, read, crash or end"),
+            other => return mismatch(quoted(other), "issue, done, failed, read, crash or end"),
         };
         match words.next() {
-            Some(more) => wrong(quoted(more), "the end of the line"),
+            Some(more) => mismatch(quoted(more), "the end of the line"),
             None => Ok(event),
         }
     }
 
-    fn issue<'a>(&mut self, words: &mut impl Iterator<Item = &'a str>) -> Result<Event, Wrong> {
+    fn issue<'a>(&mut self, words: &mut impl Iterator<Item = &'a str>) -> Result<Event, Mismatch> {
         let id = number(words.next(), "the number of a request")?;
         if id <= self.last || id >= LIMIT {
-            return wrong(
+            return mismatch(
                 format!("request {id} after request {}", self.last),
                 "numbers that rise, from 1, below 2^48",
             );
@@ -335,13 +335,13 @@ impl<R: BufRead> Reader<R> {
             "flush" => Op::Flush,
             "discard" => Op::Discard,
             "zeroes" => Op::WriteZeroes,
-            other => return wrong(quoted(other), "read, write, flush, discard or zeroes"),
+            other => return mismatch(quoted(other), "read, write, flush, discard or zeroes"),
         };
         let at = if op == Op::Flush { Extent::default() } else { extent(words.next().unwrap_or_default())? };
         let fua = match words.next() {
             None => false,
             Some("fua") => true,
-            Some(other) => return wrong(quoted(other), "fua or the end of the line"),
+            Some(other) => return mismatch(quoted(other), "fua or the end of the line"),
         };
         self.last = id;
         Ok(Event::Issue { id, op, at, fua })
@@ -361,13 +361,13 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-fn number<T: FromStr>(word: Option<&str>, expected: &str) -> Result<T, Wrong> {
+fn number<T: FromStr>(word: Option<&str>, expected: &str) -> Result<T, Mismatch> {
     let word = word.unwrap_or_default();
-    word.parse().or_else(|_| wrong(quoted(word), expected))
+    word.parse().or_else(|_| mismatch(quoted(word), expected))
 }
 
 /// Parses `800+8`.
-fn extent(word: &str) -> Result<Extent, Wrong> {
+fn extent(word: &str) -> Result<Extent, Mismatch> {
     const EXPECTED: &str = "where it is, as in 800+8, of 1 to 65536 sectors that end below 2^48";
     let read =
         word.split_once('+').and_then(|(start, sectors)| Some((start.parse().ok()?, sectors.parse().ok()?)));
@@ -375,19 +375,22 @@ fn extent(word: &str) -> Result<Extent, Wrong> {
         Some((start, sectors @ 1..=LARGEST_REQUEST_SECTORS)) if start < LIMIT - sectors => {
             Ok(Extent::new(start, sectors))
         }
-        _ => wrong(quoted(word), EXPECTED),
+        _ => mismatch(quoted(word), EXPECTED),
     }
 }
 
 /// Parses the content that a read from sector `start` found: `17*3 0 17@812 ?`.
-fn contents<'a>(start: u64, words: &mut impl Iterator<Item = &'a str>) -> Result<Vec<Found>, Wrong> {
+fn contents<'a>(
+    start: u64,
+    words: &mut impl Iterator<Item = &'a str>,
+) -> Result<Vec<SectorContent>, Mismatch> {
     const EXPECTED: &str = "0, the number of a write, as in 17, 17*8 or 17@812, or ?";
     let mut found = Vec::new();
     for word in words {
         let (what, count) = word.split_once('*').unwrap_or((word, "1"));
         let count = number(Some(count), EXPECTED)?;
         if count == 0 || count > LARGEST_REQUEST_SECTORS - found.len() as u64 {
-            return wrong(quoted(word), "1 to 65536 sectors in all");
+            return mismatch(quoted(word), "1 to 65536 sectors in all");
         }
         let (write, elsewhere) = match what.split_once('@') {
             Some((write, sector)) => (write, Some(number::<u64>(Some(sector), EXPECTED)?)),
@@ -396,14 +399,14 @@ fn contents<'a>(start: u64, words: &mut impl Iterator<Item = &'a str>) -> Result
         let write: u64 = if what == "?" { LIMIT } else { number(Some(write), EXPECTED)? };
         if what != "?" && (write.max(elsewhere.unwrap_or(0)) >= LIMIT || (write == 0 && elsewhere.is_some()))
         {
-            return wrong(quoted(word), EXPECTED);
+            return mismatch(quoted(word), EXPECTED);
         }
         for _ in 0..count {
             let sector = elsewhere.unwrap_or(start + found.len() as u64);
             found.push(match write {
-                LIMIT => Found::Foreign,
-                0 => Found::Zeroes,
-                write => Found::Stamp(Stamp { sector, write }),
+                LIMIT => SectorContent::Foreign,
+                0 => SectorContent::Zeroes,
+                write => SectorContent::Stamp(Stamp { sector, write }),
             });
         }
     }

@@ -31,12 +31,12 @@ pub struct Judged {
     /// Power cuts.
     pub crashes: u64,
     /// The first violation, if any.
-    pub violation: Option<Wrong>,
+    pub violation: Option<LocatedViolation>,
 }
 
 /// A violation and its place.
 #[derive(Debug, Serialize)]
-pub struct Wrong {
+pub struct LocatedViolation {
     /// Line of the history.
     pub line: u64,
     /// Description: place, what was found, what was expected.
@@ -73,7 +73,8 @@ pub fn judge<R: BufRead>(mut history: Reader<R>) -> Result<Judged, HistoryError>
         }
         judged.count(&event);
         if let Err(violation) = registers.event(&event) {
-            judged.violation = Some(Wrong { line: history.line(), text: violation.to_string(), violation });
+            judged.violation =
+                Some(LocatedViolation { line: history.line(), text: violation.to_string(), violation });
             break;
         }
     }

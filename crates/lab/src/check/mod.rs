@@ -14,7 +14,7 @@ mod stamp;
 mod tests;
 mod violation;
 
-pub use judge::{Judged, Wrong, judge};
+pub use judge::{Judged, LocatedViolation, judge};
 pub use registers::Registers;
-pub use stamp::{Found, STAMP_BYTES, Stamp, found, room, stamped};
+pub use stamp::{STAMP_BYTES, SectorContent, Stamp, classify, room, stamped};
 pub use violation::{About, Kind, Violation};

@@ -20,7 +20,7 @@ use seekless_core::{Extent, Lba, Op, PAGE_SECTORS};
 
 use super::page::{Page, Sector, pages};
 use super::register::{Put, Register, Replaced, ZEROES};
-use super::stamp::Found;
+use super::stamp::SectorContent;
 use super::violation::{About, Kind, Violation};
 
 /// A register per sector. Initially every sector holds durable zeroes.
@@ -55,8 +55,8 @@ impl Flying {
         start..start + self.at.sectors
     }
 
-    fn about(&self, came: u64) -> About {
-        About { op: self.op, at: self.at, came }
+    fn about(&self, sectors: u64) -> About {
+        About { op: self.op, at: self.at, sectors }
     }
 }
 
@@ -176,24 +176,24 @@ impl Registers {
     }
 
     /// A read succeeded and found this, sector by sector.
-    pub fn read(&mut self, id: u64, found: impl IntoIterator<Item = Found>) -> Result<(), Violation> {
+    pub fn read(&mut self, id: u64, found: impl IntoIterator<Item = SectorContent>) -> Result<(), Violation> {
         self.now += 1;
         let oldest = self.oldest();
         let flying = self.in_flight.remove(&id).ok_or_else(|| self.not_in_flight(id))?;
         let (start, now, last, crashed) = (flying.start, self.now, self.last, self.crashed);
         let reading = Reading { id, start, now, oldest, last, crashed };
         let mut found = found.into_iter();
-        let (mut here, mut came, mut judged) = (Vec::with_capacity(PAGE_SECTORS as usize), 0, Ok(()));
+        let (mut here, mut sectors, mut judged) = (Vec::with_capacity(PAGE_SECTORS as usize), 0, Ok(()));
         for (number, part) in pages(flying.sectors()) {
             here.clear();
             here.extend(found.by_ref().take((part.end - part.start) as usize));
-            came += here.len() as u64;
+            sectors += here.len() as u64;
             let part = part.start..part.start + here.len() as u64;
             judged = judged.and(self.read_page(&reading, number, &part, &here));
         }
-        came += found.count() as u64;
-        if flying.op != Op::Read || came != flying.at.sectors {
-            let length = Violation::of_request(Kind::Length, id, Some(flying.about(came)));
+        sectors += found.count() as u64;
+        if flying.op != Op::Read || sectors != flying.at.sectors {
+            let length = Violation::of_request(Kind::Length, id, Some(flying.about(sectors)));
             judged = judged.and(Err(length));
         }
         judged
@@ -204,7 +204,7 @@ impl Registers {
         reading: &Reading,
         number: u64,
         part: &Range<u64>,
-        found: &[Found],
+        found: &[SectorContent],
     ) -> Result<(), Violation> {
         let content = |at| content(part.start + at as u64, found[at], reading.last);
         let Some(first) = (!found.is_empty()).then(|| content(0)) else { return Ok(()) };
@@ -257,7 +257,7 @@ impl Registers {
     }
 
     /// Checks a read of `sector` after recovery if power were cut now.
-    pub fn after_crash(&self, sector: u64, found: Found) -> Result<(), Violation> {
+    pub fn after_crash(&self, sector: u64, found: SectorContent) -> Result<(), Violation> {
         let right = content(sector, found, self.last);
         let may = |content| match self.sector(sector) {
             None => content == ZEROES,
@@ -275,7 +275,7 @@ impl Registers {
     }
 
     #[cold]
-    fn not_left(&self, number: u64, found: Found, right: Result<u64, Kind>) -> Violation {
+    fn not_left(&self, number: u64, found: SectorContent, right: Result<u64, Kind>) -> Violation {
         let (left, by) = match self.sector(number) {
             None => (vec![ZEROES], None),
             Some(Sector::Quiet(held)) => (vec![*held], Some(*held).filter(|held| *held != ZEROES)),
@@ -367,13 +367,13 @@ impl Narrowed {
 }
 
 /// The content that was found, if a register can know it.
-fn content(sector: u64, found: Found, last: u64) -> Result<u64, Kind> {
+fn content(sector: u64, found: SectorContent, last: u64) -> Result<u64, Kind> {
     match found {
-        Found::Zeroes => Ok(ZEROES),
-        Found::Stamp(stamp) if stamp.sector != sector => Err(Kind::Elsewhere),
-        Found::Stamp(stamp) if stamp.write > last => Err(Kind::NeverWritten),
-        Found::Stamp(stamp) => Ok(stamp.write),
-        Found::Foreign => Err(Kind::Foreign),
+        SectorContent::Zeroes => Ok(ZEROES),
+        SectorContent::Stamp(stamp) if stamp.sector != sector => Err(Kind::Elsewhere),
+        SectorContent::Stamp(stamp) if stamp.write > last => Err(Kind::NeverWritten),
+        SectorContent::Stamp(stamp) => Ok(stamp.write),
+        SectorContent::Foreign => Err(Kind::Foreign),
     }
 }
 
@@ -381,7 +381,7 @@ fn violation(
     kind: Kind,
     request: Option<u64>,
     sector: u64,
-    found: Found,
+    found: SectorContent,
     replaced_by: Option<u64>,
     allowed: Vec<u64>,
 ) -> Violation {
@@ -409,7 +409,7 @@ mod tests {
         registers.done(4, true).unwrap();
         assert_eq!(open(&registers), 4, "read 1 began before");
         registers.issue(5, Op::Read, Extent::of_pages(9, 1), false);
-        registers.read(1, [Found::Zeroes; 8]).unwrap();
+        registers.read(1, [SectorContent::Zeroes; 8]).unwrap();
         registers.issue(6, Op::Flush, Extent::default(), false);
         registers.done(6, true).unwrap();
         assert_eq!(open(&registers), 1, "the page of which two sectors hold something else");

@@ -47,7 +47,7 @@ impl Stamp {
 
 /// Content of a sector as classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SectorContent {
     /// Zeroes in place of a stamp.
     Zeroes,
     /// A valid stamp, of this sector or another.
@@ -56,19 +56,19 @@ pub enum Found {
     Foreign,
 }
 
-impl Found {
+impl SectorContent {
     /// Classifies a sector by its first bytes; fewer than 16 count as foreign.
-    pub fn of(first_16_bytes: &[u8]) -> Found {
-        let Some(bytes) = first_16_bytes.first_chunk::<STAMP_BYTES>() else { return Found::Foreign };
+    pub fn of(first_16_bytes: &[u8]) -> SectorContent {
+        let Some(bytes) = first_16_bytes.first_chunk::<STAMP_BYTES>() else { return SectorContent::Foreign };
         let all = u128::from_le_bytes(*bytes);
         if all == 0 {
-            return Found::Zeroes;
+            return SectorContent::Zeroes;
         }
         let stamp = Stamp { sector: all as u64 % LIMIT, write: (all >> 48) as u64 % LIMIT };
         if stamp.write != 0 && (all >> 96) as u32 == stamp.check() {
-            Found::Stamp(stamp)
+            SectorContent::Stamp(stamp)
         } else {
-            Found::Foreign
+            SectorContent::Foreign
         }
     }
 }
@@ -93,7 +93,7 @@ fn shaped(stamps: Vec<u8>) -> Buffer {
 
 /// Calls `each(index, found)` for each whole sector of a buffer that was read. Where the bytes of a stamp are hollow,
 /// it is foreign: the content is unknown.
-pub fn found(buffer: &Buffer, mut each: impl FnMut(u64, Found)) {
+pub fn classify(buffer: &Buffer, mut each: impl FnMut(u64, SectorContent)) {
     let sector = SECTOR_BYTES as usize;
     let (mut start, mut real) = ([0; STAMP_BYTES], 0);
     buffer.for_each(|offset, len, bytes| {
@@ -107,7 +107,8 @@ pub fn found(buffer: &Buffer, mut each: impl FnMut(u64, Found)) {
                 real += part.len();
             }
             if next % sector == 0 {
-                let what = if real == STAMP_BYTES { Found::of(&start) } else { Found::Foreign };
+                let what =
+                    if real == STAMP_BYTES { SectorContent::of(&start) } else { SectorContent::Foreign };
                 each((next / sector - 1) as u64, what);
                 real = 0;
             }
@@ -122,9 +123,9 @@ mod tests {
 
     use super::*;
 
-    fn all(buffer: &Buffer) -> Vec<Found> {
+    fn all(buffer: &Buffer) -> Vec<SectorContent> {
         let mut out = Vec::new();
-        found(buffer, |index, what| {
+        classify(buffer, |index, what| {
             assert_eq!(index, out.len() as u64);
             out.push(what);
         });
@@ -134,13 +135,14 @@ mod tests {
     #[test]
     fn what_a_write_stamped_is_found() {
         let at = Extent::new(800, 3);
-        let expected =
-            |write| (800..803).map(|sector| Found::Stamp(Stamp { sector, write })).collect::<Vec<_>>();
+        let expected = |write| {
+            (800..803).map(|sector| SectorContent::Stamp(Stamp { sector, write })).collect::<Vec<_>>()
+        };
         let buffer = stamped(at, 17);
         assert_eq!((buffer.len(), buffer.is_hollow(), buffer.is_real()), (3 * 512, false, false));
         assert_eq!(all(&buffer), expected(17));
         let read = room(3);
-        assert_eq!(all(&read), [Found::Zeroes; 3]);
+        assert_eq!(all(&read), [SectorContent::Zeroes; 3]);
         read.put(0, &stamped(at, 31).to_vec());
         assert_eq!(all(&read), expected(31));
         let real = Buffer::from_vec(buffer.to_vec());
@@ -151,16 +153,16 @@ mod tests {
 
     #[test]
     fn what_nobody_stamped_is_foreign() {
-        assert_eq!(all(&Buffer::hollow_sectors(2)), [Found::Foreign; 2]);
-        assert_eq!(all(&Buffer::from_vec(vec![7; 512])), [Found::Foreign]);
-        assert_eq!(all(&Buffer::join([Buffer::zeroed(15), Buffer::hollow(497)])), [Found::Foreign]);
-        assert_eq!(Found::of(&[0; 15]), Found::Foreign);
+        assert_eq!(all(&Buffer::hollow_sectors(2)), [SectorContent::Foreign; 2]);
+        assert_eq!(all(&Buffer::from_vec(vec![7; 512])), [SectorContent::Foreign]);
+        assert_eq!(all(&Buffer::join([Buffer::zeroed(15), Buffer::hollow(497)])), [SectorContent::Foreign]);
+        assert_eq!(SectorContent::of(&[0; 15]), SectorContent::Foreign);
         // Number 0 is never valid, whatever the checksum.
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&[1; 6]);
         let sector = 0x0101_0101_0101;
         bytes[12..].copy_from_slice(&Stamp { sector, write: 0 }.check().to_le_bytes());
-        assert_eq!(Found::of(&bytes), Found::Foreign);
+        assert_eq!(SectorContent::of(&bytes), SectorContent::Foreign);
     }
 
     proptest! {
@@ -168,9 +170,9 @@ mod tests {
         fn a_stamp_is_read_back_and_no_changed_bit_passes(sector in 0..LIMIT, write in 1..LIMIT, bit in 0..128_usize) {
             let stamp = Stamp { sector, write };
             let mut bytes = stamp.bytes();
-            prop_assert_eq!(Found::of(&bytes), Found::Stamp(stamp));
+            prop_assert_eq!(SectorContent::of(&bytes), SectorContent::Stamp(stamp));
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Found::of(&bytes), Found::Foreign);
+            prop_assert_eq!(SectorContent::of(&bytes), SectorContent::Foreign);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use seekless_core::{Extent, Op};
 use serde::{Serialize, Serializer};
 
-use super::stamp::Found;
+use super::stamp::SectorContent;
 
 /// Allowed writes that are named, at most.
 const NAMED: usize = 6;
@@ -47,7 +47,7 @@ pub struct Violation {
     pub sector: Option<u64>,
     /// Content found there.
     #[serde(serialize_with = "found")]
-    pub found: Option<Found>,
+    pub found: Option<SectorContent>,
     /// The write that had replaced the content found; 0 for zeroes.
     pub replaced_by: Option<u64>,
     /// The writes whose content was allowed, 0 for zeroes; ascending.
@@ -65,7 +65,7 @@ pub struct About {
     /// Extent.
     pub at: Extent,
     /// Number of sectors in the answer, for [`Kind::Length`].
-    pub came: u64,
+    pub sectors: u64,
 }
 
 impl Violation {
@@ -88,12 +88,12 @@ impl Violation {
 
 /// Serialises it as in a history.
 #[allow(clippy::ref_option)] // what serde calls
-fn found<S: Serializer>(found: &Option<Found>, serializer: S) -> Result<S::Ok, S::Error> {
+fn found<S: Serializer>(found: &Option<SectorContent>, serializer: S) -> Result<S::Ok, S::Error> {
     match found {
         None => serializer.serialize_none(),
-        Some(Found::Zeroes) => serializer.serialize_str("0"),
-        Some(Found::Foreign) => serializer.serialize_str("?"),
-        Some(Found::Stamp(stamp)) => {
+        Some(SectorContent::Zeroes) => serializer.serialize_str("0"),
+        Some(SectorContent::Foreign) => serializer.serialize_str("?"),
+        Some(SectorContent::Stamp(stamp)) => {
             serializer.collect_str(&format_args!("{}@{}", stamp.write, stamp.sector))
         }
     }
@@ -112,15 +112,17 @@ impl fmt::Display for Content {
 }
 
 /// Content found at `sector`.
-struct At(Option<Found>, u64);
+struct At(Option<SectorContent>, u64);
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(Found::Zeroes) => f.write_str("zeroes"),
-            Some(Found::Stamp(stamp)) if stamp.sector == self.1 => write!(f, "write {}", stamp.write),
-            Some(Found::Stamp(stamp)) => write!(f, "write {} of sector {}", stamp.write, stamp.sector),
-            Some(Found::Foreign) | None => f.write_str("bytes that are no stamp"),
+            Some(SectorContent::Zeroes) => f.write_str("zeroes"),
+            Some(SectorContent::Stamp(stamp)) if stamp.sector == self.1 => write!(f, "write {}", stamp.write),
+            Some(SectorContent::Stamp(stamp)) => {
+                write!(f, "write {} of sector {}", stamp.write, stamp.sector)
+            }
+            Some(SectorContent::Foreign) | None => f.write_str("bytes that are no stamp"),
         }
     }
 }
@@ -130,8 +132,8 @@ impl fmt::Display for Violation {
         let Some(sector) = self.sector else {
             self.request_text(f)?;
             return match (self.kind, self.about.as_deref()) {
-                (Kind::Length, Some(About { at, came, .. })) => {
-                    write!(f, ": found an answer of {came} sectors, expected {}", at.sectors)
+                (Kind::Length, Some(About { at, sectors, .. })) => {
+                    write!(f, ": found an answer of {sectors} sectors, expected {}", at.sectors)
                 }
                 (Kind::NeverIssued, _) => {
                     f.write_str(": found an answer, though it was never issued; expected none")

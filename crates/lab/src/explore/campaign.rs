@@ -77,14 +77,14 @@ impl Campaign<'_> {
                 progress(Progress { what: "runs with power", done: run, of: plain });
             }
         }
-        let (mut owed, mut barren) = (0, 0);
+        let (mut restarts_due, mut barren) = (0, 0);
         for seed in seeds {
             if finding.is_some() || explorer.is_done() {
                 break;
             }
             let script = self.drawn(seed, self.requests, 1)?;
-            if owed >= self.options.run_costs {
-                owed -= self.options.run_costs;
+            if restarts_due >= self.options.run_costs {
+                restarts_due -= self.options.run_costs;
                 finding = explorer.plain(&read_back(script)).err();
                 continue;
             }
@@ -94,7 +94,7 @@ impl Campaign<'_> {
             let (done, of) = (tally.states.min(self.options.states), self.options.states);
             progress(Progress { what: "crash states", done, of });
             if self.options.plain.is_none() {
-                owed += tally.judged - before.judged;
+                restarts_due += tally.judged - before.judged;
             }
             // A workload that does not depend on its seed yields no new states.
             barren = if tally.states == before.states { barren + 1 } else { 0 };

@@ -128,7 +128,7 @@ impl FromStr for Case {
             .zip(text.lines())
             .map(|(number, line)| (number, line.split('#').next().unwrap_or_default().trim()))
             .filter(|(_, line)| !line.is_empty());
-        let wrong = |(line, found): (usize, &str), expected| {
+        let invalid = |(line, found): (usize, &str), expected| {
             Err(CaseError {
                 line,
                 found: format!("'{}'", found.chars().take(60).collect::<String>()),
@@ -137,13 +137,13 @@ impl FromStr for Case {
         };
         match lines.next() {
             Some((_, HEAD)) => {}
-            other => return wrong(other.unwrap_or((1, "")), HEAD),
+            other => return invalid(other.unwrap_or((1, "")), HEAD),
         }
         let mut case = Case::default();
         for (number, line) in lines {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let begun = case.0.last_mut().filter(|segment| segment.crash.is_none());
-            let read = match (words.as_slice(), begun) {
+            let open = case.0.last_mut().filter(|segment| segment.crash.is_none());
+            let read = match (words.as_slice(), open) {
                 (["run", "clients", clients, "seed", seed], _) => (|| {
                     let clients = clients.parse().ok().filter(|clients| (1..=1_000).contains(clients))?;
                     let seed = seed.parse().ok()?;
@@ -161,14 +161,14 @@ impl FromStr for Case {
                     crash(*how == "kill", events, rest).map(|crash| segment.crash = Some(crash))
                 }
                 (words, Some(segment)) => within_run(words, line, segment),
-                (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
+                (_, None) => return invalid((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
                                 do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
-                return wrong((number, line), expected);
+                return invalid((number, line), expected);
             }
         }
         Ok(case)
@@ -223,13 +223,13 @@ fn fault(component: &str, nth: &str, for_ever: &[&str]) -> Option<(u32, u64, boo
 
 fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
     let mut keeps = if kill { u64::MAX } else { 0 };
-    while let (["keeping", number, behind @ ..], false) = (rest, kill) {
+    while let (["keeping", number, after @ ..], false) = (rest, kill) {
         keeps |= 1 << number.parse().ok().filter(|number: &u64| *number < 63)?;
-        rest = behind;
+        rest = after;
     }
     let mut rot = None;
-    if let ["rotten", place, behind @ ..] = rest {
-        (rot, rest) = (Some(place.parse().ok()?), behind);
+    if let ["rotten", place, after @ ..] = rest {
+        (rot, rest) = (Some(place.parse().ok()?), after);
     }
     let survivors = rest.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
     Some(Crash { events: events.parse().ok()?, survivors, keeps, rot })

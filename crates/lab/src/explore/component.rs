@@ -139,7 +139,7 @@ impl Component {
         for (at, contents) in late {
             let number = records.began(self.number, at, &contents, false);
             self.image.borrow_mut().put(at.start.0, &contents, |_| true);
-            records.log.borrow_mut().events.push(Event::Ended(number));
+            records.log.borrow_mut().events.push(Event::WriteEnded(number));
         }
     }
 
@@ -148,7 +148,7 @@ impl Component {
         self.takes_time().await;
         self.image.borrow_mut().put(at.start.0, &contents, |_| true);
         if let (Some(records), Some(number)) = (&self.records, logged) {
-            records.log.borrow_mut().events.push(Event::Ended(number));
+            records.log.borrow_mut().events.push(Event::WriteEnded(number));
         }
     }
 }
@@ -159,7 +159,7 @@ impl Records {
         let mut log = self.log.borrow_mut();
         let number = log.writes.len();
         log.writes.push(Write { component, at, contents: contents.to_vec(), fua });
-        log.events.push(Event::Began(number));
+        log.events.push(Event::WriteBegan(number));
         number
     }
 }

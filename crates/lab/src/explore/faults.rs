@@ -11,7 +11,7 @@ use seekless_layers::fault::error;
 use super::choose::Choices;
 use super::log::Event;
 use super::power::{Crash, Power};
-use super::restart::Wrong;
+use super::restart::Failure;
 use super::run::Plan;
 use super::{Explorer, Finding, Followed, Script};
 use crate::check::{Registers, history};
@@ -88,8 +88,8 @@ impl Explorer<'_> {
         let every = (run.log.events.len() / OPENINGS).max(1);
         for (index, event) in run.log.events.iter().enumerate() {
             if let Event::Client(event) = event {
-                let told = registers.event(event);
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = registers.event(event);
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
             power.follow(&run.log, event);
             if index % every != 0 {
@@ -140,7 +140,7 @@ impl Explorer<'_> {
         let followed = Followed { plan, log: &run.log, depth, each: EACH, all: false };
         self.follow(&followed, registers)?;
         if let Some(stalled) = run.stalled {
-            return Err(self.finding(&Wrong::Stalled(stalled), None));
+            return Err(self.finding(&Failure::Stalled(stalled), None));
         }
         self.in_time(&run.log)?;
         self.segments.pop();

@@ -15,13 +15,13 @@ pub enum Event {
     /// A client issued a request, or got an answer.
     Client(history::Event),
     /// A command to the topmost layer.
-    Told(&'static str),
+    Command(&'static str),
     /// The command of this index in [`Log::commands`] succeeded or failed.
-    Carried(usize),
+    CommandDone(usize),
     /// The component received the write of this index in [`Log::writes`].
-    Began(usize),
+    WriteBegan(usize),
     /// It answered the write of this index.
-    Ended(usize),
+    WriteEnded(usize),
     /// A component received a flush.
     FlushBegan(u32),
     /// It answered a flush that it received after this many events.

@@ -46,7 +46,7 @@ use self::conditions::Conditions;
 use self::image::{Image, mixed};
 use self::log::{Event, Log};
 use self::power::{Crash, Power, Survivor};
-use self::restart::{Judge, Opener, Wrong};
+use self::restart::{Failure, Judge, Opener};
 use self::run::Plan;
 use self::script::Step;
 use self::settling::Settling;
@@ -292,8 +292,8 @@ impl<'a> Explorer<'a> {
         for event in &run.log.events {
             power.follow(&run.log, event);
             if let Event::Client(event) = event {
-                let told = begin.registers.event(event);
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = begin.registers.event(event);
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
         }
         begin.registers.narrowed();
@@ -312,10 +312,10 @@ impl<'a> Explorer<'a> {
         let followed = Followed { plan, log: &run.log, depth, each, all: each == u64::MAX };
         let result = self.follow(&followed, registers).and_then(|()| match (run.closed, run.stalled) {
             // With a fault, a volume may fail to open, and a command may fail.
-            (Some(error), _) if !plan.fails() => Err(self.finding(&Wrong::Closed(error), None)),
-            (_, Some(stalled)) => Err(self.finding(&Wrong::Stalled(stalled), None)),
-            _ => match Wrong::command(&run.log) {
-                Some(wrong) if !plan.fails() => Err(self.finding(&wrong, None)),
+            (Some(error), _) if !plan.fails() => Err(self.finding(&Failure::Closed(error), None)),
+            (_, Some(stalled)) => Err(self.finding(&Failure::Stalled(stalled), None)),
+            _ => match Failure::command(&run.log) {
+                Some(failure) if !plan.fails() => Err(self.finding(&failure, None)),
                 _ => self.in_time(&run.log),
             },
         });
@@ -325,7 +325,7 @@ impl<'a> Explorer<'a> {
 
     fn in_time(&self, log: &Log) -> Result<(), Finding> {
         let (longest, bound) = (log.longest.max(log.longest_command()), self.options.bound);
-        if longest > bound { Err(self.finding(&Wrong::Late { longest, bound }, None)) } else { Ok(()) }
+        if longest > bound { Err(self.finding(&Failure::Late { longest, bound }, None)) } else { Ok(()) }
     }
 
     fn begin(&mut self, plan: &Plan) {
@@ -353,8 +353,8 @@ impl<'a> Explorer<'a> {
         let part = if followed.each == 0 { Part::Powered } else { Part::Runs };
         for (index, event) in followed.log.events.iter().enumerate() {
             if let Event::Client(event) = event {
-                let told = registers.event(&settling.told(event));
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = registers.event(&settling.effective(event));
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
             let narrowed = registers.narrowed();
             let less = !narrowed.is_empty();
@@ -397,7 +397,7 @@ impl<'a> Explorer<'a> {
         registers: &Registers,
     ) -> Result<(), Finding> {
         let by_chance =
-            Choices::new(&power.pending, followed.log, self.rng.bits()).beside(followed.plan.torn.clone());
+            Choices::new(&power.pending, followed.log, self.rng.bits()).with_torn(followed.plan.torn.clone());
         let systematic = if followed.all { usize::MAX } else { by_chance.systematic() };
         let choices: Box<dyn Iterator<Item = Vec<Survivor>>> =
             if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
@@ -415,8 +415,8 @@ impl<'a> Explorer<'a> {
                 continue;
             }
             in_vain = 0;
-            if let Err(wrong) = self.judge.judge(&self.opener, &images, registers) {
-                return Err(self.finding(&wrong, Some(crash)));
+            if let Err(failure) = self.judge.judge(&self.opener, &images, registers) {
+                return Err(self.finding(&failure, Some(crash)));
             }
             if self.seen.insert(hash) {
                 self.tally.states += 1;
@@ -477,11 +477,11 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
-    fn finding(&self, wrong: &Wrong, crash: Option<Crash>) -> Finding {
+    fn finding(&self, failure: &Failure, crash: Option<Crash>) -> Finding {
         let mut segments = self.segments.clone();
         if let (Some(segment), true) = (segments.last_mut(), crash.is_some()) {
             segment.crash = crash;
         }
-        Finding { wrong: wrong.to_string(), case: Case(segments) }
+        Finding { wrong: failure.to_string(), case: Case(segments) }
     }
 }

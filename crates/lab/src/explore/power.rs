@@ -106,13 +106,13 @@ impl Power {
         let now = self.happened;
         self.happened += 1;
         match *event {
-            Event::Client(_) | Event::Told(_) | Event::Carried(_) => return false,
+            Event::Client(_) | Event::Command(_) | Event::CommandDone(_) => return false,
             Event::FlushBegan(_) => {}
-            Event::Began(write) => {
+            Event::WriteBegan(write) => {
                 let buried = vec![false; log.writes[write].at.sectors as usize];
                 self.pending.push(Pending { write, began: now, ended: None, buried, dropped: false });
             }
-            Event::Ended(write) => {
+            Event::WriteEnded(write) => {
                 let fua = log.writes[write].fua;
                 self.pending.iter_mut().filter(|pending| pending.write == write).for_each(|pending| {
                     pending.ended = Some(now);

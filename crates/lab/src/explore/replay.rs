@@ -9,7 +9,7 @@ use super::conditions::Conditions;
 use super::image::Image;
 use super::log::{Event, Log, Write};
 use super::power::{Crash, Power};
-use super::restart::Wrong;
+use super::restart::Failure;
 use super::run::Plan;
 use super::script::{self, Request, Step};
 use super::settling::Settling;
@@ -93,20 +93,20 @@ impl Explorer<'_> {
             power.follow(&run.log, event);
             history.extend(remark(&run.log, event).map(Line::Remark));
             if let Event::Client(event) = event {
-                let event = settling.told(event);
+                let event = settling.effective(event);
                 history.push(Line::Event(event.clone().into_owned()));
-                let told = registers.event(&event);
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = registers.event(&event);
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
         }
         if let (Some(stalled), None) = (run.stalled, crash) {
-            return Err(self.finding(&Wrong::Stalled(stalled), None));
+            return Err(self.finding(&Failure::Stalled(stalled), None));
         }
         if let (Some(error), None, false) = (run.closed, crash, plan.fails()) {
-            return Err(self.finding(&Wrong::Closed(error), None));
+            return Err(self.finding(&Failure::Closed(error), None));
         }
-        if let (Some(wrong), None, false) = (Wrong::command(&run.log), crash, plan.fails()) {
-            return Err(self.finding(&wrong, None));
+        if let (Some(failure), None, false) = (Failure::command(&run.log), crash, plan.fails()) {
+            return Err(self.finding(&failure, None));
         }
         let mut images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));
         let judged = match crash.and_then(|crash| crash.rot) {
@@ -117,11 +117,11 @@ impl Explorer<'_> {
             }
             None => self.judge.judge_whole(&self.opener, &images, registers),
         };
-        judged.map_err(|wrong| {
+        judged.map_err(|failure| {
             history.push(Line::Event(history::Event::Crash));
             let everything = self.everything(&images, plan.first + plan.steps.len() as u64);
             history.extend(everything.into_iter().map(Line::Event));
-            self.finding(&wrong, crash.cloned())
+            self.finding(&failure, crash.cloned())
         })?;
         Ok(power.restart(&run.log, crash.unwrap_or(&Crash::default())))
     }
@@ -147,8 +147,8 @@ impl Explorer<'_> {
 /// A comment about a command, for people; the checker ignores it.
 fn remark(log: &Log, event: &Event) -> Option<String> {
     match event {
-        Event::Told(command) => Some(format!("do {command}")),
-        Event::Carried(number) => {
+        Event::Command(command) => Some(format!("do {command}")),
+        Event::CommandDone(number) => {
             let command = &log.commands[*number];
             Some(match &command.error {
                 None => format!("done: {}, after {}", command.name, command.took),

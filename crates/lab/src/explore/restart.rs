@@ -34,7 +34,7 @@ pub type Edges = Vec<(&'static str, u64)>;
 
 /// A violation at a restart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum Failure {
     /// The volume does not open.
     #[error("the volume does not open: {0}")]
     Closed(String),
@@ -73,13 +73,13 @@ pub enum Wrong {
     },
 }
 
-impl Wrong {
+impl Failure {
     /// The first command of a run that failed. A layer that cannot drain as fast as clients write may fail with
     /// `Timeout`.
-    pub fn command(log: &Log) -> Option<Wrong> {
+    pub fn command(log: &Log) -> Option<Failure> {
         log.commands.iter().find_map(|command| {
             let error = command.error.clone().filter(|error| error.kind() != ErrorKind::Timeout)?;
-            Some(Wrong::Command { name: command.name, error })
+            Some(Failure::Command { name: command.name, error })
         })
     }
 }
@@ -109,7 +109,7 @@ impl<'a> Opener<'a> {
 #[derive(Clone)]
 pub struct Last {
     /// What survived.
-    found: Vec<Image>,
+    survived: Vec<Image>,
     /// Images after its opening.
     images: Vec<Image>,
     /// Place of each page.
@@ -170,13 +170,13 @@ impl Judge {
     }
 
     /// Opens what survived, and checks it against the registers.
-    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Registers) -> Result<(), Wrong> {
+    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Registers) -> Result<(), Failure> {
         let runtime = Runtime::new(0);
         let judged = runtime.run(self.open_and_read(opener, images, registers));
         for (edge, times) in runtime.edges() {
             *self.edges.entry(edge).or_default() += times;
         }
-        judged.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+        judged.map_err(|stalled| Failure::Stalled(stalled.to_string()))?
     }
 
     /// As `judge`, reading everything.
@@ -185,7 +185,7 @@ impl Judge {
         opener: &Opener,
         images: &[Image],
         registers: &Registers,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Failure> {
         self.last = None;
         self.judge(opener, images, registers)
     }
@@ -197,12 +197,12 @@ impl Judge {
         opener: &Opener,
         images: &[Image],
         registers: &Registers,
-    ) -> Result<bool, Wrong> {
+    ) -> Result<bool, Failure> {
         match self.judge(opener, images, registers) {
             Ok(()) => Ok(false),
             // Metadata that has lost its magic is refused as unknown data, not as corrupt.
-            Err(Wrong::Refused(_) | Wrong::Closed(_)) => Ok(true),
-            Err(wrong) => Err(wrong),
+            Err(Failure::Refused(_) | Failure::Closed(_)) => Ok(true),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -211,13 +211,13 @@ impl Judge {
         opener: &Opener<'_>,
         images: &[Image],
         registers: &Registers,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Failure> {
         let opened = open(opener, images).await?;
         let again = opened.images();
         if again.iter().zip(images).any(|(again, image)| again.hash() != image.hash()) {
             let twice = open(opener, &again).await?.images();
             if twice.iter().zip(&again).any(|(twice, once)| twice.metadata() != once.metadata()) {
-                return Err(Wrong::Restless);
+                return Err(Failure::Restless);
             }
         }
         self.spent.on(Part::Opening);
@@ -238,7 +238,7 @@ impl Judge {
     }
 
     /// Reads pages, consecutive ones at once.
-    async fn read(&mut self, opened: &Opened, pages: &[u64], registers: &Registers) -> Result<(), Wrong> {
+    async fn read(&mut self, opened: &Opened, pages: &[u64], registers: &Registers) -> Result<(), Failure> {
         let whole = opened.top.geometry().sectors;
         let most = (LARGEST_REQUEST_SECTORS / PAGE_SECTORS) as usize;
         let mut rest = pages;
@@ -250,14 +250,14 @@ impl Judge {
             let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
             let buffer =
                 read.map_err(|error| unreadable(&error, format!("reading {at} after a restart: {error}")))?;
-            let mut wrong = None;
-            check::found(&buffer, |index, found| {
+            let mut failure = None;
+            check::classify(&buffer, |index, found| {
                 if let Err(violation) = registers.after_crash(at.start.0 + index, found) {
-                    wrong.get_or_insert(violation);
+                    failure.get_or_insert(violation);
                 }
             });
-            if let Some(violation) = wrong {
-                return Err(Wrong::Sector(violation));
+            if let Some(violation) = failure {
+                return Err(Failure::Sector(violation));
             }
             self.sectors += at.sectors;
             rest = &rest[run..];
@@ -266,8 +266,8 @@ impl Judge {
     }
 }
 
-fn unreadable(error: &IoError, why: String) -> Wrong {
-    if error.kind() == ErrorKind::Corrupt { Wrong::Refused(why) } else { Wrong::Unreadable(why) }
+fn unreadable(error: &IoError, why: String) -> Failure {
+    if error.kind() == ErrorKind::Corrupt { Failure::Refused(why) } else { Failure::Unreadable(why) }
 }
 
 struct Opened {
@@ -281,7 +281,7 @@ impl Opened {
     }
 }
 
-async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
+async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Failure> {
     let numbered = (0..).zip(images.iter().zip(&opener.sectors));
     let components: Vec<Rc<Component>> = numbered
         .map(|(number, (image, sectors))| Component::instant(number, *sectors, image.clone()))
@@ -290,14 +290,14 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
     let tree = tree::over(&opener.description, opener.named(&devices), Bytes::Real).await;
     let tree = tree.map_err(|error| match error.kind() {
-        ErrorKind::Corrupt => Wrong::Refused(format!("the volume does not open: {error}")),
-        _ => Wrong::Closed(error.to_string()),
+        ErrorKind::Corrupt => Failure::Refused(format!("the volume does not open: {error}")),
+        _ => Failure::Closed(error.to_string()),
     })?;
     Ok(Opened { top: tree.top, components })
 }
 
 /// The top of a volume that is opened on what survived.
-pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc<dyn BlockDevice>, Wrong> {
+pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc<dyn BlockDevice>, Failure> {
     Ok(open(opener, images).await?.top)
 }
 
@@ -305,21 +305,26 @@ pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc
 fn differing(
     opened: &Opened,
     last: Option<Last>,
-    (found, images): (&[Image], Vec<Image>),
+    (survived, images): (&[Image], Vec<Image>),
     control: bool,
 ) -> (Last, Vec<u64>) {
     let count = opened.top.geometry().sectors.div_ceil(PAGE_SECTORS);
     let Some(mut last) = last else {
         let (pages, opening) = (FxHashMap::default(), FxHashSet::default());
-        let mut last =
-            Last { found: found.to_vec(), images, places: vec![UNKNOWN; count as usize], pages, opening };
+        let mut last = Last {
+            survived: survived.to_vec(),
+            images,
+            places: vec![UNKNOWN; count as usize],
+            pages,
+            opening,
+        };
         last.opened(opened);
         last.places_changed(opened, &mut Vec::new());
         return (last, (0..count).collect());
     };
     let changed = differ(&images, &last.images);
     let mut pages = Vec::new();
-    if differ(found, &last.found).iter().any(|place| last.opening.contains(place)) {
+    if differ(survived, &last.survived).iter().any(|place| last.opening.contains(place)) {
         last.places_changed(opened, &mut pages);
         last.opened(opened);
     }
@@ -327,7 +332,7 @@ fn differing(
         pages.extend(last.pages.get(&place).into_iter().flatten());
     }
     pages.extend(last.pages.get(&UNKNOWN).into_iter().flatten());
-    (last.found, last.images) = (found.to_vec(), images);
+    (last.survived, last.images) = (survived.to_vec(), images);
     if control {
         pages = (0..count).collect();
     }

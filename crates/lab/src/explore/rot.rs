@@ -86,9 +86,9 @@ impl Explorer<'_> {
         let Some(rot) = Rot::drawn(&images, log, &mut self.rng) else { return Ok(()) };
         rot.apply(&mut images);
         let judged = self.judge.judge_rotten(&self.opener, &images, registers);
-        let refused = judged.map_err(|wrong| {
+        let refused = judged.map_err(|failure| {
             let crash = Crash { rot: Some(rot), ..crash.clone() };
-            self.finding(&wrong, Some(crash))
+            self.finding(&failure, Some(crash))
         })?;
         self.tally.rotten.0 += 1;
         self.tally.rotten.1 += u64::from(refused);

@@ -67,7 +67,7 @@ impl Plan {
         for (number, write) in self.cached.iter().enumerate() {
             let mut log = log.borrow_mut();
             log.writes.push(write.clone());
-            log.events.extend([Event::Began(number), Event::Ended(number)]);
+            log.events.extend([Event::WriteBegan(number), Event::WriteEnded(number)]);
         }
         let ended = runtime.run(self.open_and_ask(opener, &log));
         let (stalled, (closed, met)) = match ended {

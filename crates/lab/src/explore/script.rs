@@ -15,7 +15,7 @@ use seekless_layers::Topmost;
 use super::log::{Command, Event, Shared};
 use crate::LabError;
 use crate::check::{self, history};
-use crate::instant::Instant;
+use crate::null_device::NullDevice;
 use crate::workload::Load;
 use crate::workload::client::{self, Limit};
 use seekless_volume::tree::Tree;
@@ -53,10 +53,10 @@ impl Step {
 /// The first `requests` requests of a workload, on a volume of `sectors` sectors.
 pub fn of_workload(load: &Load, sectors: u64, seed: u64, requests: u64) -> Result<Vec<Request>, LabError> {
     load.fits(sectors)?;
-    let device: Rc<dyn BlockDevice> = Rc::new(Instant { sectors });
+    let device: Rc<dyn BlockDevice> = Rc::new(NullDevice { sectors });
     let limit = Limit { requests: Some(requests), time: None };
-    let seen = Runtime::new(seed).run(client::carry_out(load, device, limit, true))?.whole()?;
-    let requests = seen.records.iter().map(|record| Request {
+    let run = Runtime::new(seed).run(client::carry_out(load, device, limit, true))?.whole()?;
+    let requests = run.records.iter().map(|record| Request {
         op: record.op,
         at: if record.op == Op::Flush { Extent::default() } else { record.extent },
         fua: record.flags.has(Flags::FUA),
@@ -112,7 +112,7 @@ pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree,
                 next.set(next.get() + 1);
                 match step {
                     Step::Ask(request) => ask(id, *request, &*top, &log).await,
-                    Step::Do(command) => tell(id, command, topmost.as_deref(), &log).await,
+                    Step::Do(command) => carry_out_command(id, command, topmost.as_deref(), &log).await,
                 }
             }
         })
@@ -123,9 +123,14 @@ pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree,
 }
 
 /// Carries out a command. For the checker, a stop is a flush: what was acknowledged is durable after it.
-async fn tell(id: u64, command: &'static str, topmost: Option<&Topmost>, log: &RefCell<super::log::Log>) {
+async fn carry_out_command(
+    id: u64,
+    command: &'static str,
+    topmost: Option<&Topmost>,
+    log: &RefCell<super::log::Log>,
+) {
     let (begin, stops) = (runtime::now(), command == "stop");
-    log.borrow_mut().events.push(Event::Told(command));
+    log.borrow_mut().events.push(Event::Command(command));
     if stops {
         let flush = history::Event::Issue { id, op: Op::Flush, at: Extent::default(), fua: false };
         log.borrow_mut().events.push(Event::Client(flush));
@@ -141,7 +146,7 @@ async fn tell(id: u64, command: &'static str, topmost: Option<&Topmost>, log: &R
     }
     let number = log.commands.len();
     log.commands.push(Command { name: command, took: runtime::now().since(begin), error: done.err() });
-    log.events.push(Event::Carried(number));
+    log.events.push(Event::CommandDone(number));
 }
 
 async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<super::log::Log>) {
@@ -152,7 +157,7 @@ async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<sup
     let mut found = Vec::new();
     let done = match op {
         Op::Read => top.read(at, Buffer::zeroed(at.bytes()), how).await.map(|buffer| {
-            check::found(&buffer, |_, each| found.push(each));
+            check::classify(&buffer, |_, each| found.push(each));
         }),
         Op::Write => top.write(at, check::stamped(at, id), how).await,
         Op::Flush => top.flush(how).await,

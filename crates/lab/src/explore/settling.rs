@@ -24,7 +24,7 @@ impl Settling {
     }
 
     /// The event as the registers get it.
-    pub fn told<'a>(&mut self, event: &'a Event) -> Cow<'a, Event> {
+    pub fn effective<'a>(&mut self, event: &'a Event) -> Cow<'a, Event> {
         match event {
             Event::Issue { id, op: Op::Flush, .. } => drop(self.flushes.insert(*id)),
             Event::Done { id } if self.flushes.contains(id) => self.caches = false,

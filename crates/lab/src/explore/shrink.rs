@@ -52,7 +52,7 @@ impl<'a> Shrinker<'a> {
     /// The smallest finding derived from this one.
     pub fn shrink(&mut self, finding: Finding) -> Finding {
         let Some(mut now) = self.first(&finding.case) else {
-            return self.fewer_survivors(self.only_asked(finding));
+            return self.fewer_survivors(self.only_issued(finding));
         };
         let Some(mut best) = self.attempt(&now) else { return finding };
         let usual = Conditions::usual(now.conditions.clients, now.conditions.seed);
@@ -90,11 +90,11 @@ impl<'a> Shrinker<'a> {
     /// The first candidate: only issued requests; without the crashes before the last, if those are not needed.
     fn first(&mut self, case: &Case) -> Option<Candidate> {
         let first = case.0.first()?;
-        let asked: Vec<Step> = case.0.iter().flat_map(Self::asked).collect();
+        let issued: Vec<Step> = case.0.iter().flat_map(Self::issued).collect();
         let faults = first.fault.is_some();
         let plain = case.0.len() == 1 && first.crash.is_none();
         let all = Candidate {
-            steps: asked,
+            steps: issued,
             conditions: first.conditions,
             settings: first.settings.clone(),
             depth: 1,
@@ -102,8 +102,8 @@ impl<'a> Shrinker<'a> {
             plain,
             fill: first.fill,
         };
-        let begun = Candidate { steps: Self::asked(first), depth: case.0.len() as u64, ..all.clone() };
-        let whole = Candidate { steps: first.steps.clone(), ..begun.clone() };
+        let first_run = Candidate { steps: Self::issued(first), depth: case.0.len() as u64, ..all.clone() };
+        let whole = Candidate { steps: first.steps.clone(), ..first_run.clone() };
         let seeds = |candidate: Candidate| {
             (0..4).map(move |more| {
                 let seed = candidate.conditions.seed.wrapping_add(more);
@@ -111,12 +111,12 @@ impl<'a> Shrinker<'a> {
                 Candidate { conditions, ..candidate.clone() }
             })
         };
-        let mut candidates = seeds(all).chain(seeds(begun)).chain([whole]);
+        let mut candidates = seeds(all).chain(seeds(first_run)).chain([whole]);
         candidates.find(|candidate| self.attempt(candidate).is_some())
     }
 
     /// The requests that had been issued at the crash: an event each at least, and in order.
-    fn asked(segment: &Segment) -> Vec<Step> {
+    fn issued(segment: &Segment) -> Vec<Step> {
         let events = segment.crash.as_ref().map_or(usize::MAX, |crash| crash.events);
         segment.steps.iter().take(events).copied().collect()
     }
@@ -154,7 +154,7 @@ impl<'a> Shrinker<'a> {
     }
 
     /// Leaves out what had not been issued at the crash: it cannot matter.
-    fn only_asked(&self, finding: Finding) -> Finding {
+    fn only_issued(&self, finding: Finding) -> Finding {
         let mut case = finding.case.clone();
         for index in 0..case.0.len() {
             while let Some(last) = case.0[index].steps.pop() {

@@ -3,7 +3,7 @@
 use seekless_core::Op;
 use seekless_drive::Spec;
 
-use super::Asked;
+use super::Job;
 use super::birthday::{bins, expected_revolutions, fullest, moments};
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::strand::{Kind, Strand, mean, response_ms};
@@ -46,24 +46,24 @@ const MODELS: [Column; 6] = [
 ];
 
 /// Computes the figure.
-pub fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
-    let drive = asked.drive();
+pub fn figure_3(job: &Job) -> Result<Shown, LabError> {
+    let drive = job.drive();
     let strand = Strand::new(Kind::Proximal, REQUESTS, Op::Read);
-    let times = |drive: &Spec, strand| response_ms(drive, strand, asked.requests, asked.seed);
-    asked.progress(0, 4);
+    let times = |drive: &Spec, strand| response_ms(drive, strand, job.requests, job.seed);
+    job.progress(0, 4);
     let strands = times(drive, strand)?;
-    asked.progress(1, 4);
+    job.progress(1, 4);
     let fifo = times(drive, Strand { depth: 1, ..strand })?;
-    asked.progress(2, 4);
+    job.progress(2, 4);
     let mut settling = drive.clone();
     settling.command.turn_round_us = 0.0;
     let settling = times(&settling, strand)?;
-    asked.progress(3, 4);
+    job.progress(3, 4);
     // A single request takes a seek and half a revolution.
     let turn_ms = 60e3 / drive.rpm;
     let seek_ms = mean(&times(drive, Strand::new(Kind::Proximal, 1, Op::Read))?) - turn_ms / 2.0;
     let own = Clock { seek_ms, turn_ms };
-    let modelled = if asked.others { own } else { PAPER };
+    let modelled = if job.others { own } else { PAPER };
 
     let mut main = Grid::new("", &SPREAD);
     for half_turns in 3..=20 {
@@ -78,9 +78,9 @@ pub fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
     let revolutions = [&strands, &settling].map(|times| (mean(times) - own.seek_ms) / own.turn_ms);
     let notes = notes(revolutions);
     let notes: Vec<&str> = notes.iter().map(String::as_str).collect();
-    let notes = if asked.others { &notes[..2] } else { &notes[..] };
-    let mut shown = asked.shown(main, statements(&strands), notes, pictures);
-    let mut models = models(asked, modelled);
+    let notes = if job.others { &notes[..2] } else { &notes[..] };
+    let mut shown = job.shown(main, statements(&strands), notes, pictures);
+    let mut models = models(job, modelled);
     for (what, times, revolutions) in
         [("simulated", &strands, revolutions[0]), ("simulated, settling alone", &settling, revolutions[1])]
     {
@@ -107,7 +107,7 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 /// The model with its inputs and with its results, and the paper's own figures.
-fn models(asked: &Asked, clock: Clock) -> Grid {
+fn models(job: &Job, clock: Clock) -> Grid {
     let Clock { seek_ms, turn_ms } = clock;
     let mut grid = Grid::new("Revolutions of a strand of 8 (Appendix A)", &MODELS);
     let mut row = |what: &str, revolutions: f64, ms: f64, variance: f64, likeliest: Cell, none: Cell| {
@@ -123,7 +123,7 @@ fn models(asked: &Asked, clock: Clock) -> Grid {
         let none = 100.0 * fullest(6, bins)[0];
         row(what, revolutions, ms, spread, likeliest.into(), none.into());
     }
-    if !asked.others {
+    if !job.others {
         row("paper: its model", 3.4, 17.26, 9.0, Cell::Count(3), Cell::Number(2.0));
         let measured = (17.14 - seek_ms) / turn_ms;
         row("paper: measured", measured, 17.14, 9.6, Cell::Nothing, Cell::Nothing);

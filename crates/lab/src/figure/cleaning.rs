@@ -18,7 +18,7 @@ use seekless_layers::lld;
 use seekless_layers::{Bytes, Lld};
 
 use super::shown::{Column, Grid, Picture, Shown, Statement, Within, numbers};
-use super::{Asked, Entry};
+use super::{Entry, Job};
 use crate::error::LabError;
 use crate::mining::head_alone;
 use crate::report::along::Along;
@@ -81,15 +81,15 @@ const CLEANINGS: [Cleaning; 3] = [
 ];
 
 /// Runs two rounds of transactions on `files` files.
-fn run(asked: &Asked, drive: &Spec, files: u64, (cleaner, moved): Cleaning) -> Result<Run, LabError> {
+fn run(job: &Job, drive: &Spec, files: u64, (cleaner, moved): Cleaning) -> Result<Run, LabError> {
     let load = workload::parse(&format!(
         "postmark:files={files},transactions={},rounds=2,cpu=500us,cache=32MiB,dirty=4MiB,commit=30s,journal=0,\
          discard=1",
-        asked.requests
+        job.requests
     ))?;
     let free = cleaner == lld::Cleaner::Freeblock;
     let queue = QueueOptions { freeblock: free.then(FreeOptions::default), ..QueueOptions::default() };
-    let runtime = Runtime::new(asked.seed);
+    let runtime = Runtime::new(job.seed);
     let result: Result<Result<Run, IoError>, LabError> = runtime
         .run(async {
             let component = simulated(0, &drive.clone().into(), queue);
@@ -146,11 +146,11 @@ const COLUMNS: [Column; 13] = [
     numbers("waited_s", "waited s", 1),
 ];
 
-fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
-    let Some(drive) = head_alone(asked.drive()).one_surface() else {
+fn figure_7(job: &Job) -> Result<Shown, LabError> {
+    let Some(drive) = head_alone(job.drive()).one_surface() else {
         return Err(LabError::Setting {
             setting: "drive",
-            found: asked.drive().name.clone(),
+            found: job.drive().name.clone(),
             expected: "a disk that has something on each surface".to_owned(),
         });
     };
@@ -159,12 +159,12 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
     let mut values = [const { Vec::new() }; 4];
     let mut along = Vec::new();
     for (done, full) in FULL.into_iter().enumerate() {
-        asked.progress(done, FULL.len());
+        job.progress(done, FULL.len());
         let all = BELOW / (512 << 10) * 127;
         let files = (full as f64 / 100.0 * all as f64 / BLOCKS_A_FILE) as u64;
-        let [original, free, apart] = CLEANINGS.map(|cleaning| run(asked, &drive, files, cleaning));
+        let [original, free, apart] = CLEANINGS.map(|cleaning| run(job, &drive, files, cleaning));
         let (original, free, apart) = (original?, free?, apart?);
-        let rate = |seconds: f64| asked.requests as f64 / seconds.max(1e-9);
+        let rate = |seconds: f64| job.requests as f64 / seconds.max(1e-9);
         let ideal = rate(original.seconds - original.grown("waited_for_the_cleaner_us") / 1e6);
         let rates = [rate(original.seconds), rate(free.seconds), rate(apart.seconds), ideal];
         let shares = rates.map(|rate| 100.0 * rate / ideal);
@@ -205,7 +205,7 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
          waited are those of the last one: segments, of which so many for free; blocks moved; seconds in which \
          somebody waited for the cleaner.",
     ];
-    Ok(asked.shown(grid, paper, &notes, pictures))
+    Ok(job.shown(grid, paper, &notes, pictures))
 }
 
 /// A plot of lines against utilisation.

@@ -9,7 +9,7 @@ use seekless_drive::Policy;
 use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
-use super::{Asked, Entry};
+use super::{Entry, Job};
 use crate::error::LabError;
 use crate::mining::{Foreground, Mined, Mining, head_alone, mine};
 use crate::report::along::Along;
@@ -97,17 +97,17 @@ struct Pair {
     delta: i128,
 }
 
-fn pair(asked: &Asked, policy: Policy, level: u64, free: FreeOptions) -> Result<Pair, LabError> {
+fn pair(job: &Job, policy: Policy, level: u64, free: FreeOptions) -> Result<Pair, LabError> {
     let mining = Mining {
-        drive: head_alone(asked.drive()),
+        drive: head_alone(job.drive()),
         policy,
         foreground: Foreground::Load(format!("oltp:mpl={level}")),
         free,
         block: PAGE_SECTORS,
-        scans: asked.requests,
+        scans: job.requests,
         scrub: None,
         time: None,
-        seed: asked.seed,
+        seed: job.seed,
     };
     let mined = mine(&mining, None)?;
     let alone = mine(&mining, Some(mined.requests))?;
@@ -145,7 +145,7 @@ const COLUMNS_8: [Column; 15] = [
     numbers("paper_scans_per_day", "paper: scans", 0),
 ];
 
-fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_8(job: &Job) -> Result<Shown, LabError> {
     const LEVELS: [u64; 5] = [1, 4, 7, 10, 20];
     let schedulers = [Policy::Fcfs, Policy::CLook, Policy::SptfSw(40)];
     let mut grid = Grid::new("", &COLUMNS_8);
@@ -155,10 +155,10 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
         for policy in schedulers {
             let mut values = Vec::new();
             for level in LEVELS {
-                asked.progress(done, LEVELS.len() * schedulers.len() * BOTH.len());
+                job.progress(done, LEVELS.len() * schedulers.len() * BOTH.len());
                 done += 1;
                 let options = FreeOptions { policy: free, ..FreeOptions::default() };
-                let Pair { mined, delta } = pair(asked, policy, level, options)?;
+                let Pair { mined, delta } = pair(job, policy, level, options)?;
                 let scans = 86_400.0 / mined.scan_s();
                 let theirs = policy == Policy::Fcfs && free == FreePolicy::Paper && level >= 7;
                 if theirs && level == 7 {
@@ -170,7 +170,7 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
                     paper.push(about("level 7, FCFS: scans a day", "", 47.0, scans, 6.0));
                     paper.push(about("level 7, FCFS: of the potential, half", "%", 50.0, share, 20.0));
                 }
-                grid.row(row_8(&mined, delta, level, policy, free, asked.theirs(theirs.then_some(47.0))));
+                grid.row(row_8(&mined, delta, level, policy, free, job.theirs(theirs.then_some(47.0))));
                 values.push(Some(scans));
             }
             series.push(Series { name: policy.to_string(), values });
@@ -192,7 +192,7 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
          time, with what is free in them.",
         "Foreground ns is how much longer all of its requests together took than in the same run without free work.",
     ];
-    Ok(asked.shown(grid, paper, &notes, pictures))
+    Ok(job.shown(grid, paper, &notes, pictures))
 }
 
 fn row_8(
@@ -225,7 +225,7 @@ fn row_8(
     ]
 }
 
-fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_9(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("policy", "free policy"),
         words("buffers", "buffers"),
@@ -239,9 +239,9 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     let (mut series, mut paper) = (Vec::new(), Vec::new());
     for (done, kind) in KINDS.into_iter().enumerate() {
-        asked.progress(done, KINDS.len());
+        job.progress(done, KINDS.len());
         let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
-        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, options(kind))?;
+        let Pair { mined, .. } = pair(job, Policy::Fcfs, 7, options(kind))?;
         for to in (5..=100).step_by(5) {
             // From five hundredths before to this one.
             let seconds = mined.at(to) - mined.at(to - 5);
@@ -284,10 +284,10 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
     };
     let notes =
         [ALONE, NO_BOUND, "Transfer, extra seek and unused are of the waits in that twentieth of the scan."];
-    Ok(asked.shown(grid, paper, &notes, vec![("progress".to_owned(), Picture::Lines(plot))]))
+    Ok(job.shown(grid, paper, &notes, vec![("progress".to_owned(), Picture::Lines(plot))]))
 }
 
-fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_10(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("policy", "free policy"),
         words("buffers", "buffers"),
@@ -301,9 +301,9 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     let (mut series, mut paper) = (Vec::new(), Vec::new());
     for (done, kind) in KINDS.into_iter().enumerate() {
-        asked.progress(done, KINDS.len());
+        job.progress(done, KINDS.len());
         let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
-        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, options(kind))?;
+        let Pair { mined, .. } = pair(job, Policy::Fcfs, 7, options(kind))?;
         let efficiency = |to: usize| {
             100.0
                 * mined.mean(|scan| {
@@ -351,5 +351,5 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
         "Bias is the largest difference, over all places of the disk, between the share of the blocks before the \
          place among those read and on the disk: 0 is a fair sample, which the paper assumes.",
     ];
-    Ok(asked.shown(grid, paper, &notes, vec![("efficiency".to_owned(), Picture::Lines(plot))]))
+    Ok(job.shown(grid, paper, &notes, vec![("efficiency".to_owned(), Picture::Lines(plot))]))
 }

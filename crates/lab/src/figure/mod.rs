@@ -37,7 +37,7 @@ pub struct Entry {
     pub usual: u64,
     /// Key of its rows in JSON.
     pub rows: &'static str,
-    draw: fn(&Asked) -> Result<Shown, LabError>,
+    draw: fn(&Job) -> Result<Shown, LabError>,
 }
 
 impl Entry {
@@ -49,7 +49,7 @@ impl Entry {
         source: &'static str,
         says: &'static str,
         drives: &'static [&'static str],
-        draw: fn(&Asked) -> Result<Shown, LabError>,
+        draw: fn(&Job) -> Result<Shown, LabError>,
     ) -> Entry {
         Entry { name, title, source, says, drives, counted, usual: 10_000, rows: "rows", draw }
     }
@@ -101,11 +101,11 @@ pub fn draw(
     };
     let requests = options.requests.unwrap_or(entry.usual);
     let others = options.drive.is_some();
-    (entry.draw)(&Asked { entry, drives, others, requests, seed: options.seed, progress })
+    (entry.draw)(&Job { entry, drives, others, requests, seed: options.seed, progress })
 }
 
 /// A figure in progress.
-struct Asked<'a> {
+struct Job<'a> {
     entry: &'static Entry,
     /// At least one.
     drives: Vec<Spec>,
@@ -116,7 +116,7 @@ struct Asked<'a> {
     progress: &'a dyn Fn(Progress),
 }
 
-impl Asked<'_> {
+impl Job<'_> {
     /// The first drive: the only one of most figures.
     fn drive(&self) -> &Spec {
         &self.drives[0]

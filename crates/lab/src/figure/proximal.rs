@@ -11,7 +11,7 @@ use super::appendix;
 use super::freeblock::short;
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::strand::{Arrival, Kind, Order, Strand, mean, response_ms, track_read_ms};
-use super::{Asked, Entry};
+use super::{Entry, Job};
 use crate::error::LabError;
 use crate::report::along::{Along, align};
 use crate::report::plot::{Form, Plot, Series};
@@ -143,11 +143,11 @@ const HOW: &str = "Requests are of 4 KiB, sent sorted and all at once while the 
                    cache is off.";
 
 /// Mean time of a strand, in milliseconds.
-pub fn mean_ms(asked: &Asked, drive: &Spec, strand: Strand) -> Result<f64, LabError> {
-    Ok(mean(&response_ms(drive, strand, asked.requests, asked.seed)?))
+pub fn mean_ms(job: &Job, drive: &Spec, strand: Strand) -> Result<f64, LabError> {
+    Ok(mean(&response_ms(drive, strand, job.requests, job.seed)?))
 }
 
-fn table_1(asked: &Asked) -> Result<Shown, LabError> {
+fn table_1(job: &Job) -> Result<Shown, LabError> {
     const REQUESTS: [usize; 5] = [1, 2, 4, 6, 8];
     let columns = [
         words("kind", "strand"),
@@ -161,9 +161,9 @@ fn table_1(asked: &Asked) -> Result<Shown, LabError> {
     for (number, row) in ROWS.iter().enumerate() {
         let mut farthest: Option<Statement> = None;
         for (done, requests) in REQUESTS.into_iter().enumerate() {
-            asked.progress(number * REQUESTS.len() + done, ROWS.len() * REQUESTS.len());
-            let ours = mean_ms(asked, asked.drive(), Strand::new(row.kind, requests, row.op))?;
-            let theirs = row.theirs(requests).filter(|_| !asked.others);
+            job.progress(number * REQUESTS.len() + done, ROWS.len() * REQUESTS.len());
+            let ours = mean_ms(job, job.drive(), Strand::new(row.kind, requests, row.op))?;
+            let theirs = row.theirs(requests).filter(|_| !job.others);
             let off = theirs.map(|theirs| 100.0 * (ours / theirs - 1.0));
             let cells = [(requests as u64).into(), ours.into(), theirs.into(), off.into()];
             grid.row(std::iter::once(Cell::from(row.name)).chain(cells));
@@ -178,11 +178,11 @@ fn table_1(asked: &Asked) -> Result<Shown, LabError> {
     }
     let plots = |key| grid.column(key).chunks(REQUESTS.len()).map(<[_]>::to_vec).collect::<Vec<_>>();
     let (ours, theirs) = (plots("strand_ms"), plots("paper_strand_ms"));
-    let pictures = beside(asked, &REQUESTS, "requests", "ms a strand", [ours, theirs]);
+    let pictures = side_by_side(job, &REQUESTS, "requests", "ms a strand", [ours, theirs]);
     let single = "The paper's caption gives single requests; a single write is there 0.2 ms slower than a \
                   read, in strands the same drive writes as if that were 0.4 ms.";
     let notes = [HOW, single];
-    Ok(asked.shown(grid, paper, &notes[..if asked.others { 1 } else { 2 }], pictures))
+    Ok(job.shown(grid, paper, &notes[..if job.others { 1 } else { 2 }], pictures))
 }
 
 /// A picture of lines over whole numbers.
@@ -192,8 +192,8 @@ fn lines(along: &[usize], along_label: &'static str, value_label: &'static str, 
 }
 
 /// Two pictures of the rows with the same axes: ours and, for the paper's drive, the paper's.
-fn beside(
-    asked: &Asked,
+fn side_by_side(
+    job: &Job,
     along: &[usize],
     along_label: &'static str,
     value_label: &'static str,
@@ -207,7 +207,7 @@ fn beside(
     let [ours, theirs] = &mut plots;
     align(&mut [ours, theirs]);
     let named = ["ours", "the paper's, of Table 1"].into_iter().zip(plots);
-    let shown = if asked.others { 1 } else { 2 };
+    let shown = if job.others { 1 } else { 2 };
     named.take(shown).map(|(name, plot)| (name.to_owned(), Picture::Lines(plot))).collect()
 }
 
@@ -225,22 +225,22 @@ const FIGURE_1_COLUMNS: [Column; 11] = [
     numbers("paper_proximal_write_ms", "write", 2),
 ];
 
-fn figure_1(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_1(job: &Job) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &FIGURE_1_COLUMNS);
     let (mut op, mut series) = (1.0, vec![Vec::new(); ROWS.len()]);
     for requests in 1..=LONGEST {
         let mut each = [0.0; ROWS.len()];
         for (at, row) in ROWS.iter().enumerate() {
-            asked.progress((requests - 1) * ROWS.len() + at, LONGEST * ROWS.len());
+            job.progress((requests - 1) * ROWS.len() + at, LONGEST * ROWS.len());
             let strand = Strand::new(row.kind, requests, row.op);
-            each[at] = mean_ms(asked, asked.drive(), strand)? / requests as f64;
+            each[at] = mean_ms(job, job.drive(), strand)? / requests as f64;
             series[at].push(Some(each[at]));
         }
         if requests == 1 {
             op = each[2];
         }
         let theirs =
-            ROWS.iter().map(|row| asked.theirs(row.theirs(requests).map(|strand| strand / requests as f64)));
+            ROWS.iter().map(|row| job.theirs(row.theirs(requests).map(|strand| strand / requests as f64)));
         let ours = each.into_iter().chain([each[0] / op, each[2] / op]).map(Cell::from);
         grid.row(std::iter::once(Cell::from(requests as u64)).chain(ours).chain(theirs));
     }
@@ -259,14 +259,14 @@ fn figure_1(asked: &Asked) -> Result<Shown, LabError> {
     let along: Vec<usize> = (1..=LONGEST).collect();
     let theirs = |row: &Row| along.iter().map(|&n| row.theirs(n).map(|strand| strand / n as f64)).collect();
     let theirs: Vec<Vec<Option<f64>>> = ROWS.iter().map(theirs).collect();
-    let pictures = beside(asked, &along, "requests in a strand", "ms a request", [series, theirs]);
+    let pictures = side_by_side(job, &along, "requests in a strand", "ms a request", [series, theirs]);
     let op = "1 OP is a single random read (section 2.2). The paper's milliseconds are those of its Table 1, \
               by request, which are 0.38 OP for 8 proximal ones where the text says 0.39; between them it has \
               only the picture.";
-    Ok(asked.shown(grid, paper, &[HOW, op], pictures))
+    Ok(job.shown(grid, paper, &[HOW, op], pictures))
 }
 
-fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_2(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         numbers("depth", "at a time", 0),
         numbers("request_ms", "ms a request", 3),
@@ -276,14 +276,14 @@ fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     let mut fifo = 0.0;
     for depth in 1..=LONGEST {
-        asked.progress(depth - 1, LONGEST);
+        job.progress(depth - 1, LONGEST);
         let strand = Strand { depth, ..Strand::new(Kind::Proximal, LONGEST, Op::Read) };
-        let each = mean_ms(asked, asked.drive(), strand)? / LONGEST as f64;
+        let each = mean_ms(job, job.drive(), strand)? / LONGEST as f64;
         if depth == 1 {
             fifo = each;
         }
         let less = 100.0 * (1.0 - each / fifo);
-        let theirs = asked.theirs((depth == LONGEST).then_some(32.0));
+        let theirs = job.theirs((depth == LONGEST).then_some(32.0));
         grid.row([(depth as u64).into(), each.into(), less.into(), theirs]);
     }
     let less = grid.column("improvement_pct").last().copied().flatten().unwrap_or_default();
@@ -294,13 +294,13 @@ fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
     let plot = lines(&along, "requests at a time", "ms a request", series);
     let picture = (String::new(), Picture::Lines(plot));
     let notes = ["Requests are sent sorted; the next one when one is answered. One at a time is FIFO."];
-    Ok(asked.shown(grid, paper, &notes, vec![picture]))
+    Ok(job.shown(grid, paper, &notes, vec![picture]))
 }
 
 /// Interval between two requests sent one by one: about the time that a host and a bus of that era need for each.
 const APART: Nanos = Nanos::from_micros(50);
 
-fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_4(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("drive", "drive"),
         words("arrival", "requests come"),
@@ -318,14 +318,14 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
     ];
     let mut grid = Grid::new("", &columns);
     let mut bars: Vec<(String, [f64; 4])> = Vec::new();
-    for (number, drive) in asked.drives.iter().enumerate() {
-        let track = track_read_ms(drive, asked.requests, asked.seed)?;
+    for (number, drive) in job.drives.iter().enumerate() {
+        let track = track_read_ms(drive, job.requests, job.seed)?;
         for (at, (name, arrival)) in arrivals.into_iter().enumerate() {
-            asked.progress(number * arrivals.len() + at, asked.drives.len() * arrivals.len());
+            job.progress(number * arrivals.len() + at, job.drives.len() * arrivals.len());
             let strand = Strand { arrival, ..Strand::new(Kind::Proximal, LONGEST, Op::Read) };
-            let sorted = mean_ms(asked, drive, strand)?;
-            let unsorted = mean_ms(asked, drive, Strand { order: Order::Unsorted, ..strand })?;
-            let fifo = mean_ms(asked, drive, Strand { depth: 1, ..strand })?;
+            let sorted = mean_ms(job, drive, strand)?;
+            let unsorted = mean_ms(job, drive, Strand { order: Order::Unsorted, ..strand })?;
+            let fifo = mean_ms(job, drive, Strand { depth: 1, ..strand })?;
             let more = 100.0 * (unsorted / sorted - 1.0);
             let values = [sorted, unsorted, more, fifo, track];
             let words = [drive.name.as_str(), name].map(Cell::from);
@@ -356,5 +356,5 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
         "That a strand should meet a drive at work can be seen: an idle drive begins with the first request \
          that comes, whichever that is, and looks at the others only after it.",
     ];
-    Ok(asked.shown(grid, Vec::new(), &notes, vec![(String::new(), Picture::Lines(plot))]))
+    Ok(job.shown(grid, Vec::new(), &notes, vec![(String::new(), Picture::Lines(plot))]))
 }

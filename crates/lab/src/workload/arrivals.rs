@@ -38,7 +38,7 @@ impl Arrivals {
     pub fn of(keys: &Keys) -> Result<Arrivals, WorkloadError> {
         let clients = keys.number("outstanding", 1..=100_000)?;
         match keys.rate("rate")? {
-            Some(_) if keys.given("outstanding") => Err(keys.wrong("rate", "it without outstanding=")),
+            Some(_) if keys.given("outstanding") => Err(keys.error("rate", "it without outstanding=")),
             Some(rate) => Ok(Arrivals::Open(rate)),
             None => Ok(Arrivals::Closed(clients)),
         }

@@ -107,7 +107,7 @@ impl Churn {
         let last = self.last.get();
         // A share of 0 does not affect the random numbers of others.
         let meets = self.meets.part > 0 && rng.chance(self.meets.part, self.meets.whole);
-        let mut at = if meets && last.sectors > 0 { self.beside(last, rng) } else { Extent::default() };
+        let mut at = if meets && last.sectors > 0 { self.near_last(last, rng) } else { Extent::default() };
         if at.sectors == 0 || at.end().0 > window {
             at = self.place(rng, window);
         }
@@ -116,7 +116,7 @@ impl Churn {
     }
 
     /// Over its last sector or its first, right after or before it, or within it.
-    fn beside(&self, last: Extent, rng: &mut Rng) -> Extent {
+    fn near_last(&self, last: Extent, rng: &mut Rng) -> Extent {
         let sectors = rng.below(self.sectors) + 1;
         match rng.below(5) {
             0 => Extent::new(last.end().0 - 1, sectors),
@@ -158,10 +158,10 @@ mod tests {
             outstanding: 1,
         };
         let mut rng = Rng::seeded(1);
-        let asked: Vec<Extent> = (0..400).map(|_| churn.meeting(&mut rng, 64)).collect();
-        assert!(asked.iter().all(|at| (1..=8).contains(&at.sectors) && at.end().0 <= 64));
+        let drawn: Vec<Extent> = (0..400).map(|_| churn.meeting(&mut rng, 64)).collect();
+        assert!(drawn.iter().all(|at| (1..=8).contains(&at.sectors) && at.end().0 <= 64));
         let count = |which: fn(Extent, Extent) -> bool| {
-            asked.windows(2).filter(|pair| which(pair[0], pair[1])).count()
+            drawn.windows(2).filter(|pair| which(pair[0], pair[1])).count()
         };
         assert!(count(|last, at| at.start.0 + 1 == last.end().0) > 40, "over its last sector");
         assert!(count(|last, at| at.start == last.end()) > 40, "behind it");

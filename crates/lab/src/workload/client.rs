@@ -38,7 +38,7 @@ pub struct Limit {
 
 /// Results of a run.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct Observed {
     /// Requests and their times.
     pub answers: Answers,
     /// Each request, if recorded.
@@ -51,9 +51,9 @@ pub struct Seen {
     pub failure: Option<IoError>,
 }
 
-impl Seen {
+impl Observed {
     /// The results, or the first failure as an error.
-    pub fn whole(self) -> Result<Seen, IoError> {
+    pub fn whole(self) -> Result<Observed, IoError> {
         self.failure.clone().map_or(Ok(self), Err)
     }
 }
@@ -68,12 +68,12 @@ struct Session {
     requests: Option<u64>,
     keep: bool,
     /// Whether the concurrent work has ended.
-    over: Cell<bool>,
+    concurrent_ended: Cell<bool>,
     begin: Nanos,
     issued: Cell<u64>,
     in_flight: Cell<u64>,
     processes: Cell<u32>,
-    seen: RefCell<Seen>,
+    observed: RefCell<Observed>,
     /// Waker of the run's task.
     main: RefCell<Option<Waker>>,
     /// Clients waiting at a gate.
@@ -106,19 +106,19 @@ pub struct Client {
 }
 
 /// Runs a load on a device. With `keep`, every request is recorded.
-pub async fn carry_out(load: &Load, device: Rc<dyn BlockDevice>, limit: Limit, keep: bool) -> Seen {
-    carry_out_beside(load, device, limit, keep, pending()).await
+pub async fn carry_out(load: &Load, device: Rc<dyn BlockDevice>, limit: Limit, keep: bool) -> Observed {
+    carry_out_with(load, device, limit, keep, pending()).await
 }
 
 /// As [`carry_out`], concurrently with other work: when that ends, the run's limit is reached.
-pub async fn carry_out_beside(
+pub async fn carry_out_with(
     load: &Load,
     device: Rc<dyn BlockDevice>,
     limit: Limit,
     keep: bool,
-    beside: impl Future<Output = ()>,
-) -> Seen {
-    carry_out_marked(load, device, limit, keep, beside, Box::new(|_| ())).await
+    concurrent: impl Future<Output = ()>,
+) -> Observed {
+    carry_out_marked(load, device, limit, keep, concurrent, Box::new(|_| ())).await
 }
 
 /// As [`carry_out`]; `mark` is called with the name of each part of the load as it begins.
@@ -127,9 +127,9 @@ pub async fn carry_out_marked(
     device: Rc<dyn BlockDevice>,
     limit: Limit,
     keep: bool,
-    beside: impl Future<Output = ()>,
+    concurrent: impl Future<Output = ()>,
     mark: Mark,
-) -> Seen {
+) -> Observed {
     let begin = runtime::now();
     let window = Extent::new(0, device.geometry().sectors);
     let session = Rc::new(Session {
@@ -137,12 +137,12 @@ pub async fn carry_out_marked(
         until: limit.time.map(|time| Nanos(begin.0.saturating_add(time.0))),
         requests: limit.requests,
         keep,
-        over: Cell::new(false),
+        concurrent_ended: Cell::new(false),
         begin,
         issued: Cell::new(0),
         in_flight: Cell::new(0),
         processes: Cell::new(0),
-        seen: RefCell::default(),
+        observed: RefCell::default(),
         main: RefCell::default(),
         waiting: RefCell::default(),
         mark,
@@ -157,26 +157,26 @@ pub async fn carry_out_marked(
     });
     let mut work = load.start(&client);
     let mut ended = false;
-    let mut beside = std::pin::pin!(beside);
+    let mut concurrent = std::pin::pin!(concurrent);
     poll_fn(|context| {
         session.main.replace(Some(context.waker().clone()));
-        if !session.over.get() && beside.as_mut().poll(context).is_ready() {
-            session.over.set(true);
+        if !session.concurrent_ended.get() && concurrent.as_mut().poll(context).is_ready() {
+            session.concurrent_ended.set(true);
         }
         if !ended {
             ended = work.as_mut().poll(context).is_ready();
         }
         let answered = session.in_flight.get() == 0;
-        if answered && (ended || session.spent()) { Poll::Ready(()) } else { Poll::Pending }
+        if answered && (ended || session.is_over()) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     drop((work, client));
-    Seen { end: runtime::now() - begin, ..session.seen.take() }
+    Observed { end: runtime::now() - begin, ..session.observed.take() }
 }
 
 impl Session {
-    fn spent(&self) -> bool {
-        self.over.get()
+    fn is_over(&self) -> bool {
+        self.concurrent_ended.get()
             || self.requests.is_some_and(|most| self.issued.get() >= most)
             || self.until.is_some_and(|until| runtime::now() >= until)
     }
@@ -194,20 +194,20 @@ impl Session {
         let time = runtime::now() - self.begin;
         let latency = Latency::UNKNOWN;
         let record = Record { time, device: DEVICE, op, extent: at, flags, origin, latency };
-        let mut seen = self.seen.borrow_mut();
+        let mut observed = self.observed.borrow_mut();
         self.keep.then(|| {
-            seen.records.push(record);
-            seen.records.len() - 1
+            observed.records.push(record);
+            observed.records.len() - 1
         })
     }
 
     fn answered(&self, op: Op, at: Extent, took: Nanos, index: Option<usize>) {
-        let mut seen = self.seen.borrow_mut();
-        seen.answers.add(op, at, took);
-        if let Some(record) = index.and_then(|index| seen.records.get_mut(index)) {
+        let mut observed = self.observed.borrow_mut();
+        observed.answers.add(op, at, took);
+        if let Some(record) = index.and_then(|index| observed.records.get_mut(index)) {
             record.latency = Latency::of(took);
         }
-        drop(seen);
+        drop(observed);
         self.ended();
     }
 
@@ -237,7 +237,7 @@ impl Client {
     pub fn process(&self, name: &str) -> Client {
         let number = self.session.processes.get() + 1;
         self.session.processes.set(number);
-        let name = self.session.seen.borrow_mut().names.intern(name);
+        let name = self.session.observed.borrow_mut().names.intern(name);
         let origin = Origin { process: ProcessId(number), name, ..Origin::default() };
         Client { origin, ..self.clone() }
     }
@@ -309,7 +309,7 @@ impl Client {
     /// Waits until this client may issue a request: its gates are open and the limit is not reached.
     async fn turn(&self) {
         self.at_gates(|| self.gates_open()).await;
-        if self.session.spent() {
+        if self.session.is_over() {
             self.session.wake();
             pending::<()>().await;
         }
@@ -357,10 +357,10 @@ impl Client {
                     if runtime::now() == begin {
                         runtime::sleep(FAILURE).await;
                     }
-                    let mut seen = session.seen.borrow_mut();
-                    seen.answers.failed += 1;
-                    seen.failure.get_or_insert(error);
-                    drop(seen);
+                    let mut observed = session.observed.borrow_mut();
+                    observed.answers.failed += 1;
+                    observed.failure.get_or_insert(error);
+                    drop(observed);
                     session.ended();
                 }
             }

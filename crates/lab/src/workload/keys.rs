@@ -85,15 +85,15 @@ impl Keys {
     pub fn sectors(&self, key: &str, range: RangeInclusive<u64>) -> Result<u64, WorkloadError> {
         let expected =
             || format!("{} to {}, in whole sectors of 512 bytes", Size(*range.start()), Size(*range.end()));
-        let bytes = self.bytes(key, range.clone()).map_err(|_| self.wrong(key, expected()))?;
-        if bytes % SECTOR_BYTES == 0 { Ok(bytes / SECTOR_BYTES) } else { Err(self.wrong(key, expected())) }
+        let bytes = self.bytes(key, range.clone()).map_err(|_| self.error(key, expected()))?;
+        if bytes % SECTOR_BYTES == 0 { Ok(bytes / SECTOR_BYTES) } else { Err(self.error(key, expected())) }
     }
 
     /// A size in bytes.
     pub fn bytes(&self, key: &str, range: RangeInclusive<u64>) -> Result<u64, WorkloadError> {
         let size = self.text(key).parse::<Size>().ok().filter(|size| range.contains(&size.0));
         let expected = || format!("{} to {}", Size(*range.start()), Size(*range.end()));
-        size.map(|size| size.0).ok_or_else(|| self.wrong(key, expected()))
+        size.map(|size| size.0).ok_or_else(|| self.error(key, expected()))
     }
 
     /// Size of the window, in sectors; `default` if not given. `None` for everything.
@@ -104,30 +104,30 @@ impl Keys {
         }
         let size: Option<Size> = text.parse().ok().filter(|size: &Size| size.sectors() > 0);
         let found = size.map(|size| Some(size.sectors()));
-        found.ok_or_else(|| self.wrong("area", "a size such as 4GiB, or all"))
+        found.ok_or_else(|| self.error("area", "a size such as 4GiB, or all"))
     }
 
     /// A whole number.
     pub fn number(&self, key: &str, range: RangeInclusive<u64>) -> Result<u64, WorkloadError> {
         let found = self.text(key).parse::<u64>().ok().filter(|number| range.contains(number));
-        found.ok_or_else(|| self.wrong(key, format!("{} to {}", range.start(), range.end())))
+        found.ok_or_else(|| self.error(key, format!("{} to {}", range.start(), range.end())))
     }
 
     /// A decimal number.
     pub fn decimal(&self, key: &str, range: RangeInclusive<f64>) -> Result<f64, WorkloadError> {
         let found = self.text(key).parse::<f64>().ok().filter(|number| range.contains(number));
-        found.ok_or_else(|| self.wrong(key, format!("{} to {}", range.start(), range.end())))
+        found.ok_or_else(|| self.error(key, format!("{} to {}", range.start(), range.end())))
     }
 
     /// A time of at most a day.
     pub fn time(&self, key: &str) -> Result<Nanos, WorkloadError> {
         let found = duration(self.text(key)).ok().filter(|time| *time <= DAY);
-        found.ok_or_else(|| self.wrong(key, "a time such as 30ms, 1.5s or 2m, at most a day"))
+        found.ok_or_else(|| self.error(key, "a time such as 30ms, 1.5s or 2m, at most a day"))
     }
 
     /// A fraction: `67%`, `67`, or `2:1` for two to one.
     pub fn share(&self, key: &str) -> Result<Share, WorkloadError> {
-        share(self.text(key)).ok_or_else(|| self.wrong(key, "0 to 100 per cent, such as 67% or 2:1"))
+        share(self.text(key)).ok_or_else(|| self.error(key, "0 to 100 per cent, such as 67% or 2:1"))
     }
 
     /// Arrivals per second; `None` for `none`.
@@ -138,11 +138,11 @@ impl Keys {
         }
         let number = text.strip_suffix("/s").unwrap_or(text).parse::<f64>().ok();
         let found = number.filter(|rate| (0.001..=1e6).contains(rate)).map(Some);
-        found.ok_or_else(|| self.wrong(key, "0.001/s to 1000000/s, or none"))
+        found.ok_or_else(|| self.error(key, "0.001/s to 1000000/s, or none"))
     }
 
     /// The error for this key's value.
-    pub fn wrong(&self, key: &str, expected: impl Into<String>) -> WorkloadError {
+    pub fn error(&self, key: &str, expected: impl Into<String>) -> WorkloadError {
         WorkloadError::new(self.place(key), quoted(self.text(key)), expected)
     }
 

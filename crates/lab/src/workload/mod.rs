@@ -141,15 +141,15 @@ impl Load {
 
     /// Checks that it fits a volume of `sectors` sectors.
     pub fn fits(&self, sectors: u64) -> Result<(), WorkloadError> {
-        let told = |sectors: u64| seekless_core::Size(sectors.saturating_mul(512)).to_string();
+        let size = |sectors: u64| seekless_core::Size(sectors.saturating_mul(512)).to_string();
         if self.needs() <= sectors {
             return Ok(());
         }
-        let found = format!("a volume of {}", told(sectors));
+        let found = format!("a volume of {}", size(sectors));
         Err(WorkloadError::new(
             format!("workload {}", self.name),
             found,
-            format!("at least {}", told(self.needs())),
+            format!("at least {}", size(self.needs())),
         ))
     }
 

@@ -49,8 +49,8 @@ pub fn of(members: Vec<Member<'_>>) -> Result<Rc<dyn Workload>, WorkloadError> {
         });
         let place = format!("workload {}, the length of {}", ENTRY.name, member.load.name());
         let expected = "a time such as 10m, or a number of requests, then * and the workload";
-        let wrong = || WorkloadError::new(place, format!("'{}'", member.factor), expected);
-        Ok((length.ok_or_else(wrong)?, member.load))
+        let invalid = || WorkloadError::new(place, format!("'{}'", member.factor), expected);
+        Ok((length.ok_or_else(invalid)?, member.load))
     };
     let members = members.into_iter().map(timed).collect::<Result<_, _>>()?;
     Ok(Rc::new(Phases { members }))

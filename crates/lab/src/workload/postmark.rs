@@ -56,7 +56,7 @@ fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {
     let min = keys.bytes("min", 1..=64 << 20)?;
     let commit = keys.time("commit")?;
     if commit == Nanos::ZERO {
-        return Err(keys.wrong("commit", "more than zero"));
+        return Err(keys.error("commit", "more than zero"));
     }
     let cache = keys.bytes("cache", 1 << 20..=1 << 40)? / PAGE_BYTES;
     let dirty = if keys.text("dirty") == "half" {

@@ -46,7 +46,7 @@ fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {
     let most = write.saturating_mul(MOST_BLOCKS);
     if keys.area(ENTRY.area)?.is_none_or(|area| area > most) {
         let most = seekless_core::Size(most.saturating_mul(512));
-        return Err(keys.wrong("area", format!("at most {most}, {MOST_BLOCKS} times write=")));
+        return Err(keys.error("area", format!("at most {most}, {MOST_BLOCKS} times write=")));
     }
     Ok(Rc::new(Serial {
         write,

@@ -66,7 +66,7 @@ fn nested(text: &str, depth: usize) -> Result<Load, WorkloadError> {
     let needs = workload.needs();
     if area.is_some_and(|area| area < needs) {
         let least = seekless_core::Size(needs.saturating_mul(512));
-        return Err(keys.wrong("area", format!("at least {least} for these options")));
+        return Err(keys.error("area", format!("at least {least} for these options")));
     }
     Ok(Load { name: entry.name, workload, at, area })
 }

@@ -80,20 +80,20 @@ fn what_was_durable_and_is_gone_is_lost() {
 
 #[test]
 fn what_a_crash_may_leave_is_judged_without_one() {
-    use super::{Found, Registers, Stamp};
+    use super::{Registers, SectorContent, Stamp};
     let mut registers = Registers::new();
     for event in Reader::new(format!("seekless history 1\n{HALF}").as_bytes()).unwrap() {
         registers.event(&event.unwrap()).unwrap();
     }
     assert_eq!((registers.narrowed(), registers.narrowed()), (vec![812], vec![]));
-    let of = |write| Found::Stamp(Stamp { sector: 812, write });
+    let of = |write| SectorContent::Stamp(Stamp { sector: 812, write });
     assert_eq!((registers.after_crash(812, of(31)), registers.after_crash(812, of(17))), (Ok(()), Ok(())));
-    let lost = registers.after_crash(812, Found::Zeroes).unwrap_err();
+    let lost = registers.after_crash(812, SectorContent::Zeroes).unwrap_err();
     let text = "sector 812: after a crash, found zeroes, though write 17 came later and was durable; expected write 17 or write 31";
     assert_eq!((lost.kind, lost.to_string()), (Kind::Lost, text.into()));
     let untouched = registers.after_crash(0, of(31)).unwrap_err();
     assert_eq!(untouched.kind, Kind::Elsewhere);
-    assert_eq!(registers.after_crash(0, Found::Zeroes), Ok(()));
+    assert_eq!(registers.after_crash(0, SectorContent::Zeroes), Ok(()));
 }
 
 #[test]

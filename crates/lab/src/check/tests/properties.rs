@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seekless_core::{Extent, Op};
 
 use super::model::{Content, Does, Request, Sector};
-use crate::check::{Found, Registers, Stamp};
+use crate::check::{Registers, SectorContent, Stamp};
 
 const SECTORS: u64 = 2;
 
@@ -30,8 +30,8 @@ struct World {
 /// What a step did to a history: it goes on, or it is over since both judges refuse it.
 type Step = Result<bool, TestCaseError>;
 
-fn found(sector: u64, write: Content) -> Found {
-    if write == 0 { Found::Zeroes } else { Found::Stamp(Stamp { sector, write }) }
+fn found(sector: u64, write: Content) -> SectorContent {
+    if write == 0 { SectorContent::Zeroes } else { SectorContent::Stamp(Stamp { sector, write }) }
 }
 
 impl World {
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// What is found where a sector of the model is.
-    fn wide(&self, number: u64, write: Content) -> impl Iterator<Item = Found> + Clone + use<> {
+    fn wide(&self, number: u64, write: Content) -> impl Iterator<Item = SectorContent> + Clone + use<> {
         self.sectors_of(number).map(move |sector| found(sector, write))
     }
 
@@ -137,7 +137,7 @@ impl World {
             self.registers.done(id, true).unwrap();
             return self.compare();
         }
-        let read: Vec<Found> =
+        let read: Vec<SectorContent> =
             read.into_iter().flat_map(|(sector, content)| self.wide(sector, content)).collect();
         let verdict = self.registers.read(id, read);
         let explained = self.sectors.iter().all(|sector| !sector.by_orders().is_empty());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use seekless_core::{Extent, Op};
 
 use crate::check::history::{Event, Reader, Writer};
-use crate::check::{Found, Stamp, judge};
+use crate::check::{SectorContent, Stamp, judge};
 
 fn read(text: &str) -> Result<Vec<Event>, String> {
     let reader = Reader::new(text.as_bytes()).map_err(|error| error.to_string())?;
@@ -26,10 +26,10 @@ fn a_history_is_read_and_written_word_for_word() {
     let events = read(SAMPLE).unwrap();
     assert_eq!(written(&events), SAMPLE);
     assert_eq!(events[0], Event::Issue { id: 12, op: Op::Write, at: Extent::new(800, 8), fua: true });
-    let stamp = |sector| Found::Stamp(Stamp { sector, write: 12 });
+    let stamp = |sector| SectorContent::Stamp(Stamp { sector, write: 12 });
     assert_eq!(
         events[7],
-        Event::Read { id: 13, found: vec![stamp(800), stamp(801), stamp(807), Found::Foreign] }
+        Event::Read { id: 13, found: vec![stamp(800), stamp(801), stamp(807), SectorContent::Foreign] }
     );
     let commented = SAMPLE.replace("crash\n", "\n# the cable\r\n  crash  \r\n");
     assert_eq!(read(&commented).unwrap(), events);

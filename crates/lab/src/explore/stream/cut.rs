@@ -9,14 +9,14 @@ use seekless_core::runtime::{self, Rng, Runtime, Task};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Zeroes};
 use seekless_layers::Topmost;
 
-use super::{Asked, Stream};
+use super::{Action, Stream};
 use crate::explore::choose::Choices;
 use crate::explore::component::Component;
 use crate::explore::conditions::Conditions;
 use crate::explore::image::{Image, mixed};
 use crate::explore::log::{Log, Shared};
 use crate::explore::power::{Power, Survivor};
-use crate::explore::restart::{self, Opener, Wrong};
+use crate::explore::restart::{self, Failure, Opener};
 use seekless_volume::tree::{self, Bytes, Tree};
 
 /// One in this many requests is followed by a command to the topmost layer, if it has commands of its own.
@@ -73,9 +73,9 @@ pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Resul
             return Err(format!("found a volume of {has} sectors, expected {} or more", stream.sectors));
         }
         let mut client = Client::new(opener, &tree, conditions);
-        for asked in &stream.asked {
-            client.ask(asked).await.map_err(|error| error.to_string())?;
-            if let Asked::Mark(mark) = asked {
+        for action in &stream.actions {
+            client.ask(action).await.map_err(|error| error.to_string())?;
+            if let Action::Mark(mark) = action {
                 marks.push((log.borrow().events.len(), mark.clone()));
             }
         }
@@ -95,38 +95,38 @@ impl<'a> Client<'a> {
     }
 
     /// Issues a request, once those before it that have to be answered are.
-    async fn ask(&mut self, asked: &Asked) -> Result<(), IoError> {
+    async fn ask(&mut self, action: &Action) -> Result<(), IoError> {
         let top = self.tree.top.clone();
-        let (at, task) = match asked {
-            Asked::Mark(_) => return self.wait(|_| true).await,
-            Asked::Flush => {
+        let (at, task) = match action {
+            Action::Mark(_) => return self.wait(|_| true).await,
+            Action::Flush => {
                 self.wait(|_| true).await?;
                 return top.flush(Hints::default()).await;
             }
             // What follows depends on it, as on a flush.
-            Asked::Write(at, bytes, true) => {
+            Action::Write(at, bytes, true) => {
                 self.wait(|_| true).await?;
                 return top.write(*at, bytes.clone(), Hints { fua: true, ..Hints::default() }).await;
             }
-            Asked::Write(at, bytes, false) => {
+            Action::Write(at, bytes, false) => {
                 self.wait(|other| other.overlaps(*at)).await?;
                 let (at, bytes) = (*at, bytes.clone());
                 (at, runtime::spawn(async move { top.write(at, bytes, Hints::default()).await }))
             }
-            Asked::Zeroes(at) => {
+            Action::Zeroes(at) => {
                 self.wait(|other| other.overlaps(*at)).await?;
                 let at = *at;
                 let zeroes = Zeroes { may_unmap: true, ..Zeroes::default() };
                 (at, runtime::spawn(async move { top.write_zeroes(at, Hints::default(), zeroes).await }))
             }
-            Asked::Discard(at) => {
+            Action::Discard(at) => {
                 self.wait(|other| other.overlaps(*at)).await?;
                 let at = *at;
                 (at, runtime::spawn(async move { top.discard(at, Hints::default()).await }))
             }
         };
         self.flying.push_back((at, task));
-        self.tell();
+        self.maybe_command();
         if self.flying.len() > self.most
             && let Some((_, oldest)) = self.flying.pop_front()
         {
@@ -148,17 +148,17 @@ impl<'a> Client<'a> {
     }
 
     /// Occasionally sends a command to the topmost layer, concurrent with the requests.
-    fn tell(&mut self) {
+    fn maybe_command(&mut self) {
         let Some(topmost) = self.tree.topmost.clone().filter(|_| !self.commands.is_empty()) else { return };
         if self.rng.chance(1, COMMANDS) {
             let command = self.commands[self.rng.below(self.commands.len() as u64) as usize];
-            runtime::spawn(told(topmost, command)).detach();
+            runtime::spawn(command_layer(topmost, command)).detach();
         }
     }
 }
 
 /// A layer may fail because it cannot keep up with writers.
-async fn told(topmost: Rc<Topmost>, command: &'static str) {
+async fn command_layer(topmost: Rc<Topmost>, command: &'static str) {
     let _ = topmost.command(command, Hints::default()).await;
 }
 
@@ -203,17 +203,17 @@ impl Replayed {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn recovered(opener: &Opener, images: &[Image], sectors: u64) -> Result<Vec<u8>, Wrong> {
+pub fn recovered(opener: &Opener, images: &[Image], sectors: u64) -> Result<Vec<u8>, Failure> {
     let read = Runtime::new(0).run(async {
         let top = restart::open_top(opener, images).await?;
         let mut bytes = Vec::new();
         for at in Extent::new(0, sectors).split(LARGEST_REQUEST_SECTORS) {
             let read = top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
             let read =
-                read.map_err(|error| Wrong::Unreadable(format!("reading {at} after a restart: {error}")))?;
+                read.map_err(|error| Failure::Unreadable(format!("reading {at} after a restart: {error}")))?;
             bytes.extend(read.into_vec());
         }
         Ok(bytes)
     });
-    read.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+    read.map_err(|stalled| Failure::Stalled(stalled.to_string()))?
 }

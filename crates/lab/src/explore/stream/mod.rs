@@ -19,7 +19,7 @@ const MOST_SECTORS: u64 = 1 << 23;
 
 /// A request, or a mark.
 #[derive(Clone)]
-pub enum Asked {
+pub enum Action {
     /// A write of this data, FUA or not.
     Write(Extent, Buffer, bool),
     /// A write of zeroes.
@@ -38,7 +38,7 @@ pub struct Stream {
     /// Sectors of the disk.
     pub sectors: u64,
     /// Requests and marks in order.
-    pub asked: Vec<Asked>,
+    pub actions: Vec<Action>,
 }
 
 /// Why bytes are not a stream.
@@ -64,27 +64,27 @@ impl Stream {
             let expected = format!("'{HEAD}SECTORS', whole pages, at most {MOST_SECTORS}");
             return Err(StreamError { line: 1, found: head, expected });
         };
-        let mut asked = Vec::new();
+        let mut actions = Vec::new();
         for line in 2.. {
             let Some(text) = next_line(&mut rest) else { break };
             let next = one(&text, sectors, &mut rest);
-            asked.push(next.map_err(|expected| StreamError { line, found: text, expected })?);
+            actions.push(next.map_err(|expected| StreamError { line, found: text, expected })?);
         }
-        Ok(Stream { sectors, asked })
+        Ok(Stream { sectors, actions })
     }
 
     /// The stream for a disk with FUA: a single write between two flushes is what a kernel makes of a FUA write for a
     /// disk without it.
     pub fn with_fua(&self) -> Stream {
-        let mut asked: Vec<Asked> = Vec::new();
-        for next in &self.asked {
-            let alone = matches!(next, Asked::Flush).then_some(&mut asked[..]);
+        let mut actions: Vec<Action> = Vec::new();
+        for next in &self.actions {
+            let alone = matches!(next, Action::Flush).then_some(&mut actions[..]);
             match alone {
-                Some([.., Asked::Flush, Asked::Write(_, _, fua)]) => *fua = true,
-                _ => asked.push(next.clone()),
+                Some([.., Action::Flush, Action::Write(_, _, fua)]) => *fua = true,
+                _ => actions.push(next.clone()),
             }
         }
-        Stream { sectors: self.sectors, asked }
+        Stream { sectors: self.sectors, actions }
     }
 }
 
@@ -97,10 +97,10 @@ fn next_line(rest: &mut &[u8]) -> Option<String> {
 }
 
 /// Parses a line, with its data if it has some; the error is what was expected.
-fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Asked, String> {
+fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Action, String> {
     let (word, place) = line.split_once(' ').unwrap_or((line, ""));
     if !["write", "zeroes", "discard"].contains(&word) {
-        return Ok(if line == "flush" { Asked::Flush } else { Asked::Mark(line.to_owned()) });
+        return Ok(if line == "flush" { Action::Flush } else { Action::Mark(line.to_owned()) });
     }
     let place = place.split_once('+').and_then(|(first, count)| {
         let (first, count) = (first.parse::<u64>().ok()?, count.parse::<u64>().ok()?);
@@ -109,15 +109,15 @@ fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Asked, String> {
     });
     let at = place.ok_or_else(|| format!("{word} FIRST+SECTORS within {sectors} sectors"))?;
     match word {
-        "zeroes" => Ok(Asked::Zeroes(at)),
-        "discard" => Ok(Asked::Discard(at)),
+        "zeroes" => Ok(Action::Zeroes(at)),
+        "discard" => Ok(Action::Discard(at)),
         _ => {
             let bytes = at.bytes() as usize;
             let behind = rest.get(bytes).filter(|feed| **feed == b'\n');
             behind.ok_or_else(|| format!("{bytes} bytes and a line feed behind it"))?;
             let buffer = Buffer::from_vec(rest[..bytes].to_vec());
             *rest = &rest[bytes + 1..];
-            Ok(Asked::Write(at, buffer, false))
+            Ok(Action::Write(at, buffer, false))
         }
     }
 }
@@ -127,12 +127,12 @@ mod tests {
     use super::*;
 
     fn text(of: &Stream) -> Vec<String> {
-        let each = of.asked.iter().map(|asked| match asked {
-            Asked::Write(at, bytes, fua) => format!("write {at} {} {fua}", bytes.to_vec()[0]),
-            Asked::Zeroes(at) => format!("zeroes {at}"),
-            Asked::Discard(at) => format!("discard {at}"),
-            Asked::Flush => "flush".to_owned(),
-            Asked::Mark(line) => line.clone(),
+        let each = of.actions.iter().map(|action| match action {
+            Action::Write(at, bytes, fua) => format!("write {at} {} {fua}", bytes.to_vec()[0]),
+            Action::Zeroes(at) => format!("zeroes {at}"),
+            Action::Discard(at) => format!("discard {at}"),
+            Action::Flush => "flush".to_owned(),
+            Action::Mark(line) => line.clone(),
         });
         each.collect()
     }

@@ -141,17 +141,17 @@ impl Cells {
 fn unite(cells: &mut Vec<Cell>, first: usize) {
     // A stable sort: it is fast with runs that are sorted already.
     cells[first..].sort_by_key(Cell::key);
-    let mut kept = first;
+    let mut end = first;
     for at in first..cells.len() {
         let cell = cells[at];
-        if kept > first && cells[kept - 1].key() == cell.key() {
-            cells[kept - 1].count += cell.count;
+        if end > first && cells[end - 1].key() == cell.key() {
+            cells[end - 1].count += cell.count;
         } else {
-            cells[kept] = cell;
-            kept += 1;
+            cells[end] = cell;
+            end += 1;
         }
     }
-    cells.truncate(kept);
+    cells.truncate(end);
 }
 
 #[cfg(test)]

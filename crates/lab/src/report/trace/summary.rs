@@ -88,7 +88,7 @@ fn notes(subject: &Subject, named: bool) -> Vec<String> {
 }
 
 /// Tables with the same rows as one, a column for each trace.
-fn beside(subjects: &[Subject], table: impl Fn(&Stats) -> Table) -> Table {
+fn side_by_side(subjects: &[Subject], table: impl Fn(&Stats) -> Table) -> Table {
     let mut tables = subjects.iter().map(|subject| table(subject.stats));
     let mut first = tables.next().unwrap_or_default();
     if subjects.len() > 1 {
@@ -105,9 +105,9 @@ fn beside(subjects: &[Subject], table: impl Fn(&Stats) -> Table) -> Table {
 
 /// Statistics of the workloads.
 pub fn tables(subjects: &[Subject]) -> Vec<Table> {
-    let mut tables = vec![beside(subjects, sections::workload), beside(subjects, arrivals)];
+    let mut tables = vec![side_by_side(subjects, sections::workload), side_by_side(subjects, arrivals)];
     if subjects.iter().any(|subject| subject.stats.latencies.is_some()) {
-        tables.push(beside(subjects, answers));
+        tables.push(side_by_side(subjects, answers));
     }
     for subject in subjects {
         let whose = |table: Table| {

@@ -149,7 +149,7 @@ fn judged(log: &Log, seed: u64) -> Result<u64, String> {
             let buffer = Buffer::zeroed(whole.bytes());
             power.cut(log, &survivors)[0].read(whole, &buffer);
             let mut wrong = None;
-            check::found(&buffer, |sector, found| {
+            check::classify(&buffer, |sector, found| {
                 if let Err(violation) = registers.after_crash(sector, found) {
                     wrong.get_or_insert(violation);
                 }

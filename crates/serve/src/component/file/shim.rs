@@ -120,7 +120,7 @@ impl Disk {
         let mut log = self.log.borrow_mut();
         let number = log.writes.len();
         log.writes.push(Write { component: 0, at, contents: Content::of_buffer(&buffer), fua });
-        log.events.push(Event::Began(number));
+        log.events.push(Event::WriteBegan(number));
         number
     }
 
@@ -166,7 +166,7 @@ impl Disk {
             Doing::Writing { number, drops } => {
                 let write = self.log.borrow().writes[number].clone();
                 self.image.put(write.at.start.0, &write.contents, |_| true);
-                happened(Event::Ended(number));
+                happened(Event::WriteEnded(number));
                 drops
             }
             Doing::Syncing { began, fails: false } => {

@@ -8,12 +8,12 @@ use seekless_core::device::io;
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture};
 
 /// A device that answers immediately.
-pub struct Instant {
+pub struct NullDevice {
     /// Size in sectors.
     pub sectors: u64,
 }
 
-impl BlockDevice for Instant {
+impl BlockDevice for NullDevice {
     fn geometry(&self) -> Geometry {
         Geometry::of_memory(self.sectors)
     }
