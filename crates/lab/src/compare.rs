@@ -60,7 +60,7 @@ pub fn compare_experiments(
     let compared = compare_all(trace, &candidates, &first.play(), progress)?;
     let mut notes = compared.notes;
     if first.drive.disk().is_none() {
-        let note = "A flash drive has no head: its busy time is that of all commands, many of which go on at once, and says little about how long the work took.";
+        let note = "A flash drive has no head: its busy time is that of all commands, many of which run concurrently, and says little about the duration of the work.";
         notes.insert(0, note.to_owned());
     }
     Ok(Comparison { settings: settings(trace, first)?, notes, ..compared })
@@ -262,20 +262,20 @@ fn notes_of(
     let of_which = if several { format!("{name}: ") } else { String::new() };
     if !variant.reconfigurations.is_empty() && variant.reconfiguring_requests_pct > 50.0 {
         notes.push(format!(
-            "{of_which}{:.0} % of the requests came while a reconfiguration ran: reduction_pct means little, since it leaves them out. Look at net_reduction_pct, or reconfigure less often.",
+            "{of_which}{:.0} % of the requests arrived during a reconfiguration: reduction_pct means little, since it leaves them out. Look at net_reduction_pct, or reconfigure less often.",
             variant.reconfiguring_requests_pct
         ));
     }
     if played.missed > 0 {
         notes.push(format!(
-            "{of_which}{} of {} reconfigurations were never started: the one before ran to the end of the trace.",
+            "{of_which}{} of {} reconfigurations were never started: an earlier one ran to the end of the trace.",
             played.missed, how.reconfigure
         ));
     }
     if let (failed @ 1.., Some(error)) = (variant.failed, &played.replayed.failure) {
         let of = variant.response_ms.all.requests + failed;
         notes.push(format!(
-            "{name}: {} of {} requests failed, and are in no response time. The first: {error}.",
+            "{name}: {} of {} requests failed, and are not in the response times. The first: {error}.",
             thousands(failed),
             thousands(of)
         ));
@@ -285,7 +285,7 @@ fn notes_of(
     let own_order = own_order.iter().filter_map(|layer| candidate.volume.layers.get(layer));
     for layer in own_order.filter(|layer| !layer.entry.transparent) {
         notes.push(format!(
-            "{name}: {} begins empty: reads of what the trace has not written before cost nothing, so its busy time is too low.",
+            "{name}: {} begins empty: reads of sectors that the trace did not write before cost nothing, so its busy time is too low.",
             layer.entry.name
         ));
     }

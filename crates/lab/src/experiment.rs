@@ -104,7 +104,7 @@ impl Experiment {
                 let others = if fit.is_empty() {
                     "no drive that ships is as large".to_owned()
                 } else {
-                    format!("or --drive with one that it fits: {}", fit.join(", "))
+                    format!("or --drive with one that fits: {}", fit.join(", "))
                 };
                 LabError::Unfit { trace, found, expected: format!("{expected}; {others}") }
             }
@@ -165,7 +165,7 @@ impl Experiment {
             return Err(setting("bopt", partition.sectors, expected));
         }
         if bopt_at < home_sectors {
-            let expected = format!("at least sector {home_sectors}, behind what clients see");
+            let expected = format!("at least sector {home_sectors}, after the clients' volume");
             return Err(setting("bopt-at", bopt_at, expected));
         }
         Ok(Places { over_sectors, home_sectors, bopt_at, bopt_sectors: partition.sectors })
@@ -182,7 +182,7 @@ impl Experiment {
             let bytes = |sectors: u64| Size(sectors.saturating_mul(512));
             let most = bytes(shown(enough));
             let (name, drive) = (layer.entry.name, self.drive.name());
-            let found = format!("{} that clients are to see", bytes(over));
+            let found = format!("a clients' volume of {}", bytes(over));
             let expected = format!("at most {most}, which layer {name} shows of {drive}");
             return Err(LabError::Unfit { trace: trace.to_owned(), found, expected });
         }

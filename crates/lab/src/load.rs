@@ -168,7 +168,7 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     if !load.is_open() {
         return Err(LabError::Setting {
             setting: "drive",
-            found: format!("none for {}, which waits for answers before it goes on", load.name()),
+            found: format!("none for {}, which waits for answers", load.name()),
             expected: "a drive to answer, or a workload that does not wait (such as random:rate=100/s)"
                 .to_owned(),
         });

@@ -157,7 +157,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         if arms.is_empty() && requests.is_none() && mining.scrub.is_none() {
             return Err(LabError::Setting {
                 setting: "drive",
-                found: format!("{}, which has no waits that could be filled", mining.drive.name),
+                found: format!("{}, which has no rotational waits to fill", mining.drive.name),
                 expected: "a disk whose tracks do not overlap".to_owned(),
             });
         }

@@ -1,4 +1,4 @@
-//! `seekless volume create`: makes what the layers of a volume file keep, on files and devices that nobody needs.
+//! `seekless volume create`: initialises the metadata of a volume file's layers, on unused files and devices.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,22 +28,22 @@ Examples:
   seekless volume create home.toml
   seekless volume create home.toml --replace
 
-Makes an empty BOPT for each layer borg of the file. What it lies over is only read, and stays as it is. \
-A BOPT that is there, file systems, partition tables and whatever else is no zeroes are refused, and so is what has \
-its newest pages in another BOPT, unless --replace gives them up: then pages are lost that are in that BOPT alone.";
+Initialises an empty BOPT for each layer borg of the file. The device below the layer is only read. \
+An existing BOPT, a file system, a partition table or any other data is refused, and so is a device whose newest pages \
+are in another BOPT. --replace overwrites them: pages that are in that BOPT alone are lost.";
 
-/// What is created.
+/// Arguments of `volume create`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume
+    /// Volume file
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// Gives up what is there
+    /// Overwrite existing metadata and its pages
     #[arg(long)]
     replace: bool,
 }
 
-/// Creates what is not there.
+/// Initialises missing metadata.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description: Description<Live> = file::read_of(&arguments.volume)?;
     let (reactor, _) = Reactor::start(None).context("io")?;
@@ -90,7 +90,7 @@ async fn create(
     Ok(())
 }
 
-/// The layers of some kinds below exports: from the bottom up, each once.
+/// Layers of some kinds below exports: from the bottom up, each once.
 pub fn below(description: &Description<Live>, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for export in &description.exports {
@@ -103,7 +103,7 @@ pub fn below(description: &Description<Live>, wanted: impl Fn(&Entry) -> bool) -
     names
 }
 
-/// What a layer lies on.
+/// The devices of a layer.
 pub async fn devices(
     description: &Description<Live>,
     layer: &seekless_volume::description::Layer,

@@ -1,4 +1,4 @@
-//! What a server stands on: the machine, or the inputs of a run that is over.
+//! Environment of a server: the machine, or the recorded inputs of a run.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,21 +16,21 @@ const BESIDE: usize = 1_024;
 /// See the file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// Clients connect, signals come, and somebody reads what is said.
+    /// Live: clients connect, signals arrive, and messages are printed.
     Live,
-    /// Nobody is there: what came then comes again.
+    /// Replay: inputs come from a recording.
     Replay,
 }
 
 impl Ground {
-    /// Says a line to whoever started the server.
+    /// Prints a message of the server.
     pub fn say(self, line: &str) {
         if self == Ground::Live {
             output::complain(line);
         }
     }
 
-    /// A socket that gets a byte for each signal to stop.
+    /// A socket that receives a byte for each terminating signal.
     pub fn signals(self) -> io::Result<Arc<OwnedFd>> {
         match self {
             Ground::Live => signals::listen(),
@@ -38,7 +38,7 @@ impl Ground {
         }
     }
 
-    /// Where clients connect.
+    /// Listens for clients.
     pub fn listen(self, address: &Address) -> Result<Listener, ListenError> {
         match self {
             Ground::Live => Listener::bind(address),
@@ -47,7 +47,7 @@ impl Ground {
         }
     }
 
-    /// Sees to it that so many clients can be here at once, and says so where they cannot.
+    /// Raises the limit of open files for this number of clients, and warns where that is not possible.
     pub fn room_for(self, clients: usize) {
         if self == Ground::Replay {
             return;
@@ -60,7 +60,7 @@ impl Ground {
         }
     }
 
-    /// The sockets that the server was given.
+    /// The sockets of socket activation.
     pub fn given(self) -> io::Result<Vec<Listener>> {
         match self {
             Ground::Live => Listener::activated(),

@@ -1,4 +1,4 @@
-//! The file of a run's inputs (`volume serve --log-inputs`), and `seekless lab replay`.
+//! The recording of a run's inputs (`volume serve --log-inputs`), and `seekless lab replay`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,20 +26,20 @@ Examples:
   seekless lab replay home.inputs
   seekless lab replay home.inputs --json | jq .departed
 
-The same program asks for the same things in the same order. Where it does not, the first departure is told.";
+The same program issues the same requests in the same order. If it does not, the first difference is reported.";
 
-/// What is replayed.
+/// Arguments of `lab replay`.
 #[derive(Args)]
 pub struct Arguments {
-    /// What volume serve --log-inputs wrote
+    /// File written by volume serve --log-inputs
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Prints JSON
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What was run: the text at the beginning of the file.
+/// Description of the run: the text at the beginning of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Run {
@@ -51,7 +51,7 @@ struct Run {
     components: BTreeMap<String, Facts>,
 }
 
-/// Begins the file of a run that is about to begin.
+/// Creates the recording of a run.
 pub fn begin(
     file: &Path,
     volume: &Path,
@@ -72,7 +72,7 @@ pub fn begin(
     Recorder::create(file, &text, output::complain).with_context(|| file.display().to_string())
 }
 
-/// A component of a run that is over.
+/// A component of a recorded run.
 struct Again(Live);
 
 impl Leaf for Again {
@@ -104,7 +104,7 @@ impl Leaf for Again {
     }
 }
 
-/// The key that the replay puts what was found under.
+/// The key for a component's properties in a replay.
 const FOUND: &str = "found";
 
 /// The volume that was served.
@@ -122,7 +122,7 @@ fn described(run: &Run) -> anyhow::Result<Description<Live>> {
     Ok(Description { file, components, slices, layers, top, exports, control, tls, clients, explore })
 }
 
-/// What a replay found, as JSON.
+/// JSON output.
 #[derive(Serialize)]
 struct Outcome {
     turns: u64,
@@ -130,12 +130,12 @@ struct Outcome {
     jobs_of_components: u64,
     virtual_s: f64,
     digest: String,
-    /// Whether the file holds the run to its end.
+    /// Whether the file contains the run to its end.
     complete: bool,
     departed: Option<String>,
 }
 
-/// Replays a file, and tells whether the same was done.
+/// Replays a file, and reports whether the same was done.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let place = || arguments.file.display().to_string();
     let opened = Replayer::open(&arguments.file, |text| {

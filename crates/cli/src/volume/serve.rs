@@ -36,7 +36,7 @@ Examples:
   seekless volume serve home.toml --io threads
   seekless volume serve home.toml --log-inputs home.inputs; seekless lab replay home.inputs
 
-A volume file that serves a file of yours, with nothing in between:
+A volume file that serves a file, without layers:
   [component.disk]
   file = \"disk.img\"
 
@@ -47,40 +47,40 @@ A volume file that serves a file of yours, with nothing in between:
 Then:
   qemu-img info 'nbd+unix:///disk?socket=/tmp/disk.sock'";
 
-/// What is served, and how.
+/// Arguments of `volume serve`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume
+    /// Volume file
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// How files and sockets are waited for; by default `io_uring` where the kernel allows it
+    /// I/O backend [default: `io_uring` where the kernel allows it, otherwise threads]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
-    /// Lets TCP without encryption be reached from other machines
+    /// Allow unencrypted TCP to be reachable from other machines
     #[arg(long)]
     allow_plain_tcp: bool,
-    /// Notes all that comes from outside in this file, for seekless lab replay; it holds the data, too
+    /// Record all inputs in this file, for seekless lab replay; it contains the data, too
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
 }
 
-/// So long may a layer take to bring home what only it holds before it is stopped: service managers wait for 90 s.
+/// Limit on draining a layer before it is stopped: service managers wait for 90 s.
 const DRAINED_WITHIN: Nanos = Nanos::from_millis(60_000);
-/// So often it is told how far that is.
+/// Interval of progress messages meanwhile.
 const TOLD_EVERY: Nanos = Nanos::from_millis(2_000);
 
-/// What all randomness of a live volume follows from.
+/// Seed of all random choices of a live volume.
 const SEED: u64 = 1;
 
-/// A server and what it stands on.
+/// A server and its environment.
 pub struct Serving<'a> {
-    /// The volume file.
+    /// Path of the volume file.
     pub volume: &'a Path,
-    /// Where it happens.
+    /// Environment.
     pub ground: Ground,
-    /// The number of its process.
+    /// Process number.
     pub process: u32,
-    /// What waits.
+    /// The reactor.
     pub reactor: &'a Rc<Reactor>,
 }
 
@@ -91,7 +91,7 @@ enum Io {
     Threads,
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let wish = arguments.io.map(|io| match io {
         Io::Uring => Kind::Uring,
@@ -126,19 +126,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     served
 }
 
-/// The runtime of a volume that is served, now or again: what is offloaded goes beside it.
+/// The runtime of a volume, live or replayed: offloaded work runs on the reactor's workers.
 pub fn runtime(reactor: &Rc<Reactor>) -> Runtime {
     runtime_of(reactor, SEED)
 }
 
-/// The same from another seed.
+/// As `runtime`, with another seed.
 pub fn runtime_of(reactor: &Rc<Reactor>, seed: u64) -> Runtime {
     let (runtime, beside) = (Runtime::new(seed), reactor.clone());
     runtime.offload_to(Rc::new(move |work| beside.offload(work)));
     runtime
 }
 
-/// Certificates and keys, if there are to be any.
+/// Certificates and keys, if configured.
 fn keys(description: &Description<Live>) -> anyhow::Result<Option<Keys>> {
     let Some(Tls { certificate, key, clients }) = description.tls.clone() else { return Ok(None) };
     let [certificate, key, clients] = [certificate, key, clients].map(|path| beside(&description.file, path));
@@ -146,7 +146,7 @@ fn keys(description: &Description<Live>) -> anyhow::Result<Option<Keys>> {
     keys.map(Some).map_err(|error| anyhow::anyhow!("{}: tls.{error}", description.file))
 }
 
-/// The addresses to listen at, each with the numbers of its exports.
+/// The addresses to listen at, each with the indices of its exports.
 pub fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Vec<(Address, Vec<usize>)>> {
     let mut places: Vec<(Address, Vec<usize>)> = Vec::new();
     for (number, export) in description.exports.iter().enumerate() {
@@ -177,7 +177,7 @@ pub fn places(description: &Description<Live>, plain: bool) -> anyhow::Result<Ve
     Ok(places)
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal.
 pub async fn serve(
     serving: &Serving<'_>,
     description: &Description<Live>,
@@ -226,7 +226,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Listens at all places, at the sockets that were given if there are such, and says so when it does.
+/// Listens at all addresses, or at the sockets of socket activation, and prints the exports.
 fn listen(
     Serving { ground, .. }: &Serving<'_>,
     description: &Description<Live>,
@@ -265,7 +265,7 @@ fn listen(
     Ok(())
 }
 
-/// Where an export's `nbd` says; a relative path is one beside the volume file.
+/// The address of an export's `nbd`; a relative path is relative to the volume file.
 fn address(file: &str, text: &str) -> Result<Address, AddressError> {
     Ok(match text.parse()? {
         Address::Unix(path) => Address::Unix(at(Path::new(file), &path)),
@@ -273,12 +273,12 @@ fn address(file: &str, text: &str) -> Result<Address, AddressError> {
     })
 }
 
-/// A path that a volume file names and where nothing need be yet: a relative one is beside the file.
+/// A path in a volume file that need not exist yet: a relative one is relative to the file.
 pub fn at(volume: &Path, path: &Path) -> PathBuf {
     volume.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
 }
 
-/// What clients are told of an export.
+/// An export as offered to clients.
 fn offered(description: &Description<Live>, asked: &description::Export, device: &Rc<ByteAdapter>) -> Export {
     let line = description.line_of(&asked.top);
     let mut export = Export::new(&asked.name, &line, device, is_read_only(description, asked));
@@ -286,8 +286,8 @@ fn offered(description: &Description<Live>, asked: &description::Export, device:
     Export { home: home(description, &asked.top), class: asked.class, ..export }
 }
 
-/// Whether an export takes no writes: the volume file says so, a component below cannot be written, or a layer below is
-/// opened as it was before.
+/// Whether an export is read-only: by the volume file, because a component below is, or because a layer below is opened
+/// in an older state.
 pub fn is_read_only(description: &Description<Live>, export: &description::Export) -> bool {
     let below = description.leaves(&export.top);
     export.read_only
@@ -295,8 +295,8 @@ pub fn is_read_only(description: &Description<Live>, export: &description::Expor
         || below.iter().filter_map(|name| description.components.get(name)).any(Live::is_read_only)
 }
 
-/// The bytes of a device of so many in whole sectors: one that lies at the beginning of another server's export, and is
-/// as large, ends within a sector where that does.
+/// Bytes of a device of `bytes` bytes in whole sectors: at the beginning of another server's export, and of its size,
+/// it ends within a sector where that does.
 pub fn bytes_of(description: &Description<Live>, top: &str, bytes: u64) -> u64 {
     let (home, start) = description.home_of(top);
     let component = description.components.get(&home).filter(|_| start == Lba(0));
@@ -317,7 +317,7 @@ pub fn components(
     Ok(components)
 }
 
-/// A tree for each device that clients see.
+/// A tree for each device that is exported.
 async fn trees(
     Serving { ground, reactor, .. }: &Serving<'_>,
     description: &Description<Live>,
@@ -347,7 +347,7 @@ fn home(description: &Description<Live>, top: &str) -> Option<Home> {
     Some(Home { component: number as u32, start })
 }
 
-/// Layers that are to be reconfigured every so often are.
+/// Starts the periodic reconfigurations of layers.
 fn reconfigure_in_time(description: &Description<Live>, tree: &Tree, ground: Ground) {
     for (name, layer) in &tree.layers {
         let every = description.layers.get(name).and_then(|layer| layer.reconfigure);
@@ -366,17 +366,17 @@ fn reconfigure_in_time(description: &Description<Live>, tree: &Tree, ground: Gro
     }
 }
 
-/// What a layer counts under this name.
+/// A layer's counter of this name.
 fn counted(layer: &dyn Layer, name: &str) -> u64 {
     layer.counters().iter().find(|(counter, _)| *counter == name).map_or(0, |(_, count)| *count)
 }
 
-/// Pages that a layer holds and the device below it does not.
+/// Number of pages that a layer holds and the device below it does not.
 fn newer_pages(layer: &dyn Layer) -> u64 {
     counted(layer, "pages_dirty")
 }
 
-/// Whether copies that were found are served as they are.
+/// Reports whether existing copies are served without verification.
 fn tell_of_copies(description: &Description<Live>, name: &str, layer: &dyn Layer, ground: Ground) {
     let options = description.layers.get(name).map(|layer| &layer.options);
     let copies = counted(layer, "copies_not_compared");
@@ -393,13 +393,13 @@ fn tell_of_copies(description: &Description<Live>, name: &str, layer: &dyn Layer
     }
 }
 
-/// Has a layer bring home what only it holds, and tells how far that is.
+/// Drains a layer, with progress messages.
 async fn drain(name: &str, layer: &Rc<dyn Layer>, ground: Ground) {
     let mut drained = layer.drain_to_stop(DRAINED_WITHIN);
     loop {
         match select(drained, Box::pin(sleep(TOLD_EVERY))).await {
             Either::Left((Ok(()), _)) => return,
-            // What is left is told when it has stopped.
+            // The remainder is reported when it has stopped.
             Either::Left((Err(error), _)) => {
                 return ground.say(&format!("layer.{name}: not drained: {error}"));
             }
@@ -412,7 +412,7 @@ async fn drain(name: &str, layer: &Rc<dyn Layer>, ground: Ground) {
     }
 }
 
-/// Everything acknowledged is durable, layer by layer from the top down.
+/// Stops the layers from the top down: everything acknowledged becomes durable.
 async fn stop(
     description: &Description<Live>,
     tree: &Tree,

@@ -1,4 +1,4 @@
-//! `seekless volume status`: asks a server how it is, over its control socket; and the server's end of that.
+//! `seekless volume status`: queries a running server over its control socket; and the server's end of that.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -29,35 +29,35 @@ Examples:
   seekless volume status home.toml
   seekless volume status home.toml --json | jq .layers
 
-The server listens beside its volume file, at home.control for home.toml; or where control = \"...\" says.";
+The server's control socket is home.control next to home.toml, or as set by control = \"...\".";
 
-/// Who is asked.
+/// Arguments of `volume status`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume file that is served
+    /// Volume file that is being served
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// Prints JSON
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What is asked. Later verbs join here.
+/// A request to the control socket.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Question {
-    /// How it is.
+    /// The server's status.
     Status,
-    /// A layer is to do something; the answer comes when that is done.
+    /// A command to a layer; the reply comes when it is done.
     Tell {
-        /// Its name in the volume file.
+        /// Name in the volume file.
         layer: String,
         /// One of its commands.
         command: String,
     },
 }
 
-/// How a server is.
+/// Status of a server.
 #[derive(Serialize, Deserialize)]
 struct Status {
     file: String,
@@ -70,9 +70,9 @@ struct Status {
     failed: u64,
     read_bytes: u64,
     written_bytes: u64,
-    /// How often it went to the kernel.
+    /// Turns of its reactor: system calls.
     turns: u64,
-    /// Each has the number by which `seekless:place` names it.
+    /// Each has the index by which `seekless:place` names it.
     components: Vec<String>,
     exports: Vec<Served>,
     layers: Vec<LayerStatus>,
@@ -96,12 +96,12 @@ struct LayerStatus {
     counters: BTreeMap<String, u64>,
 }
 
-/// Where the server of a volume file is asked.
+/// Path of the control socket of a volume file's server.
 pub fn socket(volume: &Path, told: Option<&Path>) -> PathBuf {
     told.map_or_else(|| volume.with_extension("control"), |told| at(volume, told))
 }
 
-/// The server's end: what it answers from.
+/// The server's end of the control socket.
 pub struct Told {
     reactor: Rc<Reactor>,
     process: u32,
@@ -110,12 +110,12 @@ pub struct Told {
     components: Vec<String>,
     exports: Vec<Served>,
     trees: Rc<BTreeMap<String, Tree>>,
-    /// What each layer is.
+    /// Kind of each layer.
     kinds: BTreeMap<String, &'static Entry>,
 }
 
 impl Told {
-    /// Of this server.
+    /// For this server.
     pub fn new(
         serving: &Serving<'_>,
         description: &Description<Live>,
@@ -145,7 +145,7 @@ impl Told {
         }
     }
 
-    /// The answer to a line.
+    /// The reply to a line.
     pub fn answer(&self, line: &str) -> ControlReply {
         let answer = match serde_json::from_str(line) {
             Ok(Question::Status) => serde_json::json!({ "status": self.status() }),
@@ -161,7 +161,7 @@ impl Told {
         Box::pin(std::future::ready(answer.to_string()))
     }
 
-    /// The layer of this name, if it has the command: one of its own, since the volume is taken apart by nobody else.
+    /// The layer of this name, if it has the command: one of its own, since only the server takes the volume apart.
     fn layer(&self, name: &str, command: &str) -> Result<Rc<dyn Layer>, String> {
         let layer = self.trees.values().find_map(|tree| tree.layers.get(name)).zip(self.kinds.get(name));
         let Some((layer, kind)) = layer else {
@@ -201,7 +201,7 @@ impl Told {
     }
 }
 
-/// The answer when it is done.
+/// The reply when the command is done.
 fn tell(layer: Rc<dyn Layer>, command: String) -> ControlReply {
     Box::pin(async move {
         let how = Hints { class: Class::Background, ..Hints::default() };
@@ -220,7 +220,7 @@ impl Served {
     }
 }
 
-/// Asks, and prints what is answered.
+/// Queries the server, and prints the reply.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let answer = asked(&arguments.volume, &Question::Status, Some(Duration::from_secs(10)))?;
     let answer = answer.get("status").cloned().unwrap_or_default();
@@ -231,14 +231,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     output::print(&status.text())
 }
 
-/// Asks the server of a volume file, and waits for its answer: so long, or until it comes.
+/// Sends a request to the server of a volume file, and waits for the reply, up to a limit if given.
 pub fn asked(
     volume: &Path,
     question: &Question,
     patience: Option<Duration>,
 ) -> anyhow::Result<serde_json::Value> {
     let text = std::fs::read_to_string(volume).with_context(|| volume.display().to_string())?;
-    // Only where to ask: the file may describe more than is here, or have changed since.
+    // Only the socket's path: the file may describe devices that are not here, or have changed since.
     let keys: toml::Table = toml::from_str(&text).with_context(|| volume.display().to_string())?;
     let told = keys.get("control").and_then(toml::Value::as_str).map(Path::new);
     let place = socket(volume, told);

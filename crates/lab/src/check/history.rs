@@ -326,7 +326,7 @@ impl<R: BufRead> Reader<R> {
         if id <= self.last || id >= LIMIT {
             return mismatch(
                 format!("request {id} after request {}", self.last),
-                "numbers that rise, from 1, below 2^48",
+                "rising numbers, from 1, below 2^48",
             );
         }
         let op = match words.next().unwrap_or_default() {

@@ -111,7 +111,7 @@ impl Registers {
     pub fn done(&mut self, id: u64, ok: bool) -> Result<(), Violation> {
         self.now += 1;
         let flying = self.in_flight.remove(&id).ok_or_else(|| self.not_in_flight(id))?;
-        assert!(!ok || flying.op != Op::Read, "read {id} was answered, and what it found is not told");
+        assert!(!ok || flying.op != Op::Read, "read {id} succeeded, but its content was not passed");
         match flying.op {
             _ if !ok => {}
             Op::Read => unreachable!("refused above"),

@@ -122,7 +122,7 @@ impl fmt::Display for At {
             Some(SectorContent::Stamp(stamp)) => {
                 write!(f, "write {} of sector {}", stamp.write, stamp.sector)
             }
-            Some(SectorContent::Foreign) | None => f.write_str("bytes that are no stamp"),
+            Some(SectorContent::Foreign) | None => f.write_str("bytes that are not a stamp"),
         }
     }
 }
@@ -139,7 +139,7 @@ impl fmt::Display for Violation {
                     f.write_str(": found an answer, though it was never issued; expected none")
                 }
                 (Kind::NotAnswered, _) => f.write_str(": found no answer, expected one"),
-                _ => f.write_str(": found an answer, though it was answered before or went with the power; expected one at most"),
+                _ => f.write_str(": found an answer, though it was answered before or lost in a power cut; expected one at most"),
             };
         };
         write!(f, "sector {sector}: ")?;
@@ -153,7 +153,7 @@ impl fmt::Display for Violation {
                 write!(f, ", which {} had replaced before the read began", Content(by))?;
             }
             (Kind::NewThenOld, Some(by)) => {
-                write!(f, ", which {} had replaced: a read before had found that", Content(by))?;
+                write!(f, ", which {} had replaced: an earlier read had returned that", Content(by))?;
             }
             (Kind::Lost, Some(by)) => write!(f, ", though {} came later and was durable", Content(by))?,
             (Kind::Stale, None) => f.write_str(", which cannot be there any more")?,

@@ -93,7 +93,7 @@ impl Component {
     }
 
     fn failed(&self, at: Option<Extent>) -> IoError {
-        IoError::new(ErrorKind::Medium, format!("component {}", self.number), at, "it fails now and then")
+        IoError::new(ErrorKind::Medium, format!("component {}", self.number), at, "an injected failure")
     }
 
     async fn store(&self, at: Extent, contents: Vec<Content>, fua: bool) -> Result<(), IoError> {

@@ -19,8 +19,11 @@ use super::{Opt, Running};
 pub const OUTSTANDING: Opt =
     Opt { key: "outstanding", default: "1", what: "clients, each with one request at a time" };
 /// The option for open arrivals.
-pub const RATE: Opt =
-    Opt { key: "rate", default: "none", what: "open instead: arrivals a second, at random times (100/s)" };
+pub const RATE: Opt = Opt {
+    key: "rate",
+    default: "none",
+    what: "open arrivals instead: mean rate of a Poisson process, such as 100/s",
+};
 /// The option for the kind of requests.
 pub const READS: Opt = Opt { key: "reads", default: "2:1", what: "reads to writes, or reads in per cent" };
 
@@ -38,7 +41,7 @@ impl Arrivals {
     pub fn of(keys: &Keys) -> Result<Arrivals, WorkloadError> {
         let clients = keys.number("outstanding", 1..=100_000)?;
         match keys.rate("rate")? {
-            Some(_) if keys.given("outstanding") => Err(keys.error("rate", "it without outstanding=")),
+            Some(_) if keys.given("outstanding") => Err(keys.error("rate", "rate= without outstanding=")),
             Some(rate) => Ok(Arrivals::Open(rate)),
             None => Ok(Arrivals::Closed(clients)),
         }

@@ -17,7 +17,7 @@ pub const ENTRY: Entry = Entry {
     does: "every kind of request, of any length, often at the same places",
     source: "for `lab explore`",
     options: &[
-        Opt { key: "size", default: "16KiB", what: "the largest request; lengths are by chance" },
+        Opt { key: "size", default: "16KiB", what: "the largest request; lengths are random" },
         Opt { key: "reads", default: "20%", what: "reads" },
         Opt { key: "flushes", default: "8%", what: "flushes" },
         Opt { key: "fua", default: "6%", what: "writes with FUA" },
@@ -27,7 +27,7 @@ pub const ENTRY: Entry = Entry {
         Opt {
             key: "meets",
             default: "0%",
-            what: "requests at an end of the one before: over a sector of it, or behind",
+            what: "requests at an end of the one before: overlapping it by a sector, or after it",
         },
         Opt { key: "outstanding", default: "4", what: "clients, each with one request at a time" },
     ],

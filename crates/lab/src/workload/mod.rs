@@ -90,8 +90,8 @@ type Make = fn(&Keys) -> Result<Rc<dyn Workload>, WorkloadError>;
 
 /// The options for the part of the volume that a workload uses.
 pub const WINDOW: [Opt; 2] = [
-    Opt { key: "at", default: "0", what: "where its part of the volume starts" },
-    Opt { key: "area", default: "all", what: "how large that part is: a size, or all that is left" },
+    Opt { key: "at", default: "0", what: "start of its part of the volume" },
+    Opt { key: "area", default: "all", what: "size of that part, or all that remains" },
 ];
 
 /// All workloads, in the order of the list.

@@ -17,13 +17,13 @@ use super::{Entry, LARGEST, Opt, Running, Workload};
 /// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "oltp",
-    does: "transactions: tasks that ask, wait for the answer, and think",
+    does: "transactions: tasks that issue a request, wait for the answer, and think",
     source: "freeblock paper (OSDI 2000), section 6.2",
     options: &[
-        Opt { key: "mpl", default: "10", what: "the multiprogramming level: how many tasks" },
+        Opt { key: "mpl", default: "10", what: "the multiprogramming level: number of tasks" },
         Opt { key: "think", default: "30ms", what: "between an answer and the next request, on average" },
         Opt { key: "size", default: "8KiB", what: "of a request, on average (exponential, in steps)" },
-        Opt { key: "step", default: "4KiB", what: "sizes and places are multiples of it" },
+        Opt { key: "step", default: "4KiB", what: "unit of sizes and addresses" },
         READS,
     ],
     area: "all",

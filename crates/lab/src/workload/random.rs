@@ -25,7 +25,11 @@ pub const ENTRY: Entry = Entry {
         OUTSTANDING,
         RATE,
         Opt { key: "local", default: "0%", what: "requests near the last one, in per cent" },
-        Opt { key: "sigma", default: "4MB", what: "how near: the deviation of a normal distribution" },
+        Opt {
+            key: "sigma",
+            default: "4MB",
+            what: "distance of near ones: the deviation of a normal distribution",
+        },
     ],
     area: "all",
     make: Some(make),

@@ -17,7 +17,7 @@ pub const ENTRY: Entry = Entry {
     does: "sequential streams, each through its own part of the volume",
     source: "scans, backups and media servers; none of the papers",
     options: &[
-        Opt { key: "streams", default: "1", what: "how many; each has an equal part of the volume" },
+        Opt { key: "streams", default: "1", what: "number of streams; each has an equal part of the volume" },
         Opt { key: "size", default: "64KiB", what: "of each request" },
         Opt { key: "reads", default: "100%", what: "reads in per cent, or reads to writes" },
         Opt { key: "think", default: "0ms", what: "between an answer and the next request" },

@@ -22,9 +22,9 @@ pub const ENTRY: Entry = Entry {
     options: &[
         Opt { key: "write", default: "4KiB", what: "the size of an update" },
         Opt { key: "part", default: "100%", what: "blocks that a round updates, in per cent of the area" },
-        Opt { key: "outstanding", default: "8", what: "updates at a time" },
+        Opt { key: "outstanding", default: "8", what: "concurrent updates" },
         Opt { key: "read", default: "1MiB", what: "the size of a read" },
-        Opt { key: "rounds", default: "1", what: "updates and reads so many times" },
+        Opt { key: "rounds", default: "1", what: "rounds of updates and reads" },
     ],
     area: "1GiB",
     make: Some(make),

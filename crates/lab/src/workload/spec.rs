@@ -74,11 +74,7 @@ fn nested(text: &str, depth: usize) -> Result<Load, WorkloadError> {
 fn members<'a>(name: &str, text: &'a str, depth: usize) -> Result<Vec<Member<'a>>, WorkloadError> {
     let place = || format!("workload {name}");
     if depth >= DEEPEST {
-        return Err(WorkloadError::new(
-            place(),
-            "it too deep in others",
-            format!("at most {DEEPEST} levels"),
-        ));
+        return Err(WorkloadError::new(place(), "it nested too deep", format!("at most {DEEPEST} levels")));
     }
     let items = split(text, '+');
     if text.trim().is_empty() || items.len() > MEMBERS {

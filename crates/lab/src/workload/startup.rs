@@ -21,11 +21,11 @@ pub const ENTRY: Entry = Entry {
     does: "applications that start again and again: the same scattered reads in the same order",
     source: "BORG paper (FAST 2009), sections 2.3 and 6.4",
     options: &[
-        Opt { key: "apps", default: "6", what: "how many applications there are" },
+        Opt { key: "apps", default: "6", what: "number of applications" },
         Opt { key: "reads", default: "500", what: "reads of a start" },
         Opt { key: "size", default: "16KiB", what: "of a read, on average (exponential, in pages)" },
         Opt { key: "noise", default: "5%", what: "reads that are left out or go elsewhere, in per cent" },
-        Opt { key: "cpu", default: "0.5ms", what: "computing between two reads, on average" },
+        Opt { key: "cpu", default: "0.5ms", what: "computing time between two reads, on average" },
         Opt { key: "pause", default: "5s", what: "between two starts, on average" },
     ],
     area: "all",

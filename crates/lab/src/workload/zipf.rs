@@ -20,12 +20,16 @@ use super::{Entry, LARGEST, Opt, Running, Workload};
 /// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "zipf",
-    does: "few blocks asked for often and many seldom (Zipf), in a working set that moves",
+    does: "few blocks accessed often and many seldom (Zipf), in a working set that moves",
     source: "popularity in caches (Breslau et al., INFOCOM 1999); YCSB",
     options: &[
         Opt { key: "theta", default: "0.99", what: "the skew; 0 is uniform" },
         Opt { key: "set", default: "256MiB", what: "the size of the working set" },
-        Opt { key: "churn", default: "1%", what: "the chance that a request moves a block of the set" },
+        Opt {
+            key: "churn",
+            default: "1%",
+            what: "the probability that a request replaces a block of the set",
+        },
         Opt { key: "size", default: "4KiB", what: "of each request, and of a block of the set" },
         READS,
         OUTSTANDING,

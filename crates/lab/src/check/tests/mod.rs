@@ -137,7 +137,7 @@ fn what_no_write_put_there_is_told() {
     assert_eq!(wrong(&format!("{read}read 40 99")), (Kind::NeverWritten, text.into()));
     let text = "sector 812: read 40 found write 17 of sector 813, which belongs there; expected write 17";
     assert_eq!(wrong(&format!("{read}read 40 17@813")), (Kind::Elsewhere, text.into()));
-    let text = "sector 812: read 40 found bytes that are no stamp; expected write 17";
+    let text = "sector 812: read 40 found bytes that are not a stamp; expected write 17";
     assert_eq!(wrong(&format!("{read}read 40 ?")), (Kind::Foreign, text.into()));
     let text = "request 40 (read of sectors 812..813): found an answer of 2 sectors, expected 1";
     assert_eq!(wrong(&format!("{read}read 40 17*2")), (Kind::Length, text.into()));
@@ -145,7 +145,7 @@ fn what_no_write_put_there_is_told() {
 
 #[test]
 fn every_request_is_answered_once() {
-    let text = "request 17: found an answer, though it was answered before or went with the power; expected one at most";
+    let text = "request 17: found an answer, though it was answered before or lost in a power cut; expected one at most";
     for twice in ["done 17\ndone 17", "crash\ndone 17", "failed 17\nread 17 0"] {
         let told = wrong(&format!("issue 17 write 812+1\n{twice}"));
         assert_eq!(told, (Kind::AnsweredTwice, text.into()));

@@ -43,7 +43,7 @@ fn what_makes_no_sense_is_told_with_its_line() {
         ("issue one flush", "line 2: found 'one', expected the number of a request"),
         (
             "issue 0 flush",
-            "line 2: found request 0 after request 0, expected numbers that rise, from 1, below 2^48",
+            "line 2: found request 0 after request 0, expected rising numbers, from 1, below 2^48",
         ),
         ("issue 7 flush\nissue 7 flush", "line 3: found request 7 after request 7"),
         ("issue 281474976710656 flush", "below 2^48"),

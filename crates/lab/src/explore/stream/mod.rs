@@ -114,7 +114,7 @@ fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Action, String> {
         _ => {
             let bytes = at.bytes() as usize;
             let behind = rest.get(bytes).filter(|feed| **feed == b'\n');
-            behind.ok_or_else(|| format!("{bytes} bytes and a line feed behind it"))?;
+            behind.ok_or_else(|| format!("{bytes} bytes and a line feed after it"))?;
             let buffer = Buffer::from_vec(rest[..bytes].to_vec());
             *rest = &rest[bytes + 1..];
             Ok(Action::Write(at, buffer, false))
