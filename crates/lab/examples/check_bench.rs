@@ -1,6 +1,6 @@
-//! Speed of the checker: CPU time to judge histories of different kinds and lengths, and to ask what a crash
-//! may leave. If judging takes n log n, a request takes as long in a long history as in a short one. Run it
-//! by `make bench`.
+//! Speed of the checker: CPU time to check histories of different kinds and lengths, and to query what a crash may
+//! leave. If checking takes n log n, a request takes as long in a long history as in a short one. Run it by `make
+//! bench`.
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op};
@@ -10,7 +10,7 @@ use seekless_lab::check::{Registers, SectorContent, Stamp, judge};
 const OUTSTANDING: usize = 32;
 const LENGTHS: [u64; 3] = [250_000, 500_000, 1_000_000];
 
-/// What a history is like: its name, pages, requests between flushes, whether its first read is never answered.
+/// A kind of history: name, pages, requests between flushes, whether its first read is never answered.
 type Case = (&'static str, u64, u64, bool);
 
 const CASES: [Case; 4] = [
@@ -54,7 +54,7 @@ fn main() {
     asked(&events);
 }
 
-/// What it takes to ask what a crash may leave, and to begin anew from there.
+/// Queries what a crash may leave, and restarts from there.
 fn asked(events: &[Event]) {
     const ASKED: usize = 10_000_000;
     const COPIES: u32 = 50;
@@ -99,7 +99,7 @@ fn fed(events: &[Event]) -> Registers {
     registers
 }
 
-/// What happens on a device without faults that answers in any order.
+/// The history of a device without faults that answers in any order.
 fn history((_, pages, flush, endless): Case, requests: u64) -> Vec<Event> {
     let mut rng = Rng::seeded(1);
     let mut holds = vec![0_u64; pages as usize];
@@ -134,7 +134,7 @@ fn history((_, pages, flush, endless): Case, requests: u64) -> Vec<Event> {
     events
 }
 
-/// Time that this thread was on a processor.
+/// CPU time of this thread.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

@@ -310,7 +310,7 @@ mod tests {
         let beyond = error_of(&|_| (), 500_000_000);
         assert!(beyond.contains("t.blktrace: found requests up to sector 500000000"), "{beyond}");
         assert!(beyond.contains("at most sector 488397168"), "{beyond}");
-        let (_, others) = beyond.split_once("one that it fits: ").unwrap();
+        let (_, others) = beyond.split_once("one that fits: ").unwrap();
         let others: Vec<&str> = others.split(", ").collect();
         assert!(!others.contains(&"wd2500aaks") && !others.is_empty(), "{beyond}");
         assert!(others.iter().all(|name| Model::find(name).unwrap().sectors() > 500_000_000), "{beyond}");
@@ -322,6 +322,6 @@ mod tests {
             &|e| e.layer.as_mut().unwrap().partition.as_mut().unwrap().at_sector = Some(8),
             3_000_000,
         );
-        assert!(within.contains("bopt-at") && within.contains("behind"), "{within}");
+        assert!(within.contains("bopt-at") && within.contains("after the clients"), "{within}");
     }
 }

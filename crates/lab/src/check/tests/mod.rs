@@ -1,4 +1,4 @@
-//! What the checker says, a kind of violation after the other, and histories as text.
+//! The checker's violations, kind by kind, and histories as text.
 
 mod model;
 mod properties;
@@ -7,13 +7,13 @@ mod text;
 use super::history::Reader;
 use super::{Judged, Kind, judge};
 
-/// Judges the lines of a history.
+/// Checks the lines of a history.
 fn judged(lines: &str) -> Judged {
     let text = format!("seekless history 1\n{lines}");
     judge(Reader::new(text.as_bytes()).expect("a header")).expect("a history")
 }
 
-/// What is wrong with it: kind and text.
+/// Kind and text of its violation.
 fn wrong(lines: &str) -> (Kind, String) {
     let wrong = judged(lines).violation.expect("something is wrong with it");
     (wrong.violation.kind, wrong.text)
@@ -24,7 +24,7 @@ fn right(lines: &str) {
     assert!(judged.violation.is_none(), "{judged:?}");
 }
 
-/// Two writes of sector 812, one after the other.
+/// Two consecutive writes of sector 812.
 const TWO: &str = "issue 17 write 812+1\ndone 17\nissue 31 write 812+1\ndone 31\n";
 
 #[test]
@@ -41,7 +41,7 @@ fn a_read_of_what_was_replaced_before_is_stale() {
 #[test]
 fn first_the_new_then_the_old_is_told() {
     let seen = "issue 1 write 812+1\ndone 1\nissue 2 write 812+1\nissue 3 read 812+1\nread 3 2\nissue 4 read 812+1\n";
-    let text = "sector 812: read 4 found write 1, which write 2 had replaced: a read before had found that; expected write 2";
+    let text = "sector 812: read 4 found write 1, which write 2 had replaced: an earlier read had returned that; expected write 2";
     assert_eq!(wrong(&format!("{seen}read 4 1")), (Kind::NewThenOld, text.into()));
     right(&format!("{seen}read 4 2"));
 }
