@@ -223,8 +223,8 @@ fn plot(full: &[f64], value_label: &'static str, lines: Vec<(&str, Vec<Option<f6
 /// The paper's statements, at the utilisations nearest to those that it names.
 fn stated(grid: &Grid) -> Vec<Statement> {
     let full = grid.column("utilisation_pct");
-    let at = |wanted: f64, key: &str| {
-        let off = |row: &usize| full[*row].map_or(f64::MAX, |full| (full - wanted).abs());
+    let at = |target: f64, key: &str| {
+        let off = |row: &usize| full[*row].map_or(f64::MAX, |full| (full - target).abs());
         let row = (0..full.len()).min_by(|a, b| off(a).total_cmp(&off(b)));
         row.and_then(|row| grid.column(key)[row]).unwrap_or_default()
     };

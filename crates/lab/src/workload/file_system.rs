@@ -141,26 +141,26 @@ impl FileSystem {
 
     /// Reads a whole file.
     pub async fn read(&self, file: FileId) {
-        let wanted = self.state.borrow().path(file, true);
-        self.bring(&wanted).await;
+        let needed = self.state.borrow().path(file, true);
+        self.bring(&needed).await;
     }
 
     /// Appends to a file, as far as there is room; a partial last block is read first.
     pub async fn append(&self, file: FileId, bytes: u64) {
-        let mut wanted = self.state.borrow().path(file, false);
+        let mut needed = self.state.borrow().path(file, false);
         let partial = self.bytes(file) % BLOCK_BYTES > 0;
-        wanted.extend(
+        needed.extend(
             self.state.borrow().files.get(file).and_then(|file| file.blocks.last().filter(|_| partial)),
         );
-        self.bring(&wanted).await;
+        self.bring(&needed).await;
         self.room().await;
         self.state.borrow_mut().append(file, bytes);
     }
 
     /// Deletes a file; its unwritten blocks are never written.
     pub async fn delete(&self, file: FileId) {
-        let wanted = self.state.borrow().path(file, false);
-        self.bring(&wanted).await;
+        let needed = self.state.borrow().path(file, false);
+        self.bring(&needed).await;
         self.room().await;
         let freed = self.state.borrow_mut().delete(file);
         if self.habits.discard {
@@ -311,12 +311,12 @@ impl State {
 
     fn append(&mut self, file: FileId, bytes: u64) {
         let Some(file) = self.files.get_mut(file) else { return };
-        let wanted = (file.bytes + bytes).div_ceil(BLOCK_BYTES);
+        let needed = (file.bytes + bytes).div_ceil(BLOCK_BYTES);
         if file.bytes % BLOCK_BYTES > 0 {
             self.cache.data.extend(file.blocks.last());
         }
         let group = Blocks::of_inode(file.inode) / GROUP;
-        while (file.blocks.len() as u64) < wanted {
+        while (file.blocks.len() as u64) < needed {
             let goal = file.blocks.last().map_or(group * GROUP, |last| last + 1);
             let Some(block) = self.blocks.take(goal) else { break };
             file.blocks.push(block);

@@ -180,8 +180,8 @@ mod tests {
             prop_assert!(keys.windows(2).all(|two| two[0] < two[1]));
             let (nanos, sectors) = cells.size();
             for &(time, sector, family, kind) in &requests {
-                let wanted = ((time / nanos) as u32, (sector / sectors) as u32, family, kind);
-                prop_assert!(keys.binary_search(&wanted).is_ok());
+                let key = ((time / nanos) as u32, (sector / sectors) as u32, family, kind);
+                prop_assert!(keys.binary_search(&key).is_ok());
             }
         }
     }
