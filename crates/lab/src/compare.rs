@@ -60,7 +60,8 @@ pub fn compare_experiments(
     let compared = compare_all(trace, &candidates, &first.play(), progress)?;
     let mut notes = compared.notes;
     if first.drive.disk().is_none() {
-        let note = "A flash drive has no head: its busy time is that of all commands, many of which run concurrently, and says little about the duration of the work.";
+        let note = "A flash drive has no head: its busy time is that of all commands, many of which run \
+                    concurrently, and says little about the duration of the work.";
         notes.insert(0, note.to_owned());
     }
     Ok(Comparison { settings: settings(trace, first)?, notes, ..compared })
@@ -262,7 +263,8 @@ fn notes_of(
     let of_which = if several { format!("{name}: ") } else { String::new() };
     if !variant.reconfigurations.is_empty() && variant.reconfiguring_requests_pct > 50.0 {
         notes.push(format!(
-            "{of_which}{:.0} % of the requests arrived during a reconfiguration: reduction_pct means little, since it leaves them out. Look at net_reduction_pct, or reconfigure less often.",
+            "{of_which}{:.0} % of the requests arrived during a reconfiguration: reduction_pct means little, since \
+             it leaves them out. Look at net_reduction_pct, or reconfigure less often.",
             variant.reconfiguring_requests_pct
         ));
     }
@@ -285,14 +287,16 @@ fn notes_of(
     let own_order = own_order.iter().filter_map(|layer| candidate.volume.layers.get(layer));
     for layer in own_order.filter(|layer| !layer.entry.transparent) {
         notes.push(format!(
-            "{name}: {} begins empty: reads of sectors that the trace did not write before cost nothing, so its busy time is too low.",
+            "{name}: {} begins empty: reads of sectors that the trace did not write before cost nothing, so its busy \
+             time is too low.",
             layer.entry.name
         ));
     }
     if matches!(how.pace, Pace::Open { .. }) && played.replayed.load.only_grows() {
         let quarters = played.replayed.load.at_quarters.map(thousands).join(" / ");
         notes.push(format!(
-            "{name}: the queue only grew (outstanding after each quarter of the requests: {quarters}). The drive cannot keep up with the recorded times, so this measures a backlog: try --pace closed, or a lower --speed."
+            "{name}: the queue only grew (outstanding after each quarter of the requests: {quarters}). The drive \
+             cannot keep up with the recorded times, so this measures a backlog: try --pace closed, or a lower --speed."
         ));
     }
     notes

@@ -139,7 +139,10 @@ impl fmt::Display for Violation {
                     f.write_str(": found an answer, though it was never issued; expected none")
                 }
                 (Kind::NotAnswered, _) => f.write_str(": found no answer, expected one"),
-                _ => f.write_str(": found an answer, though it was answered before or lost in a power cut; expected one at most"),
+                _ => f.write_str(
+                    ": found an answer, though it was answered before or lost in a power cut; expected \
+                                  one at most",
+                ),
             };
         };
         write!(f, "sector {sector}: ")?;

@@ -196,14 +196,14 @@ fn figure_7(job: &Job) -> Result<Shown, LabError> {
         ("of ideal".to_owned(), plot(&along, "per cent of ideal", names.into_iter().zip(shares).collect())),
     ];
     let notes = [
-        "Of the drive there is the head alone, with one surface, and of that the outermost 394 MiB. A transaction \
+        "Only the drive's head is simulated, with one surface, and of that the outermost 394 MiB. A transaction \
          computes for 0.5 ms (the paper does not say); the file system caches 32 MiB, of which at most 4 MiB is \
          dirty. The freeblock cleaner begins with fewer than 32 free segments, 32 at once.",
-        "Freeblock is the paper's: what it moves joins what clients write. Apart writes that for free too, to segments \
-         of its own.",
-        "Full is what is live of all that the segments can hold, at the end of the second round. Cleaned, moved and \
+        "Freeblock is the paper's: moved data joins the clients' writes. Apart also writes moved data for free, to \
+         segments of its own.",
+        "Full is the live share of the segments' capacity, at the end of the second round. Cleaned, moved and \
          waited are those of the last one: segments, of which so many for free; blocks moved; seconds in which \
-         somebody waited for the cleaner.",
+         clients waited for the cleaner.",
     ];
     Ok(job.shown(grid, paper, &notes, pictures))
 }

@@ -35,15 +35,15 @@ const USAGE: [Column; 6] = [
     numbers("overhead_ms", "command ms", 3),
 ];
 
-const PARTS: &str = "Parts are of the head's time without what commands cost. Rotation is the wait for a \
-                     request's first sector, the potential free bandwidth; what passes between the tracks of \
-                     one transfer is a part of its own. Head and command ms are of a request.";
+const PARTS: &str = "Parts are of the head's time without command overhead. Rotation is the wait for a \
+                     request's first sector, the potential free bandwidth; the time between the tracks of one \
+                     transfer is a part of its own. Head and command ms are of a request.";
 
 /// Figure 2: by drive.
 pub const FIGURE_2: Entry = Entry::new(
     "requests a bar",
     "freeblock-2",
-    "what the head does, on five drives",
+    "use of the head's time, on five drives",
     "freeblock paper (OSDI 2000), section 3.1, Figure 2",
     "rotation 27 to 36 %",
     &TABLE_2,
@@ -53,7 +53,7 @@ pub const FIGURE_2: Entry = Entry::new(
 pub const FIGURE_3: Entry = Entry::new(
     "requests a bar",
     "freeblock-3",
-    "what the head does, by request size",
+    "use of the head's time, by request size",
     "freeblock paper (OSDI 2000), section 3.2, Figure 3",
     "256 KiB: transfer less than 55 %, rotation 15 %",
     &ATLAS,
@@ -63,7 +63,7 @@ pub const FIGURE_3: Entry = Entry::new(
 pub const FIGURE_4: Entry = Entry::new(
     "requests a bar",
     "freeblock-4",
-    "what the head does, by locality",
+    "use of the head's time, by locality",
     "freeblock paper (OSDI 2000), section 3.2, Figure 4",
     "70 % local: rotation almost 60 %",
     &ATLAS,
@@ -73,7 +73,7 @@ pub const FIGURE_4: Entry = Entry::new(
 pub const FIGURE_5: Entry = Entry::new(
     "requests a bar",
     "freeblock-5",
-    "what the head does, by scheduler",
+    "use of the head's time, by scheduler",
     "freeblock paper (OSDI 2000), section 3.3, Figure 5",
     "rotation 50 % under C-LOOK and SSTF, 22 % under SPTF",
     &ATLAS,
@@ -83,7 +83,7 @@ pub const FIGURE_5: Entry = Entry::new(
 pub const FIGURE_6: Entry = Entry::new(
     "requests a bar",
     "freeblock-6",
-    "what the head does under SPTF-SW n %",
+    "use of the head's time under SPTF-SW n %",
     "freeblock paper (OSDI 2000), section 3.3, Figure 6",
     "n = 40: rotation 36 %, for 6 % more time than SPTF",
     &ATLAS,
@@ -224,7 +224,7 @@ fn figure_4(job: &Job) -> Result<Shown, LabError> {
     Ok(bars.shown(job, paper, if job.others { &notes[1..] } else { &notes }))
 }
 
-const OUTSTANDING: &str = "There are always 20 requests outstanding.";
+const OUTSTANDING: &str = "20 requests are always outstanding.";
 
 /// Usage of a scheduler with 20 outstanding requests.
 fn queued(job: &Job, policy: Policy) -> Result<Usage, LabError> {

@@ -20,14 +20,13 @@ const ATLAS: [&str; 1] = ["quantum-atlas-10k-disksim"];
 
 const BOTH: [FreePolicy; 2] = [FreePolicy::Paper, FreePolicy::Weighted];
 
-const ALONE: &str =
-    "Of the drive there is only the head: no cache, and a bus that takes no time, as in the paper.";
+const ALONE: &str = "Only the drive's head is simulated: no cache, and no bus time, as in the paper.";
 
 const BUFFERS: &str =
-    "A scan has 8 MiB of buffers, in which blocks across the ends of tracks wait for their rest.";
+    "A scan has 8 MiB of buffers, in which blocks across the ends of tracks wait for their remainder.";
 
-const NO_BOUND: &str = "Blocks across the ends of tracks wait for their rest in buffers, of which the paper knows no \
-                        bound: what it says stands beside a scan without one. Elsewhere there are 8 MiB.";
+const NO_BOUND: &str = "Blocks across the ends of tracks wait for their remainder in buffers, which the paper does \
+                        not bound: its figures are compared with a scan without a bound. Elsewhere there are 8 MiB.";
 
 /// Kinds of scans in the figures about their progress: the policy, and whether buffers are bounded.
 const KINDS: [(FreePolicy, bool); 4] = [
@@ -69,7 +68,7 @@ pub const FIGURE_9: Entry = Entry {
     ..Entry::new(
         "scans",
         "freeblock-9",
-        "how a free scan goes at level 7",
+        "progress of a free scan at level 7",
         "freeblock paper (OSDI 2000), section 6.3, Figure 9",
         "the last 5 % take 30 % of the time",
         &ATLAS,
@@ -187,10 +186,10 @@ fn figure_8(job: &Job) -> Result<Shown, LabError> {
     let notes = [
         ALONE,
         BUFFERS,
-        "Free MB/s also counts what the foreground itself reads or writes of what is wanted. The potential is what \
-         passes under the head on the tracks waited on, while it waits. Seek, rotation and transfer are of all \
-         time, with what is free in them.",
-        "Foreground ns is how much longer all of its requests together took than in the same run without free work.",
+        "Free MB/s includes pending blocks that the foreground itself reads or writes. The potential is what passes \
+         under the head on its track during waits. Seek, rotation and transfer are shares of all time, free work \
+         included.",
+        "Foreground ns is the increase of the sum of its response times over the same run without free work.",
     ];
     Ok(job.shown(grid, paper, &notes, pictures))
 }

@@ -27,7 +27,7 @@ const LONGEST: usize = 8;
 pub const FIGURE_1: Entry = Entry::new(
     "strands a number",
     "proximal-1",
-    "what a request costs, by strand length",
+    "cost of a request, by strand length",
     "proximal paper (FAST 2011), section 2.3, Figure 1",
     "8 requests: 0.39 OP each, semi-sequential 0.23 OP",
     &CHEETAH,
@@ -37,7 +37,7 @@ pub const FIGURE_1: Entry = Entry::new(
 pub const FIGURE_2: Entry = Entry::new(
     "strands a number",
     "proximal-2",
-    "what a request costs, by queue depth",
+    "cost of a request, by queue depth",
     "proximal paper (FAST 2011), section 2.4, Figure 2",
     "8 at a time cost 32 % less than one at a time",
     &CHEETAH,
@@ -47,7 +47,7 @@ pub const FIGURE_2: Entry = Entry::new(
 pub const FIGURE_3: Entry = Entry::new(
     "strands a number",
     "proximal-3",
-    "how long strands of 8 take, and the model",
+    "response times of strands of 8, and the model",
     "proximal paper (FAST 2011), section 2.4, Figure 3, and Appendix A",
     "17.14 ms measured, 17.26 ms by the model, 3.4 revolutions",
     &CHEETAH,
@@ -67,7 +67,7 @@ pub const FIGURE_4: Entry = Entry::new(
 pub const TABLE_1: Entry = Entry::new(
     "strands a number",
     "proximal-table-1",
-    "how long strands take",
+    "response times of strands",
     "proximal paper (FAST 2011), section 2.3, Table 1",
     "strands of 2, 4, 6 and 8 requests, in ms",
     &CHEETAH,
@@ -139,7 +139,8 @@ impl Row {
 }
 
 const HOW: &str = "Requests are of 4 KiB, sent sorted and all at once while the drive is at work on another \
-                   one anywhere; a strand's time counts from the end of that one. The drive schedules by SPTF; its write \
+                   one anywhere; a strand's time counts from the end of that one. The drive schedules by SPTF; its \
+                   write \
                    cache is off.";
 
 /// Mean time of a strand, in milliseconds.
@@ -349,12 +350,12 @@ fn figure_4(job: &Job) -> Result<Shown, LabError> {
         ..Plot::default()
     };
     let notes = [
-        "Our scheduler sees all that waits whenever it decides, so the order of submission is no matter. The \
+        "Our scheduler sees the whole queue at each decision, so the order of submission does not matter. The \
          paper's drives wanted requests in ascending order; it names too little computing power in the firmware \
          and a mistake in it (section 2.5), which its makers acknowledged and one of them mended. The figure has \
          no numbers, so nothing stands for theirs.",
-        "That a strand should meet a drive at work can be seen: an idle drive begins with the first request \
-         that comes, whichever that is, and looks at the others only after it.",
+        "The figure shows why a strand should arrive at a busy drive: an idle drive begins with the first request \
+         that arrives, whichever that is, and considers the others only after it.",
     ];
     Ok(job.shown(grid, Vec::new(), &notes, vec![(String::new(), Picture::Lines(plot))]))
 }

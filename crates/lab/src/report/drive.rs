@@ -20,7 +20,7 @@ pub fn drive(spec: &Spec) -> String {
     let [rates, tracks] = zones(spec);
     let plots = [
         ("The arm: time by distance", plot(linear(spec, &seek), "cylinders", "ms", "seek")),
-        ("The same by powers of ten: short seeks", plot(powers(spec, &seek), "cylinders", "ms", "seek")),
+        ("On a logarithmic scale: short seeks", plot(powers(spec, &seek), "cylinders", "ms", "seek")),
         ("Zones: rate by place, first sector on the left", rates),
         ("Zones: sectors a track, outer edge on the left", tracks),
     ];
@@ -28,7 +28,7 @@ pub fn drive(spec: &Spec) -> String {
     let figure = Figure {
         id: "drive",
         title: spec.title.clone(),
-        caption: "How long the arm takes by distance; how much passes under the heads by place.".to_owned(),
+        caption: "Seek time by distance; throughput by position.".to_owned(),
         panels: panels.into(),
         ..Figure::default()
     };

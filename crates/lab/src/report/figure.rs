@@ -85,7 +85,7 @@ impl Figure {
         let several = plots.len() > 1;
         for (place, (name, plot)) in plots.into_iter().enumerate() {
             let Some(plot) = plot else {
-                let note = "Nothing to draw: the trace does not tell.".to_owned();
+                let note = "Nothing to draw: the trace lacks this information.".to_owned();
                 figure.panels.push(Panel { name, note, ..Panel::default() });
                 continue;
             };

@@ -62,14 +62,14 @@ const SAVINGS: [Saving; 3] = [
     (
         "net",
         |each| each.net_reduction_pct,
-        "The same from the start of the first reconfiguration to the end, with every copy and the final \
-         write-back counted as a cost. This is what an owner of the disk gets.",
+        "As above, from the start of the first reconfiguration to the end, with every copy and the final write-back \
+         counted as a cost. This is the actual benefit.",
     ),
     (
         "foreground",
         |each| each.foreground_reduction_pct,
-        "The same stretch, but only the head\u{2019}s time for the clients\u{2019} own requests: what they \
-         feel while background work stays out of their way.",
+        "As above, but only the head\u{2019}s time for the clients\u{2019} own requests: what they notice while \
+         background work gives way to them.",
     ),
 ];
 
@@ -102,7 +102,8 @@ pub fn headline(comparison: &Comparison) -> String {
         }
         let _ = write!(
             out,
-            "</dl><p>Per cent of disk busy time saved; below zero is a loss. {} of all requests arrived while a reconfiguration ran.</p>",
+            "</dl><p>Per cent of disk busy time saved; below zero is a loss. {} of all requests arrived while a \
+             reconfiguration ran.</p>",
             escape(&percent(one.reconfiguring_requests_pct))
         );
     }
@@ -238,7 +239,7 @@ pub fn variants(comparison: &Comparison) -> Table {
         ("elapsed", |each| seconds(each.elapsed_s)),
         ("requests that failed", |each| whole(each.failed)),
         ("memory of the map", |each| bytes(each.map_bytes)),
-        ("longest wait for pages on the move", |each| format!("{} ms", number(each.longest_mover_wait_ms))),
+        ("longest wait for pages being moved", |each| format!("{} ms", number(each.longest_mover_wait_ms))),
         ("hash of the event log", |each| each.event_hash.clone()),
     ];
     let mut table = Table::new("All figures, variant by variant", &["figure"]);
@@ -267,7 +268,8 @@ pub fn responses(comparison: &Comparison) -> Table {
 }
 
 /// Explanation of the figures of both sides.
-pub const BOTH_SIDES: &str = "<p>Above: as clients ask. Below: as home and BOPT are asked for them. Background: copies \
+pub const BOTH_SIDES: &str = "<p>Above: requests of clients. Below: requests to home and BOPT for them. \
+                              Background: copies \
      and draining. A seek is a request that does not start where the last one of its side ended.</p>";
 
 /// Traffic above and below a layer.
@@ -285,7 +287,7 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
     let head = ["figure", "above", "below", "background"];
     let mut table = Table::new(
         &format!(
-            "Above {layer}, as clients ask; below it, as home and BOPT are asked; and in the background"
+            "Above {layer}: requests of clients; below it: requests to home and BOPT for them; and in the background"
         ),
         &head,
     );
@@ -323,7 +325,7 @@ pub fn phases(variant: &Variant, base: &str) -> Table {
         ("blocks written", |each| whole(each.work.blocks_written)),
     ];
     let mut table =
-        Table::new(&format!("All figures of {}, phase by phase", display_name(&variant.name)), &["phase"]);
+        Table::new(&format!("All figures of {}, by phase", display_name(&variant.name)), &["phase"]);
     table.head.extend(figures.iter().map(|(name, _)| (*name).to_owned()));
     for phase in &variant.phases {
         table.row(std::iter::once(phase.name.clone()).chain(figures.iter().map(|(_, value)| value(phase))));

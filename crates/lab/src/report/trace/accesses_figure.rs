@@ -43,11 +43,11 @@ pub fn figure(pictures: &[(&str, &Picture)]) -> Option<Figure> {
     };
     let mut figure = Figure {
         id: "accesses",
-        title: "Where requests go, over time".to_owned(),
+        title: "Addresses over time".to_owned(),
         caption: format!(
             "Each request at its time and its address, {whose}; where several fall together, of those with the most. \
-             Level lines are places that are used again and again, slopes are streams from one end of a file to the \
-             other, and clouds are jumps: what a disk is slow at."
+             Level lines are places that are accessed repeatedly, slopes are sequential streams, and clouds are \
+             random accesses: what a disk is slow at."
         ),
         legend: shared.legend(),
         wide: true,

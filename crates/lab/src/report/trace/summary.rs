@@ -72,7 +72,7 @@ fn notes(subject: &Subject, named: bool) -> Vec<String> {
     let sampled = |what: &str, sampling: &Sampling| {
         (sampling.kept < 1.0).then(|| {
             format!(
-                "What concerns {what} is from a sample of {}: numbers of {what} are within {} of the true ones, in 95 \
+                "Figures of {what} are from a sample of {}: numbers of {what} are within {} of the true ones, in 95 \
                  of 100 cases. More --memory keeps more.",
                 percent(100.0 * sampling.kept),
                 percent(sampling.error_pct)
