@@ -269,7 +269,7 @@ fn a_scan_for_free_costs_nothing_and_tells_how_far_it_came() {
     let flash = seekless(&["lab", "scan", "--drive", "samsung-870-evo-1tb"]);
     assert!(flash.code != 0 && flash.stderr.contains("is a flash drive"), "{}", flash.stderr);
     let shingled = seekless(&["lab", "scan", "--drive", "seagate-archive-8tb"]);
-    assert!(shingled.code != 0 && shingled.stderr.contains("no waits"), "{}", shingled.stderr);
+    assert!(shingled.code != 0 && shingled.stderr.contains("no rotational waits"), "{}", shingled.stderr);
     assert_eq!(seekless(&["lab", "scan", "--freeblock-policy", "best"]).code, 2);
 }
 

@@ -150,8 +150,8 @@ fn judged(log: &Log, seed: u64) -> Result<u64, String> {
             power.cut(log, &survivors)[0].read(whole, &buffer);
             let mut violation = None;
             check::classify(&buffer, |sector, found| {
-                if let Err(violation) = registers.after_crash(sector, found) {
-                    violation.get_or_insert(violation);
+                if let Err(error) = registers.after_crash(sector, found) {
+                    violation.get_or_insert(error);
                 }
             });
             if let Some(violation) = violation {
