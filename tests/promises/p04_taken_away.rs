@@ -12,7 +12,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Runtime};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, Nanos, switch};
 use seekless_drive::{Disk, QueueOptions, spec};
-use seekless_lab::check::{self, Found};
+use seekless_lab::check::{self, SectorContent};
 use seekless_lab::explore::Options;
 use seekless_lab::explore::campaign::Campaign;
 use seekless_lab::workload;
@@ -43,9 +43,9 @@ async fn written_and_taken_away(layer: &dyn Layer, below: &dyn BlockDevice, page
         let at = place(write);
         let read = below.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
         let last = if write == again { pages + 1 } else { write };
-        check::found(&read, |index, found| {
+        check::classify(&read, |index, found| {
             let stamp = check::Stamp { sector: at.start.0 + index, write: last };
-            assert_eq!(found, Found::Stamp(stamp), "page {}", at.start.page());
+            assert_eq!(found, SectorContent::Stamp(stamp), "page {}", at.start.page());
         });
     }
     took
@@ -126,10 +126,10 @@ async fn client(top: Rc<dyn BlockDevice>, number: u64, writes: Range<u64>, mut h
 
 /// Of these sectors the buffer holds what was written last.
 fn expect(holds: &Holds, at: Extent, buffer: &Buffer) {
-    check::found(buffer, |index, found| {
+    check::classify(buffer, |index, found| {
         let sector = at.start.0 + index;
-        let stamp = |write: &u64| Found::Stamp(check::Stamp { sector, write: *write });
-        assert_eq!(found, holds.get(&sector).map_or(Found::Zeroes, stamp), "sector {sector}");
+        let stamp = |write: &u64| SectorContent::Stamp(check::Stamp { sector, write: *write });
+        assert_eq!(found, holds.get(&sector).map_or(SectorContent::Zeroes, stamp), "sector {sector}");
     });
 }
 

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use seekless_core::runtime::{self, Rng, Runtime};
 use seekless_core::{BlockDevice, Buffer, ErrorKind, Extent, Hints, Layer, Lba, Nanos, PAGE_SECTORS};
 use seekless_drive::{Disk, QueueOptions, spec};
-use seekless_lab::check::{self, Found};
+use seekless_lab::check::{self, SectorContent};
 use seekless_layers::borg::{self, Borg};
 use seekless_layers::mapper::{Mapper, Options};
 use seekless_layers::registry::{self, Below, Built};
@@ -45,10 +45,14 @@ async fn told(disk: &Rc<dyn BlockDevice>) -> Result<u64, seekless_core::IoError>
     let whole = Extent::of_pages(0, PAGES);
     let buffer = mapper.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
     let mut writes = Vec::new();
-    check::found(&buffer, |_, found| writes.push(found));
-    let Found::Stamp(first) = writes[0] else { panic!("{:?}", writes[0]) };
+    check::classify(&buffer, |_, found| writes.push(found));
+    let SectorContent::Stamp(first) = writes[0] else { panic!("{:?}", writes[0]) };
     for (sector, found) in (0..).zip(writes) {
-        assert_eq!(found, Found::Stamp(check::Stamp { sector, write: first.write }), "all of one flush");
+        assert_eq!(
+            found,
+            SectorContent::Stamp(check::Stamp { sector, write: first.write }),
+            "all of one flush"
+        );
     }
     Ok(first.write)
 }
@@ -130,8 +134,8 @@ fn a_refused_map_gives_way_to_the_one_before_if_it_is_told_to() {
             let mapper = Mapper::open(disk.clone(), &older).await.unwrap();
             let one = Extent::new(0, 1);
             let buffer = mapper.read(one, Buffer::zeroed(512), Hints::default()).await.unwrap();
-            check::found(&buffer, |_, found| {
-                assert_eq!(found, Found::Stamp(check::Stamp { sector: 0, write: 1 }));
+            check::classify(&buffer, |_, found| {
+                assert_eq!(found, SectorContent::Stamp(check::Stamp { sector: 0, write: 1 }));
             });
             let refused = mapper.write(one, buffer, Hints::default()).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::ReadOnly);
@@ -316,11 +320,11 @@ impl Drive {
     }
 
     /// What each sector holds, if the volume opens.
-    async fn told(&self) -> Result<Vec<Found>, seekless_core::IoError> {
+    async fn told(&self) -> Result<Vec<SectorContent>, seekless_core::IoError> {
         let whole = Extent::of_pages(0, BORG_PAGES);
         let buffer = self.open().await?.read(whole, Buffer::zeroed(whole.bytes()), Hints::default()).await?;
         let mut told = Vec::new();
-        check::found(&buffer, |_, found| told.push(found));
+        check::classify(&buffer, |_, found| told.push(found));
         Ok(told)
     }
 

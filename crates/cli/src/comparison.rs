@@ -207,7 +207,7 @@ fn traffic(variant: &Variant) -> String {
         pages.row([name, &count(value), meaning]);
     }
     format!(
-        "\n{of}: above it as clients ask, below it as home and BOPT are asked for them, and in the background\n{}\n{}",
+        "\n{of}: requests of clients above it, requests to home and BOPT below it, and in the background\n{}\n{}",
         table.text(),
         pages.text()
     )

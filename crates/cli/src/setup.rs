@@ -403,7 +403,8 @@ impl Setup {
     /// Refuses options of a trace: a workload defines its own arrivals.
     pub fn expect_closed(&self) -> anyhow::Result<()> {
         if self.pace != PaceName::Closed {
-            let why = "--pace: found open with a workload, expected closed: a workload defines its own arrivals (rate=)";
+            let why = "--pace: found open with a workload, expected closed: a workload defines its own arrivals \
+                       (rate=)";
             return Err(Usage(why.into()).into());
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Comparisons of any volumes as a user meets them: names of layers, volume files, one volume alone, what is refused.
+//! Comparisons of any volumes on the command line: names of layers, volume files, one volume alone, errors.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn layers_are_compared_by_their_names() {
     let names: Vec<&str> =
         compared["variants"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["none", "cache", "borg"]);
-    // What a variant does is as when it is compared alone.
+    // A variant's results are those of a comparison of it alone.
     let alone = json(&["lab", "compare", "--trace", SMALL]);
     for key in ["event_hash", "reduction_pct", "net_reduction_pct", "response_ms"] {
         assert_eq!(compared["variants"][2][key], alone["variants"][1][key], "{key}");

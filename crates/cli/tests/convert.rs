@@ -1,5 +1,4 @@
-//! `trace convert` as a user meets it: by a file's name or by `--to`, to standard output, and what it
-//! refuses and tells.
+//! `trace convert` on the command line: by a file's name or by `--to`, to standard output, errors and output.
 
 mod common;
 

@@ -1,11 +1,11 @@
-//! `seekless lab explore` as a user meets it: what is told of a sound volume, of a lost write, of what cannot be read.
+//! `seekless lab explore`: output for a sound volume, a lost write, unreadable files.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod common;
 
 use common::{file, folder, json, quietly, seekless};
 
-/// Enough pages that a map has two sectors and can be torn, and six slots more.
+/// Enough pages for a map of two sectors, which can be torn, and six slots more.
 const MAPPER: &str = "\
 [component.disk]
 drive = \"wd2500aaks\"
@@ -19,7 +19,7 @@ size = \"512KiB\"
 top = \"mapper\"
 ";
 
-/// It loses the second write that it is asked for, and says that it was done.
+/// Loses the second write, and reports success.
 const LOSING: &str = "\
 [component.disk]
 drive = \"wd2500aaks\"
@@ -33,7 +33,7 @@ nth = 2
 top = \"lose\"
 ";
 
-/// Enough for every edge of the mapper, and little enough for a test.
+/// Enough for every edge of the mapper, and short enough for a test.
 const SHORT: [&str; 8] =
     ["--states", "2000", "--requests", "200", "--fault-requests", "50", "--plain-runs", "5"];
 
@@ -76,7 +76,7 @@ fn a_sound_volume_is_told_in_figures() {
     assert!((pct - 100.0).abs() < 1.0, "{pct} %");
     let text = quietly(&run);
     assert!(
-        text.contains("crash states, all different") && text.ends_with("nothing wrong was found\n"),
+        text.contains("crash states, all different") && text.ends_with("no violation was found\n"),
         "{text}"
     );
 }
@@ -114,10 +114,10 @@ fn what_is_lost_is_told_reduced_and_kept() {
     let told: serde_json::Value = serde_json::from_str(&again.stdout).expect("JSON");
     assert_eq!((again.code, &told["runs"], &told["script"]), (1, &1.into(), &script.into()));
     assert!(told["finding"].as_str().unwrap().starts_with("sector "), "{told}");
-    // What loses nothing has nothing to fear of it.
+    // A volume that loses nothing has no finding.
     let sound = file("sound.toml", MAPPER.as_bytes());
     let text = quietly(&["lab", "explore", &sound, "--script", script]);
-    assert_eq!(text, format!("{script}: nothing wrong was found\n"));
+    assert_eq!(text, format!("{script}: no violation was found\n"));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_cannot_be_explored_is_refused() {
     assert!(help.contains("Examples:") && help.contains("--json"), "{help}");
 }
 
-/// Few states reach few places of the code, and that is no success.
+/// Few states reach few edges, which is not a success.
 #[test]
 fn an_edge_that_was_not_reached_is_a_failure() {
     let volume = file("edges.toml", MAPPER.as_bytes());

@@ -1,5 +1,5 @@
-//! Every invariant that is asserted in the store and in durable structures, and a planted bug that breaks it: explored, each
-//! ends with the invariant's name.
+//! Every invariant that is asserted in the store and in durable structures, and a planted bug that violates it: each
+//! exploration ends with the invariant's name.
 //!
 //! Needs the feature `mutants`.
 #![cfg(feature = "mutants")]
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The name of an invariant, a bug that breaks it, and a volume on which it does.
+/// The name of an invariant, a bug that violates it, and a volume on which it does.
 const BROKEN: &[(&str, &str, &str)] = &[
     (
         "a slot is handed out only when no entry names it",
@@ -51,7 +51,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("a head ends before its parity", "durable: a head reaches into its parity", "lld"),
 ];
 
-/// Of the exploration: requests that meet, in a small part of the volume, and commands.
+/// Options of the exploration: overlapping requests, in a small part of the volume, and commands.
 const OPTIONS: &str = "lab explore --part --unreduced --states 20000 --seed 1 --clients 4 --commands 6 \
                        --workload churn:area=512KiB";
 

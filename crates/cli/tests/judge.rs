@@ -1,4 +1,4 @@
-//! `seekless lab judge` as a user meets it: what may be, what may not, what cannot be read.
+//! `seekless lab judge` on the command line: valid, invalid and unreadable histories.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod common;

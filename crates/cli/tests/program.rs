@@ -1,5 +1,5 @@
-//! What every command owes its user: help with an example, errors that say where, what and what was
-//! expected, exit codes, quiet in a pipe, the same bytes for the same command.
+//! Requirements of every command: help with an example, errors that say where, what and what was expected, exit codes,
+//! quiet in a pipe, the same bytes for the same command.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn every_help_has_an_example_and_every_command_speaks_json() {
     }
 }
 
-/// `arguments` end with `code` and a message that has all of `words`.
+/// Checks that `arguments` exit with `code` and a message that has all of `words`.
 fn refused(arguments: &[&str], code: i32, words: &[&str]) {
     let ran = seekless(arguments);
     assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
@@ -117,7 +117,7 @@ fn what_does_not_fit_is_told_with_what_would() {
     wrong(2, &["--bopt", "4 parsecs"], &["--bopt", "4 parsecs", "4GiB"]);
     wrong(2, &["--bopt", "1000"], &["--bopt", "1000 bytes", "multiple of 512"]);
     wrong(1, &["--over", "1GiB"], &["over: found 1 GiB", "at least", "the trace reaches"]);
-    wrong(1, &["--bopt-at", "99"], &["bopt-at", "99 sectors", "behind what clients see"]);
+    wrong(1, &["--bopt-at", "99"], &["bopt-at", "99 sectors", "after the clients' volume"]);
     wrong(1, &["--drive", "quantum-atlas-10k"], &["svnserver2", "found requests up to", "at most sector"]);
     wrong(1, &["--write-buffer", "1.5"], &["found 1.5", "0 to 1"]);
     wrong(1, &["--background-share", "0"], &["background-share: found 0", "1 to 99"]);

@@ -1,9 +1,8 @@
-//! The real program records a real loop device, through the `blk` tracer and through events: every request
-//! that `dd` makes is in the trace, under the name and the number of its process; and all of tracefs is
-//! afterwards as it was.
+//! The real program records a real loop device, through the `blk` tracer and through events: every request of `dd` is
+//! in the trace, under the name and the number of its process; and tracefs is restored afterwards.
 //!
-//! Where root, tracefs, loop devices or programs are missing, it says so and passes. What is made here is
-//! taken away again, also when something fails.
+//! Where root, tracefs, loop devices or programs are missing, it is skipped with a message. Everything created here is
+//! removed, even after a failure.
 
 #![cfg(target_os = "linux")]
 
@@ -23,7 +22,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// The program's exit code, what it says and what it complains of.
+/// The program's exit code, stdout and stderr.
 fn seekless(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     let ran = command.args(arguments).current_dir(folder()).output().expect("the program starts");
@@ -47,7 +46,7 @@ impl Loop {
         self.0.to_str().expect("an ASCII path")
     }
 
-    /// Whether it is traced.
+    /// Its tracing state.
     fn traced(&self) -> String {
         let name = self.0.file_name().expect("a device has a name");
         let path = Path::new("/sys/class/block").join(name).join("trace/enable");
@@ -70,7 +69,7 @@ fn tracefs() -> Option<PathBuf> {
         .find(|place| place.join("current_tracer").exists())
 }
 
-/// What there is to test with, or `None` and why on stderr.
+/// The environment of the test, or `None` and the reason on stderr.
 fn machine(name: &str) -> Option<(Loop, PathBuf)> {
     let none = |what: &str| {
         eprintln!("skipped: {what} is missing");
@@ -87,14 +86,14 @@ fn machine(name: &str) -> Option<(Loop, PathBuf)> {
     Some((device, tracefs))
 }
 
-/// Every setting that a recording may touch.
+/// Every setting that a recording may change.
 fn settings(tracefs: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for name in
         ["current_tracer", "trace_clock", "buffer_size_kb", "tracing_on", "set_event", "trace_options"]
     {
         let path = tracefs.join(name);
-        // A buffer that was never used tells its size in other words from then on.
+        // A buffer that was used once reports its size in a different form.
         let text = fs::read_to_string(&path).unwrap_or_default();
         let text = text.split_once("(expanded: ").map_or(text.clone(), |(_, size)| size.replace(')', ""));
         found.push((name.to_owned(), text));
@@ -110,7 +109,7 @@ fn settings(tracefs: &Path) -> Vec<(String, String)> {
 struct Recording(Child);
 
 impl Recording {
-    /// Starts one, and waits until it records: then its source is on, and its file is there.
+    /// Starts a recording, and waits until it records: then its source is on, and its file exists.
     fn start(arguments: &[&str], output: &Path) -> Recording {
         let _ = fs::remove_file(output);
         let child = Command::new(env!("CARGO_BIN_EXE_seekless"))
@@ -138,7 +137,7 @@ impl Recording {
         assert!(sent.is_ok_and(|status| status.success()));
     }
 
-    /// As Ctrl-C does; the summary.
+    /// Stops it as Ctrl-C does; the summary.
     fn stop(mut self) -> serde_json::Value {
         self.signal("-INT");
         let status = self.0.wait().expect("it ends");
@@ -156,7 +155,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // Only if it still runs: asked to stop, it switches everything off.
+        // Only if it still runs: when stopped, it switches everything off.
         if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
             self.signal("-TERM");
             let _ = self.0.wait();
@@ -164,12 +163,12 @@ impl Drop for Recording {
     }
 }
 
-/// A moment.
+/// Waits a moment.
 fn wait() {
     let _ = Command::new("sleep").arg("0.01").status();
 }
 
-/// `dd` with direct requests of 4 KiB; its process number.
+/// Runs `dd` with direct requests of 4 KiB; returns its process number.
 fn dd(arguments: &[String]) -> u32 {
     let child = Command::new("dd").args(["bs=4096", "status=none"]).args(arguments).spawn();
     let mut child = child.expect("dd is in every system");

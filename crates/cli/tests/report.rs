@@ -1,4 +1,4 @@
-//! `seekless trace report`: what it writes, what it tells, and what it refuses.
+//! `seekless trace report`: output and errors.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod common;

@@ -1,4 +1,4 @@
-//! What each command tells when all is well: the drives, the traces, the comparisons, the files it writes.
+//! Output of each command on success: the drives, the traces, the comparisons, the files.
 
 mod common;
 
@@ -49,16 +49,17 @@ fn a_simulated_drive_is_calibrated_and_written() {
     assert_eq!(json(&["drive", "show", path])["name"], "mine");
 }
 
-/// A file answers too soon to be a disk: that is said after some reads, where files can be read directly at all.
+/// A file answers too fast for a disk: this is reported after some reads, where direct reads of files are possible at
+/// all.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_is_tried_and_found_to_be_no_disk() {
     let image = file("disk.img", &vec![7; 64 << 20]);
     let ran = seekless(&["drive", "calibrate", &image, "--anything", "--time", "1min"]);
     assert!(ran.code == 1 && ran.stderr.contains("disk.img"), "{}", ran.stderr);
-    let told = ["no multiples", "no direct reads", "the time is over", "does not go up"];
+    let told = ["no multiples", "without direct I/O", "the time is over", "does not go up"];
     assert!(told.iter().any(|told| ran.stderr.contains(told)), "{}", ran.stderr);
-    // Also opened for writing it holds what it held.
+    // Opened for writing too, its content is unchanged.
     let write = ["drive", "calibrate", &image, "--anything", "--time", "1min", "--destructive", &image];
     let ran = seekless(&write);
     assert!(ran.code == 1 && told.iter().any(|told| ran.stderr.contains(told)), "{}", ran.stderr);
@@ -268,7 +269,7 @@ fn a_scan_for_free_costs_nothing_and_tells_how_far_it_came() {
     let flash = seekless(&["lab", "scan", "--drive", "samsung-870-evo-1tb"]);
     assert!(flash.code != 0 && flash.stderr.contains("is a flash drive"), "{}", flash.stderr);
     let shingled = seekless(&["lab", "scan", "--drive", "seagate-archive-8tb"]);
-    assert!(shingled.code != 0 && shingled.stderr.contains("no waits"), "{}", shingled.stderr);
+    assert!(shingled.code != 0 && shingled.stderr.contains("no rotational waits"), "{}", shingled.stderr);
     assert_eq!(seekless(&["lab", "scan", "--freeblock-policy", "best"]).code, 2);
 }
 

@@ -1,5 +1,5 @@
-//! The commands on traces as a user meets them: what is told of a trace that is damaged,
-//! that comes on standard input, that tells little, or whose device is larger than what was accessed.
+//! The commands on traces: damaged ones, on standard input, with little information, or of a device larger than the
+//! accessed part.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{Ran, SMALL, file, folder, json, quietly, seekless};
 const LOAD: &str =
     "0.0 ; 0 ; 8 ; R ; 0.0 ; 0.0\n0.5 ; 800 ; 8 ; W ; 0.0 ; 0.0\n1.0 ; 0 ; 8 ; R ; 0.0 ; 0.0\n";
 
-/// The program with this on standard input.
+/// Runs the program with this on standard input.
 fn fed(arguments: &[&str], input: &[u8]) -> Ran {
     let mut program = Command::new(env!("CARGO_BIN_EXE_seekless"))
         .args(arguments)

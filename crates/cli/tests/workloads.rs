@@ -1,4 +1,4 @@
-//! Workloads and volume files as a user meets them: the list, a run, a trace of one, what is refused.
+//! Workloads and volume files on the command line: the list, a run, a trace of one, errors.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn a_workload_runs_on_flags_and_on_a_volume_file() {
     }
     assert!(flags["response_ms"]["p99"].is_number() && flags["head"]["rotation_s"].is_number());
     assert!(flags["head_ms_per_request"]["seek"].is_number());
-    // What is needed to run it again.
+    // Everything needed to run it again.
     assert!(flags["options"] == "oltp:mpl=4" && flags["seed"].is_number(), "{flags}");
     let volume = file("run.volume.toml", VOLUME.as_bytes());
     let run = ["lab", "run", &volume, "--workload", "mix:3*oltp+1*seq", "--requests", "300"];
@@ -134,7 +134,7 @@ fn a_run_with_faults_counts_them_and_goes_on() {
     assert!((50..150).contains(&failed), "{outcome}");
     let text = quietly(&run);
     assert!(text.contains("failed besides") && text == quietly(&run), "{text}");
-    // However it asks, time passes.
+    // Time passes for any pattern of requests.
     let all = file("failing.volume.toml", faulty.replace("= 20", "= 100").as_bytes());
     let outcome = json(&["lab", "run", &all, "--workload", "random", "--for", "1ms"]);
     assert!(outcome["requests"] == 0 && outcome["failed"].as_u64().unwrap() > 10, "{outcome}");
@@ -153,12 +153,8 @@ fn a_trace_that_reaches_beyond_the_usual_drive_gets_one_that_it_fits() {
     assert_ne!(drive.to_lowercase(), "wd2500aaks", "{compared}");
     let told = seekless(&["lab", "compare", "--trace", trace, "--drive", "wd2500aaks"]);
     assert_eq!(told.code, 1);
-    assert!(
-        told.stderr.contains("one that it fits: ") && told.stderr.contains("wd-re3-1tb"),
-        "{}",
-        told.stderr
-    );
-    // Where the usual one is large enough, it stays.
+    assert!(told.stderr.contains("one that fits: ") && told.stderr.contains("wd-re3-1tb"), "{}", told.stderr);
+    // Where the default drive is large enough, it stays.
     let small = json(&["lab", "compare", "--trace", SMALL, "--reconfigure", "1"]);
     assert!(small["settings"]["drive"].as_str().unwrap().to_lowercase().contains("wd2500aaks"), "{small}");
 }

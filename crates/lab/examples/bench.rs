@@ -1,6 +1,6 @@
-//! Speed of the path that every request takes: CPU seconds and allocations, each against a bound
-//! from the same run. Rounds are interleaved, the figures are medians; run it by `make bench`. And what a
-//! decision costs by the length of the queue.
+//! Speed of the request path: CPU seconds and allocations, each against a bound from the same run. Rounds are
+//! interleaved, the figures are medians; run it by `make bench`. And the cost of a scheduler's decision by the length
+//! of the queue.
 
 use std::rc::Rc;
 
@@ -13,16 +13,16 @@ use seekless_drive::{Disk, Policy, QueueOptions, Spec, spec};
 use seekless_layers::Borg;
 use seekless_layers::borg::Options;
 
-/// Enough that the clock of a thread's processor time, which ticks in milliseconds, is fine.
+/// Enough for the clock of a thread's CPU time, which ticks in milliseconds.
 const REQUESTS: u64 = 1_000_000;
 const OUTSTANDING: u64 = 8;
-/// Outstanding where a scheduler is to have a choice.
+/// Outstanding requests where a scheduler is to have a choice.
 const CHOICE: u64 = 32;
 const ROUNDS: usize = 5;
-/// What clients see: 20 GiB in sectors, as in the recordings that ship.
+/// The clients' volume: 20 GiB in sectors, as in the shipped recordings.
 const OVER: u64 = 20 << 21;
 
-/// What is measured: a name, and a run of so many requests.
+/// A case: its name, and a run of the given number of requests.
 type Case = (&'static str, fn(&Spec, u64));
 
 const CASES: [Case; 7] = [
@@ -57,7 +57,7 @@ fn main() {
     let bound = median(&seconds[1]);
     for (times, (name, run)) in seconds.iter().zip(CASES) {
         let time = median(times);
-        // What building the world costs cancels out between two runs of different length.
+        // The cost of the setup cancels out between two runs of different length.
         let allocations = |requests| allocation_counter::measure(|| run(&spec, requests)).count_total as f64;
         let each = (allocations(40_000) - allocations(20_000)) / 20_000.0;
         println!("{name:<52} {:>12.0} {:>8.2} {each:>12.2}", REQUESTS as f64 / time, time / bound);
@@ -77,8 +77,8 @@ fn main() {
     }
 }
 
-/// Seconds for a decision and what it brings about in a line that keeps its length: looking at the drive,
-/// choosing, taking one out and putting another in. The drive's own arithmetic is taken off.
+/// Seconds of a decision and its consequences in a queue of constant length: looking at the drive, choosing, removing
+/// one and adding another. The drive's own computation is subtracted.
 fn decision(spec: &Spec, policy: Policy, length: usize) -> f64 {
     const DECISIONS: usize = 200_000;
     let (mut drive, mut rng, mut now, mut head) = (Drive::new(spec), Rng::seeded(1), Nanos(0), Lba(0));
@@ -117,7 +117,7 @@ fn decision(spec: &Spec, policy: Policy, length: usize) -> f64 {
     (all - (cpu_seconds() - before)) / DECISIONS as f64
 }
 
-/// Time that this thread was on a processor.
+/// CPU time of this thread.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

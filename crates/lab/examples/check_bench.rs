@@ -1,16 +1,16 @@
-//! Speed of the checker: CPU time to judge histories of different kinds and lengths, and to ask what a crash
-//! may leave. If judging takes n log n, a request takes as long in a long history as in a short one. Run it
-//! by `make bench`.
+//! Speed of the checker: CPU time to check histories of different kinds and lengths, and to query what a crash may
+//! leave. If checking takes n log n, a request takes as long in a long history as in a short one. Run it by `make
+//! bench`.
 
 use seekless_core::runtime::Rng;
 use seekless_core::{Extent, Op};
 use seekless_lab::check::history::{Event, Reader, Writer};
-use seekless_lab::check::{Found, Registers, Stamp, judge};
+use seekless_lab::check::{Registers, SectorContent, Stamp, judge};
 
 const OUTSTANDING: usize = 32;
 const LENGTHS: [u64; 3] = [250_000, 500_000, 1_000_000];
 
-/// What a history is like: its name, pages, requests between flushes, whether its first read is never answered.
+/// A kind of history: name, pages, requests between flushes, whether its first read is never answered.
 type Case = (&'static str, u64, u64, bool);
 
 const CASES: [Case; 4] = [
@@ -54,7 +54,7 @@ fn main() {
     asked(&events);
 }
 
-/// What it takes to ask what a crash may leave, and to begin anew from there.
+/// Queries what a crash may leave, and restarts from there.
 fn asked(events: &[Event]) {
     const ASKED: usize = 10_000_000;
     const COPIES: u32 = 50;
@@ -66,7 +66,7 @@ fn asked(events: &[Event]) {
     });
     // Some of the latest writes were replaced since.
     let left = writes.take(8_192).filter(|(sector, found)| registers.after_crash(*sector, *found).is_ok());
-    let mut left: Vec<(u64, Found)> = left.collect();
+    let mut left: Vec<(u64, SectorContent)> = left.collect();
     left.sort_unstable_by_key(|(sector, _)| sector.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let before = cpu_seconds();
     let right = left
@@ -87,8 +87,8 @@ fn asked(events: &[Event]) {
     println!("{:<52} {:>12.2}", "a crash on them, ms", crashed * 1e3);
 }
 
-fn of(sector: u64, write: u64) -> Found {
-    if write == 0 { Found::Zeroes } else { Found::Stamp(Stamp { sector, write }) }
+fn of(sector: u64, write: u64) -> SectorContent {
+    if write == 0 { SectorContent::Zeroes } else { SectorContent::Stamp(Stamp { sector, write }) }
 }
 
 fn fed(events: &[Event]) -> Registers {
@@ -99,7 +99,7 @@ fn fed(events: &[Event]) -> Registers {
     registers
 }
 
-/// What happens on a device without faults that answers in any order.
+/// The history of a device without faults that answers in any order.
 fn history((_, pages, flush, endless): Case, requests: u64) -> Vec<Event> {
     let mut rng = Rng::seeded(1);
     let mut holds = vec![0_u64; pages as usize];
@@ -134,7 +134,7 @@ fn history((_, pages, flush, endless): Case, requests: u64) -> Vec<Event> {
     events
 }
 
-/// Time that this thread was on a processor.
+/// CPU time of this thread.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

@@ -1,8 +1,8 @@
-//! What a freeblock decision costs, and how fast a simulation with free work goes: `make bench`.
+//! Cost of a freeblock decision, and speed of a simulation with free work: `make bench`.
 //!
-//! Decisions are timed one by one over whole scans of the paper's drive under random requests of 8 KiB; simulations
-//! in CPU time. With a number it proves instead that free work is free: so many foreground requests with it and
-//! without.
+//! Decisions are timed individually over whole scans of the paper's drive under random requests of 8 KiB; simulations
+//! in CPU time. With a number as argument it proves instead that free work is free: that many foreground requests with
+//! it and without.
 
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ fn decisions(policy: FreePolicy, scattered: bool) {
             let op = if random.below(3) == 0 { Op::Write } else { Op::Read };
             let took = drive.serve(op, at, Nanos(now), true).total().0;
             drive.take_trajectory(&mut trajectory);
-            #[allow(clippy::disallowed_methods)] // what a decision takes is what is measured
+            #[allow(clippy::disallowed_methods)] // the decisions are what is measured
             let start = Instant::now();
             free.fill(&mut trajectory, Nanos(now), Nanos::ZERO);
             times.push(start.elapsed().as_nanos() as u64);
@@ -113,7 +113,7 @@ fn mining(policy: FreePolicy, scans: u64) -> Mining {
     }
 }
 
-/// So many foreground requests at least, with free work and without: they must be the same.
+/// At least this many foreground requests, with free work and without: they must be the same.
 fn proof(requests: u64) {
     for policy in POLICIES {
         let mut scans = 1;

@@ -1,9 +1,8 @@
-//! What it takes to analyse and plan: processor seconds and memory, by the number of requests, and for a
-//! window that is added to what is known. Run it by `make bench`.
+//! Cost of analysing and planning: CPU seconds and memory, by the number of requests, and for an update. Run it by
+//! `make bench`.
 //!
-//! The requests are those of the three recordings that ship, one after the other, again and again. After
-//! `visits` rounds they move on to pages that nobody asked for before: as real ones do, they come back to
-//! some places, and never run out of new ones.
+//! The requests are those of the three shipped recordings, one after the other, repeatedly. After `visits` rounds they
+//! move on to new pages: like real ones, they return to some places, and never run out of new ones.
 
 use std::iter;
 use std::path::Path;
@@ -13,7 +12,7 @@ use seekless_layers::borg::{Access, Analyzer, Greedy, Profiler};
 use seekless_trace::{ReadOptions, load};
 
 const LENGTHS: [usize; 3] = [1_000_000, 3_000_000, 10_000_000];
-/// Of what is known, the part that comes anew in an update.
+/// One in this many of the known requests is new in an update.
 const UPDATE: usize = 100;
 /// Pages of the read cache: 8 GiB.
 const CAPACITY: u64 = 8 << 18;
@@ -91,7 +90,7 @@ fn recording(name: &str) -> Vec<Access> {
     trace.records.iter().filter(|record| record.extent.sectors > 0).map(access).collect()
 }
 
-/// The shipped requests without end, on new pages after so many rounds.
+/// The shipped requests without end, on new pages after `visits` rounds.
 fn stream(shipped: &[Access], visits: u32) -> impl Iterator<Item = Access> {
     let volume = shipped.iter().map(|access| access.first + access.pages).max().unwrap_or(1);
     let rounds = iter::successors(Some(0_u32), |round| Some(round + 1));
@@ -105,7 +104,7 @@ fn recorded(shipped: &[Access]) -> f64 {
     size_of_val(shipped) as f64 / 1e9
 }
 
-/// The most memory that this process ever had, in GB.
+/// Peak memory of this process, in GB.
 fn peak() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -113,7 +112,7 @@ fn peak() -> f64 {
     kib.unwrap_or(f64::NAN) * 1024.0 / 1e9
 }
 
-/// Processor time of this thread.
+/// CPU time of this thread.
 struct Clock(f64);
 
 impl Clock {
@@ -128,7 +127,7 @@ impl Clock {
     }
 }
 
-/// Time that this thread was on a processor.
+/// CPU time of this thread.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

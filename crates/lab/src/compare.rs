@@ -1,4 +1,4 @@
-//! Compare: the same requests on several volumes, phase by phase.
+//! Comparison of the same requests on several volumes, phase by phase.
 
 use seekless_core::units::thousands;
 use seekless_core::{SECTOR_BYTES, Size};
@@ -14,8 +14,7 @@ use crate::setup::{Candidate, Clock, Pace, Play, Progress};
 use crate::variant::Shown;
 use seekless_volume::description::{Description, Layer};
 
-/// Plays the trace on each volume; the first is the base that the others are compared with. Volumes are of files whose
-/// names they have.
+/// Plays the trace on each volume; the first is the base of the comparison. Volumes are named after their files.
 pub fn compare_volumes(
     trace: &Trace,
     candidates: &[Candidate],
@@ -41,7 +40,7 @@ pub fn compare(
     compare_experiments(trace, &[vanilla, (experiment.name().to_owned(), experiment.clone())], progress)
 }
 
-/// The same with several experiments that differ in their layers only, each with its name; the first is the base.
+/// As [`compare`], for several experiments that differ in their layers only, each with its name; the first is the base.
 pub fn compare_experiments(
     trace: &Trace,
     experiments: &[(String, Experiment)],
@@ -61,7 +60,8 @@ pub fn compare_experiments(
     let compared = compare_all(trace, &candidates, &first.play(), progress)?;
     let mut notes = compared.notes;
     if first.drive.disk().is_none() {
-        let note = "A flash drive has no head: its busy time is that of all commands, many of which go on at once, and says little about how long the work took.";
+        let note = "A flash drive has no head: its busy time is that of all commands, many of which run \
+                    concurrently, and says little about the duration of the work.";
         notes.insert(0, note.to_owned());
     }
     Ok(Comparison { settings: settings(trace, first)?, notes, ..compared })
@@ -82,7 +82,7 @@ pub fn run_volume(
     Ok(Variant { notes: notes_of(&variant, candidate, &played, how, false), ..variant })
 }
 
-/// The same on the experiment's drive, with its layer if it has one.
+/// As [`run_volume`], for the experiment's drive, with its layer if it has one.
 pub fn run_trace(
     trace: &Trace,
     experiment: &Experiment,
@@ -113,7 +113,7 @@ fn compare_all(
     cuts.sort_unstable();
     cuts.dedup();
     let base_played = play(base, cuts)?;
-    // Where nothing reconfigures the base, it is shown in the phases of the first that has several.
+    // If nothing reconfigures the base, it is shown in the phases of the first variant that has several.
     let own = base_played.phases.len() > 2;
     let theirs = played.iter().map(|run| &run.phases).find(|phases| !own && phases.len() > 2);
     let (phases, parts) = match theirs {
@@ -133,13 +133,13 @@ fn compare_all(
         variant.notes = notes_of(variant, candidate, run, how, several);
     }
     let notes = variants.iter().flat_map(|variant| variant.notes.clone()).collect();
-    let told = variants.get(1).unwrap_or(&variants[0]);
+    let headline = variants.get(1).unwrap_or(&variants[0]);
     Ok(Comparison {
         settings: Settings::default(),
-        reduction_pct: told.reduction_pct,
-        net_reduction_pct: told.net_reduction_pct,
-        foreground_reduction_pct: told.foreground_reduction_pct,
-        reconfiguring_requests_pct: told.reconfiguring_requests_pct,
+        reduction_pct: headline.reduction_pct,
+        net_reduction_pct: headline.net_reduction_pct,
+        foreground_reduction_pct: headline.foreground_reduction_pct,
+        reconfiguring_requests_pct: headline.reconfiguring_requests_pct,
         variants,
         notes,
     })
@@ -167,7 +167,7 @@ fn play_one(
     play(trace, &candidate.volume, how, cuts, events, &mut now)
 }
 
-/// Whether the trace can be played on a volume.
+/// Checks that the trace can be played on a volume.
 fn fits(trace: &Trace, candidate: &Candidate, how: &Play) -> Result<(), LabError> {
     how.check()?;
     let unfit = |found: String, expected: String| LabError::Unfit { trace: sources(trace), found, expected };
@@ -250,7 +250,7 @@ fn played_how(trace: &Trace, how: &Play) -> Settings {
     }
 }
 
-/// What a reader should know of a run before believing its figures.
+/// Caveats about a run's figures.
 fn notes_of(
     variant: &Variant,
     candidate: &Candidate,
@@ -263,20 +263,21 @@ fn notes_of(
     let of_which = if several { format!("{name}: ") } else { String::new() };
     if !variant.reconfigurations.is_empty() && variant.reconfiguring_requests_pct > 50.0 {
         notes.push(format!(
-            "{of_which}{:.0} % of the requests came while a reconfiguration ran: reduction_pct means little, since it leaves them out. Look at net_reduction_pct, or reconfigure less often.",
+            "{of_which}{:.0} % of the requests arrived during a reconfiguration: reduction_pct means little, since \
+             it leaves them out. Look at net_reduction_pct, or reconfigure less often.",
             variant.reconfiguring_requests_pct
         ));
     }
     if played.missed > 0 {
         notes.push(format!(
-            "{of_which}{} of {} reconfigurations were never started: the one before ran to the end of the trace.",
+            "{of_which}{} of {} reconfigurations were never started: an earlier one ran to the end of the trace.",
             played.missed, how.reconfigure
         ));
     }
     if let (failed @ 1.., Some(error)) = (variant.failed, &played.replayed.failure) {
         let of = variant.response_ms.all.requests + failed;
         notes.push(format!(
-            "{name}: {} of {} requests failed, and are in no response time. The first: {error}.",
+            "{name}: {} of {} requests failed, and are not in the response times. The first: {error}.",
             thousands(failed),
             thousands(of)
         ));
@@ -286,14 +287,16 @@ fn notes_of(
     let own_order = own_order.iter().filter_map(|layer| candidate.volume.layers.get(layer));
     for layer in own_order.filter(|layer| !layer.entry.transparent) {
         notes.push(format!(
-            "{name}: {} begins empty: reads of what the trace has not written before cost nothing, so its busy time is too low.",
+            "{name}: {} begins empty: reads of sectors that the trace did not write before cost nothing, so its busy \
+             time is too low.",
             layer.entry.name
         ));
     }
     if matches!(how.pace, Pace::Open { .. }) && played.replayed.load.only_grows() {
         let quarters = played.replayed.load.at_quarters.map(thousands).join(" / ");
         notes.push(format!(
-            "{name}: the queue only grew (outstanding after each quarter of the requests: {quarters}). The drive cannot keep up with the recorded times, so this measures a backlog: try --pace closed, or a lower --speed."
+            "{name}: the queue only grew (outstanding after each quarter of the requests: {quarters}). The drive \
+             cannot keep up with the recorded times, so this measures a backlog: try --pace closed, or a lower --speed."
         ));
     }
     notes

@@ -1,4 +1,4 @@
-//! What keeps the laboratory from measuring.
+//! Errors of the laboratory.
 
 use seekless_core::IoError;
 use seekless_drive::SpecError;
@@ -16,36 +16,36 @@ pub enum LabError {
     /// The trace does not fit the experiment.
     #[error("{trace}: found {found}, expected {expected}")]
     Unfit {
-        /// The trace's files.
+        /// Files of the trace.
         trace: String,
-        /// What is wrong.
+        /// What was found.
         found: String,
-        /// What would be right.
+        /// What was expected.
         expected: String,
     },
-    /// A size or number that does not fit.
+    /// An option's value does not fit.
     #[error("--{setting}: found {found}, expected {expected}")]
     Setting {
-        /// The option.
+        /// Name of the option.
         setting: &'static str,
-        /// What was given.
+        /// Its value.
         found: String,
-        /// What would be right.
+        /// What was expected.
         expected: String,
     },
-    /// The drive is none.
+    /// The drive's description is invalid.
     #[error(transparent)]
     Drive(#[from] SpecError),
-    /// The volume is none.
+    /// The volume's description is invalid.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The workload is none, or does not fit.
+    /// The workload's description is invalid, or does not fit.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The simulated devices reported an error.
+    /// A simulated device failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The simulation came to a stand: a mistake of ours.
+    /// The simulation stalled: a bug.
     #[error(transparent)]
     Stalled(#[from] seekless_core::runtime::Stalled),
 }

@@ -1,12 +1,12 @@
-//! The events of a run, one a line.
+//! The events of a run as text, one a line.
 
 use seekless_core::Nanos;
 use seekless_core::runtime::Event;
 
-/// Called with every event of a run, and when it was.
+/// Called with every event of a run, and its time.
 pub type EventSink = Box<dyn FnMut(Nanos, &Event)>;
 
-/// The listener of a run as one line an event; `page` keeps only what touches that page of the volume.
+/// A listener that writes each event as a line; with `page`, only those about that page of the volume.
 pub fn event_lines(page: Option<u64>, mut line: impl FnMut(String) + 'static) -> EventSink {
     Box::new(move |at, event| {
         let touches = |extent: seekless_core::Extent| page.is_none_or(|page| extent.pages().contains(&page));

@@ -1,4 +1,4 @@
-//! What is to be tried: a drive, a layer or none, how the trace is played.
+//! An experiment: a drive, a layer or none, and how the trace is played.
 
 use std::collections::BTreeMap;
 
@@ -16,65 +16,65 @@ use seekless_volume::description::{Description, Layer, VolumeError, Window};
 /// An experiment.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The drive under everything.
+    /// The drive below everything.
     pub drive: Model,
-    /// What clients see: the first sectors of the drive. By default as many as the recorded device
-    /// has: up to the trace's last sector, rounded up to 1 GiB.
+    /// Sectors of the clients' volume: the first of the drive. By default the size of the recorded device: up to the
+    /// trace's last sector, rounded up to 1 GiB.
     pub over_sectors: Option<u64>,
     /// The layer, if any.
     pub layer: Option<LayerSetup>,
-    /// The drive's queue.
+    /// Options of the drive's queue.
     pub queue: QueueOptions,
-    /// How the trace is played.
+    /// Pace of the trace.
     pub pace: Pace,
-    /// How often the layout is reconfigured, after equal numbers of requests.
+    /// Number of reconfigurations, after equal numbers of requests.
     pub reconfigure: u32,
-    /// Whether the trace goes on meanwhile.
+    /// Whether the trace goes on during a reconfiguration.
     pub clock: Clock,
-    /// All random streams follow from it.
+    /// Seed of all random streams.
     pub seed: u64,
 }
 
-/// A layer and where it keeps what it keeps.
+/// A layer and the location of its own device.
 #[derive(Clone, Debug)]
 pub struct LayerSetup {
-    /// Which.
+    /// Entry in the registry.
     pub entry: &'static Entry,
     /// Its options.
     pub options: toml::Table,
-    /// The part of the drive that its second device is, if it has one.
+    /// The part of the drive that is its second device, if it has one.
     pub partition: Option<Partition>,
 }
 
-/// A part of the drive beside what clients see.
+/// A part of the drive next to the clients' volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Its size.
+    /// Size in sectors.
     pub sectors: u64,
-    /// Its first sector on the drive; by default right behind what clients see.
+    /// Its first sector on the drive; by default right after the clients' volume.
     pub at_sector: Option<u64>,
 }
 
-/// Where things lie on the drive, checked.
+/// The layout of the drive, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// What clients see.
+    /// Sectors of the clients' volume.
     pub over_sectors: u64,
-    /// What lies below that, from sector 0: more if the layer needs room of its own there.
+    /// Sectors below it, from sector 0: more if the layer needs room of its own there.
     pub home_sectors: u64,
-    /// The BOPT's first sector.
+    /// First sector of the BOPT.
     pub bopt_at: u64,
-    /// Its size; 0 without a layer.
+    /// Sectors of the BOPT; 0 without a layer.
     pub bopt_sectors: u64,
 }
 
 impl Experiment {
-    /// In which class reconfigurations copy.
+    /// Class in which reconfigurations copy.
     pub fn reconfigure_class(&self) -> &str {
         reconfigure_class(self.layer.iter().map(|layer| &layer.options))
     }
 
-    /// The name of its layer; `vanilla` without one.
+    /// Name of its layer; `vanilla` without one.
     pub fn name(&self) -> &'static str {
         self.layer.as_ref().map_or("vanilla", |layer| layer.entry.name)
     }
@@ -85,18 +85,18 @@ impl Experiment {
         Play { pace, reconfigure, clock, seed }
     }
 
-    /// The part of the drive that its layer's second device is.
+    /// The part of the drive that is its layer's second device.
     pub fn partition(&self) -> Option<Partition> {
         self.layer.as_ref()?.partition
     }
 
-    /// The same without its layer.
+    /// The experiment without its layer.
     pub fn vanilla(&self) -> Experiment {
         Experiment { layer: None, reconfigure: 0, ..self.clone() }
     }
 
-    /// Where things lie for a trace that ends at `end_sector`; `trace` is for messages. If the drive is too small for it,
-    /// the error names those that are not.
+    /// The layout for a trace that ends at `end_sector`; `trace` is for messages. If the drive is too small, the error
+    /// names larger ones that fit.
     pub fn places(&self, trace: &str, end_sector: u64) -> Result<Places, LabError> {
         self.laid_out(trace, end_sector).map_err(|error| match error {
             LabError::Unfit { trace, found, expected } => {
@@ -104,7 +104,7 @@ impl Experiment {
                 let others = if fit.is_empty() {
                     "no drive that ships is as large".to_owned()
                 } else {
-                    format!("or --drive with one that it fits: {}", fit.join(", "))
+                    format!("or --drive with one that fits: {}", fit.join(", "))
                 };
                 LabError::Unfit { trace, found, expected: format!("{expected}; {others}") }
             }
@@ -112,7 +112,7 @@ impl Experiment {
         })
     }
 
-    /// The drives that ship on which all of this has room, for a trace that ends at `end_sector`.
+    /// The shipped drives on which everything has room, for a trace that ends at `end_sector`.
     pub fn fitting(&self, end_sector: u64) -> Vec<(&'static str, Model)> {
         let drives = spec::shipped().filter_map(|name| Some((name, Model::find(name).ok()?)));
         let fits = |drive: &Model| {
@@ -165,13 +165,13 @@ impl Experiment {
             return Err(setting("bopt", partition.sectors, expected));
         }
         if bopt_at < home_sectors {
-            let expected = format!("at least sector {home_sectors}, behind what clients see");
+            let expected = format!("at least sector {home_sectors}, after the clients' volume");
             return Err(setting("bopt-at", bopt_at, expected));
         }
         Ok(Places { over_sectors, home_sectors, bopt_at, bopt_sectors: partition.sectors })
     }
 
-    /// Sectors below the layer that show at least `over` above it.
+    /// Sectors below the layer for it to provide at least `over` above.
     fn home_sectors(&self, trace: &str, over: u64) -> Result<u64, LabError> {
         let Some(layer) = self.layer.as_ref().filter(|layer| layer.entry.sectors.is_some()) else {
             return Ok(over);
@@ -182,7 +182,7 @@ impl Experiment {
             let bytes = |sectors: u64| Size(sectors.saturating_mul(512));
             let most = bytes(shown(enough));
             let (name, drive) = (layer.entry.name, self.drive.name());
-            let found = format!("{} that clients are to see", bytes(over));
+            let found = format!("a clients' volume of {}", bytes(over));
             let expected = format!("at most {most}, which layer {name} shows of {drive}");
             return Err(LabError::Unfit { trace: trace.to_owned(), found, expected });
         }
@@ -193,7 +193,7 @@ impl Experiment {
         Ok(enough)
     }
 
-    /// The volume that this is about: a drive, and over its first sectors the layer, if any.
+    /// The volume of the experiment: a drive, and over its first sectors the layer, if any.
     pub fn volume(&self, places: &Places) -> Description {
         let component = Component::new(self.drive.clone(), self.queue);
         let mut volume = Description::bare(component, places.home_sectors);
@@ -212,7 +212,7 @@ impl Experiment {
         volume
     }
 
-    /// The same where no trace says how much clients see: all of the drive that the layer does not need.
+    /// As [`Experiment::volume`], without a trace: the whole drive but for the layer's part.
     pub fn whole_volume(&self) -> Result<Description, LabError> {
         self.check(None)?;
         let over = self.over_sectors.unwrap_or_else(|| {
@@ -228,7 +228,7 @@ impl Experiment {
         Ok(whole.volume(&whole.places("", 0)?))
     }
 
-    /// Checks what no type can hold.
+    /// Checks what types cannot express.
     pub fn check(&self, trace: Option<&Trace>) -> Result<(), LabError> {
         let setting = |setting, found: String, expected: &str| {
             Err(LabError::Setting { setting, found, expected: expected.to_owned() })
@@ -260,7 +260,7 @@ impl Experiment {
     }
 }
 
-/// In which class layers with these options copy when they are reconfigured: the first that says so.
+/// Class in which reconfigurations of layers with these options copy: the first that is set.
 pub fn reconfigure_class<'a>(mut options: impl Iterator<Item = &'a toml::Table>) -> &'a str {
     options.find_map(|options| options.get("reconfigure_class")?.as_str()).unwrap_or("background")
 }
@@ -302,24 +302,26 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_with_what_would() {
-        let told = |change: &dyn Fn(&mut Experiment), end| {
+        let error_of = |change: &dyn Fn(&mut Experiment), end| {
             let mut experiment = experiment();
             change(&mut experiment);
             experiment.places("t.blktrace", end).unwrap_err().to_string()
         };
-        let beyond = told(&|_| (), 500_000_000);
+        let beyond = error_of(&|_| (), 500_000_000);
         assert!(beyond.contains("t.blktrace: found requests up to sector 500000000"), "{beyond}");
         assert!(beyond.contains("at most sector 488397168"), "{beyond}");
-        let (_, others) = beyond.split_once("one that it fits: ").unwrap();
+        let (_, others) = beyond.split_once("one that fits: ").unwrap();
         let others: Vec<&str> = others.split(", ").collect();
         assert!(!others.contains(&"wd2500aaks") && !others.is_empty(), "{beyond}");
         assert!(others.iter().all(|name| Model::find(name).unwrap().sectors() > 500_000_000), "{beyond}");
-        let small = told(&|e| e.over_sectors = Some(100), 3_000_000);
+        let small = error_of(&|e| e.over_sectors = Some(100), 3_000_000);
         assert!(small.contains("over: found") && small.contains("at least 3000000"), "{small}");
-        let bopt = told(&|e| e.over_sectors = Some(488_000_000), 3_000_000);
+        let bopt = error_of(&|e| e.over_sectors = Some(488_000_000), 3_000_000);
         assert!(bopt.contains("bopt: found 1 GiB") && bopt.contains("1 to 397168"), "{bopt}");
-        let within =
-            told(&|e| e.layer.as_mut().unwrap().partition.as_mut().unwrap().at_sector = Some(8), 3_000_000);
-        assert!(within.contains("bopt-at") && within.contains("behind"), "{within}");
+        let within = error_of(
+            &|e| e.layer.as_mut().unwrap().partition.as_mut().unwrap().at_sector = Some(8),
+            3_000_000,
+        );
+        assert!(within.contains("bopt-at") && within.contains("after the clients"), "{within}");
     }
 }

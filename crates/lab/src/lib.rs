@@ -1,4 +1,4 @@
-//! The laboratory: what a layer saves on a trace and a drive, measured in virtual time.
+//! The laboratory: measures in virtual time what a layer saves on a trace and a drive.
 
 pub mod check;
 pub mod compare;
@@ -7,9 +7,9 @@ pub mod events;
 pub mod experiment;
 pub mod explore;
 pub mod figure;
-mod instant;
 pub mod load;
 pub mod mining;
+mod null_device;
 pub mod outcome;
 mod phases;
 pub mod play;

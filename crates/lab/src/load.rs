@@ -1,9 +1,8 @@
-//! Runs a workload on a volume, in virtual time, and tells what it saw and what the drives did.
+//! Runs a workload on a volume, in virtual time, and reports response times and the drives' work.
 //!
 //! Requests that fail are counted, and the run goes on.
 //!
-//! Invariant: the figures are those of the run up to the last answer; what a layer still has to write home
-//! is not in them.
+//! Invariant: the figures are those of the run up to the last answer; the final write-back of layers is not included.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,27 +16,27 @@ use serde::Serialize;
 
 use crate::error::LabError;
 use crate::events::EventSink;
-use crate::instant::Instant;
+use crate::null_device::NullDevice;
 use crate::outcome::HeadTime;
 use crate::workload::Load;
 use crate::workload::answers::{ResponseMs, Responses};
-use crate::workload::client::{Limit, Seen, carry_out};
+use crate::workload::client::{Limit, Observed, carry_out};
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
-/// If nobody says how long, so many requests of a workload that does not end by itself.
+/// Default number of requests of a workload that does not end by itself.
 pub const REQUESTS: u64 = 10_000;
 
-/// What a workload saw, and what the drives did for it.
+/// Results of a workload, and the work of its drives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LoadOutcome {
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// The workload with its options, as it was asked for.
+    /// The workload with its options, as given.
     pub options: String,
-    /// What its chance began with.
+    /// Seed.
     pub seed: u64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
     /// Reads among them.
     pub reads: u64,
@@ -47,7 +46,7 @@ pub struct LoadOutcome {
     pub flushes: u64,
     /// Requests that failed, which are in no other figure.
     pub failed: u64,
-    /// Why the first of them failed; `None` if none did.
+    /// Error of the first that failed; `None` if none did.
     pub first_failure: Option<String>,
     /// Bytes read.
     pub bytes_read: u64,
@@ -55,74 +54,74 @@ pub struct LoadOutcome {
     pub bytes_written: u64,
     /// Virtual time in seconds, to the last answer.
     pub elapsed_s: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_s: f64,
-    /// From issue to answer, in milliseconds.
+    /// Mean response time, in milliseconds.
     pub mean_response_ms: f64,
-    /// The same of reads.
+    /// Mean response time of reads, in milliseconds.
     pub mean_read_response_ms: f64,
-    /// How the response times are spread.
+    /// Distribution of response times.
     pub response_ms: ResponseMs,
-    /// The same by operation.
+    /// Distribution of response times by operation.
     pub responses_ms: Responses,
-    /// The longest, in milliseconds.
+    /// Longest response time, in milliseconds.
     pub max_response_ms: f64,
-    /// Head time a request, in milliseconds (the fields are named for seconds elsewhere).
+    /// Head time per request, in milliseconds (the fields are named for seconds elsewhere).
     pub head_ms_per_request: HeadTimeMs,
     /// Head time of all drives.
     pub head: HeadTime,
-    /// Virtual time in which no drive had anything to do for a command, in seconds, of one arm on average.
+    /// Virtual time in which no drive was busy, in seconds, per arm on average.
     pub idle_s: f64,
-    /// What all drives drew to the last answer, in joules; `None` if the description of one does not say.
+    /// Energy of all drives to the last answer, in joules; `None` if the description of one lacks it.
     pub energy_j: Option<f64>,
     /// Media accesses that moved an arm.
     pub seeks: u64,
-    /// Pages asked for that were served from the BOPT, in per cent; 0 without BORG.
+    /// Share of pages served from the BOPT, in per cent; 0 without BORG.
     pub served_from_bopt_pct: f64,
-    /// How often a layout was reconfigured.
+    /// Number of reconfigurations.
     pub reconfigurations: u64,
     /// Reconfigurations that failed, which are not among those.
     pub reconfigurations_failed: u64,
-    /// What each layer of a volume counted, by its name.
+    /// Counters of each layer of a volume, by its name.
     pub layers: BTreeMap<String, BTreeMap<String, u64>>,
-    /// The hash of the run's event log, in hexadecimal.
+    /// Hash of the run's event log, in hexadecimal.
     pub event_hash: String,
 }
 
-/// Where a request's time goes, in milliseconds.
+/// Head time of a request, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeadTimeMs {
-    /// The arm.
+    /// Seek.
     pub seek: f64,
-    /// The disk.
+    /// Rotation.
     pub rotation: f64,
-    /// The media.
+    /// Transfer.
     pub transfer: f64,
-    /// Commands.
+    /// Command overhead.
     pub overhead: f64,
 }
 
-/// How a workload is run.
+/// Options of a workload's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// When it ends.
+    /// End of the run.
     pub limit: Limit,
-    /// All random streams follow from it.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// Whether every request is recorded.
+    /// Whether to record every request.
     pub keep: bool,
 }
 
 /// A workload as a trace.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// Its requests in the order of their arrival, from time zero.
+    /// Its requests in order of arrival, from time zero.
     pub records: Vec<Record>,
-    /// The names of its processes.
+    /// Names of its processes.
     pub names: Names,
 }
 
-/// Runs a workload on a volume. The requests come with the outcome if [`Run::keep`] says so.
+/// Runs a workload on a volume. Requests are returned with the outcome if [`Run::keep`] is set.
 pub fn run_workload(
     load: &Load,
     volume: &Description,
@@ -142,13 +141,14 @@ pub fn run_workload(
         let adapted = every.iter().filter_map(|(name, every)| Some((volume.layers.get(*name)?, *every)));
         let movers: Vec<_> = adapted.map(|(layer, every)| reconfigure(layer, every, &done)).collect();
         let (top, limit) = (volume.top.clone(), limit(load, run));
-        let seen = carry_out(load, top, limit, run.keep).await;
+        let observed = carry_out(load, top, limit, run.keep).await;
         drop(movers);
         let sides = volume.downwards().find_map(|(_, layer)| layer.traffic(Account::default()));
         let sides = sides.unwrap_or_default();
-        Ok((seen, volume.all(), sides, done.get(), volume.joules(), volume.arms(), volume.counted()))
+        Ok((observed, volume.all(), sides, done.get(), volume.joules(), volume.arms(), volume.counted()))
     })?;
-    let (seen, work, sides, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) = result?;
+    let (observed, work, sides, (reconfigurations, reconfigurations_failed), energy_j, arms, layers) =
+        result?;
     let outcome = LoadOutcome {
         workload: load.name().to_owned(),
         seed: run.seed,
@@ -157,19 +157,19 @@ pub fn run_workload(
         reconfigurations_failed,
         layers,
         energy_j,
-        idle_s: (seen.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
+        idle_s: (observed.end.seconds() - work.occupied.seconds() / arms.max(1) as f64).max(0.0),
         event_hash: format!("{:016x}", runtime.event_hash()),
-        ..told(&seen, &work)
+        ..outcome_of(&observed, &work)
     };
-    Ok((outcome, Recorded { records: seen.records, names: seen.names }))
+    Ok((outcome, Recorded { records: observed.records, names: observed.names }))
 }
 
-/// The arrivals of an open workload, which depend on no device: nothing is known of the answers.
+/// The arrivals of an open workload, which do not depend on a device: response times are unknown.
 pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Recorded), LabError> {
     if !load.is_open() {
         return Err(LabError::Setting {
             setting: "drive",
-            found: format!("none for {}, which waits for answers before it goes on", load.name()),
+            found: format!("none for {}, which waits for answers", load.name()),
             expected: "a drive to answer, or a workload that does not wait (such as random:rate=100/s)"
                 .to_owned(),
         });
@@ -180,17 +180,17 @@ pub fn arrivals(load: &Load, sectors: u64, run: &Run) -> Result<(LoadOutcome, Re
     }
     load.fits(sectors)?;
     let runtime = Runtime::new(run.seed);
-    let device: Rc<dyn BlockDevice> = Rc::new(Instant { sectors });
-    let seen = runtime.run(carry_out(load, device, limit(load, run), true))?.whole()?;
-    let mut recorded = Recorded { names: seen.names.clone(), ..Recorded::default() };
+    let device: Rc<dyn BlockDevice> = Rc::new(NullDevice { sectors });
+    let observed = runtime.run(carry_out(load, device, limit(load, run), true))?.whole()?;
+    let mut recorded = Recorded { names: observed.names.clone(), ..Recorded::default() };
     let latency = seekless_core::Latency::UNKNOWN;
-    recorded.records = seen.records.iter().map(|record| Record { latency, ..*record }).collect();
+    recorded.records = observed.records.iter().map(|record| Record { latency, ..*record }).collect();
     let event_hash = format!("{:016x}", runtime.event_hash());
-    let outcome = told(&seen, &Work::default());
+    let outcome = outcome_of(&observed, &Work::default());
     Ok((LoadOutcome { workload: load.name().to_owned(), seed: run.seed, event_hash, ..outcome }, recorded))
 }
 
-/// Reconfigures a layer periodically; counts the reconfigurations that ended and those that failed.
+/// Reconfigures a layer periodically; counts successes and failures.
 fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>) -> Task<()> {
     let done = done.clone();
     reconfigure_every(layer.clone(), every, move |result| {
@@ -199,14 +199,14 @@ fn reconfigure(layer: &Rc<dyn Layer>, every: Nanos, done: &Rc<Cell<(u64, u64)>>)
     })
 }
 
-/// The limit that holds: some limit for a workload that would never end.
+/// The effective limit: a default one for a workload that would never end.
 fn limit(load: &Load, run: &Run) -> Limit {
     let endless = run.limit == Limit::default() && !load.ends();
     if endless { Limit { requests: Some(REQUESTS), time: None } } else { run.limit }
 }
 
-fn told(seen: &Seen, work: &Work) -> LoadOutcome {
-    let answers = &seen.answers;
+fn outcome_of(observed: &Observed, work: &Work) -> LoadOutcome {
+    let answers = &observed.answers;
     let requests = answers.requests();
     let per_request = |time: Nanos| time.seconds() * 1e3 / requests.max(1) as f64;
     LoadOutcome {
@@ -217,9 +217,9 @@ fn told(seen: &Seen, work: &Work) -> LoadOutcome {
         failed: answers.failed,
         bytes_read: answers.bytes_read,
         bytes_written: answers.bytes_written,
-        elapsed_s: seen.end.seconds(),
-        requests_per_s: requests as f64 / seen.end.seconds().max(1e-9),
-        first_failure: seen.failure.as_ref().map(ToString::to_string),
+        elapsed_s: observed.end.seconds(),
+        requests_per_s: requests as f64 / observed.end.seconds().max(1e-9),
+        first_failure: observed.failure.as_ref().map(ToString::to_string),
         mean_response_ms: answers.all.mean_ms(),
         mean_read_response_ms: answers.of_reads.mean_ms(),
         response_ms: answers.all.spread_ms(),

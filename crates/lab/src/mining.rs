@@ -1,8 +1,8 @@
-//! Free data mining (freeblock paper, section 6): full scans of a disk in the waits of a busy foreground.
+//! Free data mining (freeblock paper, section 6): full scans of a disk in the rotational waits of a busy foreground.
 //!
-//! A scan registers every block of the disk at once, takes them as they come, and is followed by the next. The
-//! same run without free work tells what the foreground paid: the sum of its waits, and a hash of every request and
-//! every answer with its time. Fault model: none of its own.
+//! A scan registers every block of the disk at once, takes them as they come, and is followed by the next. The same run
+//! without free work shows the cost to the foreground: the sum of its waits, and a hash of every request and every
+//! answer with its time. Fault model: none of its own.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,93 +25,93 @@ use crate::error::LabError;
 use crate::setup::Pace;
 use crate::workload;
 use crate::workload::answers::Answers;
-use crate::workload::client::{Limit, carry_out_beside};
+use crate::workload::client::{Limit, carry_out_with};
 use seekless_volume::Component;
 use seekless_volume::Volume;
 use seekless_volume::description::{Description, Layer};
 
-/// Who asks for what is served at once.
+/// The foreground load.
 #[derive(Clone, Debug)]
 pub enum Foreground {
-    /// A workload as a person types it.
+    /// A workload as typed by the user.
     Load(String),
-    /// A recording, which is over when it ends.
+    /// A recording; the run ends with it.
     Trace(Rc<[Record]>, Pace),
 }
 
-/// What is mined, and how.
+/// What to mine, and how.
 #[derive(Clone, Debug)]
 pub struct Mining {
-    /// The drive, as it is: its cache is not switched off here.
+    /// The drive as it is: its cache is not switched off here.
     pub drive: Spec,
-    /// The foreground's scheduler.
+    /// Scheduler of the foreground.
     pub policy: Policy,
-    /// What is served at once.
+    /// The foreground load.
     pub foreground: Foreground,
-    /// How gaps are filled.
+    /// Options of freeblock scheduling.
     pub free: FreeOptions,
-    /// The size of a block, in sectors.
+    /// Size of a block, in sectors.
     pub block: u64,
-    /// How many scans, one after another.
+    /// Number of scans, one after another.
     pub scans: u64,
-    /// Instead of such scans: passes of the layer `scrub` with these options.
+    /// Passes of the layer `scrub` with these options, instead of such scans.
     pub scrub: Option<toml::Table>,
-    /// Or until so much virtual time has passed.
+    /// Limit in virtual time, instead of the number of scans.
     pub time: Option<Nanos>,
-    /// All randomness follows from it.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Result of mining.
 #[derive(Clone, Debug, Default)]
 pub struct Mined {
     /// Virtual time.
     pub elapsed: Nanos,
-    /// The foreground's requests.
+    /// Requests of the foreground.
     pub requests: u64,
-    /// Blocks that came, of all scans.
+    /// Blocks read, of all scans.
     pub blocks: u64,
-    /// Those of them that a scrub did not read for free.
+    /// Blocks among them that a scrub did not read for free.
     pub paid_blocks: u64,
-    /// The sum of the response times of the foreground's requests to the drive.
+    /// Sum of the response times of the foreground's requests to the drive.
     pub waited: Nanos,
-    /// A hash of the foreground's requests and answers with their times.
+    /// Hash of the foreground's requests and answers with their times.
     pub hash: u64,
-    /// What the drive did for the foreground.
+    /// The drive's work for the foreground.
     pub work: Work,
-    /// What free work came to.
+    /// Results of free work.
     pub freed: FreeStats,
-    /// Of each scan, when so many hundredths of it were done, from its begin.
+    /// Times, from the start of each scan, at which each hundredth of it was done.
     pub hundredths: Vec<Vec<Nanos>>,
-    /// What free work had come to at those times, from the scan's begin.
+    /// Results of free work at those times, from the scan's start.
     pub freed_at: Vec<Vec<FreeStats>>,
-    /// How biased what was read by then was: see [`bias`].
+    /// Bias of what was read by then: see [`bias`].
     pub biases: Vec<Vec<f64>>,
 }
 
 impl Mined {
-    /// How long a scan took, on average, in seconds.
+    /// Mean duration of a scan, in seconds.
     pub fn scan_s(&self) -> f64 {
         self.at(100)
     }
 
-    /// The mean of a figure of the scans.
+    /// Mean of a figure over the scans.
     pub fn mean(&self, of: impl Fn(usize) -> f64) -> f64 {
         let scans = self.hundredths.len();
         (0..scans).map(of).sum::<f64>() / scans.max(1) as f64
     }
 
-    /// When so many hundredths of a scan were done, on average, in seconds.
+    /// Mean time at which this many hundredths of a scan were done, in seconds.
     pub fn at(&self, hundredth: usize) -> f64 {
         self.mean(|scan| self.hundredths[scan][hundredth].seconds())
     }
 }
 
-/// The disk is looked at in so many parts of equal length.
+/// Parts of equal length that the disk is divided into for the bias.
 const PARTS: usize = 100;
 
-/// How far a part of a scan is from being a fair sample of the disk, in per cent: the largest difference, over all
-/// places, between the share of the blocks before the place among those that were read and on the disk.
+/// Deviation of a part of a scan from a fair sample of the disk, in per cent: the largest difference, over all places,
+/// between the share of blocks before the place among those read and on the disk.
 fn bias(by_part: &[u64; PARTS]) -> f64 {
     let all = by_part.iter().sum::<u64>().max(1) as f64;
     let (mut before, mut most) = (0, 0.0_f64);
@@ -122,7 +122,7 @@ fn bias(by_part: &[u64; PARTS]) -> f64 {
     100.0 * most
 }
 
-/// The drive as the paper's experiments have it: no cache, no bus that takes time, nothing but the head.
+/// The drive as in the paper's experiments: no cache, no bus time, only the head.
 pub fn head_alone(drive: &Spec) -> Spec {
     let mut drive = drive.clone();
     drive.set_write_cache(false);
@@ -132,7 +132,7 @@ pub fn head_alone(drive: &Spec) -> Spec {
     drive
 }
 
-/// Mines; if `requests` are told, the same foreground alone for so many of them.
+/// Mines; with `requests`, runs the same foreground alone for that number of them.
 pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
     let free = requests.is_none().then_some(mining.free);
     let queue = QueueOptions {
@@ -157,21 +157,21 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         if arms.is_empty() && requests.is_none() && mining.scrub.is_none() {
             return Err(LabError::Setting {
                 setting: "drive",
-                found: format!("{}, which has no waits that could be filled", mining.drive.name),
+                found: format!("{}, which has no rotational waits to fill", mining.drive.name),
                 expected: "a disk whose tracks do not overlap".to_owned(),
             });
         }
-        let told = RefCell::new(Mined::default());
+        let mined = RefCell::new(Mined::default());
         let miner = async {
             if arms.is_empty() && !volume.layers.contains_key(SCRUB) {
                 pending::<()>().await;
             }
             for _ in 0..mining.scans {
                 if let Some(scrub) = volume.layers.get(SCRUB) {
-                    // What a drive cannot read is counted there.
+                    // Read errors are counted by the layer.
                     drop(scrub.command(SCRUB, Hints::default()).await);
                 } else {
-                    join_all(arms.iter().map(|arm| scan(arm, mining, arms.len() as u64, &told))).await;
+                    join_all(arms.iter().map(|arm| scan(arm, mining, arms.len() as u64, &mined))).await;
                 }
             }
         };
@@ -180,27 +180,27 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
             Foreground::Trace(records, pace) => play(records, *pace, &volume, miner).await?,
             Foreground::Load(text) => {
                 let load = workload::parse(text)?;
-                carry_out_beside(&load, volume.top.clone(), limit, false, miner).await.whole()?.end
+                carry_out_with(&load, volume.top.clone(), limit, false, miner).await.whole()?.end
             }
         };
-        let mut told = told.take();
-        told.elapsed = elapsed;
-        count_scrubbed(&volume, mining.block, &mut told);
-        told.work = volume.all();
-        told.freed = arms.iter().fold(FreeStats::default(), |freed, arm| freed.and(&arm.stats()));
-        Ok(told)
+        let mut mined = mined.take();
+        mined.elapsed = elapsed;
+        count_scrubbed(&volume, mining.block, &mut mined);
+        mined.work = volume.all();
+        mined.freed = arms.iter().fold(FreeStats::default(), |freed, arm| freed.and(&arm.stats()));
+        Ok(mined)
     })?;
-    let mut told = result?;
+    let mut mined = result?;
     let schedule = schedule.borrow();
-    (told.requests, told.waited) = (schedule.answers, Nanos((schedule.answered - schedule.asked) as u64));
-    told.hash = schedule.hasher.finish();
-    Ok(told)
+    (mined.requests, mined.waited) = (schedule.answers, Nanos((schedule.answered - schedule.issued) as u64));
+    mined.hash = schedule.hasher.finish();
+    Ok(mined)
 }
 
-/// What it is called in the volume, and the command for a pass.
+/// Name of the scrub in the volume, and its command for a pass.
 const SCRUB: &str = "scrub";
 
-/// A scrub of all of a drive.
+/// Puts a scrub over the whole drive.
 fn scrub_over_all(volume: &mut Description, options: toml::Table) {
     let Some(entry) = registry::find(SCRUB) else { return };
     let over = std::mem::replace(&mut volume.top, SCRUB.to_owned());
@@ -208,25 +208,25 @@ fn scrub_over_all(volume: &mut Description, options: toml::Table) {
     volume.layers.insert(SCRUB.to_owned(), layer);
 }
 
-/// The blocks that a scrub read, if there is one.
-fn count_scrubbed(volume: &Volume, block: u64, told: &mut Mined) {
+/// Counts the blocks that a scrub read, if there is one.
+fn count_scrubbed(volume: &Volume, block: u64, mined: &mut Mined) {
     let Some(scrub) = volume.layers.get(SCRUB) else { return };
     let counters: BTreeMap<_, _> = scrub.counters().into_iter().collect();
     let blocks = |name| counters.get(name).map_or(0, |bytes| bytes / (block * SECTOR_BYTES));
-    told.blocks = blocks("bytes_scrubbed");
-    told.paid_blocks = told.blocks - blocks("bytes_scrubbed_for_free");
+    mined.blocks = blocks("bytes_scrubbed");
+    mined.paid_blocks = mined.blocks - blocks("bytes_scrubbed_for_free");
 }
 
-/// Each request of the foreground and each answer with its time.
+/// Hashes each request of the foreground and each answer with its time.
 #[derive(Default)]
 struct Schedule {
     hasher: FxHasher,
-    /// Requests under way, by their arm and number there: the how-many-th of the foreground each is.
+    /// Index in the foreground of the requests in flight, by arm and number there.
     under_way: FxHashMap<(u32, u64), u64>,
     requests: u64,
     answers: u64,
-    /// The sums of the times of requests and of answers, in nanoseconds.
-    asked: u128,
+    /// Sums of the times of requests and of answers, in nanoseconds.
+    issued: u128,
     answered: u128,
 }
 
@@ -237,7 +237,7 @@ impl Schedule {
                 self.requests += 1;
                 self.under_way.insert((device, id), self.requests);
                 (now.0, self.requests, extent.start.0).hash(&mut self.hasher);
-                self.asked += u128::from(now.0);
+                self.issued += u128::from(now.0);
             }
             Event::Complete { device, id, ok } => {
                 let Some(number) = self.under_way.remove(&(device, id)) else { return };
@@ -250,26 +250,26 @@ impl Schedule {
     }
 }
 
-/// Plays a recording until it ends, and the rest with it.
+/// Plays a recording until it ends, along with everything else.
 async fn play(
     records: &[Record],
     pace: Pace,
     volume: &Volume,
-    beside: impl Future<Output = ()>,
+    concurrent: impl Future<Output = ()>,
 ) -> Result<Nanos, IoError> {
     let (mut one_account, mut silent) = (OneAccount(Account::default()), |_| ());
     let (all, total, top) = (records.iter().copied(), records.len() as u64, volume.top.clone());
     let mut replay = pin!(replay::<Answers>(all, total, top, pace, &mut one_account, &mut silent));
-    let mut beside = pin!(beside);
+    let mut concurrent = pin!(concurrent);
     let mut over = false;
     poll_fn(|context| {
-        over = over || beside.as_mut().poll(context).is_ready();
+        over = over || concurrent.as_mut().poll(context).is_ready();
         replay.as_mut().poll(context).map(|seen| seen.failure.map_or(Ok(seen.load.end), Err))
     })
     .await
 }
 
-async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mined>) {
+async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, mined: &RefCell<Mined>) {
     let block = mining.block;
     let sectors = mining.drive.sectors / arms / block * block;
     let Ok(task) = arm.reader(block) else { return };
@@ -281,7 +281,7 @@ async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mi
     let (mut times, mut freed) = (vec![Nanos::ZERO], vec![FreeStats::default()]);
     let (mut by_part, mut biases) = ([0; PARTS], vec![0.0]);
     while let Some(block) = task.next().await {
-        told.borrow_mut().blocks += 1;
+        mined.borrow_mut().blocks += 1;
         by_part[(block.at.start.0 * PARTS as u64 / sectors) as usize] += 1;
         let done = task.progress().done - task.ready();
         while times.len() as u64 <= 100 * done / all {
@@ -290,8 +290,8 @@ async fn scan(arm: &Rc<Freeblock>, mining: &Mining, arms: u64, told: &RefCell<Mi
             biases.push(bias(&by_part));
         }
     }
-    let mut told = told.borrow_mut();
-    told.hundredths.push(times);
-    told.freed_at.push(freed);
-    told.biases.push(biases);
+    let mut mined = mined.borrow_mut();
+    mined.hundredths.push(times);
+    mined.freed_at.push(freed);
+    mined.biases.push(biases);
 }

@@ -1,5 +1,5 @@
-//! What a comparison found, as it is printed, drawn and written as JSON. Plain data: every number
-//! that a report shows is a field here.
+//! Results of a comparison, as printed, drawn and written as JSON. Plain data: every number in a report is a field
+//! here.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::workload::answers::Responses;
 
-/// Where the head's time went, in seconds. `busy_s` is the sum of the four parts.
+/// Head time by part, in seconds. `busy_s` is the sum of the four parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeadTime {
-    /// All of it.
+    /// Total.
     pub busy_s: f64,
-    /// Moving the arm, switching heads, settling.
+    /// Seeks, head switches, settling.
     pub seek_s: f64,
-    /// Waiting for the sector to come round.
+    /// Rotational wait for the sector.
     pub rotation_s: f64,
-    /// On the media, or from the drive's cache.
+    /// Transfer from or to the media, or from the drive's cache.
     pub transfer_s: f64,
-    /// Commands.
+    /// Command overhead.
     pub overhead_s: f64,
 }
 
 impl HeadTime {
-    /// The time of a device's work.
+    /// The head time of a device's work.
     pub fn of(work: &Work) -> HeadTime {
         HeadTime {
             busy_s: work.busy().seconds(),
@@ -36,19 +36,19 @@ impl HeadTime {
     }
 }
 
-/// What the drive did in one stretch of the run.
+/// The drive's work in one stretch of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DriveWork {
-    /// The head's time.
+    /// Head time.
     #[serde(flatten)]
     pub head: HeadTime,
-    /// Of it, spent for foreground requests.
+    /// Head time for foreground requests.
     pub foreground_s: f64,
-    /// Of it, spent for background work: copies, draining, their map pages.
+    /// Head time for background work: copies, draining, their map pages.
     pub background_s: f64,
     /// Media accesses that moved the arm.
     pub seeks: u64,
-    /// How far, on average, in cylinders.
+    /// Mean distance of those, in cylinders.
     pub mean_seek_cylinders: f64,
     /// The BORG paper's ratio (section 6): seeks per 512-byte block read, in per cent. Zero if nothing was read.
     pub nonsequential_pct: f64,
@@ -61,80 +61,80 @@ pub struct DriveWork {
 /// A phase: a range of the trace's requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Phase {
-    /// `N1`, `R1`, `N2`, ... as in the BORG paper; `final` is the write-back of what is dirty after the last request.
+    /// `N1`, `R1`, `N2`, ... as in the BORG paper; `final` is the write-back of dirty pages after the last request.
     pub name: String,
-    /// The first request of the phase, counted from zero.
+    /// First request of the phase, counted from zero.
     pub first_request: u64,
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
-    /// What the drive did for them, and meanwhile.
+    /// The drive's work in the phase.
     #[serde(flatten)]
     pub work: DriveWork,
-    /// What the base's drives were busy with exactly these requests, in seconds.
+    /// Busy time of the base's drives for the same requests, in seconds.
     pub vanilla_busy_s: f64,
     /// 1 - busy / the base's busy, in per cent.
     pub reduction_pct: f64,
-    /// Pages asked for that were served from the BOPT, in per cent.
+    /// Share of pages served from the BOPT, in per cent.
     pub served_from_bopt_pct: f64,
-    /// Above and below the layer; `null` without one.
+    /// Traffic above and below the layer; `null` without one.
     pub sides: Option<Sides>,
 }
 
-/// What a layer was asked, and what it asked of the devices below it for that. A seek is a request that does not start where
-/// the last one of its side ended, whatever a queue and a drive made of it later.
+/// Traffic above a layer, and below it to its devices. A seek is a request that does not start where the last one of
+/// its side ended, whatever a queue and a drive made of it later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sides {
-    /// As clients asked, at addresses of the volume.
+    /// Requests of clients, at addresses of the volume.
     pub above: Side,
-    /// For clients, at addresses of the components.
+    /// Requests below for clients, at addresses of the components.
     pub below: Side,
     /// Copies, draining and their map pages, at addresses of the components.
     pub background: Side,
-    /// Pages asked for, read or written.
+    /// Pages of clients' requests, read or written.
     pub pages: u64,
-    /// Of them those that were served from the BOPT.
+    /// Pages among them that were served from the BOPT.
     pub hits: u64,
     /// Requests that were split over several places.
     pub splits: u64,
     /// Pages that went into the write buffer instead of home.
     pub absorbed_pages: u64,
-    /// Dirty pages that went home.
+    /// Dirty pages written home.
     pub drained_pages: u64,
-    /// The layer that counted this: the topmost one that does.
+    /// The layer whose traffic this is: the topmost one that counts it.
     pub layer: String,
 }
 
-/// One side's requests.
+/// Traffic of one side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Side {
     /// Reads and writes.
     pub requests: u64,
-    /// Requests that did not start where the one before ended.
+    /// Requests that do not start where the one before ended.
     pub seeks: u64,
-    /// Of the seeks, those to another component, which have no distance.
+    /// Seeks to another component, which have no distance.
     pub crossings: u64,
-    /// How far the others went on average.
+    /// Mean distance of the other seeks.
     pub mean_seek_bytes: f64,
     /// The BORG paper's ratio (section 6): seeks per 512-byte block read, in per cent. Zero if nothing was read.
     pub nonsequential_pct: f64,
-    /// 512-byte blocks.
+    /// 512-byte blocks read.
     pub blocks_read: u64,
-    /// 512-byte blocks.
+    /// 512-byte blocks written.
     pub blocks_written: u64,
 }
 
-/// What one reconfiguration took.
+/// A reconfiguration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reconfiguration {
     /// `R1`, ...
     pub name: String,
-    /// The layer that was reconfigured.
+    /// The layer.
     pub layer: String,
-    /// When it started, in the run's virtual time.
+    /// Its start, in the run's virtual time.
     pub start_s: f64,
-    /// Virtual time of each stage in seconds, in order: analyse, plan, outgoing, relocate, incoming.
+    /// Its stages in order: analyse, plan, outgoing, relocate, incoming.
     pub stages: Vec<Stage>,
-    /// Vertices and edges of the access graph.
+    /// Vertices of the access graph.
     pub vertices: u64,
     /// Directed edges of the access graph.
     pub edges: u64,
@@ -142,116 +142,118 @@ pub struct Reconfiguration {
     pub planned_pages: u64,
     /// Pages that were copied, home or into the BOPT.
     pub copied_pages: u64,
-    /// Those of them that were to be copied for free, and were not in time.
+    /// Pages among them whose free copies were late and were promoted.
     pub promoted_pages: u64,
 }
 
 /// One stage of a reconfiguration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
-    /// The paper's word for it.
+    /// The paper's name for it.
     pub name: String,
-    /// How long it took in virtual time, foreground requests in between included.
+    /// Virtual time in seconds, foreground requests in between included.
     pub seconds: f64,
-    /// Pages it moved (or, for analyse and plan, looked at).
+    /// Pages it moved (or, for analyse and plan, examined).
     pub pages: u64,
 }
 
 /// One variant of the system, over the whole trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Variant {
-    /// `vanilla`, the layer's name, or that of the volume file.
+    /// `vanilla`, or the name of the layer or the volume file.
     pub name: String,
     /// The volume in a line: its drives, and its layers from the top down.
     pub volume: String,
     /// The whole run, the final write-back included.
     #[serde(flatten)]
     pub work: DriveWork,
-    /// Pages asked for that were served from the BOPT, in per cent.
+    /// Share of pages served from the BOPT, in per cent.
     pub served_from_bopt_pct: f64,
-    /// Above and below the layer; `null` without one.
+    /// Traffic above and below the layer; `null` without one.
     pub sides: Option<Sides>,
-    /// Disk busy time saved against the base in the N phases after the first reconfiguration (the paper's figure).
+    /// Disk busy time saved compared with the base in the N phases after the first reconfiguration (the paper's
+    /// figure).
     pub reduction_pct: f64,
-    /// The same from the first reconfiguration's start to the end, every copy and the final write-back included.
+    /// As `reduction_pct`, from the first reconfiguration's start to the end, every copy and the final write-back
+    /// included.
     pub net_reduction_pct: f64,
-    /// Head time for foreground requests only, from the first reconfiguration's start to the end.
+    /// As `net_reduction_pct`, for the head time of foreground requests only.
     pub foreground_reduction_pct: f64,
     /// Requests that arrived while a reconfiguration ran, in per cent of all.
     pub reconfiguring_requests_pct: f64,
     /// Foreground requests waiting or in service at the drive, averaged over its busy time.
     pub mean_queue: f64,
-    /// Requests per media access: 1 is no merging.
+    /// Requests per media access: 1 means no merging.
     pub merge_ratio: f64,
     /// Virtual time from the first request to the last answer, in seconds.
     pub elapsed_s: f64,
-    /// Of it, what the drive was not busy, in seconds.
+    /// Time in which the drive was not busy, in seconds.
     pub idle_s: f64,
-    /// Response times of requests that did not fail, from issue to answer, in milliseconds.
+    /// Response times of successful requests, in milliseconds.
     pub response_ms: Responses,
     /// Requests that failed.
     pub failed: u64,
     /// Memory of the indirection map in bytes; 0 without one.
     pub map_bytes: u64,
-    /// The longest that a request waited for its pages while a layer moved some, in milliseconds.
+    /// Longest wait of a request for pages being moved, in milliseconds.
     pub longest_mover_wait_ms: f64,
-    /// What each layer counted, by its name.
+    /// Counters of each layer, by its name.
     pub layers: BTreeMap<String, BTreeMap<String, u64>>,
-    /// In order of the trace.
+    /// Phases in order of the trace.
     pub phases: Vec<Phase>,
-    /// In order of time.
+    /// Reconfigurations in order of time.
     pub reconfigurations: Vec<Reconfiguration>,
-    /// (largest distance in cylinders, how many seeks went that far or less but farther than the bin before).
+    /// Bins: (largest distance in cylinders, number of seeks of at most that and more than the bin before).
     pub seek_histogram: Vec<(u64, u64)>,
-    /// What a reader should know before believing these figures.
+    /// Caveats about these figures.
     pub notes: Vec<String>,
-    /// The hash of the run's event log, in hexadecimal.
+    /// Hash of the run's event log, in hexadecimal.
     pub event_hash: String,
 }
 
-/// How the trace was played. Of the drive and its queue, where volumes come from files: those of the base's first drive;
-/// [`Variant::volume`] says what each is.
+/// How the trace was played. With volume files, the drive and queue are those of the base's first drive;
+/// [`Variant::volume`] describes each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Settings {
-    /// The trace's files.
+    /// Files of the trace.
     pub trace: Vec<String>,
-    /// The volume files; empty if all variants are on one drive, with the settings below.
+    /// Volume files; empty if all variants are on one drive, with the settings below.
     pub volumes: Vec<String>,
     /// The drive's name.
     pub drive: String,
     /// `closed` or `open`.
     pub pace: String,
-    /// Which request came next: `c-look`, `sptf` and so on.
+    /// Scheduler: `c-look`, `sptf` and so on.
     pub scheduler: String,
-    /// A request that waited longer went next, in milliseconds; 0 for never.
+    /// Longest wait in the queue before a request goes next regardless, in milliseconds; 0 for no limit.
     pub starvation_limit_ms: f64,
-    /// Commands at most in the drive, which put them in an order of its own; `None` if the scheduler saw its head.
+    /// Queue depth of the drive, which orders its commands itself; `None` if the scheduler saw its head.
     pub depth: Option<u32>,
-    /// Whether writes were acknowledged before they were on the media.
+    /// Whether the drive's write cache was on.
     pub write_cache: bool,
-    /// Requests outstanding at most (closed pace).
+    /// Limit of outstanding requests (closed pace).
     pub outstanding: u64,
-    /// Open pace: how much faster than recorded.
+    /// Open pace: speed-up over the recorded times.
     pub speed: f64,
     /// Whether the queue merged adjacent requests.
     pub merge: bool,
-    /// Bytes of the device that clients see.
+    /// Bytes of the clients' volume.
     pub over_bytes: u64,
     /// Bytes of the BOPT.
     pub bopt_bytes: u64,
-    /// Its first sector on the drive.
+    /// First sector of the BOPT on the drive.
     pub bopt_at_sector: u64,
-    /// The part of the BOPT that takes writes.
+    /// Part of the BOPT that absorbs writes.
     pub write_buffer: f64,
-    /// How often the layout is reconfigured.
+    /// Number of reconfigurations.
     pub reconfigure: u64,
-    /// The background's guaranteed share of the head's time, in per cent.
+    /// Guaranteed share of the head's time for background work, in per cent.
     pub background_share_pct: f64,
-    /// `run`: the trace goes on while a reconfiguration runs; `stop`: it is held.
+    /// `run`: the trace goes on during a reconfiguration; `stop`: it is held.
     pub reconfigure_clock: String,
-    /// In which class reconfigurations copy: background or free.
+    /// Class of a reconfiguration's copies: background or free.
     pub reconfigure_class: String,
-    /// How the head's waits are filled: paper or weighted; `None` if they are not.
+    /// Freeblock policy: paper or weighted; `None` if it is off.
     pub freeblock: Option<String>,
 }
 
@@ -260,16 +262,16 @@ pub struct Settings {
 pub struct Comparison {
     /// How the trace was played.
     pub settings: Settings,
-    /// The base first.
+    /// Variants, the base first.
     pub variants: Vec<Variant>,
-    /// That of the second variant; of the first where there is one only.
+    /// Of the second variant, or of the first if there is only one.
     pub reduction_pct: f64,
-    /// The same.
+    /// As `reduction_pct`.
     pub net_reduction_pct: f64,
-    /// The same.
+    /// As `reduction_pct`.
     pub foreground_reduction_pct: f64,
-    /// The same.
+    /// As `reduction_pct`.
     pub reconfiguring_requests_pct: f64,
-    /// What a reader should know before believing the figures.
+    /// Caveats about the figures.
     pub notes: Vec<String>,
 }

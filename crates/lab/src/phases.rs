@@ -1,9 +1,9 @@
 //! Phases: ranges of a trace's requests, as in the BORG paper's figures: N1, R1, N2, ...
 //!
-//! A reconfiguration starts after equal numbers of requests, or when so much time has passed; a start that falls into a
-//! running one waits. Phases are made of stretches, and each stretch is an account that the drives charge, so that its
-//! time is known to the nanosecond, whatever overlaps. A run that others are compared with has a stretch for each phase
-//! of theirs, too. What a reconfiguration copies is charged to the stretch that it starts in.
+//! A reconfiguration starts after equal numbers of requests, or after a time; a start during a running one waits.
+//! Phases consist of stretches, and each stretch is an account that the drives charge, so that its time is exact to the
+//! nanosecond, whatever overlaps. A run that others are compared with also has a stretch for each of their phases.
+//! Copies of a reconfiguration are charged to the stretch in which it starts.
 
 use std::rc::Rc;
 
@@ -17,55 +17,55 @@ use crate::setup::{Clock, MOST};
 /// A phase, and the first request in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// Its name in the paper's figures.
+    /// Name in the paper's figures.
     pub name: String,
-    /// Counted from zero.
+    /// First request, counted from zero.
     pub first_request: u64,
 }
 
-/// Requests that one account pays for; its number is its place in the list.
+/// Requests charged to one account; its number is its index in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The place of its phase.
+    /// Index of its phase.
     pub phase: usize,
-    /// Counted from zero.
+    /// First request, counted from zero.
     pub first_request: u64,
 }
 
 /// When reconfigurations start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// So often, after equal numbers of requests.
+pub enum Schedule {
+    /// This number of times, after equal numbers of requests.
     Times(u32),
-    /// When the first request comes after so much time, from the start of the one before.
+    /// With the first request after this interval, from the start of the one before.
     Every(Nanos),
 }
 
 /// A reconfiguration of one layer.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Its number, from 1; layers that are reconfigured together have the same.
+    /// Its number, from 1; layers that are reconfigured together share it.
     pub number: u64,
-    /// The layer.
+    /// Name of the layer.
     pub layer: String,
-    /// What it did.
+    /// Report of the layer.
     pub report: Reconfigured,
 }
 
 type Reports = Vec<(String, Result<Option<Reconfigured>, IoError>)>;
 
-/// Reconfigures layers, and notes the phases that come of it.
+/// Reconfigures layers, and notes the resulting phases.
 pub struct Reconfigure {
     /// From the top down; if there are none, nothing is reconfigured.
     layers: Vec<(String, Rc<dyn Layer>)>,
     requests: u64,
-    when: When,
+    when: Schedule,
     clock: Clock,
     started: u64,
     last_start: Nanos,
     phases: Vec<Phase>,
     stretches: Vec<Stretch>,
-    /// Where stretches begin besides, in ascending order.
+    /// Further starts of stretches, ascending.
     cuts: Vec<u64>,
     running: Option<Task<Reports>>,
     done: Vec<Done>,
@@ -73,11 +73,11 @@ pub struct Reconfigure {
 }
 
 impl Reconfigure {
-    /// Over `requests` requests. Stretches begin at `cuts`, too, which ascend.
+    /// A controller for `requests` requests. Stretches also begin at `cuts`, which ascend.
     pub fn new(
         layers: Vec<(String, Rc<dyn Layer>)>,
         requests: u64,
-        when: When,
+        when: Schedule,
         clock: Clock,
         cuts: Vec<u64>,
     ) -> Reconfigure {
@@ -97,16 +97,16 @@ impl Reconfigure {
         }
     }
 
-    /// How many starts never came, because the one before ran to the end.
+    /// Number of starts that were skipped, because the one before ran to the end.
     pub fn missed(&self) -> u64 {
         match self.when {
-            When::Times(times) if !self.layers.is_empty() => u64::from(times) - self.started,
+            Schedule::Times(times) if !self.layers.is_empty() => u64::from(times) - self.started,
             _ => 0,
         }
     }
 
-    /// Waits for the one that runs. There are no waits of a foreground any more: what it would copy for free goes on in
-    /// the background. Ends with one more phase of that name after all requests, and returns its account.
+    /// Waits for the running reconfiguration. Without a foreground there are no more rotational waits: its free copies
+    /// go on in the background. Ends with one more phase of this name after all requests, and returns its account.
     pub async fn finish(&mut self, last: &str) -> Account {
         if let Some(running) = self.running.take() {
             self.layers.iter().for_each(|(_, layer)| layer.hurry(Class::Background));
@@ -117,7 +117,7 @@ impl Reconfigure {
     }
 
     /// The phases and their stretches, the reconfigurations, and the errors of those that failed.
-    pub fn told(self) -> (Vec<Phase>, Vec<Stretch>, Vec<Done>, Vec<String>) {
+    pub fn into_parts(self) -> (Vec<Phase>, Vec<Stretch>, Vec<Done>, Vec<String>) {
         (self.phases, self.stretches, self.done, self.failed)
     }
 
@@ -150,11 +150,11 @@ impl Reconfigure {
             return false;
         }
         match self.when {
-            When::Times(times) => {
+            Schedule::Times(times) => {
                 let (times, next) = (u64::from(times), self.started + 1);
                 self.started < times && index >= self.requests * next / (times + 1)
             }
-            When::Every(time) => runtime::now().since(self.last_start) >= time,
+            Schedule::Every(time) => runtime::now().since(self.last_start) >= time,
         }
     }
 

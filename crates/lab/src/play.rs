@@ -1,5 +1,5 @@
-//! A trace played on a volume: phase by phase, what each cost. Every run of a trace comes through here, whatever the
-//! layers of its volume are.
+//! Playing a trace on a volume, with the cost of each phase. Every run of a trace comes through here, whatever its
+//! volume's layers.
 //!
 //! Invariants: the phases of a run cover its requests, and `final` is the write-back of what only layers hold after the
 //! last one. Requests and reconfigurations that fail are counted, and the run goes on.
@@ -16,23 +16,23 @@ use seekless_trace::Trace;
 
 use crate::error::LabError;
 use crate::events::EventSink;
-use crate::phases::{Done, Phase, Reconfigure, Stretch, When};
+use crate::phases::{Done, Phase, Reconfigure, Schedule, Stretch};
 use crate::setup::{MOST, Play};
 use crate::workload::answers::Answers;
 use seekless_volume::Volume;
 use seekless_volume::description::Description;
 
-/// The phase of the final write-back.
+/// Name of the final write-back's phase.
 pub const FINAL: &str = "final";
 
-/// A run as it was.
+/// Result of a run.
 pub struct Played {
     /// In order of the requests.
     pub phases: Vec<Phase>,
     stretches: Vec<Stretch>,
-    /// Of each stretch.
+    /// Work of each stretch.
     work: Vec<Work>,
-    /// The topmost layer that counts its traffic, and that of each stretch.
+    /// The topmost layer that counts its traffic, and the traffic of each stretch.
     sides: Option<(String, Vec<Sides>)>,
     /// Reconfigurations, in order of time.
     pub reconfigured: Vec<Done>,
@@ -40,29 +40,29 @@ pub struct Played {
     pub missed: u64,
     /// Errors of reconfigurations and of the final write-back.
     pub errors: Vec<String>,
-    /// What the clients saw.
+    /// Results of the clients.
     pub replayed: Replayed<Answers>,
     /// Arms of all drives, at least one.
     pub arms: usize,
-    /// What all layers cost together; the longest wait is that of one.
+    /// Costs of all layers together; the longest wait is that of one.
     pub cost: Cost,
-    /// What each layer counted.
+    /// Counters of each layer.
     pub layers: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Of all events.
+    /// Hash of all events.
     pub event_hash: u64,
 }
 
 /// Work and traffic of a range of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// What the drives did.
+    /// Work of the drives.
     pub work: Work,
-    /// What went through the topmost layer that counts that.
+    /// Traffic of the topmost layer that counts it.
     pub sides: Option<Sides>,
 }
 
-/// Plays the trace on a volume that it fits. Stretches begin at `cuts` besides, which ascend; `progress` is called with
-/// the number of a request now and then.
+/// Plays the trace on a volume that it fits. Stretches also begin at `cuts`, which ascend; `progress` is called with
+/// the number of a request from time to time.
 pub fn play(
     trace: &Trace,
     volume: &Description,
@@ -90,19 +90,19 @@ pub fn play(
         let layers: Vec<(String, Rc<dyn Layer>)> =
             layers.map(|(name, layer)| (name.to_owned(), layer.clone())).collect();
         let every = layers.iter().find_map(|(name, _)| volume.layers.get(name)?.reconfigure);
-        let when = every.map_or(When::Times(play.reconfigure), When::Every);
+        let when = every.map_or(Schedule::Times(play.reconfigure), Schedule::Every);
         let requests = trace.records.len() as u64;
-        let mut director = Reconfigure::new(layers, requests, when, play.clock, cuts);
+        let mut control = Reconfigure::new(layers, requests, when, play.clock, cuts);
         let records = trace.records.iter().copied();
-        let replayed = replay(records, requests, tree.top.clone(), play.pace, &mut director, progress).await;
-        let account = director.finish(FINAL).await;
+        let replayed = replay(records, requests, tree.top.clone(), play.pace, &mut control, progress).await;
+        let account = control.finish(FINAL).await;
         let mut errors = Vec::new();
         for (name, layer) in tree.downwards() {
             if let Err(error) = layer.write_back(account).await {
                 errors.push(format!("final write-back of {name}: {error}"));
             }
         }
-        played.replace(Some(Played::of(&tree, director, replayed, errors)));
+        played.replace(Some(Played::of(&tree, control, replayed, errors)));
         Ok(())
     })?;
     result?;
@@ -114,12 +114,12 @@ pub fn play(
 impl Played {
     fn of(
         tree: &Volume,
-        director: Reconfigure,
+        control: Reconfigure,
         replayed: Replayed<Answers>,
         write_back: Vec<String>,
     ) -> Played {
-        let missed = director.missed();
-        let (phases, stretches, reconfigured, mut errors) = director.told();
+        let missed = control.missed();
+        let (phases, stretches, reconfigured, mut errors) = control.into_parts();
         errors.extend(write_back);
         let accounts = || (0..stretches.len()).map(|index| Account(index as u16));
         let counts = tree.downwards().find(|(_, layer)| layer.traffic(Account::default()).is_some());
@@ -149,7 +149,7 @@ impl Played {
         }
     }
 
-    /// The layer that counted its traffic, if one did.
+    /// The layer that counted its traffic, if any.
     pub fn counting_layer(&self) -> Option<&str> {
         self.sides.as_ref().map(|(name, _)| name.as_str())
     }
@@ -171,7 +171,7 @@ impl Played {
         })
     }
 
-    /// Adds stretches up in `count` parts.
+    /// Adds stretches up into `count` parts.
     fn gather(&self, count: usize, place: impl Fn(&Stretch) -> usize) -> Vec<Part> {
         let none = Part { work: Work::default(), sides: self.sides.as_ref().map(|_| Sides::default()) };
         let mut parts = vec![none; count];
@@ -185,7 +185,7 @@ impl Played {
         parts
     }
 
-    /// How long its arms had something to do up to the last answer.
+    /// Busy time of its arms up to the last answer.
     pub fn occupied_until_the_end(&self) -> Nanos {
         let parts = self.phases.iter().zip(self.own());
         parts.filter(|(phase, _)| phase.name != FINAL).map(|(_, part)| part.work.occupied).sum()

@@ -1,33 +1,32 @@
-//! How a trace is played, and on what.
+//! How to play a trace, and on which volume.
 
 pub use seekless_layers::replay::Pace;
 use seekless_volume::Description;
 
 use crate::error::LabError;
 
-/// Reconfigurations of a run at most.
+/// Limit of reconfigurations in a run.
 pub const MOST: u64 = 10_000;
 
-/// A volume to be measured.
+/// A volume to measure.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its name in a comparison.
+    /// Name in a comparison.
     pub name: String,
-    /// What it is made of.
+    /// Its description.
     pub volume: Description,
 }
 
-/// How a trace is played.
+/// How to play a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Play {
-    /// When requests are issued.
+    /// When to issue requests.
     pub pace: Pace,
-    /// How often layouts are reconfigured, after equal numbers of requests; a volume that says how often itself goes by
-    /// that.
+    /// Number of reconfigurations, after equal numbers of requests; a volume's own interval overrides it.
     pub reconfigure: u32,
-    /// Whether the trace goes on meanwhile.
+    /// Whether the trace goes on during a reconfiguration.
     pub clock: Clock,
-    /// All random streams follow from it.
+    /// Seed of all random streams.
     pub seed: u64,
 }
 
@@ -38,28 +37,28 @@ impl Default for Play {
     }
 }
 
-/// What the trace does while a reconfiguration runs.
+/// Behaviour of the trace during a reconfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Goes on.
+    /// It goes on.
     Run,
-    /// Waits, as in some of the paper's figures.
+    /// It waits, as in some of the paper's figures.
     Stop,
 }
 
-/// How far long work has come.
+/// Progress of long work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// Which part of the work.
+    /// Current step.
     pub what: &'a str,
     /// Requests done.
     pub done: u64,
-    /// Of so many.
+    /// Requests in all.
     pub of: u64,
 }
 
 impl Play {
-    /// Checks what no type can hold.
+    /// Checks what types cannot express.
     pub fn check(&self) -> Result<(), LabError> {
         let setting = |setting, found: String, expected: &str| {
             Err(LabError::Setting { setting, found, expected: expected.to_owned() })

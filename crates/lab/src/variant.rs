@@ -1,4 +1,4 @@
-//! The figures of a run, beside those of the run that it is compared with.
+//! The figures of a run, compared with those of its base.
 
 use seekless_core::{Nanos, Sides, Traffic};
 use seekless_drive::Work;
@@ -17,12 +17,12 @@ pub struct Shown<'a> {
     pub played: &'a Played,
     /// The phases.
     pub phases: &'a [Phase],
-    /// What it did in each.
+    /// Work in each phase.
     pub parts: Vec<Part>,
 }
 
 impl Shown<'_> {
-    /// Its figures beside those of `base`, which are in the same phases; `requests` is the length of the trace.
+    /// Its figures compared with those of `base`, which are of the same phases; `requests` is the length of the trace.
     pub fn variant(&self, base: &[Part], requests: u64) -> Variant {
         let (played, all) = (self.played, self.played.whole());
         let from = self.first_reconfiguration();
@@ -69,7 +69,7 @@ impl Shown<'_> {
         next - self.phases[index].first_request
     }
 
-    /// The first phase of the first reconfiguration; the first of all where there is none.
+    /// Index of the first reconfiguration's phase; 0 if there is none.
     fn first_reconfiguration(&self) -> usize {
         self.phases.iter().position(|phase| phase.name.starts_with('R')).unwrap_or(0)
     }
@@ -104,7 +104,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { round(100.0 * part as f64 / whole as f64) }
 }
 
-/// Per cent, rounded to three digits.
+/// Rounds per cent to three digits.
 fn round(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }

@@ -1,5 +1,5 @@
-//! A layer that exists only here, compared on a trace like any other; the book shows this code. And what a comparison
-//! of any volumes promises: every variant's figures, failures that are counted, volumes that do not fit.
+//! A layer that exists only here, compared on a trace like any other; the book shows this code. And guarantees of a
+//! comparison of any volumes: every variant's figures, counted failures, volumes that do not fit.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use seekless_layers::registry::{Built, Entry};
 use seekless_trace::Trace;
 use seekless_volume::{Description, file};
 
-/// A device that is far away: each request takes a millisecond to get there.
+/// A distant device: each request takes a millisecond to reach it.
 struct Far(Rc<dyn BlockDevice>);
 
 const WAY: Nanos = Nanos::from_millis(1);
@@ -93,7 +93,7 @@ fn a_layer_of_another_crate_is_compared_on_a_trace() {
     assert_eq!((near.name.as_str(), far.name.as_str()), ("near", "far"));
     assert_eq!(far.response_ms.reads.requests, 800);
     assert_eq!(far.response_ms.writes.requests, 200);
-    // While its reader's request is on its way, the disk has nothing to do; nothing is answered before it arrives.
+    // While its request is on the way, the disk is idle; nothing is answered before it arrives.
     assert!(near.idle_s < 0.1 && far.idle_s > 0.5, "{} {}", near.idle_s, far.idle_s);
     assert!(far.response_ms.reads.spread.p50 > 1.0);
     assert_eq!(far.phases.len(), 2);
@@ -115,7 +115,7 @@ const BORG: &str = "[slice.home]\nof = \"disk\"\nsize = \"10GiB\"\n[slice.bopt]\
                     at = \"10GiB\"\nsize = \"64MiB\"\n[layer.borg]\nover = \"home\"\nbopt = \"bopt\"\n";
 const CACHE: &str = "[layer.cache]\nover = \"borg\"\nsize = \"1MiB\"\n";
 
-/// Whatever the base is: each variant's phases are set beside exactly what the base did for the same requests.
+/// Each variant's phases are compared with exactly the base's work for the same requests, for any base.
 #[test]
 fn stacks_are_compared_and_the_phases_of_each_add_up() {
     let stack = format!("{BORG}{CACHE}");
@@ -146,7 +146,7 @@ fn stacks_are_compared_and_the_phases_of_each_add_up() {
     assert!(stack.reconfigurations.iter().all(|one| one.layer == "borg"));
     assert!(stack.layers["cache"]["hits"] + stack.layers["cache"]["misses"] > 0);
     assert!(told.notes.iter().any(|note| note.starts_with("lld: lld begins empty")), "{:?}", told.notes);
-    // The same alone: what a volume does does not depend on what it is compared with.
+    // Alone: a volume's results do not depend on what it is compared with.
     let alone = run_volume(&trace(), &all[1], &Play::default(), None, &|_| ()).unwrap();
     assert_eq!((alone.event_hash, &alone.work), (stack.event_hash.clone(), &stack.work));
 }

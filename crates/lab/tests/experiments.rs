@@ -1,5 +1,5 @@
-//! Whole experiments on small made-up traces and on the recordings that ship: phases, paces, what a
-//! comparison promises, and that the same inputs give the same bits.
+//! Whole experiments on small synthetic traces and on the shipped recordings: phases, paces, guarantees of a
+//! comparison, and reproducibility.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -49,8 +49,9 @@ fn record(time: u64, process: u32, op: Op, page: u64, pages: u64) -> Record {
     }
 }
 
-/// A process that reads each of the same scattered pages three times over and over, and writes now and then. (Of several, each has its own
-/// place in the BOPT, and whether the head then just misses the next one's page is a matter of luck.)
+/// A process that repeatedly reads each of the same scattered pages three times, and writes now and then. (Several
+/// would each have its own place in the BOPT, and whether the head then just misses the next one's page is a matter of
+/// luck.)
 fn repeating(requests: u64) -> Trace {
     let mut rng = Rng::seeded(7);
     let order: Vec<u64> = (0..300).map(|_| rng.below(5_000_000)).collect();
@@ -138,7 +139,7 @@ fn with_the_clock_stopped_no_request_falls_into_a_reconfiguration() {
     assert!(moved.sum::<f64>() > 0.0);
 }
 
-/// (time, outstanding requests) from the events of a run.
+/// Time and outstanding requests, from the events of a run.
 fn outstanding(trace: &Trace, experiment: &Experiment) -> Vec<(u64, i64)> {
     let seen: Rc<RefCell<Vec<(u64, i64)>>> = Rc::default();
     let sink: EventSink = {
@@ -210,7 +211,7 @@ fn schedulers_and_merging_can_be_told_apart() {
     assert!(run(true, Policy::Fcfs).merge_ratio > 7.0);
 }
 
-/// Table 2 of the freeblock paper: 5.0 ms average seek and half a turn of 5.985 ms.
+/// Table 2 of the freeblock paper: 5.0 ms average seek and half a revolution of 5.985 ms.
 #[test]
 fn random_reads_on_the_atlas_take_what_table_2_says() {
     let queue = QueueOptions { policy: Policy::Fcfs, ..QueueOptions::default() };
@@ -225,7 +226,7 @@ fn random_reads_on_the_atlas_take_what_table_2_says() {
     assert!((2.9..3.1).contains(&took.rotation), "{} ms rotation", took.rotation);
 }
 
-/// The floors of this first line, with the settings that `lab compare` has by default.
+/// Lower bounds of the savings, with the default settings of `lab compare`.
 #[test]
 fn borg_saves_disk_time_on_the_recordings_that_ship() {
     for (name, floor) in [("appstart2", 30.0), ("svnserver2", 10.0), ("mail", 5.0)] {
@@ -241,8 +242,8 @@ fn borg_saves_disk_time_on_the_recordings_that_ship() {
     }
 }
 
-/// Freeblock scheduling and BORG together: what a reconfiguration copies for free takes no time of the head's; and
-/// what is not copied in time is copied all the same.
+/// Freeblock scheduling and BORG together: free copies of a reconfiguration take no head time; and late copies are
+/// still made.
 #[test]
 fn reconfigurations_copy_for_free_or_end_in_the_background() {
     let trace = shipped("svnserver2");

@@ -1,4 +1,4 @@
-//! The papers' figures: what the text of each states holds of ours, and figures are what they say they are.
+//! The papers' figures: the statements of each text hold for ours, and figures are consistent.
 
 use seekless_core::{Nanos, Op};
 use seekless_drive::freeblock::{FreeOptions, FreePolicy};
@@ -8,7 +8,7 @@ use seekless_lab::figure::strand::{Arrival, Kind, Order, Strand, response_ms};
 use seekless_lab::figure::{FIGURES, Options, draw, find};
 use seekless_lab::mining::{Foreground, Mining, head_alone, mine};
 
-/// Few enough strands for a quick test, and of a seed, so that nothing is left to chance.
+/// Few enough strands for a quick test, and of a fixed seed, so that the result is deterministic.
 const STRANDS: u64 = 2_500;
 
 fn drawn(name: &str, requests: Option<u64>) -> Shown {
@@ -20,7 +20,7 @@ fn cheetah() -> Spec {
     spec::find("seagate-cheetah-15k5").unwrap()
 }
 
-/// Those that do not hold.
+/// Statements that do not hold.
 fn off(shown: &Shown) -> Vec<String> {
     let tell =
         |each: &Statement| format!("{}: {:.2} {}, off {:.2}", each.says, each.ours, each.unit, each.off());
@@ -35,8 +35,8 @@ fn what_the_freeblock_paper_states_holds() {
     }
 }
 
-/// Section 5.3: cleaning for free is not much worse than cleaning, though it begins earlier, and never better than not
-/// having to.
+/// Section 5.3: cleaning for free is not much worse than cleaning, though it begins earlier, and never better than no
+/// need to clean.
 #[test]
 fn cleaning_for_free_lies_between_cleaning_and_none() {
     let shown = drawn("freeblock-7", Some(800));
@@ -53,8 +53,8 @@ fn cleaning_for_free_lies_between_cleaning_and_none() {
     assert!(column("utilisation_pct").is_sorted() && column("utilisation_pct")[12] > 88.0);
 }
 
-/// Almost 60 % for 70 % local requests: so it is if 4 MB went into `DiskSim` as a variance of 8,192 sectors, and
-/// not with a deviation of 4 MB, as the caption says.
+/// Almost 60 % for 70 % local requests: as if 4 MB went into `DiskSim` as a variance of 8,192 sectors, but not with a
+/// deviation of 4 MB, as the caption says.
 #[test]
 fn locality_is_what_disksim_would_have_made_of_it() {
     let shown = drawn("freeblock-4", None);
@@ -82,7 +82,7 @@ fn what_the_proximal_paper_states_holds() {
     }
 }
 
-/// Its own 8 bins do not give the appendix's 3.4 revolutions; 6 do, and what was measured is near those.
+/// Its own 8 bins do not give the appendix's 3.4 revolutions; 6 do, and the measurements are close to those.
 #[test]
 fn the_appendix_is_of_six_bins() {
     let shown = drawn("proximal-3", Some(STRANDS));
@@ -124,7 +124,7 @@ fn semi_sequential_requests_miss_no_turn() {
             ..cheetah()
         };
         let longest = response_ms(&spec, strand, 500, 1).unwrap().into_iter().fold(0.0, f64::max);
-        // The longest seek, a turn, and the four next tracks.
+        // The longest seek, a revolution, and the four next tracks.
         let most = 7.6 + 4.0 + 4.0 * (0.65 + 0.4 + 0.1);
         assert!(longest < most, "{op:?}: {longest} ms for {most}");
     }
@@ -135,7 +135,7 @@ fn scans(name: &str) -> bool {
     ["freeblock-8", "freeblock-9", "freeblock-10"].contains(&name)
 }
 
-/// A drive that is soon scanned.
+/// A drive that is quickly scanned.
 fn small() -> Spec {
     let mut spec = spec::find("quantum-atlas-10k").unwrap();
     for zone in &mut spec.zone {
@@ -146,7 +146,7 @@ fn small() -> Spec {
     spec
 }
 
-/// On a disk of a fortieth of the size: the foreground notices nothing, and the parts of the head's time are all.
+/// On a disk of a fortieth of the size: the foreground is unaffected, and the parts of the head's time add up.
 #[test]
 fn a_free_scan_costs_the_foreground_nothing() {
     let options = Options { drive: Some(small()), requests: Some(1), seed: 1 };
@@ -161,8 +161,8 @@ fn a_free_scan_costs_the_foreground_nothing() {
     }
 }
 
-/// Section 6.3, Figures 8 and 9: one scan of the paper's drive at level 7, with 8 MiB of buffers. The better policy reads more, leaves less
-/// for the end, and what it has read is a fairer sample.
+/// Section 6.3, Figures 8 and 9: one scan of the paper's drive at level 7, with 8 MiB of buffers. The better policy
+/// reads more, leaves less for the end, and its blocks are a fairer sample.
 #[test]
 fn free_scans_are_as_many_as_in_the_paper_and_more() {
     let scan = |policy| {
@@ -224,7 +224,7 @@ fn every_figure_has_its_picture_and_the_same_again() {
             };
             (figure.json(), figure.svg())
         };
-        // Side by side, as this takes longest of all tests.
+        // Concurrently, as this is the longest of all tests.
         #[allow(clippy::disallowed_methods)]
         let (first, second) = std::thread::scope(|scope| {
             let first = scope.spawn(drawn);

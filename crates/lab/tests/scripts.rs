@@ -1,4 +1,4 @@
-//! Scripts of crashes: what is written is read back, and what is no script is told.
+//! Scripts of crashes: what is written is read back, and anything else is an error.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,7 +11,7 @@ use seekless_lab::explore::script::{Request, Step, with_commands};
 use seekless_volume::settings::Setting;
 use seekless_volume::{Description, file};
 
-/// Requests of every kind, to what a volume may have, and commands.
+/// Requests of every kind, within a volume's limits, and commands.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let ops = select(vec![Op::Read, Op::Write, Op::Discard, Op::WriteZeroes, Op::Flush]);
     let one = (ops, 0..1_u64 << 40, 1..=1_u64 << 16, any::<bool>()).prop_map(|(op, start, sectors, fua)| {
@@ -54,7 +54,7 @@ fn settings() -> impl Strategy<Value = Vec<Setting>> {
     proptest::collection::vec(setting, 0..3)
 }
 
-/// Any case: of its runs all but the last end in a crash, or the next begins without one.
+/// Any case: all runs but the last end in a crash, or the next begins without one.
 fn case() -> impl Strategy<Value = Case> {
     let fault = proptest::option::of((0..9_u32, 1..u64::MAX, any::<bool>()));
     let segment = (steps(), conditions(), settings(), any::<bool>(), fault, proptest::option::of(crash()));
@@ -77,8 +77,8 @@ proptest! {
         prop_assert_eq!(case.to_string().parse::<Case>(), Ok(case));
     }
 
-    /// A text of lines that are nearly right is a case, or an error with its line; and what is read stays the same
-    /// when it is written and read again.
+    /// A text of nearly correct lines is a case, or an error with its line; and a case is unchanged when it is written
+    /// and read again.
     #[test]
     fn a_damaged_script_is_a_case_or_an_error(
         case in case(),
@@ -140,7 +140,7 @@ fn commands_come_between_requests_and_change_none_of_them() {
     assert_eq!(with_commands(requests, &[], 20, 1), without);
 }
 
-/// A cache over a disk; what is below it fails no flush, or all of them.
+/// A cache over a disk; flushes of the device below it all fail, or none.
 fn cache(failing: bool) -> Description {
     let ops = if failing { "['flush']" } else { "['discard']" };
     let text = format!(

@@ -1,4 +1,4 @@
-//! Volume files: what they describe is what the flags describe, and what they cannot be is told.
+//! Volume files: they describe the same as the flags, and invalid ones are errors.
 
 use seekless_core::PAGE_SECTORS;
 use seekless_drive::{Model, QueueOptions};
@@ -159,7 +159,7 @@ fn what_cannot_be_a_volume_is_told_with_its_place() {
 }
 
 proptest::proptest! {
-    /// Whatever a line says, the file is a volume or an error; it never panics.
+    /// For any content of a line, the file is a volume or an error; it never panics.
     #[test]
     fn any_file_is_a_volume_or_an_error(line in 0..16_usize, value in "\\PC{0,12}|\"[0-9]{1,20}GiB\"|-?[0-9]{1,12}") {
         let mut lines: Vec<String> = GOOD.lines().map(str::to_owned).collect();
@@ -171,7 +171,7 @@ proptest::proptest! {
         told(&lines.join("\n"));
     }
 
-    /// The same of files in which something is left out, doubled or changed at any place.
+    /// As above, for files in which something is left out, doubled or changed at any place.
     #[test]
     fn a_damaged_file_is_a_volume_or_an_error(
         good in proptest::sample::select(vec![GOOD, TWO]),
@@ -192,7 +192,7 @@ proptest::proptest! {
     }
 }
 
-/// What a server would serve is measured by its size, as slow as the drive that it emulates.
+/// A server's data has its own size, and the speed of the drive that it emulates.
 #[test]
 fn data_with_emulate_is_as_large_as_it_is_and_as_slow_as_the_drive() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -231,7 +231,7 @@ fn data_with_emulate_is_as_large_as_it_is_and_as_slow_as_the_drive() {
     }
 }
 
-/// An error says what was found and what was expected.
+/// Checks that an error says what was found and what was expected.
 fn told(text: &str) {
     if let Err(error) = parse("v.toml", text) {
         let error = error.to_string();

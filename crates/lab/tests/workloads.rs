@@ -1,5 +1,5 @@
-//! Every workload: what it says of itself holds, the same seed gives the same requests, limits are kept,
-//! and the figures that its source names come out of the requests.
+//! Every workload: its description holds, the same seed gives the same requests, limits are kept, and the requests have
+//! the figures of its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ fn volume(gib: u64) -> Description {
     Description::bare(component, gib << 21)
 }
 
-/// What a workload takes on all of a drive of this name.
+/// The outcome of a workload on all of a drive of this name.
 fn on(drive: &str, text: &str) -> LoadOutcome {
     let drive = Model::find(drive).unwrap();
     let sectors = drive.sectors();
@@ -312,7 +312,7 @@ fn a_trace_of_a_workload_is_read_back() {
 }
 
 proptest! {
-    /// Whatever is typed is a workload that runs, or an error; it never panics.
+    /// Any text is a workload that runs, or an error; it never panics.
     #[test]
     fn any_text_is_a_workload_or_an_error(
         name in prop_oneof!["[a-z]{0,8}", Just("oltp".to_owned()), Just("zipf".to_owned()), Just("seq".to_owned())],

@@ -59,32 +59,32 @@ pub trait Tally: Default + 'static {
 /// How the queue of a replay developed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// The last answer.
+    /// Time of the last answer.
     pub end: Nanos,
     /// Outstanding requests when each quarter of the requests had been issued.
     pub at_quarters: [u64; 4],
 }
 
 impl Load {
-    /// Whether an open replay fell ever further behind: a growing queue measures a backlog.
+    /// Whether an open replay fell ever further behind: then response times measure a backlog.
     pub fn only_grows(&self) -> bool {
         let [first, second, third, last] = self.at_quarters;
         first < second && second < third && third < last && last >= 64
     }
 }
 
-/// The requests under way.
+/// Requests in flight.
 #[derive(Default)]
 struct UnderWay<T> {
     count: usize,
-    /// Reads under way, by process.
+    /// Reads in flight, by process.
     reading: FxHashMap<ProcessId, u32>,
     answers: T,
     failure: Option<IoError>,
     waker: Option<Waker>,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug, Default)]
 pub struct Replayed<T> {
     /// How its queue developed.
@@ -199,7 +199,7 @@ fn issue<T: Tally>(
     .detach();
 }
 
-/// One record as a request; as several where it is larger than a device takes.
+/// Issues a record as a request, or as several where it is larger than the device's limit.
 async fn carry_out(device: &dyn BlockDevice, record: &Record, account: Account) -> Result<(), IoError> {
     let how = Hints {
         class: Class::Foreground,

@@ -146,7 +146,7 @@ fn xfs_has_what_it_synced_after_power_cuts() {
 fn a_file_system_that_does_not_flush_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut stream = shipped("ext4");
-    stream.asked.retain(|asked| !matches!(asked, stream::Asked::Flush));
+    stream.actions.retain(|asked| !matches!(asked, stream::Action::Flush));
     let mut look = Look { kind: &disk::EXT4, stream: &stream, folder: folder.path(), seen: BTreeSet::new() };
     for volume in volumes(stream.sectors / 2048) {
         // A seed without FUA.

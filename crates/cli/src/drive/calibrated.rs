@@ -60,7 +60,7 @@ fn figures(found: &Calibration, truth: Option<&Spec>, near: Option<&Comparison>)
     figures.row("revolution", "us", 4, found.turn_us, turn);
     figures.row("speed", "rpm", 4, found.rpm, truth.map(|spec| spec.rpm));
     figures.cells("capacity", &sectors(found.sectors), "", "", truth.map(|spec| sectors(spec.sectors)));
-    let heads = found.heads.map_or("not told".to_owned(), |heads| heads.to_string());
+    let heads = found.heads.map_or("not found".to_owned(), |heads| heads.to_string());
     figures.cells("heads", &heads, "", "", truth.map(|spec| spec.heads.to_string()));
     let pieces = truth.map(|spec| spec.zone.len().to_string());
     figures.cells("zones or pieces of them", &found.zones.len().to_string(), "", "", pieces);
@@ -71,7 +71,7 @@ fn figures(found: &Calibration, truth: Option<&Spec>, near: Option<&Comparison>)
     figures.row("each further block", "us", 3, found.overhead.block_us, bus);
     match found.overhead.media_us {
         Some(media) => figures.row("handling of a read off the media", "us", 1, media, None),
-        None => figures.cells("handling of a read off the media", "not told", "", "", None),
+        None => figures.cells("handling of a read off the media", "not found", "", "", None),
     }
     if let Some(switch) = found.head_switch_us {
         let without = found.handling_us();
@@ -84,7 +84,7 @@ fn figures(found: &Calibration, truth: Option<&Spec>, near: Option<&Comparison>)
     }
     match found.write_settle_us {
         Some(settle) => figures.row("write settle", "us", 1, settle, truth.map(|spec| spec.write_settle_us)),
-        None if found.destructive => figures.cells("write settle", "not told", "", "", None),
+        None if found.destructive => figures.cells("write settle", "not found", "", "", None),
         None => {}
     }
     let more = if found.more_segments { " or more" } else { "" };

@@ -60,7 +60,7 @@ fn requests(stats: &Stats) -> String {
     if stats.processes > 0 {
         table.row(["processes", &count(stats.processes), "", "different process numbers"]);
     } else {
-        table.row(["processes", "-", "", "the trace does not tell"]);
+        table.row(["processes", "-", "", "not in the trace"]);
     }
     table.text()
 }

@@ -17,17 +17,17 @@ Examples:
   seekless volume create home.toml
   seekless volume create home.toml --replace
 
-Makes an empty BOPT for each layer borg of the file. What it lies over is only read, and stays as it is. \
-A BOPT that is there, file systems, partition tables and whatever else is no zeroes are refused, and so is what has \
-its newest pages in another BOPT, unless --replace gives them up: then pages are lost that are in that BOPT alone.";
+Initialises an empty BOPT for each layer borg of the file. The device below the layer is only read. \
+An existing BOPT, a file system, a partition table or any other data is refused, and so is a device whose newest pages \
+are in another BOPT. --replace overwrites them: pages that are in that BOPT alone are lost.";
 
-/// What is created.
+/// Arguments of `volume create`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume
+    /// Volume file
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// Gives up what is there
+    /// Overwrite existing metadata and its pages
     #[arg(long)]
     replace: bool,
 }

@@ -15,7 +15,7 @@ Examples:
   seekless volume serve home.toml --io threads
   seekless volume serve home.toml --log-inputs home.inputs; seekless lab replay home.inputs
 
-A volume file that serves a file of yours, with nothing in between:
+A volume file that serves a file, without layers:
   [component.disk]
   file = \"disk.img\"
 
@@ -26,19 +26,19 @@ A volume file that serves a file of yours, with nothing in between:
 Then:
   qemu-img info 'nbd+unix:///disk?socket=/tmp/disk.sock'";
 
-/// What is served, and how.
+/// Arguments of `volume serve`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume
+    /// Volume file
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// How files and sockets are waited for; by default `io_uring` where the kernel allows it
+    /// I/O backend [default: `io_uring` where the kernel allows it, otherwise threads]
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
-    /// Lets TCP without encryption be reached from other machines
+    /// Allow unencrypted TCP to be reachable from other machines
     #[arg(long)]
     allow_plain_tcp: bool,
-    /// Notes all that comes from outside in this file, for seekless lab replay; it holds the data, too
+    /// Record all inputs in this file, for seekless lab replay; it contains the data, too
     #[arg(long, value_name = "FILE")]
     log_inputs: Option<PathBuf>,
 }

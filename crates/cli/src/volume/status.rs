@@ -19,15 +19,15 @@ Examples:
   seekless volume status home.toml
   seekless volume status home.toml --json | jq .layers
 
-The server listens beside its volume file, at home.control for home.toml; or where control = \"...\" says.";
+The server's control socket is home.control next to home.toml, or as set by control = \"...\".";
 
-/// Who is asked.
+/// Arguments of `volume status`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume file that is served
+    /// Volume file that is being served
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// Prints JSON
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

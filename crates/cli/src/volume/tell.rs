@@ -1,4 +1,4 @@
-//! `seekless volume tell`: has a layer of a volume that is served do something, over its control socket.
+//! `seekless volume tell`: sends a command to a layer of a running volume, over its control socket.
 
 use std::path::PathBuf;
 
@@ -15,24 +15,24 @@ Examples:
   seekless volume tell home.toml borg reconfigure
   seekless volume tell home.toml borg verify
 
-It ends when that is done; what was begun goes on if this is interrupted. What a layer can be told is on its page; \
-what came of it, seekless volume status tells.";
+Waits until the command is done; the command goes on if this is interrupted. A layer's page lists its commands; \
+seekless volume status shows the results.";
 
-/// Who is told what.
+/// Arguments of `volume tell`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume file that is served
+    /// Volume file that is being served
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
-    /// The layer's name in that file
+    /// Name of the layer in that file
     #[arg(value_name = "LAYER")]
     layer: String,
-    /// What it is to do
+    /// Command, as on the layer's page
     #[arg(value_name = "COMMAND")]
     command: String,
 }
 
-/// Tells it, and waits until that is done.
+/// Sends the command, and waits until it is done.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (layer, command) = (arguments.layer.clone(), arguments.command.clone());
     asked(&arguments.volume, &Question::Tell { layer, command }, None).map(drop)

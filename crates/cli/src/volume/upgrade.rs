@@ -13,19 +13,19 @@ pub const HELP: &str = "\
 Examples:
   seekless volume upgrade home.toml
 
-What the layers borg and lld of the file keep is made what new volumes have: metadata in which a sector that has rotted \
-is told from one that was being written. No data moves; power may go at any time. Stop the volume before. Programs of \
-before do not open it any more. A mapper of before is refused: copy its data to a new one.";
+Upgrades the metadata of the layers borg and lld to the format of new volumes, which distinguishes a rotten sector \
+from one that was being written. No data moves; power may fail at any time. Stop the volume before. Older programs do \
+not open the volume any more. A mapper of an older format is refused: copy its data to a new one.";
 
-/// What is upgraded.
+/// Arguments of `volume upgrade`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The volume
+    /// Volume file
     #[arg(value_name = "VOLUME.toml")]
     volume: PathBuf,
 }
 
-/// Upgrades what can be.
+/// Upgrades what is possible.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let description: Description<Live> = file::read_of(&arguments.volume)?;
     Ok(live::upgrade(&description, PROGRAM)?)

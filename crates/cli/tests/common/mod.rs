@@ -1,19 +1,19 @@
-//! The real program, run as a user runs it, and files to run it on.
+//! Runs the real program as a user does, and provides files for it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The smallest recording that ships.
+/// The smallest shipped recording.
 pub const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/svnserver2");
 
-/// What a run left behind.
+/// Result of a run.
 pub struct Ran {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// The program with these arguments, in an empty folder of this test process.
+/// Runs the program with these arguments, in an empty folder of this test process.
 pub fn seekless(arguments: &[&str]) -> Ran {
     told(Command::new(env!("CARGO_BIN_EXE_seekless")).args(arguments).current_dir(folder()).output())
 }
@@ -27,14 +27,14 @@ fn told(output: std::io::Result<Output>) -> Ran {
     }
 }
 
-/// The same, when all has to go well and stderr to stay empty, as in a pipe.
+/// As `seekless`, for a run that succeeds with an empty stderr, as in a pipe.
 pub fn quietly(arguments: &[&str]) -> String {
     let ran = seekless(arguments);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{arguments:?}");
     ran.stdout
 }
 
-/// The same, as JSON.
+/// As `quietly`, with the output as JSON.
 pub fn json(arguments: &[&str]) -> serde_json::Value {
     let text = quietly(&[arguments, &["--json"]].concat());
     assert!(text.ends_with('\n'), "{arguments:?}");

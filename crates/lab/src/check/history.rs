@@ -1,28 +1,27 @@
-//! Histories: what was asked of a device and what it answered, as text that can be judged again.
+//! Histories: the requests to a device and its answers, as text that can be checked again.
 //!
-//! A line says one thing, in the order in which it happened:
+//! A line is one event, in order:
 //!
 //! ```text
 //! seekless history 1
-//! # Request 12 writes 8 sectors from sector 800, durable when answered.
+//! # Request 12 writes 8 sectors from sector 800, FUA.
 //! issue 12 write 800+8 fua
 //! issue 13 read 800+4
 //! issue 14 flush
 //! done 12
 //! failed 14
-//! # Of its sectors the first two hold what write 12 put there, the third what it put into sector 807,
-//! # the fourth bytes that are no stamp; 0 is zeroes.
+//! # The first two sectors hold data of write 12, the third its data of sector 807, the fourth bytes
+//! # that are not a stamp; 0 stands for zeroes.
 //! read 13 12*2 12@807 ?
 //! crash
 //! end
 //! ```
 //!
-//! Others are `zeroes` and `discard`. Numbers of requests rise. `crash` says that power went; `end`, that
-//! nothing more can come, so that what was not answered never will be. Lines that are empty or begin with
-//! `#` are passed over.
+//! Other requests are `zeroes` and `discard`. Numbers of requests rise. `crash` is a power cut; `end` the
+//! end of the run: unanswered requests stay unanswered. Empty lines and those that begin with `#` are skipped.
 //!
-//! Faults: whatever the bytes are, reading them ends in events or in an error that says where, what was
-//! found and what was expected; what a line makes of memory is bounded by the largest request.
+//! Faults: any bytes are read as events or end in an error with the place, what was found and what was
+//! expected; the memory of a line is bounded by the largest request.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read, Write};
@@ -32,53 +31,53 @@ use rustc_hash::FxHashMap;
 use seekless_core::device::LARGEST_REQUEST_SECTORS;
 use seekless_core::{Extent, Op};
 
-use super::stamp::{Found, Stamp};
+use super::stamp::{SectorContent, Stamp};
 
 /// The first line.
 const HEADER: &str = "seekless history 1";
-/// Addresses and numbers are below: they have to fit a stamp.
+/// Addresses and numbers are below this: they have to fit a stamp.
 const LIMIT: u64 = 1 << 48;
-/// Bytes in a line: a few for each sector of the largest answer.
+/// Bytes of a line, at most: some for each sector of the largest answer.
 const LONGEST_LINE: u64 = LARGEST_REQUEST_SECTORS * 64;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request began.
+    /// A request was issued.
     Issue {
         /// Its number.
         id: u64,
-        /// What it is to do.
+        /// Operation.
         op: Op,
-        /// Where; empty for a flush.
+        /// Extent; empty for a flush.
         at: Extent,
-        /// Whether it is to be durable when answered.
+        /// Whether it is FUA.
         fua: bool,
     },
-    /// A request that is no read was answered, with success.
+    /// A request other than a read succeeded.
     Done {
         /// Its number.
         id: u64,
     },
-    /// A request was answered with an error.
+    /// A request failed.
     Failed {
         /// Its number.
         id: u64,
     },
-    /// A read was answered, with success.
+    /// A read succeeded.
     Read {
         /// Its number.
         id: u64,
-        /// What it found, a sector after the other.
-        found: Vec<Found>,
+        /// The content of each sector.
+        found: Vec<SectorContent>,
     },
-    /// Power went.
+    /// Power was cut.
     Crash,
-    /// The run is over.
+    /// The run ended.
     End,
 }
 
-/// The requests in flight, and where they start.
+/// Requests in flight, and their first sectors.
 #[derive(Debug, Default)]
 struct InFlight(FxHashMap<u64, (Op, u64)>);
 
@@ -110,16 +109,16 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A history that begins.
+    /// Starts a history.
     pub fn new(mut out: W) -> io::Result<Writer<W>> {
         writeln!(out, "{HEADER}")?;
         Ok(Writer { out, in_flight: InFlight::default(), line: String::new() })
     }
 
-    /// What happened next.
+    /// Writes the next event.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         self.line.clear();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match event {
             Event::Issue { id, op: Op::Flush, fua, .. } => {
                 write!(self.line, "issue {id} flush{}", durable(*fua))
@@ -143,12 +142,12 @@ impl<W: Write> Writer<W> {
         self.out.write_all(self.line.as_bytes())
     }
 
-    /// A line for people, which a reader passes over.
+    /// Writes a comment for people, which readers skip.
     pub fn remark(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "# {}", text.replace('\n', " "))
     }
 
-    /// The rest is written; gives back what was written to.
+    /// Writes what is buffered; returns the underlying writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -169,14 +168,14 @@ fn word(op: Op) -> &'static str {
     }
 }
 
-/// What was found from sector `start`; alike ones in a row as one word.
-fn runs(line: &mut String, start: u64, found: &[Found]) {
-    let own = |(index, what): (u64, &Found)| match what {
-        // 0 stands for the sector it was found in.
-        Found::Stamp(stamp) if stamp.sector == start + index => (stamp.write, None),
-        Found::Stamp(stamp) => (stamp.write, Some(stamp.sector)),
-        Found::Zeroes => (0, None),
-        Found::Foreign => (LIMIT, None),
+/// The content of sectors from `start` on, equal ones in a row as one word.
+fn runs(line: &mut String, start: u64, found: &[SectorContent]) {
+    let own = |(index, what): (u64, &SectorContent)| match what {
+        // The sector is written only if it differs from the one that was read.
+        SectorContent::Stamp(stamp) if stamp.sector == start + index => (stamp.write, None),
+        SectorContent::Stamp(stamp) => (stamp.write, Some(stamp.sector)),
+        SectorContent::Zeroes => (0, None),
+        SectorContent::Foreign => (LIMIT, None),
     };
     let mut words = (0..).zip(found).map(own).peekable();
     while let Some(next) = words.next() {
@@ -198,29 +197,29 @@ fn runs(line: &mut String, start: u64, found: &[Found]) {
 /// Why a history cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// A line that makes no sense.
+    /// A malformed line.
     #[error("line {line}: found {found}, expected {expected}")]
     Line {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is there.
+        /// What was found.
         found: String,
-        /// What could be.
+        /// What was expected.
         expected: String,
     },
-    /// The file cannot be read.
+    /// Reading the file failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What is wrong with a line.
-type Wrong = (String, String);
+/// What was found on a line, and what was expected.
+type Mismatch = (String, String);
 
-fn wrong<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Wrong> {
+fn mismatch<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Mismatch> {
     Err((found.into(), expected.into()))
 }
 
-/// A word as an error quotes it.
+/// A word as quoted in errors.
 fn quoted(word: &str) -> String {
     let mut short: String = word.chars().take(40).collect();
     if short.len() < word.len() {
@@ -229,7 +228,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", short.escape_debug())
 }
 
-/// Reads a history, event by event; an error is the last that it gives.
+/// Reads a history, event by event, up to the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
@@ -240,7 +239,7 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the first line.
+    /// Reads the header.
     pub fn new(from: R) -> Result<Reader<R>, HistoryError> {
         let mut reader = Reader { from, line: 0, last: 0, in_flight: InFlight::default(), over: false };
         let first = reader.next_line()?.unwrap_or_default();
@@ -248,17 +247,17 @@ impl<R: BufRead> Reader<R> {
             let version = first.starts_with("seekless history ");
             let expected =
                 if version { format!("'{HEADER}', the version known") } else { format!("'{HEADER}'") };
-            return Err(reader.wrong((quoted(&first), expected)));
+            return Err(reader.mismatch((quoted(&first), expected)));
         }
         Ok(reader)
     }
 
-    /// The number of the line read last, from 1.
+    /// Number of the last line read, from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    fn wrong(&self, (found, expected): Wrong) -> HistoryError {
+    fn mismatch(&self, (found, expected): Mismatch) -> HistoryError {
         HistoryError::Line { line: self.line, found, expected }
     }
 
@@ -270,11 +269,11 @@ impl<R: BufRead> Reader<R> {
             return Ok(None);
         }
         if bytes.len() as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') {
-            return Err(self.wrong(("a longer line".into(), format!("at most {LONGEST_LINE} bytes"))));
+            return Err(self.mismatch(("a longer line".into(), format!("at most {LONGEST_LINE} bytes"))));
         }
         match String::from_utf8(bytes) {
             Ok(line) => Ok(Some(line.trim().to_owned())),
-            Err(_) => Err(self.wrong(("bytes that are not UTF-8".into(), "text".into()))),
+            Err(_) => Err(self.mismatch(("bytes that are not UTF-8".into(), "text".into()))),
         }
     }
 
@@ -283,21 +282,21 @@ impl<R: BufRead> Reader<R> {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let event = self.event(&line).map_err(|told| self.wrong(told))?;
+            let event = self.event(&line).map_err(|mismatch| self.mismatch(mismatch))?;
             self.in_flight.see(&event);
             return Ok(Some(event));
         }
         Ok(None)
     }
 
-    fn event(&mut self, line: &str) -> Result<Event, Wrong> {
+    fn event(&mut self, line: &str) -> Result<Event, Mismatch> {
         let mut words = line.split_ascii_whitespace();
         let event = match words.next().unwrap_or_default() {
             "issue" => self.issue(&mut words)?,
             "done" => {
                 let id = number(words.next(), "the number of a request")?;
                 if let Some((Op::Read, _)) = self.in_flight.0.get(&id) {
-                    return wrong(
+                    return mismatch(
                         format!("read {id} done"),
                         format!("'read {id}' and what it found, or 'failed {id}'"),
                     );
@@ -308,26 +307,26 @@ impl<R: BufRead> Reader<R> {
             "read" => {
                 let id = number(words.next(), "the number of a read")?;
                 if let Some((op, _)) = self.in_flight.0.get(&id).filter(|(op, _)| *op != Op::Read) {
-                    return wrong(format!("what a {op} found"), format!("'done {id}' or 'failed {id}'"));
+                    return mismatch(format!("what a {op} found"), format!("'done {id}' or 'failed {id}'"));
                 }
                 Event::Read { id, found: contents(self.in_flight.start(id), &mut words)? }
             }
             "crash" => Event::Crash,
             "end" => Event::End,
-            other => return wrong(quoted(other), "issue, done, failed, read, crash or end"),
+            other => return mismatch(quoted(other), "issue, done, failed, read, crash or end"),
         };
         match words.next() {
-            Some(more) => wrong(quoted(more), "the end of the line"),
+            Some(more) => mismatch(quoted(more), "the end of the line"),
             None => Ok(event),
         }
     }
 
-    fn issue<'a>(&mut self, words: &mut impl Iterator<Item = &'a str>) -> Result<Event, Wrong> {
+    fn issue<'a>(&mut self, words: &mut impl Iterator<Item = &'a str>) -> Result<Event, Mismatch> {
         let id = number(words.next(), "the number of a request")?;
         if id <= self.last || id >= LIMIT {
-            return wrong(
+            return mismatch(
                 format!("request {id} after request {}", self.last),
-                "numbers that rise, from 1, below 2^48",
+                "rising numbers, from 1, below 2^48",
             );
         }
         let op = match words.next().unwrap_or_default() {
@@ -336,13 +335,13 @@ impl<R: BufRead> Reader<R> {
             "flush" => Op::Flush,
             "discard" => Op::Discard,
             "zeroes" => Op::WriteZeroes,
-            other => return wrong(quoted(other), "read, write, flush, discard or zeroes"),
+            other => return mismatch(quoted(other), "read, write, flush, discard or zeroes"),
         };
         let at = if op == Op::Flush { Extent::default() } else { extent(words.next().unwrap_or_default())? };
         let fua = match words.next() {
             None => false,
             Some("fua") => true,
-            Some(other) => return wrong(quoted(other), "fua or the end of the line"),
+            Some(other) => return mismatch(quoted(other), "fua or the end of the line"),
         };
         self.last = id;
         Ok(Event::Issue { id, op, at, fua })
@@ -362,13 +361,13 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-fn number<T: FromStr>(word: Option<&str>, expected: &str) -> Result<T, Wrong> {
+fn number<T: FromStr>(word: Option<&str>, expected: &str) -> Result<T, Mismatch> {
     let word = word.unwrap_or_default();
-    word.parse().or_else(|_| wrong(quoted(word), expected))
+    word.parse().or_else(|_| mismatch(quoted(word), expected))
 }
 
-/// `800+8`.
-fn extent(word: &str) -> Result<Extent, Wrong> {
+/// Parses `800+8`.
+fn extent(word: &str) -> Result<Extent, Mismatch> {
     const EXPECTED: &str = "where it is, as in 800+8, of 1 to 65536 sectors that end below 2^48";
     let read =
         word.split_once('+').and_then(|(start, sectors)| Some((start.parse().ok()?, sectors.parse().ok()?)));
@@ -376,19 +375,22 @@ fn extent(word: &str) -> Result<Extent, Wrong> {
         Some((start, sectors @ 1..=LARGEST_REQUEST_SECTORS)) if start < LIMIT - sectors => {
             Ok(Extent::new(start, sectors))
         }
-        _ => wrong(quoted(word), EXPECTED),
+        _ => mismatch(quoted(word), EXPECTED),
     }
 }
 
-/// What a read from sector `start` found: `17*3 0 17@812 ?`.
-fn contents<'a>(start: u64, words: &mut impl Iterator<Item = &'a str>) -> Result<Vec<Found>, Wrong> {
+/// Parses the content that a read from sector `start` found: `17*3 0 17@812 ?`.
+fn contents<'a>(
+    start: u64,
+    words: &mut impl Iterator<Item = &'a str>,
+) -> Result<Vec<SectorContent>, Mismatch> {
     const EXPECTED: &str = "0, the number of a write, as in 17, 17*8 or 17@812, or ?";
     let mut found = Vec::new();
     for word in words {
         let (what, count) = word.split_once('*').unwrap_or((word, "1"));
         let count = number(Some(count), EXPECTED)?;
         if count == 0 || count > LARGEST_REQUEST_SECTORS - found.len() as u64 {
-            return wrong(quoted(word), "1 to 65536 sectors in all");
+            return mismatch(quoted(word), "1 to 65536 sectors in all");
         }
         let (write, elsewhere) = match what.split_once('@') {
             Some((write, sector)) => (write, Some(number::<u64>(Some(sector), EXPECTED)?)),
@@ -397,14 +399,14 @@ fn contents<'a>(start: u64, words: &mut impl Iterator<Item = &'a str>) -> Result
         let write: u64 = if what == "?" { LIMIT } else { number(Some(write), EXPECTED)? };
         if what != "?" && (write.max(elsewhere.unwrap_or(0)) >= LIMIT || (write == 0 && elsewhere.is_some()))
         {
-            return wrong(quoted(word), EXPECTED);
+            return mismatch(quoted(word), EXPECTED);
         }
         for _ in 0..count {
             let sector = elsewhere.unwrap_or(start + found.len() as u64);
             found.push(match write {
-                LIMIT => Found::Foreign,
-                0 => Found::Zeroes,
-                write => Found::Stamp(Stamp { sector, write }),
+                LIMIT => SectorContent::Foreign,
+                0 => SectorContent::Zeroes,
+                write => SectorContent::Stamp(Stamp { sector, write }),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! A history is judged: event by event, to its end or to the first thing that may not be.
+//! Checking a history: event by event, to its end or to the first violation.
 
 use std::io::BufRead;
 
@@ -9,37 +9,37 @@ use super::history::{Event, HistoryError, Reader};
 use super::registers::Registers;
 use super::violation::Violation;
 
-/// What was judged, and what came of it.
+/// Result of checking a history.
 #[derive(Debug, Default, Serialize)]
 pub struct Judged {
-    /// Requests that were issued.
+    /// Requests issued.
     pub requests: u64,
-    /// Of those: reads.
+    /// Reads among them.
     pub reads: u64,
-    /// Writes.
+    /// Writes among them.
     pub writes: u64,
-    /// Flushes.
+    /// Flushes among them.
     pub flushes: u64,
-    /// Discards, and writes of zeroes.
+    /// Discards and writes of zeroes among them.
     pub others: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Requests that were not answered, at a crash or at the end.
+    /// Requests without an answer, at a crash or at the end.
     pub unanswered: u64,
-    /// Sectors that reads found and that were judged, each time.
+    /// Sectors checked in reads, each time they were read.
     pub sectors_judged: u64,
-    /// How often power went.
+    /// Power cuts.
     pub crashes: u64,
-    /// What is wrong, if something is.
-    pub violation: Option<Wrong>,
+    /// The first violation, if any.
+    pub violation: Option<LocatedViolation>,
 }
 
-/// A violation, and where.
+/// A violation and its place.
 #[derive(Debug, Serialize)]
-pub struct Wrong {
-    /// The line of the history.
+pub struct LocatedViolation {
+    /// Line of the history.
     pub line: u64,
-    /// In words: where, what was found, what was expected.
+    /// Description: place, what was found, what was expected.
     pub text: String,
     /// The violation itself.
     #[serde(flatten)]
@@ -47,10 +47,10 @@ pub struct Wrong {
 }
 
 impl Registers {
-    /// What happened next.
+    /// Checks the next event.
     ///
     /// # Panics
-    /// Where [`Registers::issue`] and [`Registers::done`] do; not on what [`Reader`] gives.
+    /// Where [`Registers::issue`] and [`Registers::done`] do; not on events of a [`Reader`].
     pub fn event(&mut self, event: &Event) -> Result<(), Violation> {
         match event {
             Event::Issue { id, op, at, fua } => self.issue(*id, *op, *at, *fua),
@@ -64,7 +64,7 @@ impl Registers {
     }
 }
 
-/// Judges a history, up to the first violation.
+/// Checks a history, up to the first violation.
 pub fn judge<R: BufRead>(mut history: Reader<R>) -> Result<Judged, HistoryError> {
     let (mut registers, mut judged) = (Registers::new(), Judged::default());
     while let Some(event) = history.next().transpose()? {
@@ -73,7 +73,8 @@ pub fn judge<R: BufRead>(mut history: Reader<R>) -> Result<Judged, HistoryError>
         }
         judged.count(&event);
         if let Err(violation) = registers.event(&event) {
-            judged.violation = Some(Wrong { line: history.line(), text: violation.to_string(), violation });
+            judged.violation =
+                Some(LocatedViolation { line: history.line(), text: violation.to_string(), violation });
             break;
         }
     }

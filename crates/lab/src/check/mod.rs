@@ -1,7 +1,8 @@
-//! The checker: whether what a device answered is what a device may answer. It knows nothing of layers.
+//! The checker: whether a device's answers are allowed. It knows nothing of layers.
 //!
-//! Writes are stamped ([`stamped`]), what is read is looked at ([`found`]), and a register for each sector
-//! ([`Registers`]) knows which versions may be read, and which may be left by a crash. What happened can be kept as text and judged again ([`history`]).
+//! Writes are stamped ([`stamped`]), content that is read is classified ([`found`]), and a register for each sector
+//! ([`Registers`]) knows which versions may be read, and which a crash may leave. Events can be written as text and
+//! checked again ([`history`]).
 
 pub mod history;
 mod judge;
@@ -13,7 +14,7 @@ mod stamp;
 mod tests;
 mod violation;
 
-pub use judge::{Judged, Wrong, judge};
+pub use judge::{Judged, LocatedViolation, judge};
 pub use registers::Registers;
-pub use stamp::{Found, STAMP_BYTES, Stamp, found, room, stamped};
+pub use stamp::{STAMP_BYTES, SectorContent, Stamp, classify, room, stamped};
 pub use violation::{About, Kind, Violation};

@@ -1,8 +1,8 @@
-//! The registers of a page: one for all its sectors, for as long as whatever happens to one happens to all.
+//! The registers of a page: one for all its sectors, as long as the same happens to all of them.
 //!
-//! Most requests are for whole pages, so most pages need one register and not eight. A page is split when
-//! a request touches a part of it or a read finds its sectors to differ, and joined again when nothing
-//! is open on it and all of it holds the same.
+//! Most requests are for whole pages, so most pages need one register and not eight. A page is split when a request
+//! touches a part of it or a read finds its sectors to differ, and joined again when nothing is open on it and all
+//! sectors have the same content.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use super::register::{Register, ZEROES};
 
 const SECTORS: usize = PAGE_SECTORS as usize;
 
-/// The state of a sector. Boxed, because on most sectors nothing is open most of the time.
+/// State of a sector. Boxed, because most sectors are quiet most of the time.
 #[derive(Clone, Debug)]
 pub(super) enum Sector {
     /// Nothing is open: it holds this write, or zeroes.
     Quiet(u64),
-    /// More than one thing may come of it.
+    /// More than one version is possible.
     Open(Box<Register>),
 }
 
 impl Sector {
-    /// Its register.
+    /// Its register, opened if it was quiet.
     pub fn open(&mut self) -> &mut Register {
         if let Sector::Quiet(content) = *self {
             *self = Sector::Open(Box::new(Register::of(content)));
@@ -41,7 +41,7 @@ impl Sector {
         }
     }
 
-    /// What it holds, if nothing is open.
+    /// Its content, if nothing is open.
     pub fn quiet(&self) -> Option<u64> {
         match self {
             Sector::Quiet(content) => Some(*content),
@@ -53,17 +53,17 @@ impl Sector {
 /// The sectors of a page.
 #[derive(Clone, Debug)]
 pub(super) enum Page {
-    /// The same holds for each.
+    /// One state for all sectors.
     Whole(Sector),
-    /// Each for itself.
+    /// A state for each sector.
     Split(Box<[Sector; SECTORS]>),
 }
 
 impl Page {
-    /// One that holds zeroes, durably.
+    /// A page of durable zeroes.
     pub const ZEROES: Page = Page::Whole(Sector::Quiet(ZEROES));
 
-    /// The sector with this address.
+    /// The sector at this address.
     pub fn sector(&self, address: u64) -> &Sector {
         match self {
             Page::Whole(sector) => sector,
@@ -71,8 +71,8 @@ impl Page {
         }
     }
 
-    /// The sectors with these addresses, `alike` if the same is to happen to each; one stands for all of
-    /// the page while that holds.
+    /// The sectors at these addresses, `alike` if the same is to happen to each; one stands for the whole page while
+    /// that holds.
     pub fn part(&mut self, addresses: &Range<u64>, alike: bool) -> &mut [Sector] {
         let whole = alike && addresses.end - addresses.start == PAGE_SECTORS;
         if let (Page::Whole(sector), false) = (&*self, whole) {
@@ -85,7 +85,7 @@ impl Page {
         }
     }
 
-    /// All of them.
+    /// All sectors.
     pub fn sectors(&mut self) -> &mut [Sector] {
         match self {
             Page::Whole(sector) => std::slice::from_mut(sector),
@@ -93,7 +93,7 @@ impl Page {
         }
     }
 
-    /// What is not open any more is closed; whether that is all.
+    /// Closes sectors on which nothing is open any more; returns whether all are closed.
     pub fn settle(&mut self) -> bool {
         self.sectors().iter_mut().for_each(Sector::settle);
         let closed = self.sectors().iter().all(|sector| sector.quiet().is_some());
@@ -107,7 +107,7 @@ impl Page {
     }
 }
 
-/// The pages of these sectors, and which of their sectors those are.
+/// The pages of these sectors, each with the range of its sectors.
 pub(super) fn pages(sectors: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> {
     let pages = sectors.start / PAGE_SECTORS..sectors.end.div_ceil(PAGE_SECTORS);
     let parts = pages.map(move |page| {

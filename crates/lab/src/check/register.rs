@@ -1,44 +1,42 @@
 //! One sector as a register: which versions a read may return, and which a crash may leave.
 //!
-//! **Linearisation** is by the zones of Gibbons and Korach ("Testing shared memories", 1997). The write of
-//! a version and the reads that returned it are a cluster; its zone goes between its first end and its
-//! last start. Some order explains all reads, each within its interval, if and only if no two
-//! clusters conflict: a first end of each before the last start of the other. Zones change at the ends of
-//! requests only, so the judge is on line: a request's end is compared with the zones that its own has
-//! come to reach over. Those have one instant in common, so they are as many as requests were in flight at
-//! once; they are found by halving in a list that grows at its end. A zone whose first end lies
-//! before the start of everything that is in flight is retired: only the latest of their last starts
-//! matters from then on.
+//! **Linearisation** is by the zones of Gibbons and Korach ("Testing shared memories", 1997). The write of a version
+//! and the reads that returned it are a cluster; its zone goes between its first end and its last start. Some order
+//! explains all reads, each within its interval, if and only if no two clusters conflict: a first end of each before
+//! the last start of the other. Zones change at the ends of requests only, so the check is on-line: at a request's end
+//! its cluster's zone is compared with the zones that it now overlaps. Those have one instant in common, so they are as
+//! many as requests were in flight at once; they are found by binary search in a list that grows at its end. A zone
+//! whose first end lies before the start of everything that is in flight is retired: only the latest of their last
+//! starts matters from then on.
 //!
-//! **Durability**: a crash may leave every version that was issued, but those that a durable version
-//! follows (the first end of theirs lies before a last start of its).
+//! **Durability**: a crash may leave every version that was issued, except those that precede a durable version (the
+//! first end of theirs lies before a last start of its).
 //!
-//! **Zeroes** have many sources. A read of zeroes counts for its source where only one is possible; where
-//! there are several it says nothing more. A discard is a write of zeroes that may not have happened,
-//! until a read tells that it did.
+//! **Zeroes** have many sources. A read of zeroes counts for its source where only one is possible; with several it has
+//! no further effect. A discard is a write of zeroes that may not have happened, until a read shows that it did.
 //!
-//! Invariants: versions stand in the order of their numbers, which is that of their starts; no two
-//! clusters conflict; some version can always be left by a crash.
+//! Invariants: versions are in the order of their numbers, which is that of their starts; no two clusters conflict;
+//! some version can always be left by a crash.
 
 use std::collections::VecDeque;
 
-/// The content that no write gives.
+/// The content that no write puts down.
 pub(super) const ZEROES: u64 = 0;
-/// The number of the version that was there first.
+/// Number of the initial version.
 const BASE: u64 = 0;
-/// The end of what has none.
+/// The end of a version that has none yet.
 const OPEN: u64 = u64::MAX;
-/// Sources of zeroes that are looked at; among more, a read of zeroes is taken as ambiguous.
+/// Sources of zeroes that are examined; among more, a read of zeroes is taken as ambiguous.
 const SOURCES: usize = 16;
 
-/// What puts a version into a sector.
+/// How a version gets into a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
-    /// Its stamp.
+    /// A write of a stamp.
     Stamp,
-    /// Zeroes.
+    /// A write of zeroes.
     Zeroes,
-    /// Zeroes, or nothing.
+    /// A discard: zeroes, or no effect.
     Discard,
 }
 
@@ -46,21 +44,21 @@ pub(super) enum Put {
 struct Version {
     id: u64,
     put: Put,
-    /// The first end of its cluster.
+    /// First end of its cluster.
     first_end: u64,
-    /// The last start of its cluster.
+    /// Last start of its cluster.
     last_start: u64,
-    /// It comes before that version, which was there at that time.
+    /// The version that it precedes, and the time at which that was there.
     before: (u64, u64),
-    /// It took place: its write was answered, or a read returned it.
+    /// Whether it took place: its write was answered, or a read returned it.
     happened: bool,
-    /// Its write was answered.
+    /// Whether its write was answered.
     answered: bool,
-    /// A flush covers it.
+    /// Whether a flush covers it.
     durable: bool,
 }
 
-/// The two latest last starts of clusters, with their versions: of all but any one, the latest is here.
+/// The two latest last starts of clusters, with their versions: of all but any one cluster, the latest is here.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     first: (u64, u64),
@@ -87,37 +85,37 @@ impl Latest {
     }
 }
 
-/// Why a version cannot be.
+/// Why a version is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Replaced {
-    /// The content of the version that follows it.
+    /// Content of the version that follows it.
     pub by: u64,
-    /// That one's write was answered.
+    /// Whether the write of that one was answered.
     pub answered: bool,
 }
 
 /// A sector on which something is open: versions in flight, not durable, or not settled.
 #[derive(Clone, Debug)]
 pub(super) struct Register {
-    /// What the base holds, if settled.
+    /// Content of the base, if settled.
     settled: u64,
-    /// What it may hold, if not; rising.
+    /// Possible contents of the base, if not; ascending.
     undecided: Vec<u64>,
     versions: VecDeque<Version>,
-    /// First ends and versions of the zones that are not retired, by time.
+    /// First ends and versions of zones that are not retired, by time.
     ended: VecDeque<(u64, u64)>,
-    /// Versions of zeroes; some that no read may return any more are gone.
+    /// Versions of zeroes; some that no read may return any more are removed.
     zeroes: VecDeque<u64>,
     /// Zones with an earlier first end are retired.
     retired: u64,
-    /// Of those that are retired.
+    /// Of the retired versions.
     newest: Latest,
-    /// Of those that are durable.
+    /// Of the durable versions.
     durable: Latest,
 }
 
 impl Register {
-    /// A sector that holds `content`.
+    /// A register of a sector that holds `content`.
     pub fn of(content: u64) -> Register {
         Register::from(content, Vec::new(), 0)
     }
@@ -165,7 +163,7 @@ impl Register {
         self.versions.get(self.place(id)?)
     }
 
-    /// The version that a stamp tells of.
+    /// The version of a stamp.
     fn source(&self, content: u64) -> Option<&Version> {
         match self.version(content) {
             Some(version) if content != BASE => (version.put == Put::Stamp).then_some(version),
@@ -178,7 +176,7 @@ impl Register {
         if version.id == BASE { self.base_may_be(ZEROES) } else { version.put != Put::Stamp }
     }
 
-    /// A write, a write of zeroes or a discard begins.
+    /// A write, a write of zeroes or a discard is issued.
     pub fn issue(&mut self, id: u64, put: Put, now: u64) {
         self.versions.push_back(Version {
             id,
@@ -195,7 +193,7 @@ impl Register {
         }
     }
 
-    /// It was answered, with success. One that failed stays open.
+    /// It succeeded. A failed one stays open.
     pub fn answered(&mut self, id: u64, now: u64) {
         let Some(place) = self.place(id) else { return };
         let version = &mut self.versions[place];
@@ -207,7 +205,7 @@ impl Register {
         }
     }
 
-    /// It is durable; whether a crash can now leave less.
+    /// It becomes durable; returns whether a crash can now leave less.
     pub fn make_durable(&mut self, id: u64) -> bool {
         let Some(place) = self.place(id) else { return false };
         let version = &mut self.versions[place];
@@ -218,8 +216,8 @@ impl Register {
         version.happened
     }
 
-    /// A read that began at `start` is answered `now` with `content`; nothing in flight began before
-    /// `oldest`. Whether a crash can now leave less.
+    /// A read that began at `start` returns `content` at `now`; nothing in flight began before `oldest`. Returns
+    /// whether a crash can now leave less.
     pub fn read(
         &mut self,
         content: u64,
@@ -242,7 +240,7 @@ impl Register {
         }
     }
 
-    /// How many sources of zeroes a read can have, counted to two, and one of them.
+    /// The number of possible sources of zeroes of a read, counted up to two, and one of them.
     fn source_of_zeroes(&mut self, start: u64, now: u64) -> (u32, u64) {
         while let Some(id) = self.zeroes.front() {
             if self.version(*id).is_some_and(|version| self.is_past(version).is_none()) {
@@ -271,13 +269,13 @@ impl Register {
         self.conflict(zeroes, start, now)
     }
 
-    /// What followed a version before all began that is in flight, if something did.
+    /// The version that followed this one before everything in flight began, if any.
     fn is_past(&self, version: &Version) -> Option<u64> {
         let (start, by) = self.newest.but(version.id);
         (version.first_end < start).then_some(by)
     }
 
-    /// What the version would conflict with, if a read between `start` and `now` had returned it.
+    /// The version that this one would conflict with if a read between `start` and `now` had returned it.
     fn conflict(&self, version: &Version, start: u64, now: u64) -> Option<Replaced> {
         let (end, start) = (version.first_end.min(now), version.last_start.max(start));
         let by = self
@@ -292,14 +290,14 @@ impl Register {
         Some(Replaced { by: self.named(by), answered })
     }
 
-    /// The versions with a first end between both times.
+    /// Versions with a first end between both times.
     fn within(&self, end: u64, start: u64) -> impl Iterator<Item = &Version> {
         let from = self.ended.partition_point(|(first_end, _)| *first_end <= end);
         let ended = self.ended.range(from..).take_while(move |(first_end, _)| *first_end < start);
         ended.filter_map(|(_, id)| self.version(*id))
     }
 
-    /// The read is one of the version's cluster.
+    /// Adds a read to the version's cluster.
     fn returned(&mut self, id: u64, content: u64, start: u64, now: u64) -> bool {
         let Some(place) = self.place(id) else { return false };
         let alone = self.versions.len() == 1;
@@ -337,7 +335,7 @@ impl Register {
         settles || (durable && !alone)
     }
 
-    /// Nothing in flight began before `oldest`.
+    /// Retires zones: nothing in flight began before `oldest`.
     pub fn retire(&mut self, oldest: u64) {
         while let Some((_, id)) = self.ended.front().copied().filter(|(end, _)| *end < oldest) {
             self.ended.pop_front();
@@ -355,7 +353,7 @@ impl Register {
         }
     }
 
-    /// The durable version that follows this one, if one does.
+    /// The durable version that follows this one, if any.
     fn lost_to(&self, version: &Version) -> Option<u64> {
         let (start, by) = self.durable.but(version.id);
         (version.first_end < start).then_some(by)
@@ -378,7 +376,7 @@ impl Register {
         by.map(|by| self.named(by))
     }
 
-    /// A version as people know it: by what it holds.
+    /// The content of a version, which is what people know it by.
     fn named(&self, id: u64) -> u64 {
         if id == BASE { self.settled } else { id }
     }
@@ -394,7 +392,7 @@ impl Register {
         undecided.iter().copied().chain(one)
     }
 
-    /// What a crash now may leave; rising, each once.
+    /// The contents that a crash now may leave; ascending, without duplicates.
     pub fn left(&self) -> Vec<u64> {
         let left = self.versions.iter().filter(|version| self.lost_to(version).is_none());
         let mut left: Vec<u64> = left.flat_map(|version| self.contents(version)).collect();
@@ -403,7 +401,7 @@ impl Register {
         left
     }
 
-    /// What a read between `start` and `now` may return; rising, each once.
+    /// The contents that a read between `start` and `now` may return; ascending, without duplicates.
     pub fn readable(&self, start: u64, now: u64) -> Vec<u64> {
         let right = self.versions.iter().filter(|version| self.conflict(version, start, now).is_none());
         let mut right: Vec<u64> = right.flat_map(|version| self.contents(version)).collect();
@@ -412,7 +410,7 @@ impl Register {
         right
     }
 
-    /// Power goes: what is left is not settled before it is read.
+    /// Power is cut: the content is not settled before it is read.
     pub fn crash(&mut self, now: u64) {
         let left = self.left();
         *self = match left[..] {
@@ -421,12 +419,12 @@ impl Register {
         };
     }
 
-    /// Whether all that it may hold was there when power went, after request `crashed`.
+    /// Whether all its possible contents were there when power was cut, after request `crashed`.
     pub fn is_as_left(&self, crashed: u64) -> bool {
         self.versions.len() == 1 && self.settled <= crashed
     }
 
-    /// What it holds, if nothing else can come of it.
+    /// Its content, if only one is possible.
     pub fn quiet(&self) -> Option<u64> {
         let version = self.versions.front().filter(|_| self.versions.len() == 1)?;
         assert!(version.durable && version.happened, "something is left by a crash");

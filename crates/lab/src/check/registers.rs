@@ -1,16 +1,16 @@
-//! A register for each sector, fed with what happens in the order in which it happens.
+//! A register for each sector, fed with events in order.
 //!
-//! What is judged is what every device promises, and nothing of layers: a read sees every write that was answered before
-//! it was issued; a flush that succeeds covers the writes answered before it was issued, FUA its own
-//! request; a write that failed or was not answered may show or not; after a crash a sector holds its last
+//! The checks are of what every device guarantees, and of nothing specific to layers: a read sees every write that was
+//! answered before it was issued; a flush that succeeds covers the writes answered before it was issued, FUA its own
+//! request; a write that failed or was not answered may take effect or not; after a crash a sector holds its last
 //! durable version or a later one, and the first read settles it.
 //!
-//! Memory is taken by pages that were touched: about 32 bytes for one on which nothing is open.
+//! Memory is allocated for pages that were touched: about 32 bytes for one on which nothing is open.
 //!
-//! What is not caught: zeroes do not say who wrote them, so a read of zeroes that several sources
-//! explain (a discard over zeroes, two writes of zeroes in flight at once) is held against nothing later. A
-//! discard that a read has shown to have done nothing may still show after a crash. And so may a version
-//! that a durable one follows only by way of a third (of 720,000 random states it mattered in 3).
+//! What is not caught: zeroes do not identify their write, so a read of zeroes that several sources explain (a discard
+//! over zeroes, two writes of zeroes in flight at once) constrains nothing later. A discard that a read has shown to
+//! have had no effect may still take effect after a crash. The same holds for a version that a durable one follows only
+//! by way of a third (of 720,000 random states it mattered in 3).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -20,23 +20,23 @@ use seekless_core::{Extent, Lba, Op, PAGE_SECTORS};
 
 use super::page::{Page, Sector, pages};
 use super::register::{Put, Register, Replaced, ZEROES};
-use super::stamp::Found;
+use super::stamp::SectorContent;
 use super::violation::{About, Kind, Violation};
 
-/// A register per sector. At the start every sector holds zeroes, durably.
+/// A register per sector. Initially every sector holds durable zeroes.
 #[derive(Clone, Debug, Default)]
 pub struct Registers {
-    /// Events so far: the time that requests begin and end at.
+    /// Events so far: the clock of requests.
     now: u64,
-    /// The number of the last request.
+    /// Number of the last request.
     last: u64,
-    /// The number of the last request before power last went.
+    /// Number of the last request before the last power cut.
     crashed: Option<u64>,
     in_flight: BTreeMap<u64, Flying>,
     pages: FxHashMap<u64, Page>,
-    /// Writes that were answered and that no flush covers yet, by the time of their answers.
+    /// Answered writes that no flush covers yet, by the time of their answers.
     unflushed: VecDeque<(u64, u64, Extent)>,
-    /// Pages that will close when all has ended that is in flight at that time.
+    /// Pages to close when everything in flight at that time has ended.
     closing: VecDeque<(u64, u64)>,
     narrowed: Narrowed,
 }
@@ -55,8 +55,8 @@ impl Flying {
         start..start + self.at.sectors
     }
 
-    fn about(&self, came: u64) -> About {
-        About { op: self.op, at: self.at, came }
+    fn about(&self, sectors: u64) -> About {
+        About { op: self.op, at: self.at, sectors }
     }
 }
 
@@ -66,20 +66,20 @@ struct Reading {
     id: u64,
     start: u64,
     now: u64,
-    /// Nothing in flight began before.
+    /// Nothing in flight began before this.
     oldest: u64,
-    /// The number of the last request, and of the last before power last went.
+    /// Number of the last request, and of the last before the last power cut.
     last: u64,
     crashed: Option<u64>,
 }
 
 impl Registers {
-    /// Everything is zeroes, and durable.
+    /// All zeroes, durable.
     pub fn new() -> Registers {
         Registers::default()
     }
 
-    /// A request begins. `id` is its number, above those of all before; a write's stamps carry it.
+    /// A request is issued. `id` is its number, above all earlier ones; a write's stamps carry it.
     ///
     /// # Panics
     /// When the number does not rise, or the extent overflows: the caller has mixed up two requests.
@@ -104,15 +104,14 @@ impl Registers {
         }
     }
 
-    /// A request was answered, with success or an error. A read that succeeded is told by
-    /// [`Registers::read`] instead.
+    /// A request succeeded or failed. A read that succeeded is passed to [`Registers::read`] instead.
     ///
     /// # Panics
-    /// When it is a read and succeeded: then nothing was judged.
+    /// When it is a read that succeeded: then nothing was checked.
     pub fn done(&mut self, id: u64, ok: bool) -> Result<(), Violation> {
         self.now += 1;
         let flying = self.in_flight.remove(&id).ok_or_else(|| self.not_in_flight(id))?;
-        assert!(!ok || flying.op != Op::Read, "read {id} was answered, and what it found is not told");
+        assert!(!ok || flying.op != Op::Read, "read {id} succeeded, but its content was not passed");
         match flying.op {
             _ if !ok => {}
             Op::Read => unreachable!("refused above"),
@@ -131,7 +130,7 @@ impl Registers {
         Ok(())
     }
 
-    /// What was answered before `start` is durable.
+    /// Makes durable what was answered before `start`.
     fn flushed(&mut self, start: u64) {
         while let Some((_, id, at)) = self.unflushed.front().copied().filter(|(end, ..)| *end < start) {
             self.unflushed.pop_front();
@@ -139,14 +138,14 @@ impl Registers {
         }
     }
 
-    /// Does `what` to the sectors of a write; it tells whether a crash can now leave less.
+    /// Calls `what` for the sectors of a write; it returns whether a crash can now leave less.
     fn written(&mut self, at: Extent, what: impl Fn(&mut Register, u64) -> bool) {
         let oldest = self.oldest();
         for (number, part) in pages(at.start.0..at.end().0) {
             let Some(page) = self.pages.get_mut(&number) else { continue };
             let mut narrows = false;
             for sector in page.part(&part, true) {
-                // One that is quiet has long been past this write.
+                // A quiet sector is past this write already.
                 let Sector::Open(register) = sector else { continue };
                 narrows |= what(register, self.now);
                 register.retire(oldest);
@@ -176,25 +175,25 @@ impl Registers {
         }
     }
 
-    /// A read was answered: what was found, a sector after the other.
-    pub fn read(&mut self, id: u64, found: impl IntoIterator<Item = Found>) -> Result<(), Violation> {
+    /// A read succeeded and found this, sector by sector.
+    pub fn read(&mut self, id: u64, found: impl IntoIterator<Item = SectorContent>) -> Result<(), Violation> {
         self.now += 1;
         let oldest = self.oldest();
         let flying = self.in_flight.remove(&id).ok_or_else(|| self.not_in_flight(id))?;
         let (start, now, last, crashed) = (flying.start, self.now, self.last, self.crashed);
         let reading = Reading { id, start, now, oldest, last, crashed };
         let mut found = found.into_iter();
-        let (mut here, mut came, mut judged) = (Vec::with_capacity(PAGE_SECTORS as usize), 0, Ok(()));
+        let (mut here, mut sectors, mut judged) = (Vec::with_capacity(PAGE_SECTORS as usize), 0, Ok(()));
         for (number, part) in pages(flying.sectors()) {
             here.clear();
             here.extend(found.by_ref().take((part.end - part.start) as usize));
-            came += here.len() as u64;
+            sectors += here.len() as u64;
             let part = part.start..part.start + here.len() as u64;
             judged = judged.and(self.read_page(&reading, number, &part, &here));
         }
-        came += found.count() as u64;
-        if flying.op != Op::Read || came != flying.at.sectors {
-            let length = Violation::of_request(Kind::Length, id, Some(flying.about(came)));
+        sectors += found.count() as u64;
+        if flying.op != Op::Read || sectors != flying.at.sectors {
+            let length = Violation::of_request(Kind::Length, id, Some(flying.about(sectors)));
             judged = judged.and(Err(length));
         }
         judged
@@ -205,7 +204,7 @@ impl Registers {
         reading: &Reading,
         number: u64,
         part: &Range<u64>,
-        found: &[Found],
+        found: &[SectorContent],
     ) -> Result<(), Violation> {
         let content = |at| content(part.start + at as u64, found[at], reading.last);
         let Some(first) = (!found.is_empty()).then(|| content(0)) else { return Ok(()) };
@@ -235,8 +234,8 @@ impl Registers {
         judged
     }
 
-    /// Power goes. Requests in flight stay unanswered; a sector holds one of what it may hold, which
-    /// its first read settles.
+    /// Power is cut. Requests in flight stay unanswered; a sector holds one of its possible contents, which its first
+    /// read settles.
     pub fn crash(&mut self) {
         self.now += 1;
         self.crashed = Some(self.last);
@@ -257,9 +256,8 @@ impl Registers {
         }
     }
 
-    /// Whether it would be right that `sector` holds `found`, if power went now and it was read after
-    /// recovery.
-    pub fn after_crash(&self, sector: u64, found: Found) -> Result<(), Violation> {
+    /// Checks a read of `sector` after recovery if power were cut now.
+    pub fn after_crash(&self, sector: u64, found: SectorContent) -> Result<(), Violation> {
         let right = content(sector, found, self.last);
         let may = |content| match self.sector(sector) {
             None => content == ZEROES,
@@ -277,7 +275,7 @@ impl Registers {
     }
 
     #[cold]
-    fn not_left(&self, number: u64, found: Found, right: Result<u64, Kind>) -> Violation {
+    fn not_left(&self, number: u64, found: SectorContent, right: Result<u64, Kind>) -> Violation {
         let (left, by) = match self.sector(number) {
             None => (vec![ZEROES], None),
             Some(Sector::Quiet(held)) => (vec![*held], Some(*held).filter(|held| *held != ZEROES)),
@@ -290,24 +288,24 @@ impl Registers {
         violation(kind, None, number, found, by, left)
     }
 
-    /// The sectors, in rising order, for which [`Registers::after_crash`] has come to allow less since this was
-    /// last asked; perhaps some others.
+    /// Sectors, ascending, for which [`Registers::after_crash`] has come to allow less since the last call; perhaps
+    /// some others.
     pub fn narrowed(&mut self) -> Vec<u64> {
         self.narrowed.take()
     }
 
-    /// How many requests have no answer yet.
+    /// Number of requests without an answer.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Nothing more will be answered: whether all was.
+    /// The run is over: checks that every request was answered.
     pub fn end(&self) -> Result<(), Violation> {
         let Some((id, flying)) = self.in_flight.first_key_value() else { return Ok(()) };
         Err(Violation::of_request(Kind::NotAnswered, *id, Some(flying.about(0))))
     }
 
-    /// The start of the oldest request in flight.
+    /// Start of the oldest request in flight.
     fn oldest(&self) -> u64 {
         self.in_flight.first_key_value().map_or(self.now, |(_, flying)| flying.start)
     }
@@ -319,8 +317,8 @@ impl Registers {
 }
 
 impl Reading {
-    /// Whether a crash can now leave less, or what is wrong, what replaced what was found, and what would
-    /// have been right.
+    /// Checks a read of a register. Returns whether a crash can now leave less; or the violation, the write that
+    /// replaced the content found, and the allowed contents.
     fn judge(
         &self,
         sector: &mut Sector,
@@ -346,7 +344,7 @@ impl Reading {
     }
 }
 
-/// Sectors, as a bit each, page by page.
+/// Sectors as bits, page by page.
 #[derive(Clone, Debug, Default)]
 struct Narrowed(FxHashMap<u64, u8>);
 
@@ -356,7 +354,7 @@ impl Narrowed {
         *self.0.entry(page).or_default() |= bits;
     }
 
-    /// All of them, in rising order; none is left.
+    /// Removes and returns all of them, ascending.
     fn take(&mut self) -> Vec<u64> {
         let mut pages: Vec<(u64, u8)> = self.0.drain().collect();
         pages.sort_unstable();
@@ -368,14 +366,14 @@ impl Narrowed {
     }
 }
 
-/// Which content was found, if a register can know it.
-fn content(sector: u64, found: Found, last: u64) -> Result<u64, Kind> {
+/// The content that was found, if a register can know it.
+fn content(sector: u64, found: SectorContent, last: u64) -> Result<u64, Kind> {
     match found {
-        Found::Zeroes => Ok(ZEROES),
-        Found::Stamp(stamp) if stamp.sector != sector => Err(Kind::Elsewhere),
-        Found::Stamp(stamp) if stamp.write > last => Err(Kind::NeverWritten),
-        Found::Stamp(stamp) => Ok(stamp.write),
-        Found::Foreign => Err(Kind::Foreign),
+        SectorContent::Zeroes => Ok(ZEROES),
+        SectorContent::Stamp(stamp) if stamp.sector != sector => Err(Kind::Elsewhere),
+        SectorContent::Stamp(stamp) if stamp.write > last => Err(Kind::NeverWritten),
+        SectorContent::Stamp(stamp) => Ok(stamp.write),
+        SectorContent::Foreign => Err(Kind::Foreign),
     }
 }
 
@@ -383,7 +381,7 @@ fn violation(
     kind: Kind,
     request: Option<u64>,
     sector: u64,
-    found: Found,
+    found: SectorContent,
     replaced_by: Option<u64>,
     allowed: Vec<u64>,
 ) -> Violation {
@@ -411,7 +409,7 @@ mod tests {
         registers.done(4, true).unwrap();
         assert_eq!(open(&registers), 4, "read 1 began before");
         registers.issue(5, Op::Read, Extent::of_pages(9, 1), false);
-        registers.read(1, [Found::Zeroes; 8]).unwrap();
+        registers.read(1, [SectorContent::Zeroes; 8]).unwrap();
         registers.issue(6, Op::Flush, Extent::default(), false);
         registers.done(6, true).unwrap();
         assert_eq!(open(&registers), 1, "the page of which two sectors hold something else");

@@ -1,29 +1,29 @@
-//! Stamps: what the checker writes, so that what is read says which write it came from.
+//! Stamps: what the checker writes, so that a read shows which write its content came from.
 //!
-//! A sector that was stamped starts with 16 real bytes: its own address, the number of the write, and a
-//! check over both. The rest is hollow, so that a run moves little.
+//! A stamped sector starts with 16 real bytes: its own address, the number of the write, and a checksum of both. The
+//! remainder is hollow, so that a run moves little data.
 //!
-//! Faults that show: bytes of another sector (the address), of an older or a lost write (the number),
-//! bytes that nobody wrote or that were damaged (the check; one damage in four thousand million passes).
+//! Faults that are detected: bytes of another sector (the address), of an older or a lost write (the number), bytes
+//! that no write put there or that were damaged (the checksum; one damage in four thousand million passes).
 
 use seekless_core::{Buffer, Extent, Lba, SECTOR_BYTES};
 
 /// Real bytes at the start of a stamped sector.
 pub const STAMP_BYTES: usize = 16;
-/// Addresses and numbers take 6 of them each.
+/// Addresses and numbers take 6 bytes each.
 const LIMIT: u64 = 1 << 48;
 
-/// What a write leaves in each of its sectors: whose it is and where it was put.
+/// A write's mark in each of its sectors: its number and the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// The address of the sector, below 2^48.
+    /// Address of the sector, below 2^48.
     pub sector: u64,
-    /// The number of the write, from 1, below 2^48.
+    /// Number of the write, from 1, below 2^48.
     pub write: u64,
 }
 
 impl Stamp {
-    /// The stamp as it stands in a sector.
+    /// The bytes of the stamp.
     ///
     /// # Panics
     /// When the address or the number does not fit 48 bits, or the number is 0.
@@ -36,7 +36,7 @@ impl Stamp {
         bytes
     }
 
-    /// Two rounds of multiplying and folding, so that each bit of both numbers moves each bit of the check.
+    /// Checksum: two rounds of multiplying and folding, so that each bit of both numbers affects each bit.
     fn check(self) -> u32 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let fold = |value: u64| (value ^ (value >> 29)).wrapping_mul(ODD);
@@ -45,41 +45,41 @@ impl Stamp {
     }
 }
 
-/// What a sector was found to hold.
+/// Content of a sector as classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing but zeroes where a stamp would be.
+pub enum SectorContent {
+    /// Zeroes in place of a stamp.
     Zeroes,
-    /// What a write put there, or somewhere.
+    /// A valid stamp, of this sector or another.
     Stamp(Stamp),
-    /// Bytes that are neither.
+    /// Other bytes.
     Foreign,
 }
 
-impl Found {
-    /// What a sector holds that starts with these bytes; fewer than 16 tell nothing, and are foreign.
-    pub fn of(first_16_bytes: &[u8]) -> Found {
-        let Some(bytes) = first_16_bytes.first_chunk::<STAMP_BYTES>() else { return Found::Foreign };
+impl SectorContent {
+    /// Classifies a sector by its first bytes; fewer than 16 count as foreign.
+    pub fn of(first_16_bytes: &[u8]) -> SectorContent {
+        let Some(bytes) = first_16_bytes.first_chunk::<STAMP_BYTES>() else { return SectorContent::Foreign };
         let all = u128::from_le_bytes(*bytes);
         if all == 0 {
-            return Found::Zeroes;
+            return SectorContent::Zeroes;
         }
         let stamp = Stamp { sector: all as u64 % LIMIT, write: (all >> 48) as u64 % LIMIT };
         if stamp.write != 0 && (all >> 96) as u32 == stamp.check() {
-            Found::Stamp(stamp)
+            SectorContent::Stamp(stamp)
         } else {
-            Found::Foreign
+            SectorContent::Foreign
         }
     }
 }
 
-/// What write number `write` of `at` puts down: 16 real bytes a sector, the rest hollow.
+/// The data of write `write` of `at`: 16 real bytes a sector, the remainder hollow.
 pub fn stamped(at: Extent, write: u64) -> Buffer {
     let Lba(start) = at.start;
     shaped((start..start + at.sectors).flat_map(|sector| Stamp { sector, write }.bytes()).collect())
 }
 
-/// Room for a read of so many sectors: as [`stamped`], with zeroes for stamps.
+/// A buffer for a read of `sectors` sectors: as [`stamped`], with zeroes for stamps.
 pub fn room(sectors: u64) -> Buffer {
     shaped(vec![0; sectors as usize * STAMP_BYTES])
 }
@@ -91,9 +91,9 @@ fn shaped(stamps: Vec<u8>) -> Buffer {
     Buffer::join((0..sectors).flat_map(|at| [stamps.cut(at * STAMP_BYTES, STAMP_BYTES), rest.clone()]))
 }
 
-/// Calls `each(index, what)` for each whole sector of a buffer that was read. Where bytes that a stamp
-/// would be in are hollow, it is foreign: nothing says what was there.
-pub fn found(buffer: &Buffer, mut each: impl FnMut(u64, Found)) {
+/// Calls `each(index, found)` for each whole sector of a buffer that was read. Where the bytes of a stamp are hollow,
+/// it is foreign: the content is unknown.
+pub fn classify(buffer: &Buffer, mut each: impl FnMut(u64, SectorContent)) {
     let sector = SECTOR_BYTES as usize;
     let (mut start, mut real) = ([0; STAMP_BYTES], 0);
     buffer.for_each(|offset, len, bytes| {
@@ -107,7 +107,8 @@ pub fn found(buffer: &Buffer, mut each: impl FnMut(u64, Found)) {
                 real += part.len();
             }
             if next % sector == 0 {
-                let what = if real == STAMP_BYTES { Found::of(&start) } else { Found::Foreign };
+                let what =
+                    if real == STAMP_BYTES { SectorContent::of(&start) } else { SectorContent::Foreign };
                 each((next / sector - 1) as u64, what);
                 real = 0;
             }
@@ -122,9 +123,9 @@ mod tests {
 
     use super::*;
 
-    fn all(buffer: &Buffer) -> Vec<Found> {
+    fn all(buffer: &Buffer) -> Vec<SectorContent> {
         let mut out = Vec::new();
-        found(buffer, |index, what| {
+        classify(buffer, |index, what| {
             assert_eq!(index, out.len() as u64);
             out.push(what);
         });
@@ -134,13 +135,14 @@ mod tests {
     #[test]
     fn what_a_write_stamped_is_found() {
         let at = Extent::new(800, 3);
-        let expected =
-            |write| (800..803).map(|sector| Found::Stamp(Stamp { sector, write })).collect::<Vec<_>>();
+        let expected = |write| {
+            (800..803).map(|sector| SectorContent::Stamp(Stamp { sector, write })).collect::<Vec<_>>()
+        };
         let buffer = stamped(at, 17);
         assert_eq!((buffer.len(), buffer.is_hollow(), buffer.is_real()), (3 * 512, false, false));
         assert_eq!(all(&buffer), expected(17));
         let read = room(3);
-        assert_eq!(all(&read), [Found::Zeroes; 3]);
+        assert_eq!(all(&read), [SectorContent::Zeroes; 3]);
         read.put(0, &stamped(at, 31).to_vec());
         assert_eq!(all(&read), expected(31));
         let real = Buffer::from_vec(buffer.to_vec());
@@ -151,16 +153,16 @@ mod tests {
 
     #[test]
     fn what_nobody_stamped_is_foreign() {
-        assert_eq!(all(&Buffer::hollow_sectors(2)), [Found::Foreign; 2]);
-        assert_eq!(all(&Buffer::from_vec(vec![7; 512])), [Found::Foreign]);
-        assert_eq!(all(&Buffer::join([Buffer::zeroed(15), Buffer::hollow(497)])), [Found::Foreign]);
-        assert_eq!(Found::of(&[0; 15]), Found::Foreign);
-        // A number of 0 is no write's, whatever its check.
+        assert_eq!(all(&Buffer::hollow_sectors(2)), [SectorContent::Foreign; 2]);
+        assert_eq!(all(&Buffer::from_vec(vec![7; 512])), [SectorContent::Foreign]);
+        assert_eq!(all(&Buffer::join([Buffer::zeroed(15), Buffer::hollow(497)])), [SectorContent::Foreign]);
+        assert_eq!(SectorContent::of(&[0; 15]), SectorContent::Foreign);
+        // Number 0 is never valid, whatever the checksum.
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&[1; 6]);
         let sector = 0x0101_0101_0101;
         bytes[12..].copy_from_slice(&Stamp { sector, write: 0 }.check().to_le_bytes());
-        assert_eq!(Found::of(&bytes), Found::Foreign);
+        assert_eq!(SectorContent::of(&bytes), SectorContent::Foreign);
     }
 
     proptest! {
@@ -168,9 +170,9 @@ mod tests {
         fn a_stamp_is_read_back_and_no_changed_bit_passes(sector in 0..LIMIT, write in 1..LIMIT, bit in 0..128_usize) {
             let stamp = Stamp { sector, write };
             let mut bytes = stamp.bytes();
-            prop_assert_eq!(Found::of(&bytes), Found::Stamp(stamp));
+            prop_assert_eq!(SectorContent::of(&bytes), SectorContent::Stamp(stamp));
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Found::of(&bytes), Found::Foreign);
+            prop_assert_eq!(SectorContent::of(&bytes), SectorContent::Foreign);
         }
     }
 }

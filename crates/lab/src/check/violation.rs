@@ -1,34 +1,34 @@
-//! What the checker says when something was not as promised: where, what was found, what was expected.
+//! Violations as the checker reports them: where, what was found, what was expected.
 
 use std::fmt;
 
 use seekless_core::{Extent, Op};
 use serde::{Serialize, Serializer};
 
-use super::stamp::Found;
+use super::stamp::SectorContent;
 
-/// Of the writes that would have been right, so many are named.
+/// Allowed writes that are named, at most.
 const NAMED: usize = 6;
 
-/// What went wrong.
+/// Kinds of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A read returned what a write answered before it began had replaced.
+    /// A read returned content that had been replaced by a write answered before the read began.
     Stale,
-    /// A read returned what had gone by a read before it: first the new, then the old.
+    /// A read returned older content than a read before it.
     NewThenOld,
-    /// After a crash: a version that a durable one follows, or none that may have been left.
+    /// After a crash: a version that precedes a durable one, or one that cannot have been left.
     Lost,
     /// A stamp of a write that was not issued yet.
     NeverWritten,
     /// A stamp of another address.
     Elsewhere,
-    /// Bytes that are no stamp.
+    /// Bytes that are not a stamp.
     Foreign,
-    /// A read was answered with too few or too many sectors.
+    /// A read returned too few or too many sectors.
     Length,
-    /// An answer to a request that was answered already, or that went with the power.
+    /// A second answer to a request, or one to a request that was lost in a power cut.
     AnsweredTwice,
     /// An answer to a request that was not issued.
     NeverIssued,
@@ -36,40 +36,40 @@ pub enum Kind {
     NotAnswered,
 }
 
-/// Something that the semantics do not allow.
+/// A violation of the device's semantics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// What.
+    /// Kind.
     pub kind: Kind,
-    /// The request that it came out by; none when a crash was judged.
+    /// The request that revealed it; `None` for a check of a crash state.
     pub request: Option<u64>,
-    /// The sector, where it is about one.
+    /// The sector, if it concerns one.
     pub sector: Option<u64>,
-    /// What was found there.
+    /// Content found there.
     #[serde(serialize_with = "found")]
-    pub found: Option<Found>,
-    /// The write that had replaced what was found; 0 for zeroes.
+    pub found: Option<SectorContent>,
+    /// The write that had replaced the content found; 0 for zeroes.
     pub replaced_by: Option<u64>,
-    /// The writes whose content would have been right, 0 for zeroes; rising.
+    /// The writes whose content was allowed, 0 for zeroes; ascending.
     pub allowed: Vec<u64>,
-    /// Where it is about a request as a whole: what that was.
+    /// The request, if the violation concerns it as a whole.
     #[serde(skip)]
     pub about: Option<Box<About>>,
 }
 
-/// A request with which something is wrong as a whole.
+/// A request that violates the semantics as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// What it was to do.
+    /// Operation.
     pub op: Op,
-    /// Where.
+    /// Extent.
     pub at: Extent,
-    /// How many sectors it was answered with, for [`Kind::Length`].
-    pub came: u64,
+    /// Number of sectors in the answer, for [`Kind::Length`].
+    pub sectors: u64,
 }
 
 impl Violation {
-    /// One about a request as a whole.
+    /// A violation that concerns a request as a whole.
     pub(super) fn of_request(kind: Kind, id: u64, about: Option<About>) -> Violation {
         let about = about.map(Box::new);
         let (sector, found, replaced_by, allowed) = (None, None, None, Vec::new());
@@ -86,20 +86,20 @@ impl Violation {
     }
 }
 
-/// As a history says it.
+/// Serialises it as in a history.
 #[allow(clippy::ref_option)] // what serde calls
-fn found<S: Serializer>(found: &Option<Found>, serializer: S) -> Result<S::Ok, S::Error> {
+fn found<S: Serializer>(found: &Option<SectorContent>, serializer: S) -> Result<S::Ok, S::Error> {
     match found {
         None => serializer.serialize_none(),
-        Some(Found::Zeroes) => serializer.serialize_str("0"),
-        Some(Found::Foreign) => serializer.serialize_str("?"),
-        Some(Found::Stamp(stamp)) => {
+        Some(SectorContent::Zeroes) => serializer.serialize_str("0"),
+        Some(SectorContent::Foreign) => serializer.serialize_str("?"),
+        Some(SectorContent::Stamp(stamp)) => {
             serializer.collect_str(&format_args!("{}@{}", stamp.write, stamp.sector))
         }
     }
 }
 
-/// A write by its number, where 0 is none.
+/// A write by its number, where 0 stands for zeroes.
 struct Content(u64);
 
 impl fmt::Display for Content {
@@ -111,16 +111,18 @@ impl fmt::Display for Content {
     }
 }
 
-/// What was found at `sector`.
-struct At(Option<Found>, u64);
+/// Content found at `sector`.
+struct At(Option<SectorContent>, u64);
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(Found::Zeroes) => f.write_str("zeroes"),
-            Some(Found::Stamp(stamp)) if stamp.sector == self.1 => write!(f, "write {}", stamp.write),
-            Some(Found::Stamp(stamp)) => write!(f, "write {} of sector {}", stamp.write, stamp.sector),
-            Some(Found::Foreign) | None => f.write_str("bytes that are no stamp"),
+            Some(SectorContent::Zeroes) => f.write_str("zeroes"),
+            Some(SectorContent::Stamp(stamp)) if stamp.sector == self.1 => write!(f, "write {}", stamp.write),
+            Some(SectorContent::Stamp(stamp)) => {
+                write!(f, "write {} of sector {}", stamp.write, stamp.sector)
+            }
+            Some(SectorContent::Foreign) | None => f.write_str("bytes that are not a stamp"),
         }
     }
 }
@@ -130,14 +132,17 @@ impl fmt::Display for Violation {
         let Some(sector) = self.sector else {
             self.request_text(f)?;
             return match (self.kind, self.about.as_deref()) {
-                (Kind::Length, Some(About { at, came, .. })) => {
-                    write!(f, ": found an answer of {came} sectors, expected {}", at.sectors)
+                (Kind::Length, Some(About { at, sectors, .. })) => {
+                    write!(f, ": found an answer of {sectors} sectors, expected {}", at.sectors)
                 }
                 (Kind::NeverIssued, _) => {
                     f.write_str(": found an answer, though it was never issued; expected none")
                 }
                 (Kind::NotAnswered, _) => f.write_str(": found no answer, expected one"),
-                _ => f.write_str(": found an answer, though it was answered before or went with the power; expected one at most"),
+                _ => f.write_str(
+                    ": found an answer, though it was answered before or lost in a power cut; expected \
+                                  one at most",
+                ),
             };
         };
         write!(f, "sector {sector}: ")?;
@@ -151,7 +156,7 @@ impl fmt::Display for Violation {
                 write!(f, ", which {} had replaced before the read began", Content(by))?;
             }
             (Kind::NewThenOld, Some(by)) => {
-                write!(f, ", which {} had replaced: a read before had found that", Content(by))?;
+                write!(f, ", which {} had replaced: an earlier read had returned that", Content(by))?;
             }
             (Kind::Lost, Some(by)) => write!(f, ", though {} came later and was durable", Content(by))?,
             (Kind::Stale, None) => f.write_str(", which cannot be there any more")?,

@@ -1,8 +1,8 @@
-//! Small workloads, all of them: every sequence of up to so many requests to a few pages, and at each moment of
-//! each every set of sectors that may survive.
+//! Small workloads exhaustively: every sequence of up to some number of requests to a few pages, and at each moment
+//! every set of sectors that may survive.
 //!
-//! Where the writes that are not durable have so many sectors together that their sets cannot all be looked at,
-//! each of the writes is lost, whole, or torn once: its first sectors survive, or its last.
+//! Where the writes that are not durable have too many sectors for all sets, each of the writes is lost, whole, or torn
+//! once: its first sectors survive, or its last.
 
 use std::rc::Rc;
 
@@ -12,18 +12,18 @@ use super::log::Log;
 use super::power::{Pending, Survivor};
 use super::script::{Request, Step};
 
-/// Sets of sectors of all writes together that are looked at, at most.
+/// Sets of sectors of all writes together, at most.
 const SETS: u64 = 1 << 10;
 
 /// Every choice of survivors at a moment.
 pub struct All {
-    /// Of each write what may survive of it.
+    /// Possible survivors of each write.
     writes: Vec<Vec<Vec<Survivor>>>,
     next: Option<Vec<usize>>,
 }
 
 impl All {
-    /// Of what is not durable.
+    /// The choices for writes that are not durable.
     pub fn new(pending: &[Pending], log: &Log) -> All {
         let sizes = pending.iter().map(|pending| (pending.write, log.writes[pending.write].at.sectors));
         let sizes: Vec<(usize, u64)> = sizes.collect();
@@ -71,7 +71,7 @@ fn torn_once(write: usize, sectors: u64) -> Vec<Vec<Survivor>> {
     [Vec::new(), whole].into_iter().chain(first).chain(last).collect()
 }
 
-/// Every sequence of so many requests, to the first pages of a volume of so many sectors.
+/// Every sequence of `requests` requests, to the first `pages` pages of a volume of `sectors` sectors.
 pub fn scripts(requests: usize, pages: u64, sectors: u64) -> Vec<Rc<[Step]>> {
     let mut each = vec![Request { op: Op::Flush, at: Extent::default(), fua: false }];
     for page in 0..pages.min(sectors / PAGE_SECTORS) {

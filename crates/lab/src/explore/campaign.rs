@@ -1,5 +1,5 @@
-//! A whole exploration: every request to a component fails once, then runs of a workload with a seed each lose
-//! power, until there are enough states; a finding is reduced; and the named edges of the layers are counted.
+//! A whole exploration: every request to a component fails once, then runs of a workload with a seed each lose power,
+//! until there are enough states; a finding is reduced; and the named edges of the layers are counted.
 
 use seekless_core::switch;
 use seekless_layers::topmost;
@@ -14,44 +14,44 @@ use crate::setup::Progress;
 use crate::workload::Load;
 use seekless_volume::description::Description;
 
-/// So much denser are commands in the run whose requests to components fail: it is short, and there is one.
+/// Factor of the rate of commands in the run whose requests to components fail: it is short, and there is only one.
 const DENSER: u64 = 5;
 
-/// Runs in a row without a new state, after which there is nothing more to find: a run whose components fail may have
-/// none.
+/// Consecutive runs without a new state after which the exploration ends: a run whose components fail may have none.
 const BARREN: u32 = 32;
 
-/// What is explored, and how.
+/// What to explore, and how.
 pub struct Campaign<'a> {
     /// A checked volume.
     pub description: &'a Description,
-    /// What is asked of it; if none, each run draws its own requests.
+    /// Its workload; if `None`, each run draws its own requests.
     pub load: Option<&'a Load>,
     /// Requests a run.
     pub requests: u64,
-    /// One step of a run in so many is a command to the topmost layer, if it has any; none, if 0. Drawn by run if `None`.
+    /// One in this many steps of a run is a command to the topmost layer, if it has any; 0 for none. Drawn by each run
+    /// if `None`.
     pub commands: Option<u64>,
-    /// Clients that ask at once; drawn by run if `None`.
+    /// Concurrent clients; drawn by each run if `None`.
     pub clients: Option<u64>,
-    /// Requests of the run in which each request to a component fails; none, if 0.
+    /// Requests of the run in which each request to a component fails; 0 for none.
     pub fault_requests: u64,
-    /// How much is looked at.
+    /// Limits of the exploration.
     pub options: Options,
-    /// Whether a finding is reduced to the few requests that it takes.
+    /// Whether to reduce a finding to the few requests that it takes.
     pub reduces: bool,
 }
 
-/// What came of it.
+/// Result of an exploration.
 pub struct Explored {
-    /// What was looked at.
+    /// What was examined.
     pub tally: Tally,
     /// What was tried with faults.
     pub faults: FaultTally,
     /// Layers and their edges that were never reached.
     pub unreached: Vec<(String, &'static str)>,
-    /// What is wrong, if anything was found; it ends there.
+    /// The first violation, which ends the exploration.
     pub finding: Option<Finding>,
-    /// The same, reduced.
+    /// The finding, reduced.
     pub reduced: Option<Finding>,
 }
 
@@ -77,14 +77,14 @@ impl Campaign<'_> {
                 progress(Progress { what: "runs with power", done: run, of: plain });
             }
         }
-        let (mut owed, mut barren) = (0, 0);
+        let (mut restarts_due, mut barren) = (0, 0);
         for seed in seeds {
             if finding.is_some() || explorer.is_done() {
                 break;
             }
             let script = self.drawn(seed, self.requests, 1)?;
-            if owed >= self.options.run_costs {
-                owed -= self.options.run_costs;
+            if restarts_due >= self.options.run_costs {
+                restarts_due -= self.options.run_costs;
                 finding = explorer.plain(&read_back(script)).err();
                 continue;
             }
@@ -94,9 +94,9 @@ impl Campaign<'_> {
             let (done, of) = (tally.states.min(self.options.states), self.options.states);
             progress(Progress { what: "crash states", done, of });
             if self.options.plain.is_none() {
-                owed += tally.judged - before.judged;
+                restarts_due += tally.judged - before.judged;
             }
-            // A workload that is the same whatever its seed has no more to give.
+            // A workload that does not depend on its seed yields no new states.
             barren = if tally.states == before.states { barren + 1 } else { 0 };
             if barren == BARREN {
                 break;
@@ -105,7 +105,7 @@ impl Campaign<'_> {
         Ok(self.explored(&explorer, faults, finding, progress))
     }
 
-    /// Explores all workloads of up to so many requests.
+    /// Explores all workloads of up to `requests` requests.
     pub fn explore_all(&self, requests: usize, progress: &dyn Fn(Progress)) -> Result<Explored, LabError> {
         self.description.check()?;
         let mut explorer = Explorer::new(self.description, self.options.clone());
@@ -113,7 +113,7 @@ impl Campaign<'_> {
         Ok(self.explored(&explorer, FaultTally::default(), finding, progress))
     }
 
-    /// What the topmost layer can be told.
+    /// Commands of the topmost layer.
     pub(super) fn known_commands(&self) -> Vec<&'static str> {
         let layer = self.description.layers.get(&self.description.top);
         layer.map(|layer| topmost::commands(layer.entry)).unwrap_or_default()

@@ -1,9 +1,9 @@
-//! Crashes that a volume did not survive, as a text that people read and the program replays.
+//! Crashes that a volume did not survive, as text that people can read and the program can replay.
 //!
-//! A line for each request in the order in which they are asked, and a line for each crash: how many events
-//! happened before it, and which sectors of which of the components' writes survived that were not durable.
-//! Fault model: a file may hold anything; what is wrong is refused with its line. What fits no longer, since a
-//! layer writes otherwise than it did, is left out: it is a crash all the same.
+//! A line for each request in order, and a line for each crash: the number of events before it, and which sectors of
+//! which of the components' non-durable writes survived. Fault model: a file may hold anything; an invalid line is
+//! refused with its number. What fits no longer, since a layer writes differently than it did, is ignored: it is still
+//! a crash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,29 +22,29 @@ const HEAD: &str = "seekless crash 1";
 /// A run up to a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// What is asked, and told.
+    /// Requests and commands.
     pub steps: Vec<Step>,
-    /// By whom, and what the components are like.
+    /// Clients, and the behaviour of components.
     pub conditions: Conditions,
-    /// Options of the volume that are other than in its file: of the first run only.
+    /// Options of the volume that differ from its file: of the first run only.
     pub settings: Vec<Setting>,
     /// Whether every page is written first: of the first run only.
     pub fill: bool,
-    /// The component and its request that fails, if one does, and whether all do from then on.
+    /// The component and number of the request that fails, if one does, and whether all from then on fail.
     pub fault: Option<(u32, u64, bool)>,
-    /// How it ends before its end, if it does.
+    /// The crash that ends it, if any.
     pub crash: Option<Crash>,
 }
 
-/// Crash by crash.
+/// Runs, crash by crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Case(pub Vec<Segment>);
 
-/// Why a text is no case.
+/// Why a text is not a case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: found {found}, expected {expected}")]
 pub struct CaseError {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// What was found.
     pub found: String,
@@ -53,7 +53,8 @@ pub struct CaseError {
 }
 
 impl Case {
-    /// Whether it can be replayed on a volume of so many sectors on so many components; if not, what cannot be.
+    /// Checks that it can be replayed on a volume of `sectors` sectors on `components` components; the error describes
+    /// what cannot.
     pub fn fits(&self, sectors: u64, components: usize) -> Result<(), String> {
         for segment in &self.0 {
             if let Some(step) = segment.steps.iter().find(|step| step.at().end().0 > sectors) {
@@ -127,7 +128,7 @@ impl FromStr for Case {
             .zip(text.lines())
             .map(|(number, line)| (number, line.split('#').next().unwrap_or_default().trim()))
             .filter(|(_, line)| !line.is_empty());
-        let wrong = |(line, found): (usize, &str), expected| {
+        let invalid = |(line, found): (usize, &str), expected| {
             Err(CaseError {
                 line,
                 found: format!("'{}'", found.chars().take(60).collect::<String>()),
@@ -136,13 +137,13 @@ impl FromStr for Case {
         };
         match lines.next() {
             Some((_, HEAD)) => {}
-            other => return wrong(other.unwrap_or((1, "")), HEAD),
+            other => return invalid(other.unwrap_or((1, "")), HEAD),
         }
         let mut case = Case::default();
         for (number, line) in lines {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let begun = case.0.last_mut().filter(|segment| segment.crash.is_none());
-            let read = match (words.as_slice(), begun) {
+            let open = case.0.last_mut().filter(|segment| segment.crash.is_none());
+            let read = match (words.as_slice(), open) {
                 (["run", "clients", clients, "seed", seed], _) => (|| {
                     let clients = clients.parse().ok().filter(|clients| (1..=1_000).contains(clients))?;
                     let seed = seed.parse().ok()?;
@@ -160,14 +161,14 @@ impl FromStr for Case {
                     crash(*how == "kill", events, rest).map(|crash| segment.crash = Some(crash))
                 }
                 (words, Some(segment)) => within_run(words, line, segment),
-                (_, None) => return wrong((number, line), "run clients N seed N before anything else"),
+                (_, None) => return invalid((number, line), "run clients N seed N before anything else"),
             };
             if read.is_none() {
                 let expected = "read, write, discard or write zeroes SECTOR+SECTORS (a write perhaps with fua), flush, fill, \
                                 do COMMAND, set NAME.KEY = VALUE, pace tail|slow N TIMES, faults reads N writes N flushes N, numbers from N, fail \
                                 component N request N [for ever], crash EVENTS [keeping N ...] or kill EVENTS, \
                                 then WRITE:FIRST+SECTORS ..., or run clients N seed N";
-                return wrong((number, line), expected);
+                return invalid((number, line), expected);
             }
         }
         Ok(case)
@@ -187,7 +188,7 @@ fn survivor(text: &str) -> Option<Survivor> {
     Some(Survivor { write: write.parse().ok()?, first, end: first + sectors })
 }
 
-/// Adds to a run what one of its lines says, if that makes sense: how it takes place, or a step.
+/// Adds a line of a run to its segment, if the line is valid: a condition or a step.
 fn within_run(words: &[&str], line: &str, segment: &mut Segment) -> Option<()> {
     let conditions = &mut segment.conditions;
     match words {
@@ -222,13 +223,13 @@ fn fault(component: &str, nth: &str, for_ever: &[&str]) -> Option<(u32, u64, boo
 
 fn crash(kill: bool, events: &str, mut rest: &[&str]) -> Option<Crash> {
     let mut keeps = if kill { u64::MAX } else { 0 };
-    while let (["keeping", number, behind @ ..], false) = (rest, kill) {
+    while let (["keeping", number, after @ ..], false) = (rest, kill) {
         keeps |= 1 << number.parse().ok().filter(|number: &u64| *number < 63)?;
-        rest = behind;
+        rest = after;
     }
     let mut rot = None;
-    if let ["rotten", place, behind @ ..] = rest {
-        (rot, rest) = (Some(place.parse().ok()?), behind);
+    if let ["rotten", place, after @ ..] = rest {
+        (rot, rest) = (Some(place.parse().ok()?), after);
     }
     let survivors = rest.iter().map(|text| survivor(text)).collect::<Option<_>>()?;
     Some(Crash { events: events.parse().ok()?, survivors, keeps, rot })

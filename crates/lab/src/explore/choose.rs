@@ -1,4 +1,4 @@
-//! Which crash states of a moment are looked at: those that find most, and in turn with them others by chance.
+//! Choice of the crash states of a moment: those that find most, alternating with random ones.
 
 use std::rc::Rc;
 
@@ -8,12 +8,12 @@ use seekless_core::runtime::Rng;
 use super::log::Log;
 use super::power::{Pending, Survivor};
 
-/// Gives survivors, one choice after the other, without an end; some come twice.
+/// An endless sequence of sets of survivors; some repeat.
 pub struct Choices {
     writes: Vec<(usize, Extent)>,
-    /// Of each write.
+    /// The component of each write.
     components: Vec<u32>,
-    /// Each component that has some, if there are several.
+    /// Components with writes, if there are several.
     apart: Vec<u32>,
     /// Remains of torn writes of an earlier crash.
     torn: Rc<[(u32, Extent)]>,
@@ -22,7 +22,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Of what is not durable.
+    /// Choices for the writes that are not durable.
     pub fn new(pending: &[Pending], log: &Log, seed: u64) -> Choices {
         let writes = pending.iter().map(|pending| (pending.write, log.writes[pending.write].at)).collect();
         let components: Vec<u32> =
@@ -36,12 +36,12 @@ impl Choices {
         Choices { writes, components, apart, torn: Rc::new([]), next: 0, rng: Rng::seeded(seed) }
     }
 
-    /// Adds the remains of torn writes that an earlier crash has left, by component.
-    pub fn beside(self, torn: Rc<[(u32, Extent)]>) -> Choices {
+    /// Adds the remains of torn writes of an earlier crash, by component.
+    pub fn with_torn(self, torn: Rc<[(u32, Extent)]>) -> Choices {
         Choices { torn, ..self }
     }
 
-    /// How many choices come before all the rest are by chance.
+    /// Number of systematic choices, before the random ones.
     pub fn systematic(&self) -> usize {
         // Nothing, everything, all of one component; each alone, all but each, those before each; each torn with all
         // others, and alone.
@@ -56,14 +56,16 @@ impl Choices {
             return self.by_chance();
         }
         let whole = |which: &dyn Fn(usize) -> bool| {
-            let kept = self.writes.iter().enumerate().filter(|(index, _)| which(*index));
-            kept.map(|(_, &(write, at))| Survivor { write, first: 0, end: at.sectors }).collect::<Vec<_>>()
+            let survivors = self.writes.iter().enumerate().filter(|(index, _)| which(*index));
+            survivors
+                .map(|(_, &(write, at))| Survivor { write, first: 0, end: at.sectors })
+                .collect::<Vec<_>>()
         };
         if turn < 2 {
             return whole(&|_| turn == 1);
         }
-        if let Some(kept) = self.apart.get(turn - 2) {
-            return whole(&|index| self.components[index] == *kept);
+        if let Some(component) = self.apart.get(turn - 2) {
+            return whole(&|index| self.components[index] == *component);
         }
         if count == 0 {
             return Vec::new();
@@ -75,70 +77,70 @@ impl Choices {
             1 => whole(&|index| index != which),
             2 => whole(&|index| index < which),
             3 | 4 => {
-                let mut kept = whole(&|index| kind == 3 && index != which);
-                self.tear(which, &mut kept);
-                kept
+                let mut survivors = whole(&|index| kind == 3 && index != which);
+                self.tear(which, &mut survivors);
+                survivors
             }
             _ => self.by_chance(),
         }
     }
 
-    /// Any sectors of each, in any order.
+    /// Random sectors of each write, in random order.
     fn by_chance(&mut self) -> Vec<Survivor> {
-        let mut kept = Vec::new();
+        let mut survivors = Vec::new();
         let completes = !self.torn.is_empty() && self.rng.chance(1, 2);
         for index in 0..self.writes.len() {
             let (write, Extent { sectors: end, .. }) = self.writes[index];
-            if completes && self.complete(index, &mut kept) {
+            if completes && self.complete(index, &mut survivors) {
                 continue;
             }
             match self.rng.below(4) {
                 0 => {}
-                1 | 2 => kept.push(Survivor { write, first: 0, end }),
-                _ => self.tear(index, &mut kept),
+                1 | 2 => survivors.push(Survivor { write, first: 0, end }),
+                _ => self.tear(index, &mut survivors),
             }
         }
         if self.rng.chance(1, 2) {
-            for last in (1..kept.len()).rev() {
-                kept.swap(last, self.rng.below(last as u64 + 1) as usize);
+            for last in (1..survivors.len()).rev() {
+                survivors.swap(last, self.rng.below(last as u64 + 1) as usize);
             }
         }
-        kept
+        survivors
     }
 
-    /// Keeps of a write over the remains of a torn one all sectors but those: together they may pass for whole. False if
-    /// there are no such remains.
-    fn complete(&self, index: usize, kept: &mut Vec<Survivor>) -> bool {
+    /// Keeps, of a write over the remains of a torn one, all sectors but those: together they may look complete. False
+    /// if there are no such remains.
+    fn complete(&self, index: usize, survivors: &mut Vec<Survivor>) -> bool {
         let (write, at) = self.writes[index];
         let here = |torn: &&(u32, Extent)| torn.0 == self.components[index] && torn.1.overlaps(at);
         let torn: Vec<Extent> = self.torn.iter().filter(here).map(|(_, torn)| *torn).collect();
         for first in 0..at.sectors {
             let sector = Extent::new(at.start.0 + first, 1);
             if !torn.is_empty() && !torn.iter().any(|torn| torn.overlaps(sector)) {
-                kept.push(Survivor { write, first, end: first + 1 });
+                survivors.push(Survivor { write, first, end: first + 1 });
             }
         }
         !torn.is_empty()
     }
 
-    /// The first sectors of a write, its last, those between, or each by a throw of a coin.
-    fn tear(&mut self, index: usize, kept: &mut Vec<Survivor>) {
+    /// Keeps the first sectors of a write, its last, those between, or random ones.
+    fn tear(&mut self, index: usize, survivors: &mut Vec<Survivor>) {
         let (write, Extent { sectors, .. }) = self.writes[index];
         let (one, other) = (self.rng.below(sectors + 1), self.rng.below(sectors + 1));
         match self.rng.below(4) {
-            0 => kept.push(Survivor { write, first: 0, end: one }),
-            1 => kept.push(Survivor { write, first: one, end: sectors }),
-            2 => kept.push(Survivor { write, first: one.min(other), end: one.max(other) }),
+            0 => survivors.push(Survivor { write, first: 0, end: one }),
+            1 => survivors.push(Survivor { write, first: one, end: sectors }),
+            2 => survivors.push(Survivor { write, first: one.min(other), end: one.max(other) }),
             _ => {
                 for sector in (0..sectors).filter(|_| self.rng.chance(1, 2)).collect::<Vec<_>>() {
-                    match kept.last_mut() {
+                    match survivors.last_mut() {
                         Some(last) if last.write == write && last.end == sector => last.end += 1,
-                        _ => kept.push(Survivor { write, first: sector, end: sector + 1 }),
+                        _ => survivors.push(Survivor { write, first: sector, end: sector + 1 }),
                     }
                 }
             }
         }
-        kept.retain(|survivor| survivor.first < survivor.end);
+        survivors.retain(|survivor| survivor.first < survivor.end);
     }
 }
 
@@ -163,12 +165,12 @@ mod tests {
         let write = Write { component: 1, at, contents: vec![Content::Zero; 8], fua: false };
         let log = Log { writes: vec![write], ..Log::default() };
         let mut power = Power::new(vec![Image::new(64), Image::new(64)]);
-        power.follow(&log, &Event::Began(0));
+        power.follow(&log, &Event::WriteBegan(0));
         let torn = |component| Rc::from([(component, Extent::new(16, 3)), (component, Extent::new(22, 9))]);
         let rest: Vec<_> = (3..6).map(|first| Survivor { write: 0, first, end: first + 1 }).collect();
         let times = |component| {
-            let choices = Choices::new(&power.pending, &log, 1).beside(torn(component)).take(200);
-            choices.filter(|kept| *kept == rest).count()
+            let choices = Choices::new(&power.pending, &log, 1).with_torn(torn(component)).take(200);
+            choices.filter(|survivors| *survivors == rest).count()
         };
         assert!(times(1) > 30 && times(0) < 10, "{} and {}", times(1), times(0));
     }

@@ -1,11 +1,11 @@
-//! A component that is explored: an image, and a log of what becomes of it.
+//! A component under exploration: an image, and a log of its events.
 //!
-//! It has a volatile cache: what it answers is durable after a flush or with FUA, and what that means at a power
-//! cut is [`super::power`]'s to say. With a pace it answers in an order of its own; without one at once.
+//! It has a volatile cache: an answered write is durable after a flush or with FUA; [`super::power`] defines the effect
+//! of a power cut. With a pace it answers in an order of its own; without one immediately.
 //!
-//! Fault model, where faults are asked for: a read fails. A write fails that was not carried out, or in part, or in
-//! whole, at once or later; but a later write over it waits for that, as it would in a device's queue. A flush fails,
-//! and what was not durable by then is not by any flush that follows.
+//! Fault model, with faults enabled: a read fails. A write fails that was not carried out, or in part, or in full,
+//! immediately or later; but a later write over it waits for that, as it would in a device's queue. A flush fails, and
+//! what was not durable by then is not made so by any later flush.
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -19,15 +19,15 @@ use super::conditions::Conditions;
 use super::image::{Content, Image};
 use super::log::{Event, Shared, Write};
 
-/// The longest that a write goes on that failed.
+/// Latest time at which a failed write is carried out.
 const LATEST: Nanos = Nanos::from_millis(5);
 
-/// What is noted of a component, and what it is like.
+/// Log of a component, and its conditions.
 struct Records {
     rng: RefCell<Rng>,
     log: Shared,
     conditions: Conditions,
-    /// Writes that failed and go on.
+    /// Failed writes that will still be carried out.
     late: RefCell<Vec<(Extent, Vec<Content>)>>,
 }
 
@@ -39,17 +39,17 @@ pub struct Component {
     /// Extents that were read.
     read: RefCell<Vec<Extent>>,
     records: Option<Records>,
-    /// Itself, for what goes on when a request has failed.
+    /// Itself, for work that continues after a request has failed.
     me: Weak<Component>,
 }
 
 impl Component {
-    /// Number `number` of its volume, which holds this and answers at once.
+    /// Component `number` of its volume, with this content and immediate answers.
     pub fn instant(number: u32, sectors: u64, image: Image) -> Rc<Component> {
         Component::new(number, sectors, image, None)
     }
 
-    /// The same under conditions, with a log. Build it inside of a runtime.
+    /// A component under conditions, with a log. Build it inside a runtime.
     pub fn recorded(
         number: u32,
         sectors: u64,
@@ -67,12 +67,12 @@ impl Component {
         Rc::new_cyclic(|me| Component { number, sectors, image, read, records, me: me.clone() })
     }
 
-    /// What it holds.
+    /// Its content.
     pub fn image(&self) -> Image {
         self.image.borrow().clone()
     }
 
-    /// What was read so far.
+    /// Extents read so far.
     pub fn was_read(&self) -> Vec<Extent> {
         self.read.take()
     }
@@ -84,7 +84,7 @@ impl Component {
         }
     }
 
-    /// Whether this request fails, of which one in so many does.
+    /// Whether this request fails, as one in `one_in` does.
     fn fails(&self, one_in: impl Fn(&Records) -> u64) -> bool {
         self.records.as_ref().is_some_and(|records| {
             let one_in = one_in(records);
@@ -93,7 +93,7 @@ impl Component {
     }
 
     fn failed(&self, at: Option<Extent>) -> IoError {
-        IoError::new(ErrorKind::Medium, format!("component {}", self.number), at, "it fails now and then")
+        IoError::new(ErrorKind::Medium, format!("component {}", self.number), at, "an injected failure")
     }
 
     async fn store(&self, at: Extent, contents: Vec<Content>, fua: bool) -> Result<(), IoError> {
@@ -117,7 +117,7 @@ impl Component {
         Err(self.failed(Some(at)))
     }
 
-    /// A write that has failed will be carried out all the same.
+    /// Carries out a failed write later.
     fn goes_on(&self, at: Extent, contents: Vec<Content>, after: Nanos) {
         let (Some(records), Some(me)) = (&self.records, self.me.upgrade()) else { return };
         records.late.borrow_mut().push((at, contents));
@@ -128,7 +128,7 @@ impl Component {
         .detach();
     }
 
-    /// Writes to these sectors that failed, and are still on their way, are carried out now.
+    /// Carries out pending failed writes to these sectors now.
     fn let_late_ones_through(&self, at: Extent) {
         let Some(records) = &self.records else { return };
         let late: Vec<_> = {
@@ -139,7 +139,7 @@ impl Component {
         for (at, contents) in late {
             let number = records.began(self.number, at, &contents, false);
             self.image.borrow_mut().put(at.start.0, &contents, |_| true);
-            records.log.borrow_mut().events.push(Event::Ended(number));
+            records.log.borrow_mut().events.push(Event::WriteEnded(number));
         }
     }
 
@@ -148,18 +148,18 @@ impl Component {
         self.takes_time().await;
         self.image.borrow_mut().put(at.start.0, &contents, |_| true);
         if let (Some(records), Some(number)) = (&self.records, logged) {
-            records.log.borrow_mut().events.push(Event::Ended(number));
+            records.log.borrow_mut().events.push(Event::WriteEnded(number));
         }
     }
 }
 
 impl Records {
-    /// A write begins; its number.
+    /// Logs the start of a write; returns its number.
     fn began(&self, component: u32, at: Extent, contents: &[Content], fua: bool) -> usize {
         let mut log = self.log.borrow_mut();
         let number = log.writes.len();
         log.writes.push(Write { component, at, contents: contents.to_vec(), fua });
-        log.events.push(Event::Began(number));
+        log.events.push(Event::WriteBegan(number));
         number
     }
 }
@@ -202,7 +202,7 @@ impl BlockDevice for Component {
         })
     }
 
-    /// What is discarded reads as zeroes or as before: who relies on either is wrong.
+    /// Discarded sectors read as zeroes or as before: neither may be relied on.
     fn discard(&self, at: Extent, how: Hints) -> IoFuture<'_, ()> {
         io(async move {
             let ignored = self.records.as_ref().is_some_and(|records| records.rng.borrow_mut().chance(1, 2));

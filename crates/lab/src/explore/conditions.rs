@@ -1,65 +1,66 @@
-//! Under which conditions a run takes place: who asks, how long components take, how often they fail.
+//! Conditions of a run: clients, latencies of components, rates of failure.
 //!
-//! Each run draws its own from its seed, so that many runs see many worlds: most races need an unusual one. A script
-//! of a finding says what was drawn, and nothing of what is usual.
+//! Each run draws its own from its seed, since most races need unusual conditions. The script of a finding lists the
+//! drawn values that differ from the defaults.
 
 use std::fmt;
 
 use seekless_core::Nanos;
 use seekless_core::runtime::Rng;
 
-/// The longest that a usual request to a component takes: long enough for a dozen others to overtake it.
+/// Longest latency of a usual request to a component: long enough for a dozen others to overtake it.
 const USUAL: Nanos = Nanos::from_micros(200);
-/// The most clients that ask at once.
+/// Concurrent clients, at most.
 const MOST_CLIENTS: u64 = 32;
-/// One run in so many has components that fail now and then.
+/// One in this many runs has components that fail occasionally.
 const RUNS_WITH_FAULTS: u64 = 10;
 
-/// What generations and the like count from: from the start, or to these and, but for the last, over them.
+/// Start values of generations and the like: from the beginning, or close enough to these to pass them, except for the
+/// last.
 const NUMBERS: [u64; 6] = [0, 0, 1 << 8, 1 << 16, 1 << 32, 1 << 62];
-/// They begin so much before, at most; no number is ever 2^62.
+/// How far before those values they begin, at most; no number ever reaches 2^62.
 const BEFORE: [u64; 6] = [1, 1, 1 << 6, 1 << 6, 1 << 6, 1 << 40];
 
-/// How long components take for a request.
+/// Latency of components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// Any time up to 200 us.
+    /// Uniform up to 200 us.
     #[default]
     Uniform,
-    /// The same, but one request in so many takes so many times as long.
+    /// As `Uniform`, but one in this many requests takes this many times as long.
     Tail(u64, u64),
-    /// The same, but one component takes so many times as long.
+    /// As `Uniform`, but this component takes this many times as long.
     Slow(u32, u64),
 }
 
-/// Of the requests to components one in so many fails; none, if 0.
+/// Rates of failure: one in this many requests to components; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Reads.
     pub reads: u64,
-    /// Writes and discards: they are carried out in part, in whole, later, or not at all.
+    /// Writes and discards: carried out in part, in full, later, or not at all.
     pub writes: u64,
-    /// Flushes: what was not durable by then never is by another flush.
+    /// Flushes: what was not durable by then is not made so by any later flush.
     pub flushes: u64,
 }
 
 /// See the file's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// How many clients ask at once.
+    /// Concurrent clients.
     pub clients: u64,
-    /// From which all chance in the run follows.
+    /// Seed of all random choices in the run.
     pub seed: u64,
-    /// How long components take.
+    /// Latency of components.
     pub pace: Pace,
-    /// How often they fail.
+    /// Rates of failure.
     pub faults: Faults,
-    /// What a new volume's generations count from.
+    /// Start value of a new volume's generations.
     pub numbers: u64,
 }
 
 impl Pace {
-    /// How long the component `number` takes for the next request.
+    /// Latency of the next request to component `number`.
     pub fn time(self, number: u32, rng: &mut Rng) -> Nanos {
         let usual = rng.below(USUAL.0) + 1;
         Nanos(match self {
@@ -77,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// It as a script says it; nothing, if there is nothing to say.
+    /// The line of a script; `None` for the default.
     pub fn line(self) -> Option<String> {
         match self {
             Pace::Uniform => None,
@@ -86,7 +87,7 @@ impl Pace {
         }
     }
 
-    /// What the words behind `pace` say.
+    /// Parses the words after `pace`.
     pub fn parse(words: &[&str]) -> Option<Pace> {
         let [kind, which, times] = words else { return None };
         let which = which.parse().ok().filter(|which| *which <= 1 << 20)?;
@@ -115,7 +116,7 @@ impl Faults {
         }
     }
 
-    /// What the words behind `faults` say.
+    /// Parses the words after `faults`.
     pub fn parse(words: &[&str]) -> Option<Faults> {
         let ["reads", reads, "writes", writes, "flushes", flushes] = words else { return None };
         let one_in = |text: &str| text.parse().ok().filter(|one_in| *one_in <= 1 << 20);
@@ -130,12 +131,12 @@ impl fmt::Display for Faults {
 }
 
 impl Conditions {
-    /// The usual ones.
+    /// The default conditions.
     pub fn usual(clients: u64, seed: u64) -> Conditions {
         Conditions { clients, seed, ..Conditions::default() }
     }
 
-    /// Those of the run with this seed, on so many components; so many clients, if that is said.
+    /// Conditions of the run with this seed, on `components` components; with `clients` clients, if given.
     pub fn drawn(seed: u64, components: u32, clients: Option<u64>) -> Conditions {
         // A stream of its own.
         let mut rng = Rng::seeded(seed.rotate_left(32) ^ 0x5eed);

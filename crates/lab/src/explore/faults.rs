@@ -1,7 +1,7 @@
-//! The n-th request to a component fails, once and for ever after, on every component, until there is no n-th.
+//! Fails the n-th request to a component, once and permanently, on every component, for every n.
 //!
-//! Whatever fails, no read may tell anything wrong, every request is answered, and after a crash at any moment,
-//! with the fault gone, the volume opens and holds what was durable.
+//! Whatever fails, no read may return wrong content, every request is answered, and after a crash at any moment, with
+//! the fault gone, the volume opens and holds what was durable.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use seekless_layers::fault::error;
 use super::choose::Choices;
 use super::log::Event;
 use super::power::{Crash, Power};
-use super::restart::Wrong;
+use super::restart::Failure;
 use super::run::Plan;
 use super::{Explorer, Finding, Followed, Script};
 use crate::check::{Registers, history};
@@ -19,7 +19,7 @@ use crate::setup::Progress;
 
 /// Crashes of a run after which each request of the next opening fails.
 const OPENINGS: usize = 50;
-/// States a moment of a run with a fault.
+/// States at a moment of a run with a fault.
 const EACH: u64 = 3;
 
 /// What was tried.
@@ -27,23 +27,23 @@ const EACH: u64 = 3;
 pub struct FaultTally {
     /// Runs with a fault.
     pub runs: u64,
-    /// The most requests that a component got in one of them.
+    /// Most requests to a component in one of them.
     pub most: u64,
-    /// Requests of clients that were answered with an error.
+    /// Requests of clients that failed.
     pub errors: u64,
     /// Commands that failed.
     pub failed_commands: u64,
-    /// The longest wait for an answer.
+    /// Longest response time.
     pub longest: Nanos,
 }
 
-/// The n-th request to a component, and perhaps all from then on, as the layer that makes them fail wants it.
+/// Options of the layer that fails the n-th request to a component, and possibly all from then on.
 pub fn options((component, nth, for_ever): (u32, u64, bool)) -> (u32, error::Options) {
     (component, error::Options { nth, for_ever, ..error::Options::default() })
 }
 
 impl Explorer<'_> {
-    /// A new volume is asked for these, once for each request to a component that may fail.
+    /// Runs a script on a new volume, once for each request to a component that may fail.
     pub fn faults(&mut self, script: &Script, progress: &dyn Fn(Progress)) -> Result<FaultTally, Finding> {
         let mut tally = FaultTally::default();
         let (plan, registers) = self.plan(script)?;
@@ -52,7 +52,7 @@ impl Explorer<'_> {
         Ok(tally)
     }
 
-    /// A run for each request to each component that fails, once and for ever.
+    /// A run for each request to each component that fails, once and permanently.
     fn each_fault(
         &mut self,
         plan: &Plan,
@@ -74,7 +74,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// The same for each request of an opening, after some of the crashes of a run.
+    /// As `each_fault`, for each request of an opening, after some of the crashes of a run.
     fn faults_of_openings(
         &mut self,
         plan: &Plan,
@@ -88,14 +88,14 @@ impl Explorer<'_> {
         let every = (run.log.events.len() / OPENINGS).max(1);
         for (index, event) in run.log.events.iter().enumerate() {
             if let Event::Client(event) = event {
-                let told = registers.event(event);
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = registers.event(event);
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
             power.follow(&run.log, event);
             if index % every != 0 {
                 continue;
             }
-            // The second choice is the first by chance.
+            // The second choice is the first random one.
             let chosen = Choices::new(&power.pending, &run.log, self.rng.bits()).nth(1);
             let survivors = chosen.unwrap_or_default();
             let crash = Crash { events: index + 1, survivors, keeps: 0, rot: None };
@@ -113,7 +113,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// One run with a fault; whether it met it.
+    /// One run with a fault; returns whether the fault occurred.
     fn fault(
         &mut self,
         plan: &Plan,
@@ -135,12 +135,12 @@ impl Explorer<'_> {
         let failed = |event: &&Event| matches!(event, Event::Client(history::Event::Failed { .. }));
         tally.errors += run.log.events.iter().filter(failed).count() as u64;
         self.begin(plan);
-        // An opening follows a crash, also where one is all that is to be looked at.
+        // An opening follows a crash, even where one is the depth of the exploration.
         let depth = (self.segments.len() - 1).min(self.tally.by_depth.len() - 1);
         let followed = Followed { plan, log: &run.log, depth, each: EACH, all: false };
         self.follow(&followed, registers)?;
         if let Some(stalled) = run.stalled {
-            return Err(self.finding(&Wrong::Stalled(stalled), None));
+            return Err(self.finding(&Failure::Stalled(stalled), None));
         }
         self.in_time(&run.log)?;
         self.segments.pop();

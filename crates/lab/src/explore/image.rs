@@ -1,20 +1,20 @@
-//! What a component holds, copy-on-write: a crash state is a fork, not a copy.
+//! Content of a component, copy-on-write: a crash state is a fork, not a copy.
 //!
-//! A tree of pages that forks share. Its hash follows from what every sector holds, wherever that came from, and
-//! is kept up to date by each write; so is that of its metadata, which is every sector with bytes that are no
-//! stamp. Invariant: a sector that reads as zeroes counts as nothing, however it came to.
+//! A tree of pages that forks share. Its hash depends only on the content of every sector, and is updated by each
+//! write; so is that of its metadata, which is every sector with bytes other than a stamp. Invariant: a sector that
+//! reads as zeroes counts as nothing, whatever its history.
 
 use std::rc::Rc;
 
 use seekless_core::{Buffer, Extent, PAGE_SECTORS, SECTOR_BYTES};
 
-/// Bytes in a sector that may be a stamp.
+/// Bytes of a stamp in a sector.
 const STAMP: usize = 16;
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Children of a node: few, since each is counted again when a path is copied.
+/// Children of a node: few, since copying a path touches each of them.
 const FAN: usize = 16;
 
-/// What a sector holds.
+/// Content of a sector.
 #[derive(Clone, Debug, Default)]
 pub enum Content {
     /// Zeroes.
@@ -22,7 +22,7 @@ pub enum Content {
     Zero,
     /// Zeroes but for the first bytes.
     Stamp([u8; STAMP]),
-    /// Anything, with its hash.
+    /// Any bytes, with their hash.
     Bytes(Rc<(u64, [u8; SECTOR])>),
 }
 
@@ -47,7 +47,7 @@ impl Content {
         }
     }
 
-    /// Of each sector of a buffer; hollow parts are zeroes.
+    /// The content of each sector of a buffer; hollow parts are zeroes.
     pub fn of_buffer(buffer: &Buffer) -> Vec<Content> {
         let bytes = buffer.to_vec();
         let sectors = bytes.chunks_exact(SECTOR).filter_map(|sector| sector.try_into().ok());
@@ -68,7 +68,7 @@ impl Content {
     }
 }
 
-/// Mixes words so that each bit of them reaches each bit of the result (the finish of `SplitMix64`).
+/// Mixes words so that each of their bits affects each bit of the result (the finaliser of `SplitMix64`).
 pub fn mixed(hash: u64, word: u64) -> u64 {
     let z = (hash.rotate_left(29) ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -88,7 +88,7 @@ enum Node {
     Page([Content; PAGE_SECTORS as usize]),
 }
 
-/// What a component holds; zeroes at first.
+/// Content of a component; initially zeroes.
 #[derive(Clone, Default)]
 pub struct Image {
     root: Option<Rc<Node>>,
@@ -99,24 +99,24 @@ pub struct Image {
 }
 
 impl Image {
-    /// Zeroes, for a component of so many sectors.
+    /// Zeroes, for a component of `sectors` sectors.
     pub fn new(sectors: u64) -> Image {
         let pages = sectors.div_ceil(PAGE_SECTORS);
         let height = (0..16).find(|height| (FAN as u64).saturating_pow(*height) >= pages).unwrap_or(16);
         Image { height, ..Image::default() }
     }
 
-    /// The same for the same content, and else different but for chance: 64 bits.
+    /// Hash of the content: 64 bits, equal for equal content.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The same of its metadata alone.
+    /// Hash of the metadata alone.
     pub fn metadata(&self) -> u64 {
         self.metadata
     }
 
-    /// What sectors hold from now on, those of which `keep` says so.
+    /// Puts content into sectors, those for which `keep` holds.
     pub fn put(&mut self, start: u64, contents: &[Content], keep: impl Fn(usize) -> bool) {
         let mut index = 0;
         while index < contents.len() {
@@ -128,7 +128,7 @@ impl Image {
                 let old = std::mem::replace(&mut sectors[(sector % PAGE_SECTORS) as usize], content.clone());
                 for (content, was) in [(&old, true), (content, false)] {
                     let share = if *content == Content::Zero { 0 } else { mixed(sector, content.hash()) };
-                    // A sum, so that what is put back leaves no trace and order does not count.
+                    // A sum, so that content restored leaves no trace and order does not matter.
                     let change =
                         |hash: u64| if was { hash.wrapping_sub(share) } else { hash.wrapping_add(share) };
                     self.hash = change(self.hash);
@@ -155,7 +155,7 @@ impl Image {
         }
     }
 
-    /// The sectors with metadata, in order.
+    /// Sectors with metadata, in order.
     pub fn metadata_sectors(&self) -> Vec<u64> {
         let mut found = Vec::new();
         differs(None, self.root.as_ref(), self.height, 0, &mut |page| {
@@ -165,7 +165,7 @@ impl Image {
         found
     }
 
-    /// Brings what the sectors hold into a buffer.
+    /// Reads sectors into a buffer.
     pub fn read(&self, at: Extent, into: &Buffer) {
         let zeroes = [0; SECTOR];
         for page in at.pages() {
@@ -186,13 +186,13 @@ impl Image {
         }
     }
 
-    /// Calls `each` for every page that is not the same in both.
+    /// Calls `each` for every page that differs.
     pub fn differs(&self, other: &Image, each: &mut impl FnMut(u64)) {
         differs(self.root.as_ref(), other.root.as_ref(), self.height, 0, each);
     }
 }
 
-/// Where a page is kept; what is shared on the way there is copied.
+/// The page in the tree; shared nodes on the path are copied.
 fn page_of(root: &mut Option<Rc<Node>>, height: u32, page: u64) -> &mut [Content; PAGE_SECTORS as usize] {
     let empty = || {
         Rc::new(if height == 0 { Node::Page(Default::default()) } else { Node::Inner(Default::default()) })
@@ -222,7 +222,7 @@ fn differs(
         return;
     }
     if height == 0 {
-        // A page that was never written holds what one of zeroes holds.
+        // A page that was never written equals one of zeroes.
         let same = (0..PAGE_SECTORS as usize).all(|index| sector(one, index) == sector(other, index));
         if !same {
             each(first);
@@ -272,7 +272,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Against a map of sectors: what is read, what differs between forks, and that equal contents hash alike.
+        /// Against a map of sectors: reads, differences between forks, and equal hashes of equal content.
         #[test]
         fn forks_hold_what_was_put_into_them(
             before in proptest::collection::vec((0..SECTORS, 0..20_u8), 0..40),

@@ -1,5 +1,5 @@
-//! What happened in a run that is explored, in order: what clients asked and were answered, what the components
-//! were asked to write, and when that was done.
+//! Log of an explored run, in order: requests of clients and their answers, writes of components, and when those
+//! completed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,66 +9,66 @@ use seekless_core::{Extent, IoError, Nanos};
 use super::image::Content;
 use crate::check::history;
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A client asked, or was answered.
+    /// A client issued a request, or got an answer.
     Client(history::Event),
-    /// The topmost layer was told to do this.
-    Told(&'static str),
-    /// It was done, or was not; which, of [`Log::commands`].
-    Carried(usize),
-    /// A component took a write; which, of [`Log::writes`].
-    Began(usize),
-    /// It answered.
-    Ended(usize),
-    /// A component took a flush.
+    /// A command to the topmost layer.
+    Command(&'static str),
+    /// The command of this index in [`Log::commands`] succeeded or failed.
+    CommandDone(usize),
+    /// The component received the write of this index in [`Log::writes`].
+    WriteBegan(usize),
+    /// It answered the write of this index.
+    WriteEnded(usize),
+    /// A component received a flush.
     FlushBegan(u32),
-    /// It answered a flush that it took when so many events had happened.
+    /// It answered a flush that it received after this many events.
     FlushEnded(u32, usize),
-    /// The same, with an error: what it should have made durable no later flush does.
+    /// A flush failed: what it should have made durable is not made so by any later flush.
     FlushFailed(u32, usize),
 }
 
-/// What a component was asked to write.
+/// A write to a component.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The component's number.
+    /// Number of the component.
     pub component: u32,
-    /// Where.
+    /// Extent.
     pub at: Extent,
-    /// What, by sector.
+    /// Content by sector.
     pub contents: Vec<Content>,
-    /// Whether it is durable when it is answered.
+    /// Whether it is FUA.
     pub fua: bool,
 }
 
-/// What the topmost layer was told to do, and what came of it.
+/// A command to the topmost layer, and its result.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// What.
+    /// Name.
     pub name: &'static str,
-    /// How long that took.
+    /// Duration.
     pub took: Nanos,
-    /// Why it was not done.
+    /// Error, if it failed.
     pub error: Option<IoError>,
 }
 
 /// The log of a run.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// What happened, in order.
+    /// Events in order.
     pub events: Vec<Event>,
-    /// What the events of components are about.
+    /// Writes that the components' events refer to.
     pub writes: Vec<Write>,
-    /// What was told, in the order in which it was done.
+    /// Commands in the order of completion.
     pub commands: Vec<Command>,
-    /// The longest that a client waited for an answer.
+    /// Longest response time of a client's request.
     pub longest: Nanos,
 }
 
 impl Log {
-    /// The longest that a command took.
+    /// Longest duration of a command.
     pub fn longest_command(&self) -> Nanos {
         self.commands.iter().map(|command| command.took).max().unwrap_or_default()
     }

@@ -1,13 +1,13 @@
-//! The crash explorer: runs a volume, cuts its power at every moment at which something new may be lost, and looks
-//! at what a restart finds.
+//! The crash explorer: runs a volume, cuts its power at every moment at which something new may be lost, and checks
+//! what a restart finds.
 //!
-//! A run is carried out once and logged. Then its log is followed: at each write and flush of a component, as it
-//! begins and as it ends, [`choose`] says which of the writes that are not durable survive; what is then on the
-//! components is a fork of their images; the volume is opened on it and judged ([`restart`]). Some restarts go on:
-//! the volume is run again from there, its opening included, and loses power again, to a depth.
+//! A run is carried out once and logged. Then its log is replayed: at each write and flush of a component, as it begins
+//! and as it ends, [`choose`] selects which of the non-durable writes survive; the resulting content of the components
+//! is a fork of their images; the volume is opened on it and checked ([`restart`]). Some restarts continue: the volume
+//! is run again from there, its opening included, and loses power again, to a depth.
 //!
-//! A state counts once it was opened and judged; it is new if no state before had the same images. A state that
-//! was seen is judged again only if less is allowed than when it was.
+//! A state counts once it was opened and checked; it is new if no state before had the same images. A known state is
+//! checked again only if less is allowed than before.
 
 mod all;
 pub mod campaign;
@@ -46,7 +46,7 @@ use self::conditions::Conditions;
 use self::image::{Image, mixed};
 use self::log::{Event, Log};
 use self::power::{Crash, Power, Survivor};
-use self::restart::{Judge, Opener, Wrong};
+use self::restart::{Failure, Judge, Opener};
 use self::run::Plan;
 use self::script::Step;
 use self::settling::Settling;
@@ -57,31 +57,31 @@ use crate::setup::Progress;
 use seekless_volume::description::Description;
 use seekless_volume::settings::{self, Setting};
 
-/// How much is looked at.
+/// Limits of an exploration.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// New states, after which it ends.
+    /// New states after which it ends.
     pub states: u64,
-    /// States a moment of a run.
+    /// States at a moment of a run.
     pub each: u64,
-    /// Of the moments of a run one in so many is looked at: the more, the more runs there are for as many states.
+    /// Examine one in this many moments of a run: with a larger number, more runs for the same number of states.
     pub one_in: u64,
-    /// Crashes one after the other.
+    /// Crashes in a row.
     pub depth: u64,
-    /// One restart in so many goes on to the next crash.
+    /// One in this many restarts continues to the next crash.
     pub goes_on: u64,
     /// Whether every page is written first.
     pub fill: bool,
-    /// Runs before all others in which the power does not go; if `None`, they take turns with those in which it does,
-    /// and have half of the time.
+    /// Runs without a power cut before all others; if `None`, they take turns with those that have one, for half of the
+    /// time.
     pub plain: Option<u64>,
-    /// A run in which the power stays takes about as long as judging so many restarts.
+    /// Restarts that cost as much as a run without a power cut.
     pub run_costs: u64,
-    /// Within which every request is answered, in virtual time.
+    /// Limit on the response time of every request, in virtual time.
     pub bound: Nanos,
-    /// From which all chance follows.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// By which [`Tally::spent`] is told, in nanoseconds; the default stands still.
+    /// Clock of [`Tally::spent`], in nanoseconds; the default stands still.
     pub clock: fn() -> u64,
 }
 
@@ -103,89 +103,89 @@ impl Default for Options {
     }
 }
 
-/// Restarts that take about as long as a run in which the power stays.
+/// Restarts that take about as long as a run without a power cut.
 const RUN_COSTS: u64 = 40;
-/// Pages that small workloads, all of them, are about.
+/// Pages of exhaustive small workloads.
 const ALL_PAGES: u64 = 2;
 /// Requests between a restart and the next crash, at most.
 const BETWEEN: usize = 12;
-/// Moments right after a promise, such as an answered flush, are looked at this many times as often as others.
+/// Factor by which moments right after a guarantee, such as an answered flush, are examined more often.
 const PROMISED: u64 = 4;
-/// Runs go on this many times as often from states with a torn write of metadata as from others.
+/// Factor by which runs continue more often from states with a torn write of metadata.
 const TORN: u64 = 8;
-/// States a moment of a run that began after a crash.
+/// States at a moment of a run that began after a crash.
 const EACH_AFTER: u64 = 4;
-/// Of the crashes that are gone on from, one in so many leaves the components their caches, or one of them.
+/// One in this many of the crashes that are continued from leaves the components their caches, or one of them.
 const KILLS: u64 = 2;
-/// Of the moments of a run in which one request fails, one in so many is looked at.
+/// In a run in which one request fails, one in this many moments is examined.
 const FAULT_MOMENTS: u64 = 8;
-/// Choices in a row that are nothing new, after which a moment is done.
+/// Consecutive choices without a new state after which a moment is done.
 const IN_VAIN: u32 = 16;
-/// Of so many states one is judged once more with a rotten sector, where layers tell that from a torn one.
+/// One in this many states is checked once more with a rotten sector, where layers distinguish that from a torn one.
 const ROTS: u64 = 8;
 
-/// Something is wrong, and how it came to that.
+/// A violation, and how to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What.
+    /// Description.
     pub wrong: String,
-    /// How, crash by crash.
+    /// Runs and crashes that lead to it.
     pub case: Case,
 }
 
-/// What a new volume is asked for, and under which conditions.
+/// Requests to a new volume, and their conditions.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it is asked for.
+    /// Requests and commands.
     pub steps: Rc<[Step]>,
-    /// By whom, and what its components are like.
+    /// Clients, and the behaviour of components.
     pub conditions: Conditions,
-    /// Its options that are other than in its file.
+    /// Options of the volume that differ from its file.
     pub settings: Vec<Setting>,
 }
 
-/// Looks for what is wrong.
+/// Explores a volume.
 pub struct Explorer<'a> {
     description: &'a Description,
     opener: Opener<'a>,
-    /// What the opener's volume has otherwise than the description.
+    /// Options of the opener's volume that differ from the description.
     settings: Vec<Setting>,
     options: Options,
     judge: Judge,
-    /// Whether what layers keep is sealed.
+    /// Whether layers' metadata is sealed.
     rots: bool,
     rng: Rng,
     seen: FxHashSet<u64>,
     metadata: FxHashSet<u64>,
-    /// States judged since less was allowed.
+    /// States checked since less was allowed.
     fresh: FxHashSet<u64>,
     segments: Vec<Segment>,
     tally: Tally,
-    /// What runs begin with, by the settings of their volumes and what those count from, once it was made.
+    /// Initial states of runs, by the settings of their volumes and their start values, once created.
     begin: BTreeMap<(Vec<Setting>, u64), Begin>,
 }
 
-/// What a run begins with: components of zeroes, or a volume that was filled.
+/// Initial state of a run: components of zeroes, or a volume that was filled.
 #[derive(Clone)]
 struct Begin {
     images: Vec<Image>,
     registers: Registers,
-    /// The number of the next request.
+    /// Number of the next request.
     first: u64,
 }
 
-/// Of which run the log is followed, and how deep it is.
+/// A run whose log is replayed, and its depth.
 struct Followed<'a> {
     plan: &'a Plan,
     log: &'a Log,
     depth: usize,
     each: u64,
-    /// Whether every set of survivors is looked at.
+    /// Whether every set of survivors is examined.
     all: bool,
 }
 
 impl<'a> Explorer<'a> {
-    /// For a checked description.
+    /// An explorer of a checked description.
     pub fn new(description: &'a Description, options: Options) -> Explorer<'a> {
         let by_depth = vec![0; options.depth as usize];
         Explorer {
@@ -205,7 +205,7 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// What was looked at so far.
+    /// What was examined so far.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally.clone();
         (tally.judged, tally.whole, tally.sectors) =
@@ -217,24 +217,24 @@ impl<'a> Explorer<'a> {
         tally
     }
 
-    /// Whether there is enough.
+    /// Whether the limit is reached.
     pub fn is_done(&self) -> bool {
         self.tally.states >= self.options.states
     }
 
-    /// A new volume is asked for what a script says, and loses power wherever it may.
+    /// Runs a script on a new volume, and cuts its power wherever possible.
     pub fn explore(&mut self, script: &Script) -> Result<(), Finding> {
         let (plan, registers) = self.plan(script)?;
         self.run(&plan, registers, 0, self.options.each)
     }
 
-    /// A new volume is asked for what a script says, and keeps its power to the end.
+    /// Runs a script on a new volume to its end, without a power cut.
     pub fn plain(&mut self, script: &Script) -> Result<(), Finding> {
         let (plan, registers) = self.plan(script)?;
         self.run(&plan, registers, 0, 0)
     }
 
-    /// Every sequence of this many requests to a few pages, with every set of survivors.
+    /// Explores every sequence of `requests` requests to a few pages, with every set of survivors.
     pub fn explore_all(&mut self, requests: usize, progress: &dyn Fn(Progress)) -> Result<(), Finding> {
         let sectors = self.opener.description.check().unwrap_or(0);
         let scripts = all::scripts(requests, ALL_PAGES, sectors);
@@ -248,7 +248,7 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
-    /// A new volume that is to be asked for what a script says.
+    /// The plan of a script's run on a new volume.
     fn plan(&mut self, script: &Script) -> Result<(Plan, Registers), Finding> {
         self.set(&script.settings);
         let numbers = script.conditions.numbers;
@@ -263,12 +263,12 @@ impl<'a> Explorer<'a> {
         Ok((Plan { conditions, ..Plan::new(images, steps, first) }, registers))
     }
 
-    /// From now on the volume has these settings.
+    /// Sets the options of the volume from now on.
     fn set(&mut self, settings: &[Setting]) {
         if self.settings != settings {
             self.settings = settings.to_vec();
             self.opener = Opener::new(settings::applied(self.description, settings));
-            // What was judged of another volume says nothing.
+            // Results for another volume do not apply.
             self.judge.forget();
             self.fresh.clear();
         }
@@ -292,8 +292,8 @@ impl<'a> Explorer<'a> {
         for event in &run.log.events {
             power.follow(&run.log, event);
             if let Event::Client(event) = event {
-                let told = begin.registers.event(event);
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = begin.registers.event(event);
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
         }
         begin.registers.narrowed();
@@ -311,11 +311,11 @@ impl<'a> Explorer<'a> {
         self.begin(plan);
         let followed = Followed { plan, log: &run.log, depth, each, all: each == u64::MAX };
         let result = self.follow(&followed, registers).and_then(|()| match (run.closed, run.stalled) {
-            // With a fault, not to open is an answer, and so is not to do as told.
-            (Some(error), _) if !plan.fails() => Err(self.finding(&Wrong::Closed(error), None)),
-            (_, Some(stalled)) => Err(self.finding(&Wrong::Stalled(stalled), None)),
-            _ => match Wrong::command(&run.log) {
-                Some(wrong) if !plan.fails() => Err(self.finding(&wrong, None)),
+            // With a fault, a volume may fail to open, and a command may fail.
+            (Some(error), _) if !plan.fails() => Err(self.finding(&Failure::Closed(error), None)),
+            (_, Some(stalled)) => Err(self.finding(&Failure::Stalled(stalled), None)),
+            _ => match Failure::command(&run.log) {
+                Some(failure) if !plan.fails() => Err(self.finding(&failure, None)),
                 _ => self.in_time(&run.log),
             },
         });
@@ -325,7 +325,7 @@ impl<'a> Explorer<'a> {
 
     fn in_time(&self, log: &Log) -> Result<(), Finding> {
         let (longest, bound) = (log.longest.max(log.longest_command()), self.options.bound);
-        if longest > bound { Err(self.finding(&Wrong::Late { longest, bound }, None)) } else { Ok(()) }
+        if longest > bound { Err(self.finding(&Failure::Late { longest, bound }, None)) } else { Ok(()) }
     }
 
     fn begin(&mut self, plan: &Plan) {
@@ -336,7 +336,7 @@ impl<'a> Explorer<'a> {
         let settings = if first { self.settings.clone() } else { Vec::new() };
         let fill = self.options.fill && first;
         self.segments.push(Segment { steps, conditions, settings, fill, fault, crash: None });
-        // What was allowed elsewhere says nothing here.
+        // Results for another volume do not apply.
         self.fresh.clear();
     }
 
@@ -346,15 +346,15 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Follows a log, and cuts the power wherever something changes on a component.
+    /// Replays a log, and cuts power wherever something changes on a component.
     fn follow(&mut self, followed: &Followed, mut registers: Registers) -> Result<(), Finding> {
         let mut power = Power::new(followed.plan.images.clone());
         let mut settling = Settling::new(followed.plan);
         let part = if followed.each == 0 { Part::Powered } else { Part::Runs };
         for (index, event) in followed.log.events.iter().enumerate() {
             if let Event::Client(event) = event {
-                let told = registers.event(&settling.told(event));
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = registers.event(&settling.effective(event));
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
             let narrowed = registers.narrowed();
             let less = !narrowed.is_empty();
@@ -362,23 +362,23 @@ impl<'a> Explorer<'a> {
                 self.fresh.clear();
                 self.judge.narrow(narrowed);
             }
-            // An answer after which less is allowed may be broken by what was there before it.
+            // An answer after which less is allowed may be violated by the state before it.
             let changed = power.follow(followed.log, event) || less;
             // Runs in which one request fails are many, and all alike up to it.
             let last = index + 1 == followed.log.events.len();
             let few = followed.depth == 0 && !followed.all && self.options.one_in > 1;
-            // What was just promised may rest on something that is not durable yet.
+            // What was just guaranteed may depend on something that is not durable yet.
             let one_in = if less { self.options.one_in.div_ceil(PROMISED) } else { self.options.one_in };
             let looks = !few || last || self.rng.chance(1, one_in);
             let one = followed.plan.fault.is_some();
             let looks = looks && (!one || last || self.rng.chance(1, FAULT_MOMENTS));
-            // What was in the caches before belongs to the run before.
+            // What was in the caches before belongs to the previous run.
             let looks = looks && followed.each > 0 && index >= 2 * followed.plan.cached.len();
             if changed && looks {
                 self.judge.spent.on(part);
                 self.tally.moments += 1;
                 self.moment(followed, index + 1, &power, &registers)?;
-                // A run without crashes, or with a fault, is judged to its end.
+                // A run without crashes, or with a fault, is checked to its end.
                 if self.is_done() && followed.each > 0 && !followed.plan.fails() {
                     break;
                 }
@@ -388,7 +388,7 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
-    /// The states of one moment.
+    /// Examines the states of one moment.
     fn moment(
         &mut self,
         followed: &Followed,
@@ -397,7 +397,7 @@ impl<'a> Explorer<'a> {
         registers: &Registers,
     ) -> Result<(), Finding> {
         let by_chance =
-            Choices::new(&power.pending, followed.log, self.rng.bits()).beside(followed.plan.torn.clone());
+            Choices::new(&power.pending, followed.log, self.rng.bits()).with_torn(followed.plan.torn.clone());
         let systematic = if followed.all { usize::MAX } else { by_chance.systematic() };
         let choices: Box<dyn Iterator<Item = Vec<Survivor>>> =
             if followed.all { Box::new(All::new(&power.pending, followed.log)) } else { Box::new(by_chance) };
@@ -415,8 +415,8 @@ impl<'a> Explorer<'a> {
                 continue;
             }
             in_vain = 0;
-            if let Err(wrong) = self.judge.judge(&self.opener, &images, registers) {
-                return Err(self.finding(&wrong, Some(crash)));
+            if let Err(failure) = self.judge.judge(&self.opener, &images, registers) {
+                return Err(self.finding(&failure, Some(crash)));
             }
             if self.seen.insert(hash) {
                 self.tally.states += 1;
@@ -437,7 +437,7 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
-    /// The components that keep their caches in a crash that is gone on from.
+    /// Draws the components that keep their caches in a crash that is continued from.
     fn keeps(&mut self) -> u64 {
         if !self.rng.chance(1, KILLS) {
             return 0;
@@ -446,7 +446,7 @@ impl<'a> Explorer<'a> {
         if self.rng.chance(1, 2) { u64::MAX } else { only }
     }
 
-    /// The volume is used again after a crash, and crashes again.
+    /// Runs the volume again after a crash, and crashes it again.
     fn go_on(
         &mut self,
         followed: &Followed,
@@ -477,11 +477,11 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
-    fn finding(&self, wrong: &Wrong, crash: Option<Crash>) -> Finding {
+    fn finding(&self, failure: &Failure, crash: Option<Crash>) -> Finding {
         let mut segments = self.segments.clone();
         if let (Some(segment), true) = (segments.last_mut(), crash.is_some()) {
             segment.crash = crash;
         }
-        Finding { wrong: wrong.to_string(), case: Case(segments) }
+        Finding { wrong: failure.to_string(), case: Case(segments) }
     }
 }

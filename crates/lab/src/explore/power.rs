@@ -1,10 +1,10 @@
-//! What a power cut leaves: what is durable, and any sectors of what is not, in any order.
+//! Effect of a power cut: what is durable survives, and any sectors of what is not, in any order.
 //!
-//! Follows a log event by event. A write is durable when a flush is answered that was asked for after the write
-//! was answered, or when it is answered and was with FUA. Fault model: a sector is written whole or not at all;
-//! of a write that is not durable any sectors may be there, answered or not; of two over each other either may
-//! be, unless the later one is durable and began when the earlier one had ended. What a flush that failed should have
-//! made durable may have been dropped: no later flush makes it so.
+//! Follows a log event by event. A write is durable when a flush is answered that was issued after the write was
+//! answered, or when it is answered and was FUA. Fault model: a sector is written in full or not at all; of a
+//! non-durable write any sectors may survive, answered or not; of two overlapping ones either may, unless the later one
+//! is durable and began when the earlier one had ended. What a failed flush should have made durable may have been
+//! dropped: no later flush makes it so.
 
 use seekless_core::Extent;
 
@@ -12,57 +12,56 @@ use super::image::{Content, Image};
 use super::log::{Event, Log, Write};
 use super::rot::Rot;
 
-/// Sectors of a write that survive: counted from its first.
+/// Sectors of a write that survive, counted from its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survivor {
-    /// The write, of [`Log::writes`].
+    /// Index of the write in [`Log::writes`].
     pub write: usize,
-    /// The first sector.
+    /// First sector.
     pub first: u64,
-    /// The one behind the last.
+    /// End sector, exclusive.
     pub end: u64,
 }
 
-/// How a run ends before its end.
+/// A crash of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crash {
-    /// Events that happened before.
+    /// Number of events before it.
     pub events: usize,
-    /// What survives of what was not durable. A component that keeps its cache keeps all that it answered; of it these
-    /// are what it did not answer.
+    /// What survives of non-durable writes. A component that keeps its cache keeps all writes that it answered; these
+    /// are then of its unanswered ones.
     pub survivors: Vec<Survivor>,
-    /// The components that keep what is in their caches, a bit each by their numbers: none of them at a power cut, all
-    /// of them if only the process ends.
+    /// Components that keep their caches, as bits by number: none at a power cut, all if only the process ends.
     pub keeps: u64,
-    /// A sector that rots besides; what goes on from there does not know of it.
+    /// A sector that rots in addition; runs that continue from the crash do not have it.
     pub rot: Option<Rot>,
 }
 
 /// A write that is not durable.
 pub struct Pending {
-    /// The write, of [`Log::writes`].
+    /// Index of the write in [`Log::writes`].
     pub write: usize,
-    /// Events that had happened when it began.
+    /// Number of events when it began.
     began: usize,
-    /// The same when it ended, if it has.
+    /// Number of events when it ended, if it has.
     ended: Option<usize>,
-    /// Sectors for which something later is durable.
+    /// Sectors overwritten by something durable.
     buried: Vec<bool>,
-    /// A flush failed that should have made it durable.
+    /// Whether a flush failed that should have made it durable.
     dropped: bool,
 }
 
-/// The components at one moment of a run.
+/// State of the components at one moment of a run.
 pub struct Power {
-    /// What is durable, by component.
+    /// Durable content, by component.
     pub durable: Vec<Image>,
-    /// What is not, in the order in which it began.
+    /// Non-durable writes, in the order in which they began.
     pub pending: Vec<Pending>,
-    /// Events that have happened.
+    /// Number of events so far.
     happened: usize,
 }
 
-/// The sectors of metadata that survive of writes of which others do not: what the next write there may complete.
+/// Surviving sectors of metadata of writes that are otherwise lost: the next write there may complete them.
 pub fn torn<'a>(log: &'a Log, survivors: &'a [Survivor]) -> impl Iterator<Item = (u32, Extent)> + 'a {
     survivors.iter().filter_map(|survivor| {
         let write = log.writes.get(survivor.write)?;
@@ -78,7 +77,7 @@ impl Pending {
         log.writes[self.write].component == component && self.ended.is_some_and(|ended| ended < began)
     }
 
-    /// The parts of these sectors for which nothing later is durable.
+    /// The parts of these sectors that nothing durable overwrites.
     fn left(&self, log: &Log, sectors: std::ops::Range<u64>) -> Vec<Write> {
         let write = &log.writes[self.write];
         let mut parts: Vec<Write> = Vec::new();
@@ -97,23 +96,23 @@ impl Pending {
 }
 
 impl Power {
-    /// Components that hold this, and nothing else.
+    /// Components with this durable content.
     pub fn new(durable: Vec<Image>) -> Power {
         Power { durable, pending: Vec::new(), happened: 0 }
     }
 
-    /// The next event happens. Whether a component's state changed: then there is something new to find.
+    /// Applies the next event. Returns whether a component's state changed: then there are new crash states.
     pub fn follow(&mut self, log: &Log, event: &Event) -> bool {
         let now = self.happened;
         self.happened += 1;
         match *event {
-            Event::Client(_) | Event::Told(_) | Event::Carried(_) => return false,
+            Event::Client(_) | Event::Command(_) | Event::CommandDone(_) => return false,
             Event::FlushBegan(_) => {}
-            Event::Began(write) => {
+            Event::WriteBegan(write) => {
                 let buried = vec![false; log.writes[write].at.sectors as usize];
                 self.pending.push(Pending { write, began: now, ended: None, buried, dropped: false });
             }
-            Event::Ended(write) => {
+            Event::WriteEnded(write) => {
                 let fua = log.writes[write].fua;
                 self.pending.iter_mut().filter(|pending| pending.write == write).for_each(|pending| {
                     pending.ended = Some(now);
@@ -133,7 +132,7 @@ impl Power {
         true
     }
 
-    /// These are durable from now on, in the order in which they ended.
+    /// Makes these writes durable, in the order in which they ended.
     fn settle(&mut self, log: &Log, which: impl Fn(&Pending) -> bool) {
         let (mut settled, pending): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|pending| which(pending));
@@ -155,7 +154,7 @@ impl Power {
         }
     }
 
-    /// What a restart finds: what is durable, and what is in the components' caches besides.
+    /// State after a restart: the durable content, and what is in the components' caches.
     pub fn restart(&self, log: &Log, crash: &Crash) -> (Vec<Image>, Vec<Write>) {
         let keeps = |component: u32| crash.keeps >> component.min(63) & 1 == 1;
         let mut cached = Vec::new();
@@ -175,11 +174,11 @@ impl Power {
         (self.cut(log, &survivors), cached)
     }
 
-    /// What a restart finds if these survive, one put over the other in their order.
+    /// State after a restart if these survive, applied in order.
     pub fn cut(&self, log: &Log, survivors: &[Survivor]) -> Vec<Image> {
         let mut images = self.durable.clone();
         for survivor in survivors {
-            // A script may name what is not there.
+            // A script may name a write that does not exist.
             let Some(pending) = self.pending.iter().find(|pending| pending.write == survivor.write) else {
                 continue;
             };

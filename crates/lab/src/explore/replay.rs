@@ -1,4 +1,4 @@
-//! A case done again, to see whether it still goes wrong, and what its clients saw as a history.
+//! Replaying a case, to see whether it still fails, with its clients' history.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::conditions::Conditions;
 use super::image::Image;
 use super::log::{Event, Log, Write};
 use super::power::{Crash, Power};
-use super::restart::Wrong;
+use super::restart::Failure;
 use super::run::Plan;
 use super::script::{self, Request, Step};
 use super::settling::Settling;
@@ -17,27 +17,27 @@ use super::{Explorer, Finding, Options, Script, faults};
 use crate::check::{Registers, history};
 use seekless_volume::description::Description;
 
-/// Sectors that are read at once when all are read.
+/// Sectors of a read when everything is read.
 const AT_ONCE: u64 = 2_048;
 
-/// What came of a case.
+/// Result of replaying a case.
 pub struct Replayed {
-    /// What clients saw, and after the last crash what everything holds.
+    /// History of the clients, and after the last crash the content of everything.
     pub history: Vec<Line>,
-    /// What is wrong, if something is.
+    /// The violation, if any.
     pub finding: Option<Finding>,
 }
 
 /// A line of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// What happened.
+    /// An event.
     Event(history::Event),
-    /// For people.
+    /// A comment for people.
     Remark(String),
 }
 
-/// Does again what a case says.
+/// Replays a case.
 pub fn replay(description: &Description, case: &Case) -> Replayed {
     let mut explorer = Explorer::new(description, Options::default());
     let mut history = Vec::new();
@@ -77,7 +77,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// One run, up to its crash; what survived.
+    /// Replays one run, up to its crash; returns what survived.
     fn replay_segment(
         &mut self,
         plan: &Plan,
@@ -93,20 +93,20 @@ impl Explorer<'_> {
             power.follow(&run.log, event);
             history.extend(remark(&run.log, event).map(Line::Remark));
             if let Event::Client(event) = event {
-                let event = settling.told(event);
+                let event = settling.effective(event);
                 history.push(Line::Event(event.clone().into_owned()));
-                let told = registers.event(&event);
-                told.map_err(|violation| self.finding(&Wrong::Sector(violation), None))?;
+                let judged = registers.event(&event);
+                judged.map_err(|violation| self.finding(&Failure::Sector(violation), None))?;
             }
         }
         if let (Some(stalled), None) = (run.stalled, crash) {
-            return Err(self.finding(&Wrong::Stalled(stalled), None));
+            return Err(self.finding(&Failure::Stalled(stalled), None));
         }
         if let (Some(error), None, false) = (run.closed, crash, plan.fails()) {
-            return Err(self.finding(&Wrong::Closed(error), None));
+            return Err(self.finding(&Failure::Closed(error), None));
         }
-        if let (Some(wrong), None, false) = (Wrong::command(&run.log), crash, plan.fails()) {
-            return Err(self.finding(&wrong, None));
+        if let (Some(failure), None, false) = (Failure::command(&run.log), crash, plan.fails()) {
+            return Err(self.finding(&failure, None));
         }
         let mut images = power.cut(&run.log, crash.map_or(&[], |crash| &crash.survivors));
         let judged = match crash.and_then(|crash| crash.rot) {
@@ -117,16 +117,16 @@ impl Explorer<'_> {
             }
             None => self.judge.judge_whole(&self.opener, &images, registers),
         };
-        judged.map_err(|wrong| {
+        judged.map_err(|failure| {
             history.push(Line::Event(history::Event::Crash));
             let everything = self.everything(&images, plan.first + plan.steps.len() as u64);
             history.extend(everything.into_iter().map(Line::Event));
-            self.finding(&wrong, crash.cloned())
+            self.finding(&failure, crash.cloned())
         })?;
         Ok(power.restart(&run.log, crash.unwrap_or(&Crash::default())))
     }
 
-    /// What a client sees that reads everything.
+    /// History of a client that reads everything.
     fn everything(&self, images: &[Image], first: u64) -> Vec<history::Event> {
         let sectors = self.opener.description.check().unwrap_or(0);
         let starts = (0..sectors).step_by(AT_ONCE as usize);
@@ -144,11 +144,11 @@ impl Explorer<'_> {
     }
 }
 
-/// What people are told of a command; a judge has no use for it.
+/// A comment about a command, for people; the checker ignores it.
 fn remark(log: &Log, event: &Event) -> Option<String> {
     match event {
-        Event::Told(command) => Some(format!("do {command}")),
-        Event::Carried(number) => {
+        Event::Command(command) => Some(format!("do {command}")),
+        Event::CommandDone(number) => {
             let command = &log.commands[*number];
             Some(match &command.error {
                 None => format!("done: {}, after {}", command.name, command.took),

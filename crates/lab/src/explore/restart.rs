@@ -1,9 +1,10 @@
-//! A restart after a crash: the volume is opened on what survived, and what it may now tell differently is read.
+//! A restart after a crash: the volume is opened on what survived, and everything that may now read differently is
+//! read.
 //!
-//! A restart is judged whole the first time. From then on only what may differ from the last one judged is read:
-//! pages that lie elsewhere, pages whose sectors on a component differ, and pages of which less is allowed than
-//! before. Where a page lies is asked of the volume only if something differs that its opening has read: the same
-//! input gives the same state. Every thousandth restart is read whole all the same.
+//! The first restart is checked in full. From then on only what may differ from the last one checked is read: pages at
+//! another place, pages whose sectors on a component differ, and pages of which less is allowed than before. The volume
+//! is queried for a page's place only if something differs that its opening has read: the same input gives the same
+//! state. Every thousandth restart is still read in full.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,118 +23,118 @@ use crate::check::{self, Registers, Violation};
 use seekless_volume::description::Description;
 use seekless_volume::tree::{self, Bytes};
 
-/// Restarts between two that are read whole.
+/// Restarts between two that are read in full.
 const CONTROL: u64 = 1_000;
-/// Where a page lies, in one word: nobody can tell, nowhere, or a component and a page.
+/// Place of a page in one word: unknown, nowhere, or a component and a page.
 const UNKNOWN: u64 = u64::MAX;
 const NOWHERE: u64 = u64::MAX - 1;
 
-/// Named places of code, and how often each was reached.
+/// Named edges of code, and how often each was reached.
 pub type Edges = Vec<(&'static str, u64)>;
 
-/// What is wrong with a restart.
+/// A violation at a restart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
-    /// It does not open.
+pub enum Failure {
+    /// The volume does not open.
     #[error("the volume does not open: {0}")]
     Closed(String),
-    /// Opening it, or a read, fails because what lies there is known to be damaged.
+    /// Opening or reading fails because the data is known to be damaged.
     #[error("{0}")]
     Refused(String),
     /// A sector cannot be read.
     #[error("{0}")]
     Unreadable(String),
-    /// A sector holds what it must not.
+    /// A sector has content that is not allowed.
     #[error("{0}")]
     Sector(Violation),
-    /// Opening it twice is not the same as once.
+    /// Opening the volume a second time changes its metadata.
     #[error(
         "opening the volume again changed its metadata, expected it to stay as the first opening left it"
     )]
     Restless,
-    /// Nobody will ever answer.
+    /// A request is never answered.
     #[error("a request is never answered: {0}")]
     Stalled(String),
-    /// A command fails where nothing else does.
+    /// A command fails without a fault.
     #[error("the command '{name}' failed: {error}")]
     Command {
-        /// Which.
+        /// Its name.
         name: &'static str,
-        /// Why.
+        /// Its error.
         error: IoError,
     },
-    /// An answer takes too long.
+    /// A response takes too long.
     #[error("a request was answered after {longest}, expected within {bound}")]
     Late {
-        /// It took so long.
+        /// The response time.
         longest: Nanos,
-        /// It may take so long.
+        /// The limit.
         bound: Nanos,
     },
 }
 
-impl Wrong {
-    /// The first command of a run that failed. A layer that cannot empty itself as fast as clients write says so by
-    /// `Timeout`: nothing is wrong with that.
-    pub fn command(log: &Log) -> Option<Wrong> {
+impl Failure {
+    /// The first command of a run that failed. A layer that cannot drain as fast as clients write may fail with
+    /// `Timeout`.
+    pub fn command(log: &Log) -> Option<Failure> {
         log.commands.iter().find_map(|command| {
             let error = command.error.clone().filter(|error| error.kind() != ErrorKind::Timeout)?;
-            Some(Wrong::Command { name: command.name, error })
+            Some(Failure::Command { name: command.name, error })
         })
     }
 }
 
 /// Opens volumes.
 pub struct Opener<'a> {
-    /// What is opened.
+    /// The volume's description.
     pub description: Cow<'a, Description>,
-    /// Sectors of each component, in the order of their numbers.
+    /// Sectors of each component, by number.
     pub sectors: Vec<u64>,
 }
 
 impl<'a> Opener<'a> {
-    /// For a checked description.
+    /// An opener of a checked description.
     pub fn new(description: Cow<'a, Description>) -> Opener<'a> {
         let sectors = description.components.values().map(|component| component.drive.sectors()).collect();
         Opener { description, sectors }
     }
 
-    /// The components by name, from these by number.
+    /// The components by name, from a list by number.
     pub fn named<T: Clone>(&self, components: &[T]) -> BTreeMap<String, T> {
         self.description.components.keys().cloned().zip(components.iter().cloned()).collect()
     }
 }
 
-/// What was last judged.
+/// The restart checked last.
 #[derive(Clone)]
 pub struct Last {
     /// What survived.
-    found: Vec<Image>,
-    /// What its opening made of that.
+    survived: Vec<Image>,
+    /// Images after its opening.
     images: Vec<Image>,
-    /// Where each page lay.
+    /// Place of each page.
     places: Vec<u64>,
-    /// Which pages lie at a place.
+    /// Pages at a place.
     pages: FxHashMap<u64, Vec<u64>>,
     /// Places that its opening read.
     opening: FxHashSet<u64>,
 }
 
-/// Judges restarts of one volume, one after the other.
+/// Checks restarts of one volume, one after the other.
 #[derive(Default)]
 pub struct Judge {
     last: Option<Last>,
     /// Pages of which less is allowed than when they were last read.
     narrowed: FxHashSet<u64>,
-    /// Restarts judged.
+    /// Restarts checked.
     pub judged: u64,
-    /// Those read whole.
+    /// Restarts read in full.
     pub whole: u64,
     /// Sectors read.
     pub sectors: u64,
     /// How often each edge was reached.
     pub edges: BTreeMap<&'static str, u64>,
-    /// Where the time went.
+    /// Time spent, by part.
     pub spent: Spent,
 }
 
@@ -142,65 +143,66 @@ fn place(component: u32, page: u64) -> u64 {
 }
 
 impl Judge {
-    /// One that tells where its time goes by this clock.
+    /// A judge that measures its time by this clock.
     pub fn new(clock: fn() -> u64) -> Judge {
         Judge { spent: Spent::new(clock), ..Judge::default() }
     }
 
-    /// What was judged last, to come back to: [`Judge::recall`].
+    /// The last checked restart, to return to by [`Judge::recall`].
     pub fn remember(&self) -> Option<Last> {
         self.last.clone()
     }
 
-    /// The next restart is compared with this one.
+    /// Compares the next restart with this one.
     pub fn recall(&mut self, last: Option<Last>) {
         self.last = last;
     }
 
-    /// The next restart is of another volume.
+    /// Forgets the last restart: the next is of another volume.
     pub fn forget(&mut self) {
         self.last = None;
         self.narrowed.clear();
     }
 
-    /// Of these sectors less is allowed from now on.
+    /// Notes that less is allowed of these sectors from now on.
     pub fn narrow(&mut self, sectors: impl IntoIterator<Item = u64>) {
         self.narrowed.extend(sectors.into_iter().map(|sector| sector / PAGE_SECTORS));
     }
 
-    /// Opens what survived, and judges it by what is allowed.
-    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Registers) -> Result<(), Wrong> {
+    /// Opens what survived, and checks it against the registers.
+    pub fn judge(&mut self, opener: &Opener, images: &[Image], registers: &Registers) -> Result<(), Failure> {
         let runtime = Runtime::new(0);
         let judged = runtime.run(self.open_and_read(opener, images, registers));
         for (edge, times) in runtime.edges() {
             *self.edges.entry(edge).or_default() += times;
         }
-        judged.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+        judged.map_err(|stalled| Failure::Stalled(stalled.to_string()))?
     }
 
-    /// The same, and reads everything.
+    /// As `judge`, reading everything.
     pub fn judge_whole(
         &mut self,
         opener: &Opener,
         images: &[Image],
         registers: &Registers,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Failure> {
         self.last = None;
         self.judge(opener, images, registers)
     }
 
-    /// The same where a sector has rotted: whether that is refused. Nothing else may be told than without it.
+    /// As `judge`, for a state with a rotten sector; returns whether it was refused. No other content may be read than
+    /// without it.
     pub fn judge_rotten(
         &mut self,
         opener: &Opener,
         images: &[Image],
         registers: &Registers,
-    ) -> Result<bool, Wrong> {
+    ) -> Result<bool, Failure> {
         match self.judge(opener, images, registers) {
             Ok(()) => Ok(false),
             // Metadata that has lost its magic is refused as unknown data, not as corrupt.
-            Err(Wrong::Refused(_) | Wrong::Closed(_)) => Ok(true),
-            Err(wrong) => Err(wrong),
+            Err(Failure::Refused(_) | Failure::Closed(_)) => Ok(true),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -209,13 +211,13 @@ impl Judge {
         opener: &Opener<'_>,
         images: &[Image],
         registers: &Registers,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Failure> {
         let opened = open(opener, images).await?;
         let again = opened.images();
         if again.iter().zip(images).any(|(again, image)| again.hash() != image.hash()) {
             let twice = open(opener, &again).await?.images();
             if twice.iter().zip(&again).any(|(twice, once)| twice.metadata() != once.metadata()) {
-                return Err(Wrong::Restless);
+                return Err(Failure::Restless);
             }
         }
         self.spent.on(Part::Opening);
@@ -235,8 +237,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Reads pages, those that follow each other at once.
-    async fn read(&mut self, opened: &Opened, pages: &[u64], registers: &Registers) -> Result<(), Wrong> {
+    /// Reads pages, consecutive ones at once.
+    async fn read(&mut self, opened: &Opened, pages: &[u64], registers: &Registers) -> Result<(), Failure> {
         let whole = opened.top.geometry().sectors;
         let most = (LARGEST_REQUEST_SECTORS / PAGE_SECTORS) as usize;
         let mut rest = pages;
@@ -248,14 +250,14 @@ impl Judge {
             let read = opened.top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
             let buffer =
                 read.map_err(|error| unreadable(&error, format!("reading {at} after a restart: {error}")))?;
-            let mut wrong = None;
-            check::found(&buffer, |index, found| {
+            let mut failure = None;
+            check::classify(&buffer, |index, found| {
                 if let Err(violation) = registers.after_crash(at.start.0 + index, found) {
-                    wrong.get_or_insert(violation);
+                    failure.get_or_insert(violation);
                 }
             });
-            if let Some(violation) = wrong {
-                return Err(Wrong::Sector(violation));
+            if let Some(violation) = failure {
+                return Err(Failure::Sector(violation));
             }
             self.sectors += at.sectors;
             rest = &rest[run..];
@@ -264,8 +266,8 @@ impl Judge {
     }
 }
 
-fn unreadable(error: &IoError, why: String) -> Wrong {
-    if error.kind() == ErrorKind::Corrupt { Wrong::Refused(why) } else { Wrong::Unreadable(why) }
+fn unreadable(error: &IoError, why: String) -> Failure {
+    if error.kind() == ErrorKind::Corrupt { Failure::Refused(why) } else { Failure::Unreadable(why) }
 }
 
 struct Opened {
@@ -279,7 +281,7 @@ impl Opened {
     }
 }
 
-async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
+async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Failure> {
     let numbered = (0..).zip(images.iter().zip(&opener.sectors));
     let components: Vec<Rc<Component>> = numbered
         .map(|(number, (image, sectors))| Component::instant(number, *sectors, image.clone()))
@@ -288,36 +290,41 @@ async fn open(opener: &Opener<'_>, images: &[Image]) -> Result<Opened, Wrong> {
         components.iter().map(|component| component.clone() as Rc<dyn BlockDevice>).collect();
     let tree = tree::over(&opener.description, opener.named(&devices), Bytes::Real).await;
     let tree = tree.map_err(|error| match error.kind() {
-        ErrorKind::Corrupt => Wrong::Refused(format!("the volume does not open: {error}")),
-        _ => Wrong::Closed(error.to_string()),
+        ErrorKind::Corrupt => Failure::Refused(format!("the volume does not open: {error}")),
+        _ => Failure::Closed(error.to_string()),
     })?;
     Ok(Opened { top: tree.top, components })
 }
 
-/// What clients see of a volume that is opened on what survived.
-pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc<dyn BlockDevice>, Wrong> {
+/// The top of a volume that is opened on what survived.
+pub(super) async fn open_top(opener: &Opener<'_>, images: &[Image]) -> Result<Rc<dyn BlockDevice>, Failure> {
     Ok(open(opener, images).await?.top)
 }
 
-/// The pages to read, and what the next one is compared with.
+/// The pages to read, and what to compare the next restart with.
 fn differing(
     opened: &Opened,
     last: Option<Last>,
-    (found, images): (&[Image], Vec<Image>),
+    (survived, images): (&[Image], Vec<Image>),
     control: bool,
 ) -> (Last, Vec<u64>) {
     let count = opened.top.geometry().sectors.div_ceil(PAGE_SECTORS);
     let Some(mut last) = last else {
         let (pages, opening) = (FxHashMap::default(), FxHashSet::default());
-        let mut last =
-            Last { found: found.to_vec(), images, places: vec![UNKNOWN; count as usize], pages, opening };
+        let mut last = Last {
+            survived: survived.to_vec(),
+            images,
+            places: vec![UNKNOWN; count as usize],
+            pages,
+            opening,
+        };
         last.opened(opened);
         last.places_changed(opened, &mut Vec::new());
         return (last, (0..count).collect());
     };
     let changed = differ(&images, &last.images);
     let mut pages = Vec::new();
-    if differ(found, &last.found).iter().any(|place| last.opening.contains(place)) {
+    if differ(survived, &last.survived).iter().any(|place| last.opening.contains(place)) {
         last.places_changed(opened, &mut pages);
         last.opened(opened);
     }
@@ -325,14 +332,14 @@ fn differing(
         pages.extend(last.pages.get(&place).into_iter().flatten());
     }
     pages.extend(last.pages.get(&UNKNOWN).into_iter().flatten());
-    (last.found, last.images) = (found.to_vec(), images);
+    (last.survived, last.images) = (survived.to_vec(), images);
     if control {
         pages = (0..count).collect();
     }
     (last, pages)
 }
 
-/// The places that do not hold the same.
+/// The places that differ.
 fn differ(images: &[Image], others: &[Image]) -> Vec<u64> {
     let mut changed = Vec::new();
     for (number, (image, other)) in (0..).zip(images.iter().zip(others)) {
@@ -342,7 +349,7 @@ fn differ(images: &[Image], others: &[Image]) -> Vec<u64> {
 }
 
 impl Last {
-    /// What the opening read, which is all that was read so far.
+    /// Notes what the opening read, which is all that was read so far.
     fn opened(&mut self, opened: &Opened) {
         self.opening.clear();
         for (number, component) in (0..).zip(&opened.components) {
@@ -352,7 +359,7 @@ impl Last {
         }
     }
 
-    /// Asks where everything lies; tells which pages lie elsewhere than before.
+    /// Queries the places of all pages; notes those that have changed.
     fn places_changed(&mut self, opened: &Opened, elsewhere: &mut Vec<u64>) {
         let whole = Extent::new(0, opened.top.geometry().sectors);
         let mut now = vec![None; self.places.len()];
@@ -364,7 +371,7 @@ impl Last {
                     Place::Unknown => UNKNOWN,
                     Place::On { component, at } => {
                         let at = at.0 + (first.0 - part.start.0);
-                        // Sectors of two pages of a component are too much for one word.
+                        // Sectors of two pages of a component do not fit one word.
                         if at % PAGE_SECTORS == first.0 % PAGE_SECTORS {
                             place(component, at / PAGE_SECTORS)
                         } else {

@@ -1,7 +1,7 @@
-//! A sector of metadata that is not what was written: after a power cut one bit of it is another.
+//! A rotten sector of metadata: after a power cut one of its bits is flipped.
 //!
-//! Fault model: one sector in a state. What keeps metadata has to tell everything that was durable, or to refuse: it may
-//! not tell something else, as if the sector had never been written.
+//! Fault model: one sector in a state. A layer has to return everything that was durable, or to refuse: it may not
+//! return something else, as if the sector had never been written.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,21 +15,21 @@ use super::power::Crash;
 use super::{Explorer, Finding};
 use crate::check::Registers;
 
-/// Writes before the power went whose sectors rot more often than others: what a restart goes on from.
+/// Writes before the power cut whose sectors rot more often than others: a restart depends on them most.
 const RECENT: usize = 16;
 
-/// A bit of a component that is not what was written.
+/// A flipped bit of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rot {
-    /// The component's number.
+    /// Number of the component.
     component: u32,
     sector: u64,
     bit: u64,
 }
 
 impl Rot {
-    /// One of the metadata that components hold, if they hold any: of what was written last as often as of all. Half of
-    /// the bits are in bytes that are not zero.
+    /// A random bit of the metadata on components, if there is any: as often of the last writes as of all. Half of the
+    /// bits are in bytes other than zero.
     pub fn drawn(images: &[Image], log: &Log, rng: &mut Rng) -> Option<Rot> {
         let mut some = Vec::new();
         if rng.chance(1, 2) {
@@ -59,7 +59,7 @@ impl Rot {
         Some(Rot { component, sector, bit })
     }
 
-    /// The bit is another from now on. A script may name what is not there.
+    /// Flips the bit. A script may name one that does not exist.
     pub fn apply(&self, images: &mut [Image]) {
         let Some(image) = images.get_mut(self.component as usize) else { return };
         let mut bytes = read(image, self.sector);
@@ -75,7 +75,7 @@ fn read(image: &Image, sector: u64) -> Vec<u8> {
 }
 
 impl Explorer<'_> {
-    /// A state once more, with a sector of metadata that has rotted.
+    /// Checks a state once more, with a rotten sector of metadata.
     pub(super) fn rotten(
         &mut self,
         log: &Log,
@@ -86,9 +86,9 @@ impl Explorer<'_> {
         let Some(rot) = Rot::drawn(&images, log, &mut self.rng) else { return Ok(()) };
         rot.apply(&mut images);
         let judged = self.judge.judge_rotten(&self.opener, &images, registers);
-        let refused = judged.map_err(|wrong| {
+        let refused = judged.map_err(|failure| {
             let crash = Crash { rot: Some(rot), ..crash.clone() };
-            self.finding(&wrong, Some(crash))
+            self.finding(&failure, Some(crash))
         })?;
         self.tally.rotten.0 += 1;
         self.tally.rotten.1 += u64::from(refused);

@@ -1,4 +1,4 @@
-//! One run of a volume: opened on what its components hold, asked for what a script says, and logged.
+//! One run of a volume: opened on the content of its components, driven by a script, and logged.
 
 use std::rc::Rc;
 
@@ -14,41 +14,41 @@ use super::restart::{Edges, Opener};
 use super::script::{self, Step};
 use seekless_volume::tree::{self, Bytes};
 
-/// What is run.
+/// Plan of a run.
 #[derive(Clone)]
 pub struct Plan {
-    /// What is durable on the components before.
+    /// Durable content of the components at the start.
     pub images: Vec<Image>,
-    /// What is in their caches besides.
+    /// Content of their caches.
     pub cached: Vec<Write>,
-    /// What is asked, and told.
+    /// Requests and commands.
     pub steps: Rc<[Step]>,
-    /// The number of the first request.
+    /// Number of the first request.
     pub first: u64,
-    /// Who asks, and what the components are like.
+    /// Clients, and the behaviour of components.
     pub conditions: Conditions,
-    /// What was left of torn metadata by the crash before, if there was one: the component, and its sectors.
+    /// Remains of torn metadata of the crash before, if any: component and sectors.
     pub torn: Rc<[(u32, Extent)]>,
-    /// A component and the requests to it that fail, if any do.
+    /// A component and the requests to it that fail, if any.
     pub fault: Option<(u32, error::Options)>,
 }
 
-/// What came of it.
+/// Result of a run.
 pub struct Run {
-    /// What happened.
+    /// Its log.
     pub log: Log,
-    /// Why it did not open, if it did not.
+    /// Why the volume did not open, if so.
     pub closed: Option<String>,
-    /// Why it did not end, if it did not.
+    /// Why the run did not end, if so.
     pub stalled: Option<String>,
-    /// Requests that each component got, while one of them has a fault.
+    /// Requests to each component, while one of them has a fault.
     pub met: u64,
     /// How often each edge was reached.
     pub edges: Edges,
 }
 
 impl Plan {
-    /// These are asked by one client, of components that hold this and fail nothing.
+    /// A plan with one client, and components with this content and without faults.
     pub fn new(images: Vec<Image>, steps: Rc<[Step]>, first: u64) -> Plan {
         let conditions = Conditions::usual(1, 0);
         Plan { images, cached: Vec::new(), steps, first, conditions, torn: Rc::new([]), fault: None }
@@ -67,7 +67,7 @@ impl Plan {
         for (number, write) in self.cached.iter().enumerate() {
             let mut log = log.borrow_mut();
             log.writes.push(write.clone());
-            log.events.extend([Event::Began(number), Event::Ended(number)]);
+            log.events.extend([Event::WriteBegan(number), Event::WriteEnded(number)]);
         }
         let ended = runtime.run(self.open_and_ask(opener, &log));
         let (stalled, (closed, met)) = match ended {

@@ -1,8 +1,8 @@
-//! The requests of a run that is explored, and who asks them.
+//! The requests of an explored run, and their clients.
 //!
-//! They are a list, so that some can be left out: what fails is reduced to the few that matter. A number of
-//! clients take the next of the list when their last is answered; after an error they go on. Among the requests
-//! are commands to the topmost layer: a client waits for one as for a request, while the others go on.
+//! They are a list, so that some can be left out: a failing case is reduced to the few that matter. Each client takes
+//! the next of the list when its last is answered; after an error it goes on. Among the requests are commands to the
+//! topmost layer: a client waits for one as for a request, while the others go on.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,33 +15,33 @@ use seekless_layers::Topmost;
 use super::log::{Command, Event, Shared};
 use crate::LabError;
 use crate::check::{self, history};
-use crate::instant::Instant;
+use crate::null_device::NullDevice;
 use crate::workload::Load;
 use crate::workload::client::{self, Limit};
 use seekless_volume::tree::Tree;
 
-/// One request.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What.
+    /// Operation.
     pub op: Op,
-    /// Where; nothing for a flush.
+    /// Extent; empty for a flush.
     pub at: Extent,
-    /// Whether it is to be durable when it is answered.
+    /// Whether it is FUA.
     pub fua: bool,
 }
 
-/// What a client does next.
+/// A step of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It asks.
+    /// A request.
     Ask(Request),
-    /// It tells the topmost layer what to do: see [`seekless_layers::Topmost::command`].
+    /// A command to the topmost layer: see [`seekless_layers::Topmost::command`].
     Do(&'static str),
 }
 
 impl Step {
-    /// Where it asks, if it does.
+    /// Extent of the request, if it is one.
     pub fn at(&self) -> Extent {
         match self {
             Step::Ask(request) => request.at,
@@ -50,13 +50,13 @@ impl Step {
     }
 }
 
-/// So many requests of a workload, on a volume of so many sectors.
+/// The first `requests` requests of a workload, on a volume of `sectors` sectors.
 pub fn of_workload(load: &Load, sectors: u64, seed: u64, requests: u64) -> Result<Vec<Request>, LabError> {
     load.fits(sectors)?;
-    let device: Rc<dyn BlockDevice> = Rc::new(Instant { sectors });
+    let device: Rc<dyn BlockDevice> = Rc::new(NullDevice { sectors });
     let limit = Limit { requests: Some(requests), time: None };
-    let seen = Runtime::new(seed).run(client::carry_out(load, device, limit, true))?.whole()?;
-    let requests = seen.records.iter().map(|record| Request {
+    let run = Runtime::new(seed).run(client::carry_out(load, device, limit, true))?.whole()?;
+    let requests = run.records.iter().map(|record| Request {
         op: record.op,
         at: if record.op == Op::Flush { Extent::default() } else { record.extent },
         fua: record.flags.has(Flags::FUA),
@@ -64,8 +64,8 @@ pub fn of_workload(load: &Load, sectors: u64, seed: u64, requests: u64) -> Resul
     Ok(requests.collect())
 }
 
-/// The same requests, and among them commands by chance, one in so many steps. The last step of every other script
-/// is to stop. Without commands, or none in any number of steps, only the requests.
+/// The requests, with random commands among them, one in `every` steps. The last step of every other script is to stop.
+/// Without commands, only the requests.
 pub fn with_commands(requests: Vec<Request>, commands: &[&'static str], every: u64, seed: u64) -> Vec<Step> {
     if commands.is_empty() || every == 0 {
         return requests.into_iter().map(Step::Ask).collect();
@@ -77,7 +77,7 @@ pub fn with_commands(requests: Vec<Request>, commands: &[&'static str], every: u
     for request in requests {
         // Requests come between commands, however many of those there are.
         while rng.chance(1, every.max(2)) {
-            // While the layer is out, nothing else makes sense.
+            // While the layer is detached, nothing else makes sense.
             let drawn = if out { "insert" } else { commands[rng.below(commands.len() as u64) as usize] };
             out = drawn == "remove";
             steps.push(Step::Do(drawn));
@@ -90,9 +90,9 @@ pub fn with_commands(requests: Vec<Request>, commands: &[&'static str], every: u
     steps
 }
 
-/// Writes of everything on a volume of so many sectors, and a flush.
+/// Writes of a whole volume of `sectors` sectors, and a flush.
 pub fn fill(sectors: u64) -> Vec<Request> {
-    /// As many as a file system writes at once.
+    /// Sectors of a write: as many as a file system writes at once.
     const AT_ONCE: u64 = 256;
     let starts = (0..sectors).step_by(AT_ONCE as usize);
     let writes = starts.map(|start| Extent::new(start, AT_ONCE.min(sectors - start)));
@@ -100,7 +100,7 @@ pub fn fill(sectors: u64) -> Vec<Request> {
     writes.chain([Request { op: Op::Flush, at: Extent::default(), fua: false }]).collect()
 }
 
-/// Takes all of these steps; the first one's number is `first`.
+/// Carries out these steps; the first one's number is `first`.
 pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree, log: Shared) {
     let next = Rc::new(Cell::new(0));
     let clients = (0..clients.max(1)).map(|_| {
@@ -112,7 +112,7 @@ pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree,
                 next.set(next.get() + 1);
                 match step {
                     Step::Ask(request) => ask(id, *request, &*top, &log).await,
-                    Step::Do(command) => tell(id, command, topmost.as_deref(), &log).await,
+                    Step::Do(command) => carry_out_command(id, command, topmost.as_deref(), &log).await,
                 }
             }
         })
@@ -122,10 +122,15 @@ pub async fn carry_out(steps: Rc<[Step]>, first: u64, clients: u64, tree: &Tree,
     }
 }
 
-/// To those who judge, a stop is a flush: what was acknowledged is durable after it.
-async fn tell(id: u64, command: &'static str, topmost: Option<&Topmost>, log: &RefCell<super::log::Log>) {
+/// Carries out a command. For the checker, a stop is a flush: what was acknowledged is durable after it.
+async fn carry_out_command(
+    id: u64,
+    command: &'static str,
+    topmost: Option<&Topmost>,
+    log: &RefCell<super::log::Log>,
+) {
     let (begin, stops) = (runtime::now(), command == "stop");
-    log.borrow_mut().events.push(Event::Told(command));
+    log.borrow_mut().events.push(Event::Command(command));
     if stops {
         let flush = history::Event::Issue { id, op: Op::Flush, at: Extent::default(), fua: false };
         log.borrow_mut().events.push(Event::Client(flush));
@@ -141,7 +146,7 @@ async fn tell(id: u64, command: &'static str, topmost: Option<&Topmost>, log: &R
     }
     let number = log.commands.len();
     log.commands.push(Command { name: command, took: runtime::now().since(begin), error: done.err() });
-    log.events.push(Event::Carried(number));
+    log.events.push(Event::CommandDone(number));
 }
 
 async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<super::log::Log>) {
@@ -152,7 +157,7 @@ async fn ask(id: u64, request: Request, top: &dyn BlockDevice, log: &RefCell<sup
     let mut found = Vec::new();
     let done = match op {
         Op::Read => top.read(at, Buffer::zeroed(at.bytes()), how).await.map(|buffer| {
-            check::found(&buffer, |_, each| found.push(each));
+            check::classify(&buffer, |_, each| found.push(each));
         }),
         Op::Write => top.write(at, check::stamped(at, id), how).await,
         Op::Flush => top.flush(how).await,

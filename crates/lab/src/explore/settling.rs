@@ -1,6 +1,6 @@
-//! What a read settles. After a power cut the first read of a sector settles it, and for good: what survived is
-//! durable. After a process ended whose components kept their caches it may have found what is only there, until
-//! a flush is answered: up to then it is as if nobody had read.
+//! Which reads settle a sector. After a power cut the first read of a sector settles it for good: what survived is
+//! durable. After the end of a process whose components kept their caches, a read may have found content that is only
+//! in a cache, until a flush is answered: up to then it settles nothing.
 
 use std::borrow::Cow;
 
@@ -23,8 +23,8 @@ impl Settling {
         Settling { caches: !plan.cached.is_empty(), flushes: FxHashSet::default() }
     }
 
-    /// What the registers are to be told of an event.
-    pub fn told<'a>(&mut self, event: &'a Event) -> Cow<'a, Event> {
+    /// The event as the registers get it.
+    pub fn effective<'a>(&mut self, event: &'a Event) -> Cow<'a, Event> {
         match event {
             Event::Issue { id, op: Op::Flush, .. } => drop(self.flushes.insert(*id)),
             Event::Done { id } if self.flushes.contains(id) => self.caches = false,

@@ -1,7 +1,7 @@
-//! A finding reduced to the few requests that it takes: what can be left out or made simpler is, as long as
+//! Reduction of a finding to the few requests that it takes: leaves out or simplifies as much as possible, as long as
 //! something is still found.
 //!
-//! Each attempt is a small exploration of its own, so the crash is found anew wherever it has moved to.
+//! Each attempt is a small exploration of its own, so the crash is found again wherever it has moved to.
 
 use seekless_core::{Extent, Op, PAGE_SECTORS};
 
@@ -14,45 +14,45 @@ use crate::setup::Progress;
 use seekless_volume::description::Description;
 use seekless_volume::settings::Setting;
 
-/// States that one attempt looks at, at most, after one crash and after several.
+/// States of one attempt, at most, after one crash and after several.
 const ATTEMPT: [u64; 2] = [3_000, 40_000];
-/// States that all attempts look at together, at most.
+/// States of all attempts together, at most.
 const ALL: u64 = 400_000;
 
 /// Reduces findings of one volume.
 pub struct Shrinker<'a> {
     description: &'a Description,
     progress: &'a dyn Fn(Progress),
-    /// States looked at so far.
+    /// States examined so far.
     states: u64,
 }
 
-/// What is left of a finding.
+/// The remainder of a finding.
 #[derive(Clone)]
 struct Candidate {
     steps: Vec<Step>,
     conditions: Conditions,
     settings: Vec<Setting>,
-    /// Crashes one after the other.
+    /// Crashes in a row.
     depth: u64,
-    /// Whether it takes a request to a component that fails.
+    /// Whether it needs a failing request to a component.
     faults: bool,
-    /// Whether it takes no crash.
+    /// Whether it needs no crash.
     plain: bool,
     /// Whether every page is written first.
     fill: bool,
 }
 
 impl<'a> Shrinker<'a> {
-    /// For a checked description.
+    /// A shrinker for a checked description.
     pub fn new(description: &'a Description, progress: &'a dyn Fn(Progress)) -> Shrinker<'a> {
         Shrinker { description, progress, states: 0 }
     }
 
-    /// The smallest finding that comes of this one.
+    /// The smallest finding derived from this one.
     pub fn shrink(&mut self, finding: Finding) -> Finding {
         let Some(mut now) = self.first(&finding.case) else {
-            return self.fewer_survivors(self.only_asked(finding));
+            return self.fewer_survivors(self.only_issued(finding));
         };
         let Some(mut best) = self.attempt(&now) else { return finding };
         let usual = Conditions::usual(now.conditions.clients, now.conditions.seed);
@@ -87,14 +87,14 @@ impl<'a> Shrinker<'a> {
         self.fewer_survivors(best)
     }
 
-    /// What to begin with: only what was asked; without the crashes before the last, if it does without.
+    /// The first candidate: only issued requests; without the crashes before the last, if those are not needed.
     fn first(&mut self, case: &Case) -> Option<Candidate> {
         let first = case.0.first()?;
-        let asked: Vec<Step> = case.0.iter().flat_map(Self::asked).collect();
+        let issued: Vec<Step> = case.0.iter().flat_map(Self::issued).collect();
         let faults = first.fault.is_some();
         let plain = case.0.len() == 1 && first.crash.is_none();
         let all = Candidate {
-            steps: asked,
+            steps: issued,
             conditions: first.conditions,
             settings: first.settings.clone(),
             depth: 1,
@@ -102,8 +102,8 @@ impl<'a> Shrinker<'a> {
             plain,
             fill: first.fill,
         };
-        let begun = Candidate { steps: Self::asked(first), depth: case.0.len() as u64, ..all.clone() };
-        let whole = Candidate { steps: first.steps.clone(), ..begun.clone() };
+        let first_run = Candidate { steps: Self::issued(first), depth: case.0.len() as u64, ..all.clone() };
+        let whole = Candidate { steps: first.steps.clone(), ..first_run.clone() };
         let seeds = |candidate: Candidate| {
             (0..4).map(move |more| {
                 let seed = candidate.conditions.seed.wrapping_add(more);
@@ -111,17 +111,17 @@ impl<'a> Shrinker<'a> {
                 Candidate { conditions, ..candidate.clone() }
             })
         };
-        let mut candidates = seeds(all).chain(seeds(begun)).chain([whole]);
+        let mut candidates = seeds(all).chain(seeds(first_run)).chain([whole]);
         candidates.find(|candidate| self.attempt(candidate).is_some())
     }
 
-    /// The requests that were asked when the power went: an event each at least, and in their order.
-    fn asked(segment: &Segment) -> Vec<Step> {
+    /// The requests that had been issued at the crash: an event each at least, and in order.
+    fn issued(segment: &Segment) -> Vec<Step> {
         let events = segment.crash.as_ref().map_or(usize::MAX, |crash| crash.events);
         segment.steps.iter().take(events).copied().collect()
     }
 
-    /// Takes the other one, if something is still found.
+    /// Takes the other candidate, if something is still found.
     fn better(&mut self, now: &mut Candidate, other: Candidate, best: &mut Finding) -> bool {
         let Some(found) = self.attempt(&other) else { return false };
         (*now, *best) = (other, found);
@@ -147,14 +147,14 @@ impl<'a> Shrinker<'a> {
         } else {
             explorer.explore(&script).err()
         };
-        // A run costs about as much as so many states.
+        // A run costs about as much as this many states.
         let tally = explorer.tally();
         self.states += tally.judged + 20 * tally.carried_out.max(1);
         found
     }
 
-    /// Leaves out what was not asked any more when the power went: it cannot matter.
-    fn only_asked(&self, finding: Finding) -> Finding {
+    /// Leaves out what had not been issued at the crash: it cannot matter.
+    fn only_issued(&self, finding: Finding) -> Finding {
         let mut case = finding.case.clone();
         for index in 0..case.0.len() {
             while let Some(last) = case.0[index].steps.pop() {
@@ -185,7 +185,7 @@ impl<'a> Shrinker<'a> {
     }
 }
 
-/// The same step with less to it.
+/// Simpler variants of a step.
 fn simpler(step: Step) -> Vec<Step> {
     match step {
         Step::Ask(request) => simpler_request(request).into_iter().map(Step::Ask).collect(),
@@ -193,7 +193,7 @@ fn simpler(step: Step) -> Vec<Step> {
     }
 }
 
-/// The same request with less to it.
+/// Simpler variants of a request.
 fn simpler_request(request: Request) -> Vec<Request> {
     let Request { op, at, fua } = request;
     if op == Op::Flush {

@@ -1,24 +1,24 @@
-//! Where an exploration's time goes. The clock is the caller's: here there is none.
+//! Time of an exploration, by part. The clock is the caller's.
 
-/// What time goes into.
+/// Parts of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Carrying runs out whose power stays, and following what their clients saw.
+    /// Runs without a power cut, and checking their histories.
     Powered,
-    /// The same of runs whose power goes.
+    /// Runs with a power cut, and checking their histories.
     Runs,
     /// Choosing what survives, and making its images.
     Cuts,
     /// Opening volumes on them.
     Opening,
-    /// Finding out which pages may differ.
+    /// Finding the pages that may differ.
     Comparing,
-    /// Reading those, and judging them.
+    /// Reading and checking those.
     Reading,
 }
 
 impl Part {
-    /// All, and what people call them.
+    /// All parts, and their names.
     pub const NAMES: [(Part, &'static str); 6] = [
         (Part::Powered, "runs with power"),
         (Part::Runs, "runs"),
@@ -29,7 +29,7 @@ impl Part {
     ];
 }
 
-/// The time spent, by part.
+/// Time spent, by part.
 #[derive(Clone, Debug)]
 pub struct Spent {
     clock: fn() -> u64,
@@ -45,12 +45,12 @@ impl Default for Spent {
 }
 
 impl Spent {
-    /// By this clock.
+    /// Time by this clock.
     pub fn new(clock: fn() -> u64) -> Spent {
         Spent { clock, last: clock(), parts: [0; Part::NAMES.len()] }
     }
 
-    /// What passed since the last call went into this.
+    /// Adds the time since the last call to this part.
     pub fn on(&mut self, part: Part) {
         let now = (self.clock)();
         self.parts[part as usize] += now - self.last;

@@ -1,6 +1,6 @@
-//! What each run of an exploration draws from its seed: how many clients ask for which kinds of requests, in how many
-//! pages they meet, how often commands and flushes are among them, what the volume's options are, and how components
-//! behave ([`super::conditions`]). Runs that each leave something out find more than runs that all do a bit of
+//! Random parameters of each run of an exploration, drawn from its seed: how many clients issue which kinds of
+//! requests, how many pages they share, the rates of commands and flushes, the volume's options, and the behaviour of
+//! components ([`super::conditions`]). Runs that each leave something out find more than runs that all do a bit of
 //! everything (Groce et al., "Swarm testing", ISSTA 2012).
 
 use seekless_core::runtime::Rng;
@@ -14,18 +14,18 @@ use crate::LabError;
 use crate::workload;
 use seekless_volume::settings::{self, Setting};
 
-/// Runs one after the other that have the same volume.
+/// Consecutive runs on the same volume.
 const RUNS_A_VOLUME: u64 = 16;
-/// The fewest pages in which requests meet.
+/// Fewest pages that requests share.
 const FEWEST_PAGES: u64 = 8;
-/// The largest requests, in bytes.
+/// Largest request sizes, in bytes.
 const SIZES: [u64; 5] = [SECTOR_BYTES, 4 << 10, 16 << 10, 16 << 10, 64 << 10];
-/// Of a run in which the power stays, one step in so many is a read of what was written, at its end.
+/// At the end of a run without a power cut, one in this many steps is a read of what was written.
 const READ_BACK: usize = 4;
-/// One step in so many is a command; none, if 0.
+/// One in this many steps is a command; 0 for none.
 const COMMANDS: [u64; 6] = [4, 8, 20, 40, 100, 0];
 
-/// A number between 1 and `most` whose size is by chance.
+/// A random number between 1 and `most`, of random magnitude.
 fn magnitude(most: u64, rng: &mut Rng) -> u64 {
     let up_to = most >> rng.below(u64::from(most.max(1).ilog2()) + 1);
     rng.below(up_to.max(1)) + 1
@@ -36,7 +36,7 @@ fn share(most: u64, rng: &mut Rng) -> u64 {
     if rng.chance(1, 3) { 0 } else { rng.below(most) + 1 }
 }
 
-/// A workload of all kinds of requests, or some, on a volume of so many sectors.
+/// A workload of all kinds of requests, or some, on a volume of `sectors` sectors.
 fn churn(sectors: u64, rng: &mut Rng) -> String {
     let size =
         SIZES[rng.below(SIZES.len() as u64) as usize].min(sectors / 2 * SECTOR_BYTES).max(SECTOR_BYTES);
@@ -61,7 +61,7 @@ fn churn(sectors: u64, rng: &mut Rng) -> String {
     )
 }
 
-/// The same steps, and behind them reads of some of what they wrote: what went wrong unseen is seen.
+/// The script with reads of some of what it wrote at its end, to detect silent errors.
 pub(super) fn read_back(script: Script) -> Script {
     let mut rng = Rng::seeded(script.conditions.seed ^ 0x5265_6164_0000_0000);
     let written = script.steps.iter().filter_map(|step| match step {
@@ -80,7 +80,7 @@ pub(super) fn read_back(script: Script) -> Script {
 }
 
 impl Campaign<'_> {
-    /// What the run with this seed does; `denser` are commands, if it is short.
+    /// The run with this seed; `denser` commands, if it is short.
     pub(super) fn drawn(&self, seed: u64, requests: u64, denser: u64) -> Result<Script, LabError> {
         let mut rng = Rng::seeded(seed ^ 0x5377_6172_6d00_0000);
         let components = self.description.components.len() as u32;
@@ -101,7 +101,8 @@ impl Campaign<'_> {
         Ok(Script { steps, conditions, settings })
     }
 
-    /// Options of the volume that its file lists values of; those of the file itself, if together they make no volume.
+    /// Random options of the volume among the values that its file lists; those of the file itself, if they are invalid
+    /// together.
     fn settings(&self, rng: &mut Rng) -> Vec<Setting> {
         let drawn = settings::drawn(&self.description.explore, rng);
         if settings::check(self.description, &drawn).is_ok() { drawn } else { Vec::new() }

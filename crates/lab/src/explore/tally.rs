@@ -1,4 +1,4 @@
-//! What an exploration has looked at so far, in numbers.
+//! Statistics of an exploration.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,37 @@ use seekless_core::Nanos;
 
 use super::spent::Spent;
 
-/// What was looked at.
+/// What was examined.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Runs that were cut.
+    /// Runs with power cuts.
     pub runs: u64,
-    /// Runs that were carried out, those with a request that fails included.
+    /// Runs carried out, those with a failing request included.
     pub carried_out: u64,
-    /// Moments at which the power went.
+    /// Moments of a power cut.
     pub moments: u64,
-    /// Restarts opened and judged.
+    /// Restarts opened and checked.
     pub judged: u64,
-    /// Of those, the first with their images.
+    /// Restarts with new images.
     pub states: u64,
-    /// Of those, the first with their metadata.
+    /// Restarts with new metadata.
     pub metadata_states: u64,
     /// New states by depth: after one crash, two, and so on.
     pub by_depth: Vec<u64>,
-    /// Restarts with a rotten sector besides, and those of them that were refused.
+    /// Restarts with a rotten sector, and those of them that were refused.
     pub rotten: (u64, u64),
-    /// Restarts read whole.
+    /// Restarts read in full.
     pub whole: u64,
-    /// Sectors read and judged.
+    /// Sectors read and checked.
     pub sectors: u64,
-    /// The longest wait for an answer.
+    /// Longest response time.
     pub longest: Nanos,
     /// Commands carried out.
     pub commands: u64,
-    /// The longest that one took.
+    /// Longest duration of a command.
     pub longest_command: Nanos,
     /// How often each edge was reached.
     pub edges: BTreeMap<&'static str, u64>,
-    /// Where the time went.
+    /// Time spent, by part.
     pub spent: Spent,
 }

@@ -1,9 +1,9 @@
-//! Figure 3 of the proximal paper, and the model of its Appendix A beside the simulation.
+//! Figure 3 of the proximal paper, and the model of its Appendix A compared with the simulation.
 
 use seekless_core::Op;
 use seekless_drive::Spec;
 
-use super::Asked;
+use super::Job;
 use super::birthday::{bins, expected_revolutions, fullest, moments};
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::strand::{Kind, Strand, mean, response_ms};
@@ -11,21 +11,21 @@ use crate::error::LabError;
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};
 
-/// The strand that the appendix is about.
+/// Length of the appendix's strand.
 const REQUESTS: usize = 8;
-/// Its drive.
+/// Drive of the appendix.
 const PAPER: Clock = Clock { seek_ms: 3.5, turn_ms: 4.0 };
-/// The time between tracks that it names, in milliseconds.
+/// Track switch time of the appendix, in milliseconds.
 const SWITCH_MS: f64 = 0.475;
-/// How many bins its inputs give, and how many its results are of.
+/// Bins that follow from its inputs, and bins that its results are for.
 const BINS: [u32; 2] = [8, 6];
 
-/// The times of a drive.
+/// Times of a drive.
 #[derive(Clone, Copy)]
 struct Clock {
-    /// An average seek.
+    /// Average seek, in milliseconds.
     seek_ms: f64,
-    /// A revolution.
+    /// Revolution, in milliseconds.
     turn_ms: f64,
 }
 
@@ -45,25 +45,25 @@ const MODELS: [Column; 6] = [
     numbers("none_extra_of_6_pct", "6 requests, none extra %", 1),
 ];
 
-/// Draws it.
-pub fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
-    let drive = asked.drive();
+/// Computes the figure.
+pub fn figure_3(job: &Job) -> Result<Shown, LabError> {
+    let drive = job.drive();
     let strand = Strand::new(Kind::Proximal, REQUESTS, Op::Read);
-    let times = |drive: &Spec, strand| response_ms(drive, strand, asked.requests, asked.seed);
-    asked.progress(0, 4);
+    let times = |drive: &Spec, strand| response_ms(drive, strand, job.requests, job.seed);
+    job.progress(0, 4);
     let strands = times(drive, strand)?;
-    asked.progress(1, 4);
+    job.progress(1, 4);
     let fifo = times(drive, Strand { depth: 1, ..strand })?;
-    asked.progress(2, 4);
+    job.progress(2, 4);
     let mut settling = drive.clone();
     settling.command.turn_round_us = 0.0;
     let settling = times(&settling, strand)?;
-    asked.progress(3, 4);
+    job.progress(3, 4);
     // A single request takes a seek and half a revolution.
     let turn_ms = 60e3 / drive.rpm;
     let seek_ms = mean(&times(drive, Strand::new(Kind::Proximal, 1, Op::Read))?) - turn_ms / 2.0;
     let own = Clock { seek_ms, turn_ms };
-    let modelled = if asked.others { own } else { PAPER };
+    let modelled = if job.others { own } else { PAPER };
 
     let mut main = Grid::new("", &SPREAD);
     for half_turns in 3..=20 {
@@ -78,9 +78,9 @@ pub fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
     let revolutions = [&strands, &settling].map(|times| (mean(times) - own.seek_ms) / own.turn_ms);
     let notes = notes(revolutions);
     let notes: Vec<&str> = notes.iter().map(String::as_str).collect();
-    let notes = if asked.others { &notes[..2] } else { &notes[..] };
-    let mut shown = asked.shown(main, statements(&strands), notes, pictures);
-    let mut models = models(asked, modelled);
+    let notes = if job.others { &notes[..2] } else { &notes[..] };
+    let mut shown = job.shown(main, statements(&strands), notes, pictures);
+    let mut models = models(job, modelled);
     for (what, times, revolutions) in
         [("simulated", &strands, revolutions[0]), ("simulated, settling alone", &settling, revolutions[1])]
     {
@@ -92,8 +92,8 @@ pub fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
 }
 
 impl Clock {
-    /// The share of strands that the model has done within so many milliseconds: the average seek, a wait
-    /// between none and a revolution, and as many revolutions as the fullest bin holds requests.
+    /// The model's share of strands that are done within `ms` milliseconds: the average seek, a wait between none and a
+    /// revolution, and as many revolutions as the fullest bin holds requests.
     fn within(self, ms: f64, bins: u32) -> f64 {
         let turns = (ms - self.seek_ms) / self.turn_ms;
         let chances = fullest(REQUESTS, bins);
@@ -107,7 +107,7 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 /// The model with its inputs and with its results, and the paper's own figures.
-fn models(asked: &Asked, clock: Clock) -> Grid {
+fn models(job: &Job, clock: Clock) -> Grid {
     let Clock { seek_ms, turn_ms } = clock;
     let mut grid = Grid::new("Revolutions of a strand of 8 (Appendix A)", &MODELS);
     let mut row = |what: &str, revolutions: f64, ms: f64, variance: f64, likeliest: Cell, none: Cell| {
@@ -123,7 +123,7 @@ fn models(asked: &Asked, clock: Clock) -> Grid {
         let none = 100.0 * fullest(6, bins)[0];
         row(what, revolutions, ms, spread, likeliest.into(), none.into());
     }
-    if !asked.others {
+    if !job.others {
         row("paper: its model", 3.4, 17.26, 9.0, Cell::Count(3), Cell::Number(2.0));
         let measured = (17.14 - seek_ms) / turn_ms;
         row("paper: measured", measured, 17.14, 9.6, Cell::Nothing, Cell::Nothing);

@@ -1,17 +1,17 @@
-//! Appendix A of the proximal paper: how many revolutions a strand takes, as a birthday problem.
+//! Appendix A of the proximal paper: the number of revolutions of a strand, as a birthday problem.
 //!
-//! A revolution has as many *bins* as requests fit into it one after the other. The requests of a strand fall
-//! into bins at random; those in one bin need a revolution each, so that a strand takes as many revolutions as
-//! its fullest bin holds requests. The paper counts half a revolution more, until the first bin comes by.
+//! A revolution has as many *bins* as requests fit into it one after the other. The requests of a strand fall into bins
+//! at random; those in one bin need a revolution each, so that a strand takes as many revolutions as its fullest bin
+//! holds requests. The paper adds half a revolution, until the first bin comes by.
 //!
-//! The chances are exact: numbers of ways, counted by adding one bin after the other, and divided by all ways
-//! once. The paper prints a recurrence instead, in which an index is lost: its inner sum goes over j and has
-//! no j in it. With the chance of j there, of the requests and bins that are left, it gives the same (a test).
+//! The probabilities are exact: numbers of ways, counted by adding one bin after the other, and divided by all ways at
+//! the end. The paper prints a recurrence instead, in which an index is missing: its inner sum goes over j and has no j
+//! in it. With the probability of j there, of the remaining requests and bins, it gives the same (a test).
 
-/// Requests, bins: with so many, the ways are less than 2^63.
+/// Limits of requests and bins: with these, the ways are less than 2^63.
 pub const MOST: (usize, u32) = (16, 15);
 
-/// The chances that the fullest of `bins` bins holds exactly 1, 2, ... `requests` requests.
+/// The probabilities that the fullest of `bins` bins holds exactly 1, 2, ... `requests` requests.
 ///
 /// # Panics
 /// If there are more than [`MOST`], or no bins.
@@ -22,9 +22,9 @@ pub fn fullest(requests: usize, bins: u32) -> Vec<f64> {
     ways.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / all).collect()
 }
 
-/// In how many ways requests fall into bins without more than `most` of them in one.
+/// Number of ways in which requests fall into bins with at most `most` of them in one.
 fn at_most(requests: usize, bins: u32, most: usize) -> u64 {
-    // By how many requests lie in the bins so far.
+    // Ways, by the number of requests in the bins so far.
     let mut ways = vec![0; requests + 1];
     ways[0] = 1;
     for _ in 0..bins {
@@ -52,7 +52,7 @@ pub fn expected_revolutions(requests: usize, bins: u32) -> f64 {
     0.5 + moments(&fullest(requests, bins)).0
 }
 
-/// Bins of a revolution, from times in one unit: how many requests that are so far apart it holds.
+/// Bins of a revolution: the number of requests this far apart that it holds; both times in the same unit.
 pub fn bins(revolution: f64, apart: f64) -> u32 {
     (revolution / apart) as u32
 }
@@ -61,7 +61,7 @@ pub fn bins(revolution: f64, apart: f64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Every way in which requests fall into bins, one by one.
+    /// Counts every way in which requests fall into bins, by enumeration.
     fn counted(requests: usize, bins: usize) -> Vec<u64> {
         let mut ways = vec![0; requests];
         for mut way in 0..bins.pow(requests as u32) {
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// The paper's recurrence, mended; of no requests nothing is left to chance.
+    /// The paper's recurrence, corrected.
     fn recurrence(k: usize, n: usize, b: usize) -> f64 {
         let factorial = |n: usize| (1..=n).map(|i| i as f64).product::<f64>();
         let power = |base: usize, to: usize| (base as f64).powi(to.try_into().unwrap());
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// What the appendix states, and for how many bins it is so.
+    /// The appendix's results, and the numbers of bins that they are for.
     #[test]
     fn its_inputs_give_8_bins_and_its_results_are_those_of_6() {
         assert_eq!(bins(4.0, 0.475), 8);

@@ -1,9 +1,9 @@
-//! Figure 7 of the freeblock paper (Lumb et al., OSDI 2000, section 5.3): what cleaning segments costs a log-structured
-//! disk, against how full it is.
+//! Figure 7 of the freeblock paper (Lumb et al., OSDI 2000, section 5.3): the cost of cleaning segments in a
+//! log-structured disk, against its utilisation.
 //!
 //! `PostMark` runs on a model of a file system without a journal, over the layer `lld`, on a part of a drive with one
-//! surface. The transactions are done twice, and counted the second time. Ideal is what the original cleaner's run
-//! would be without the time in which somebody waited for the cleaner, as in the paper.
+//! surface. The transactions are done twice, and measured the second time. Ideal is the original cleaner's run without
+//! the time in which clients waited for the cleaner, as in the paper.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use seekless_layers::lld;
 use seekless_layers::{Bytes, Lld};
 
 use super::shown::{Column, Grid, Picture, Shown, Statement, Within, numbers};
-use super::{Asked, Entry};
+use super::{Entry, Job};
 use crate::error::LabError;
 use crate::mining::head_alone;
 use crate::report::along::Along;
@@ -40,11 +40,11 @@ pub const FIGURE_7: Entry = Entry {
     )
 };
 
-/// The disk that clients see: three block groups, 403 MB.
+/// The clients' disk: three block groups, 403 MB.
 const CLIENT: u64 = 384 << 20;
-/// What it lies on: as few segments more as the cleaner can do with.
+/// The device below it: as few additional segments as the cleaner needs.
 const BELOW: u64 = 394 << 20;
-/// How many of 100 of what segments hold are to be live.
+/// Utilisations: live data in per cent of the segments' capacity.
 const FULL: [u64; 13] = [4, 8, 20, 30, 40, 50, 60, 70, 80, 85, 90, 93, 95];
 /// Blocks of a file, on average, with its share of the metadata.
 const BLOCKS_A_FILE: f64 = 2.55;
@@ -57,7 +57,7 @@ struct Run {
 }
 
 impl Run {
-    /// By how much a counter grew in the transactions that count.
+    /// Growth of a counter in the measured transactions.
     fn grown(&self, name: &str) -> f64 {
         let of = |counters: &[(&str, u64)]| {
             counters.iter().find(|(key, _)| *key == name).map_or(0.0, |&(_, value)| value as f64)
@@ -71,25 +71,25 @@ impl Run {
     }
 }
 
-/// How segments are cleaned, and where what is moved is written.
+/// A cleaner, and where it writes moved data.
 type Cleaning = (lld::Cleaner, lld::Moved);
-/// The three: the drive's waits are used in the latter two.
+/// The three kinds of cleaning: the latter two use the drive's rotational waits.
 const CLEANINGS: [Cleaning; 3] = [
     (lld::Cleaner::Original, lld::Moved::Joined),
     (lld::Cleaner::Freeblock, lld::Moved::Joined),
     (lld::Cleaner::Freeblock, lld::Moved::Apart),
 ];
 
-/// Two rounds of transactions on so many files.
-fn run(asked: &Asked, drive: &Spec, files: u64, (cleaner, moved): Cleaning) -> Result<Run, LabError> {
+/// Runs two rounds of transactions on `files` files.
+fn run(job: &Job, drive: &Spec, files: u64, (cleaner, moved): Cleaning) -> Result<Run, LabError> {
     let load = workload::parse(&format!(
         "postmark:files={files},transactions={},rounds=2,cpu=500us,cache=32MiB,dirty=4MiB,commit=30s,journal=0,\
          discard=1",
-        asked.requests
+        job.requests
     ))?;
     let free = cleaner == lld::Cleaner::Freeblock;
     let queue = QueueOptions { freeblock: free.then(FreeOptions::default), ..QueueOptions::default() };
-    let runtime = Runtime::new(asked.seed);
+    let runtime = Runtime::new(job.seed);
     let result: Result<Result<Run, IoError>, LabError> = runtime
         .run(async {
             let component = simulated(0, &drive.clone().into(), queue);
@@ -102,7 +102,7 @@ fn run(asked: &Asked, drive: &Spec, files: u64, (cleaner, moved): Cleaning) -> R
                 });
             };
             let usual = lld::Options { size: Some(Bytes(CLIENT)), cleaner, moved, ..lld::Options::default() };
-            // The more is wanted, the more of it lies on the head's way.
+            // The more is pending, the more of it lies on the head's way.
             let options =
                 if free { lld::Options { at_once: 32, free_threshold: 32, ..usual } } else { usual };
             Ok(on(&load, Rc::new(part), options).await)
@@ -111,7 +111,7 @@ fn run(asked: &Asked, drive: &Spec, files: u64, (cleaner, moved): Cleaning) -> R
     result?.map_err(LabError::from)
 }
 
-/// What is known when a round begins or ends.
+/// Time and counters at the beginning and end of rounds.
 type Marks = Rc<RefCell<Vec<(Nanos, Vec<(&'static str, u64)>)>>>;
 
 async fn on(load: &workload::Load, part: Rc<Slice>, options: lld::Options) -> Result<Run, IoError> {
@@ -120,7 +120,7 @@ async fn on(load: &workload::Load, part: Rc<Slice>, options: lld::Options) -> Re
     let (seen, device) = (marks.clone(), lld.clone());
     let mark = Box::new(move |_| seen.borrow_mut().push((runtime::now(), device.counters())));
     let rounds = marks.clone();
-    // Polled after each mark. What is deleted in the end does not count.
+    // Polled after each mark. Deletions at the end do not count.
     let over = poll_fn(|_| if rounds.borrow().len() == 3 { Poll::Ready(()) } else { Poll::Pending });
     carry_out_marked(load, lld, Limit::default(), false, over, mark).await.whole()?;
     let mut marks = marks.take();
@@ -146,11 +146,11 @@ const COLUMNS: [Column; 13] = [
     numbers("waited_s", "waited s", 1),
 ];
 
-fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
-    let Some(drive) = head_alone(asked.drive()).one_surface() else {
+fn figure_7(job: &Job) -> Result<Shown, LabError> {
+    let Some(drive) = head_alone(job.drive()).one_surface() else {
         return Err(LabError::Setting {
             setting: "drive",
-            found: asked.drive().name.clone(),
+            found: job.drive().name.clone(),
             expected: "a disk that has something on each surface".to_owned(),
         });
     };
@@ -159,12 +159,12 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
     let mut values = [const { Vec::new() }; 4];
     let mut along = Vec::new();
     for (done, full) in FULL.into_iter().enumerate() {
-        asked.progress(done, FULL.len());
+        job.progress(done, FULL.len());
         let all = BELOW / (512 << 10) * 127;
         let files = (full as f64 / 100.0 * all as f64 / BLOCKS_A_FILE) as u64;
-        let [original, free, apart] = CLEANINGS.map(|cleaning| run(asked, &drive, files, cleaning));
+        let [original, free, apart] = CLEANINGS.map(|cleaning| run(job, &drive, files, cleaning));
         let (original, free, apart) = (original?, free?, apart?);
-        let rate = |seconds: f64| asked.requests as f64 / seconds.max(1e-9);
+        let rate = |seconds: f64| job.requests as f64 / seconds.max(1e-9);
         let ideal = rate(original.seconds - original.grown("waited_for_the_cleaner_us") / 1e6);
         let rates = [rate(original.seconds), rate(free.seconds), rate(apart.seconds), ideal];
         let shares = rates.map(|rate| 100.0 * rate / ideal);
@@ -196,19 +196,19 @@ fn figure_7(asked: &Asked) -> Result<Shown, LabError> {
         ("of ideal".to_owned(), plot(&along, "per cent of ideal", names.into_iter().zip(shares).collect())),
     ];
     let notes = [
-        "Of the drive there is the head alone, with one surface, and of that the outermost 394 MiB. A transaction \
+        "Only the drive's head is simulated, with one surface, and of that the outermost 394 MiB. A transaction \
          computes for 0.5 ms (the paper does not say); the file system caches 32 MiB, of which at most 4 MiB is \
          dirty. The freeblock cleaner begins with fewer than 32 free segments, 32 at once.",
-        "Freeblock is the paper's: what it moves joins what clients write. Apart writes that for free too, to segments \
-         of its own.",
-        "Full is what is live of all that the segments can hold, at the end of the second round. Cleaned, moved and \
+        "Freeblock is the paper's: moved data joins the clients' writes. Apart also writes moved data for free, to \
+         segments of its own.",
+        "Full is the live share of the segments' capacity, at the end of the second round. Cleaned, moved and \
          waited are those of the last one: segments, of which so many for free; blocks moved; seconds in which \
-         somebody waited for the cleaner.",
+         clients waited for the cleaner.",
     ];
-    Ok(asked.shown(grid, paper, &notes, pictures))
+    Ok(job.shown(grid, paper, &notes, pictures))
 }
 
-/// Lines against how full the disk is.
+/// A plot of lines against utilisation.
 fn plot(full: &[f64], value_label: &'static str, lines: Vec<(&str, Vec<Option<f64>>)>) -> Picture {
     let named = |(name, values): (&str, _)| Series { name: name.to_owned(), values };
     Picture::Lines(Plot {
@@ -220,11 +220,11 @@ fn plot(full: &[f64], value_label: &'static str, lines: Vec<(&str, Vec<Option<f6
     })
 }
 
-/// What the text says, at the utilisations nearest to those that it names.
+/// The paper's statements, at the utilisations nearest to those that it names.
 fn stated(grid: &Grid) -> Vec<Statement> {
     let full = grid.column("utilisation_pct");
-    let at = |wanted: f64, key: &str| {
-        let off = |row: &usize| full[*row].map_or(f64::MAX, |full| (full - wanted).abs());
+    let at = |target: f64, key: &str| {
+        let off = |row: &usize| full[*row].map_or(f64::MAX, |full| (full - target).abs());
         let row = (0..full.len()).min_by(|a, b| off(a).total_cmp(&off(b)));
         row.and_then(|row| grid.column(key)[row]).unwrap_or_default()
     };

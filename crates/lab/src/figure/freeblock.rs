@@ -1,12 +1,12 @@
-//! Figures 2 to 6 of the freeblock paper (Lumb et al., OSDI 2000, section 3): what the head does under the
-//! *random* workload, by drive, request size, locality and scheduler. What the paper states in words stands
-//! beside ours; its bars have no numbers.
+//! Figures 2 to 6 of the freeblock paper (Lumb et al., OSDI 2000, section 3): use of the head's time under the *random*
+//! workload, by drive, request size, locality and scheduler. The paper's statements in words are compared with ours;
+//! its bars have no numbers.
 
 use seekless_drive::{Policy, Spec};
 
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::usage::{Usage, usage};
-use super::{Asked, Entry};
+use super::{Entry, Job};
 use crate::error::LabError;
 use crate::report::along::Along;
 use crate::report::plot::{Plot, Series};
@@ -22,10 +22,10 @@ const TABLE_2: [&str; 5] = [
 ];
 /// The drive of the paper's other experiments.
 const ATLAS: [&str; 1] = ["quantum-atlas-10k"];
-/// What ours may be off a percentage of the paper.
+/// Tolerance of a percentage.
 const NEAR: Within = Within::Points(2.0);
 
-/// What a bar's numbers are.
+/// Columns of a bar.
 const USAGE: [Column; 6] = [
     numbers("seek_pct", "seek %", 1),
     numbers("rotation_pct", "rotation %", 1),
@@ -35,55 +35,55 @@ const USAGE: [Column; 6] = [
     numbers("overhead_ms", "command ms", 3),
 ];
 
-const PARTS: &str = "Parts are of the head's time without what commands cost. Rotation is the wait for a \
-                     request's first sector, the potential free bandwidth; what passes between the tracks of \
-                     one transfer is a part of its own. Head and command ms are of a request.";
+const PARTS: &str = "Parts are of the head's time without command overhead. Rotation is the wait for a \
+                     request's first sector, the potential free bandwidth; the time between the tracks of one \
+                     transfer is a part of its own. Head and command ms are of a request.";
 
-/// By drive.
+/// Figure 2: by drive.
 pub const FIGURE_2: Entry = Entry::new(
     "requests a bar",
     "freeblock-2",
-    "what the head does, on five drives",
+    "use of the head's time, on five drives",
     "freeblock paper (OSDI 2000), section 3.1, Figure 2",
     "rotation 27 to 36 %",
     &TABLE_2,
     figure_2,
 );
-/// By request size.
+/// Figure 3: by request size.
 pub const FIGURE_3: Entry = Entry::new(
     "requests a bar",
     "freeblock-3",
-    "what the head does, by request size",
+    "use of the head's time, by request size",
     "freeblock paper (OSDI 2000), section 3.2, Figure 3",
     "256 KiB: transfer less than 55 %, rotation 15 %",
     &ATLAS,
     figure_3,
 );
-/// By locality.
+/// Figure 4: by locality.
 pub const FIGURE_4: Entry = Entry::new(
     "requests a bar",
     "freeblock-4",
-    "what the head does, by locality",
+    "use of the head's time, by locality",
     "freeblock paper (OSDI 2000), section 3.2, Figure 4",
     "70 % local: rotation almost 60 %",
     &ATLAS,
     figure_4,
 );
-/// By scheduler.
+/// Figure 5: by scheduler.
 pub const FIGURE_5: Entry = Entry::new(
     "requests a bar",
     "freeblock-5",
-    "what the head does, by scheduler",
+    "use of the head's time, by scheduler",
     "freeblock paper (OSDI 2000), section 3.3, Figure 5",
     "rotation 50 % under C-LOOK and SSTF, 22 % under SPTF",
     &ATLAS,
     figure_5,
 );
-/// From SPTF to SSTF.
+/// Figure 6: from SPTF to SSTF.
 pub const FIGURE_6: Entry = Entry::new(
     "requests a bar",
     "freeblock-6",
-    "what the head does under SPTF-SW n %",
+    "use of the head's time under SPTF-SW n %",
     "freeblock paper (OSDI 2000), section 3.3, Figure 6",
     "n = 40: rotation 36 %, for 6 % more time than SPTF",
     &ATLAS,
@@ -109,18 +109,18 @@ impl Bars {
         self.bars.push((label.to_owned(), parts.to_vec()));
     }
 
-    fn shown(self, asked: &Asked, paper: Vec<Statement>, notes: &[&str]) -> Shown {
+    fn shown(self, job: &Job, paper: Vec<Statement>, notes: &[&str]) -> Shown {
         let stack = Stack {
-            id: asked.entry.name,
-            title: asked.entry.title,
-            caption: asked.entry.source.to_owned(),
+            id: job.entry.name,
+            title: job.entry.title,
+            caption: job.entry.source.to_owned(),
             bar_label: "",
             value_label: "per cent of the head's time",
             parts: ["seek", "rotation", "transfer", "between tracks"].map(str::to_owned).to_vec(),
             bars: self.bars,
         };
         let pictures = vec![(String::new(), Picture::Bars(stack))];
-        asked.shown(self.grid, paper, &[&[PARTS], notes].concat(), pictures)
+        job.shown(self.grid, paper, &[&[PARTS], notes].concat(), pictures)
     }
 }
 
@@ -129,11 +129,11 @@ pub fn short(drive: &Spec) -> &str {
     drive.name.split_once('-').map_or(drive.name.as_str(), |(_, model)| model)
 }
 
-fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_2(job: &Job) -> Result<Shown, LabError> {
     let mut bars = Bars::new(words("drive", "drive"), &[]);
-    for (done, drive) in asked.drives.iter().enumerate() {
-        asked.progress(done, asked.drives.len());
-        let bar = usage(drive, Policy::Fcfs, "random", asked.requests, asked.seed)?;
+    for (done, drive) in job.drives.iter().enumerate() {
+        job.progress(done, job.drives.len());
+        let bar = usage(drive, Policy::Fcfs, "random", job.requests, job.seed)?;
         bars.add(drive.name.as_str().into(), short(drive), &bar, []);
     }
     let shares = bars.grid.column("rotation_pct");
@@ -148,17 +148,17 @@ fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
         range("rotation, the drive with the least of it", least),
         range("rotation, the drive with the most of it", most),
     ];
-    Ok(bars.shown(asked, paper, &[]))
+    Ok(bars.shown(job, paper, &[]))
 }
 
-fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_3(job: &Job) -> Result<Shown, LabError> {
     const KIB: [u64; 7] = [4, 8, 16, 32, 64, 128, 256];
     let mut bars = Bars::new(numbers("size_kib", "KiB", 0), &[]);
     let mut largest = Usage::default();
     for (done, kib) in KIB.into_iter().enumerate() {
-        asked.progress(done, KIB.len());
+        job.progress(done, KIB.len());
         let load = format!("random:size={kib}KiB");
-        largest = usage(asked.drive(), Policy::Fcfs, &load, asked.requests, asked.seed)?;
+        largest = usage(job.drive(), Policy::Fcfs, &load, job.requests, job.seed)?;
         bars.add(kib.into(), &format!("{kib} KiB"), &largest, []);
     }
     let below = Statement::about(
@@ -178,15 +178,15 @@ fn figure_3(asked: &Asked) -> Result<Shown, LabError> {
         "DiskSim, with which the paper was made, counts what passes between tracks as transfer: so counted, \
          256 KiB are {together:.1} % here."
     );
-    Ok(bars.shown(asked, paper, &[&disksim]))
+    Ok(bars.shown(job, paper, &[&disksim]))
 }
 
-/// The deviation of local requests: 4 MB as the caption says, and as `DiskSim`'s parameter file takes it, where
-/// 8,192 sectors are the *variance* of the distance: 90.5 sectors, in bytes.
+/// Deviation of local requests: 4 MB as the caption says, and as in `DiskSim`'s parameter file, where 8,192 sectors are
+/// the *variance* of the distance: 90.5 sectors, in bytes.
 const CAPTION: &str = "4MiB";
 const DISKSIM: &str = "46341";
 
-fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_4(job: &Job) -> Result<Shown, LabError> {
     let caption = [
         numbers("caption_seek_pct", "4 MB: seek %", 1),
         numbers("caption_rotation_pct", "4 MB: rotation %", 1),
@@ -195,17 +195,17 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
     let mut bars = Bars::new(numbers("local_pct", "local %", 0), &caption);
     let mut at_70 = [0.0; 2];
     for (done, local) in (0..=100_u64).step_by(10).enumerate() {
-        asked.progress(done, 11);
+        job.progress(done, 11);
         let bar = |sigma: &str| {
             let load = format!("random:local={local}%,sigma={sigma}");
-            usage(asked.drive(), Policy::Fcfs, &load, asked.requests, asked.seed)
+            usage(job.drive(), Policy::Fcfs, &load, job.requests, job.seed)
         };
         let (disksim, wide) = (bar(DISKSIM)?, bar(CAPTION)?);
         let theirs = (local == 70).then(|| {
             at_70 = [disksim.rotation_pct, wide.rotation_pct];
             60.0
         });
-        let more = [wide.seek_pct.into(), wide.rotation_pct.into(), asked.theirs(theirs)];
+        let more = [wide.seek_pct.into(), wide.rotation_pct.into(), job.theirs(theirs)];
         bars.add(local.into(), &format!("{local} %"), &disksim, more);
     }
     let about = |says, ours| Statement::about("section 3.2", says, "%", 60.0, ours, NEAR);
@@ -221,17 +221,17 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
          sectors; as a variance they are a deviation of 90.5 sectors (45 KiB), with which most local requests \
          stay on the cylinder. The parts here are of that; the columns behind, as the caption says.",
     ];
-    Ok(bars.shown(asked, paper, if asked.others { &notes[1..] } else { &notes }))
+    Ok(bars.shown(job, paper, if job.others { &notes[1..] } else { &notes }))
 }
 
-const OUTSTANDING: &str = "There are always 20 requests outstanding.";
+const OUTSTANDING: &str = "20 requests are always outstanding.";
 
-/// A scheduler with 20 requests outstanding.
-fn queued(asked: &Asked, policy: Policy) -> Result<Usage, LabError> {
-    usage(asked.drive(), policy, "random:outstanding=20", asked.requests, asked.seed)
+/// Usage of a scheduler with 20 outstanding requests.
+fn queued(job: &Job, policy: Policy) -> Result<Usage, LabError> {
+    usage(job.drive(), policy, "random:outstanding=20", job.requests, job.seed)
 }
 
-fn figure_5(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_5(job: &Job) -> Result<Shown, LabError> {
     let policies = [
         (Policy::Fcfs, None),
         (Policy::CLook, Some(50.0)),
@@ -242,9 +242,9 @@ fn figure_5(asked: &Asked) -> Result<Shown, LabError> {
     let mut bars = Bars::new(words("scheduler", "scheduler"), &theirs);
     let mut paper = Vec::new();
     for (done, (policy, theirs)) in policies.into_iter().enumerate() {
-        asked.progress(done, policies.len());
-        let (name, bar) = (policy.to_string(), queued(asked, policy)?);
-        bars.add(name.as_str().into(), &name, &bar, [asked.theirs(theirs)]);
+        job.progress(done, policies.len());
+        let (name, bar) = (policy.to_string(), queued(job, policy)?);
+        bars.add(name.as_str().into(), &name, &bar, [job.theirs(theirs)]);
         let says = match policy {
             Policy::CLook => "C-LOOK: rotation",
             Policy::Sstf => "SSTF: rotation",
@@ -254,10 +254,10 @@ fn figure_5(asked: &Asked) -> Result<Shown, LabError> {
             theirs.map(|theirs| Statement::about("section 3.3", says, "%", theirs, bar.rotation_pct, NEAR)),
         );
     }
-    Ok(bars.shown(asked, paper, &[OUTSTANDING]))
+    Ok(bars.shown(job, paper, &[OUTSTANDING]))
 }
 
-fn figure_6(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_6(job: &Job) -> Result<Shown, LabError> {
     const WINDOWS: [u32; 10] = [0, 5, 10, 20, 30, 40, 50, 60, 80, 100];
     let more = [
         numbers("more_access_pct", "more head time %", 1),
@@ -269,8 +269,8 @@ fn figure_6(asked: &Asked) -> Result<Shown, LabError> {
         WINDOWS.iter().map(|&window| Policy::SptfSw(window)).chain([Policy::Sstf]).collect();
     let (mut sptf, mut paper, mut times) = (0.0, Vec::new(), Vec::new());
     for (done, &policy) in policies.iter().enumerate() {
-        asked.progress(done, policies.len());
-        let bar = queued(asked, policy)?;
+        job.progress(done, policies.len());
+        let bar = queued(job, policy)?;
         if policy == Policy::SptfSw(0) {
             sptf = bar.access_ms;
         }
@@ -296,14 +296,13 @@ fn figure_6(asked: &Asked) -> Result<Shown, LabError> {
             name.as_str().into(),
             &name,
             &bar,
-            [more.into(), asked.theirs(theirs.0), asked.theirs(theirs.1)],
+            [more.into(), job.theirs(theirs.0), job.theirs(theirs.1)],
         );
         if policy != Policy::Sstf {
             times.push(Some(bar.access_ms));
         }
     }
-    let mut shown =
-        bars.shown(asked, paper, &[OUTSTANDING, "SPTF-SW0% is SPTF, and SSTF where n has no end."]);
+    let mut shown = bars.shown(job, paper, &[OUTSTANDING, "SPTF-SW0% is SPTF, and SSTF where n has no end."]);
     let plot = Plot {
         along: Along::Linear(WINDOWS.iter().map(|&window| f64::from(window)).collect()),
         along_label: "n of SPTF-SW n %",

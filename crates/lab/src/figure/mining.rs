@@ -1,15 +1,15 @@
-//! Figures 8 to 10 of the freeblock paper (Lumb et al., OSDI 2000, section 6.3): a full scan of a disk for free,
-//! beside a busy foreground.
+//! Figures 8 to 10 of the freeblock paper (Lumb et al., OSDI 2000, section 6.3): a full scan of a disk for free, during
+//! a busy foreground.
 //!
-//! The paper's algorithm stands beside the weighted one. Every run is repeated without free work: the sum of what
-//! the foreground waited may not differ, nor the time of any of its requests and answers.
+//! The paper's algorithm is compared with the weighted one. Every run is repeated without free work: neither the sum of
+//! the foreground's waits may differ, nor the time of any of its requests and answers.
 
 use seekless_core::PAGE_SECTORS;
 use seekless_drive::Policy;
 use seekless_drive::freeblock::{FreeOptions, FreePolicy};
 
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
-use super::{Asked, Entry};
+use super::{Entry, Job};
 use crate::error::LabError;
 use crate::mining::{Foreground, Mined, Mining, head_alone, mine};
 use crate::report::along::Along;
@@ -20,16 +20,15 @@ const ATLAS: [&str; 1] = ["quantum-atlas-10k-disksim"];
 
 const BOTH: [FreePolicy; 2] = [FreePolicy::Paper, FreePolicy::Weighted];
 
-const ALONE: &str =
-    "Of the drive there is only the head: no cache, and a bus that takes no time, as in the paper.";
+const ALONE: &str = "Only the drive's head is simulated: no cache, and no bus time, as in the paper.";
 
 const BUFFERS: &str =
-    "A scan has 8 MiB of buffers, in which blocks across the ends of tracks wait for their rest.";
+    "A scan has 8 MiB of buffers, in which blocks across the ends of tracks wait for their remainder.";
 
-const NO_BOUND: &str = "Blocks across the ends of tracks wait for their rest in buffers, of which the paper knows no \
-                        bound: what it says stands beside a scan without one. Elsewhere there are 8 MiB.";
+const NO_BOUND: &str = "Blocks across the ends of tracks wait for their remainder in buffers, which the paper does \
+                        not bound: its figures are compared with a scan without a bound. Elsewhere there are 8 MiB.";
 
-/// How scans are done in the figures on how they go: the policy, and whether buffers are bounded.
+/// Kinds of scans in the figures about their progress: the policy, and whether buffers are bounded.
 const KINDS: [(FreePolicy, bool); 4] = [
     (FreePolicy::Paper, false),
     (FreePolicy::Paper, true),
@@ -42,13 +41,13 @@ fn options((policy, bounded): (FreePolicy, bool)) -> FreeOptions {
     if bounded { usual } else { FreeOptions { buffers: u64::MAX, ..usual } }
 }
 
-/// What buffers a kind has, for people; and its name.
+/// Description of a kind's buffers, and its name.
 fn buffers((policy, bounded): (FreePolicy, bool)) -> (&'static str, String) {
     let buffers = if bounded { "8 MiB" } else { "no bound" };
     (buffers, format!("{policy}, {buffers}"))
 }
 
-/// Scans against the multiprogramming level.
+/// Figure 8: scans against the multiprogramming level.
 pub const FIGURE_8: Entry = Entry {
     usual: 1,
     rows: "points",
@@ -63,13 +62,13 @@ pub const FIGURE_8: Entry = Entry {
     )
 };
 
-/// How a scan goes.
+/// Figure 9: progress of a scan.
 pub const FIGURE_9: Entry = Entry {
     usual: 10,
     ..Entry::new(
         "scans",
         "freeblock-9",
-        "how a free scan goes at level 7",
+        "progress of a free scan at level 7",
         "freeblock paper (OSDI 2000), section 6.3, Figure 9",
         "the last 5 % take 30 % of the time",
         &ATLAS,
@@ -77,7 +76,7 @@ pub const FIGURE_9: Entry = Entry {
     )
 };
 
-/// A part of the data is enough.
+/// Figure 10: scans of a part of the data.
 pub const FIGURE_10: Entry = Entry {
     usual: 10,
     ..Entry::new(
@@ -91,34 +90,34 @@ pub const FIGURE_10: Entry = Entry {
     )
 };
 
-/// A run with free work, and by how many nanoseconds it made the foreground wait longer.
+/// A run with free work, and by how many nanoseconds it delayed the foreground.
 struct Pair {
     mined: Mined,
     delta: i128,
 }
 
-fn pair(asked: &Asked, policy: Policy, level: u64, free: FreeOptions) -> Result<Pair, LabError> {
+fn pair(job: &Job, policy: Policy, level: u64, free: FreeOptions) -> Result<Pair, LabError> {
     let mining = Mining {
-        drive: head_alone(asked.drive()),
+        drive: head_alone(job.drive()),
         policy,
         foreground: Foreground::Load(format!("oltp:mpl={level}")),
         free,
         block: PAGE_SECTORS,
-        scans: asked.requests,
+        scans: job.requests,
         scrub: None,
         time: None,
-        seed: asked.seed,
+        seed: job.seed,
     };
     let mined = mine(&mining, None)?;
     let alone = mine(&mining, Some(mined.requests))?;
     let delta = i128::from(mined.waited.0) - i128::from(alone.waited.0);
     let same = mined.hash == alone.hash;
-    // A sum may hide what the events do not.
+    // A sum may hide differences of single events.
     let delta = if same || delta != 0 { delta } else { i128::MAX };
     Ok(Pair { mined, delta })
 }
 
-/// What was had in the waits and what passed anyway, in 10^6 bytes a second.
+/// Throughput of free work, in the waits and in passing, in MB/s (10^6 bytes).
 fn free_mb_s(mined: &Mined) -> f64 {
     (mined.freed.bytes + mined.freed.foreground_bytes) as f64 / 1e6 / mined.elapsed.seconds()
 }
@@ -145,7 +144,7 @@ const COLUMNS_8: [Column; 15] = [
     numbers("paper_scans_per_day", "paper: scans", 0),
 ];
 
-fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_8(job: &Job) -> Result<Shown, LabError> {
     const LEVELS: [u64; 5] = [1, 4, 7, 10, 20];
     let schedulers = [Policy::Fcfs, Policy::CLook, Policy::SptfSw(40)];
     let mut grid = Grid::new("", &COLUMNS_8);
@@ -155,10 +154,10 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
         for policy in schedulers {
             let mut values = Vec::new();
             for level in LEVELS {
-                asked.progress(done, LEVELS.len() * schedulers.len() * BOTH.len());
+                job.progress(done, LEVELS.len() * schedulers.len() * BOTH.len());
                 done += 1;
                 let options = FreeOptions { policy: free, ..FreeOptions::default() };
-                let Pair { mined, delta } = pair(asked, policy, level, options)?;
+                let Pair { mined, delta } = pair(job, policy, level, options)?;
                 let scans = 86_400.0 / mined.scan_s();
                 let theirs = policy == Policy::Fcfs && free == FreePolicy::Paper && level >= 7;
                 if theirs && level == 7 {
@@ -170,7 +169,7 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
                     paper.push(about("level 7, FCFS: scans a day", "", 47.0, scans, 6.0));
                     paper.push(about("level 7, FCFS: of the potential, half", "%", 50.0, share, 20.0));
                 }
-                grid.row(row_8(&mined, delta, level, policy, free, asked.theirs(theirs.then_some(47.0))));
+                grid.row(row_8(&mined, delta, level, policy, free, job.theirs(theirs.then_some(47.0))));
                 values.push(Some(scans));
             }
             series.push(Series { name: policy.to_string(), values });
@@ -187,12 +186,12 @@ fn figure_8(asked: &Asked) -> Result<Shown, LabError> {
     let notes = [
         ALONE,
         BUFFERS,
-        "Free MB/s also counts what the foreground itself reads or writes of what is wanted. The potential is what \
-         passes under the head on the tracks waited on, while it waits. Seek, rotation and transfer are of all \
-         time, with what is free in them.",
-        "Foreground ns is how much longer all of its requests together took than in the same run without free work.",
+        "Free MB/s includes pending blocks that the foreground itself reads or writes. The potential is what passes \
+         under the head on its track during waits. Seek, rotation and transfer are shares of all time, free work \
+         included.",
+        "Foreground ns is the increase of the sum of its response times over the same run without free work.",
     ];
-    Ok(asked.shown(grid, paper, &notes, pictures))
+    Ok(job.shown(grid, paper, &notes, pictures))
 }
 
 fn row_8(
@@ -225,7 +224,7 @@ fn row_8(
     ]
 }
 
-fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_9(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("policy", "free policy"),
         words("buffers", "buffers"),
@@ -239,11 +238,11 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     let (mut series, mut paper) = (Vec::new(), Vec::new());
     for (done, kind) in KINDS.into_iter().enumerate() {
-        asked.progress(done, KINDS.len());
+        job.progress(done, KINDS.len());
         let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
-        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, options(kind))?;
+        let Pair { mined, .. } = pair(job, Policy::Fcfs, 7, options(kind))?;
         for to in (5..=100).step_by(5) {
-            // From the hundredth five before to this one.
+            // From five hundredths before to this one.
             let seconds = mined.at(to) - mined.at(to - 5);
             let part = |of: fn(&seekless_drive::freeblock::FreeStats) -> u64| {
                 mined.mean(|scan| (of(&mined.freed_at[scan][to]) - of(&mined.freed_at[scan][to - 5])) as f64)
@@ -284,10 +283,10 @@ fn figure_9(asked: &Asked) -> Result<Shown, LabError> {
     };
     let notes =
         [ALONE, NO_BOUND, "Transfer, extra seek and unused are of the waits in that twentieth of the scan."];
-    Ok(asked.shown(grid, paper, &notes, vec![("progress".to_owned(), Picture::Lines(plot))]))
+    Ok(job.shown(grid, paper, &notes, vec![("progress".to_owned(), Picture::Lines(plot))]))
 }
 
-fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_10(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("policy", "free policy"),
         words("buffers", "buffers"),
@@ -301,9 +300,9 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     let (mut series, mut paper) = (Vec::new(), Vec::new());
     for (done, kind) in KINDS.into_iter().enumerate() {
-        asked.progress(done, KINDS.len());
+        job.progress(done, KINDS.len());
         let ((free, bounded), (buffers, name)) = (kind, buffers(kind));
-        let Pair { mined, .. } = pair(asked, Policy::Fcfs, 7, options(kind))?;
+        let Pair { mined, .. } = pair(job, Policy::Fcfs, 7, options(kind))?;
         let efficiency = |to: usize| {
             100.0
                 * mined.mean(|scan| {
@@ -351,5 +350,5 @@ fn figure_10(asked: &Asked) -> Result<Shown, LabError> {
         "Bias is the largest difference, over all places of the disk, between the share of the blocks before the \
          place among those read and on the disk: 0 is a fair sample, which the paper assumes.",
     ];
-    Ok(asked.shown(grid, paper, &notes, vec![("efficiency".to_owned(), Picture::Lines(plot))]))
+    Ok(job.shown(grid, paper, &notes, vec![("efficiency".to_owned(), Picture::Lines(plot))]))
 }

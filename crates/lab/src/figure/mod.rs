@@ -1,7 +1,7 @@
-//! The papers' figures: simulated here, ours beside what the paper says.
+//! The papers' figures: simulated here, and compared with the paper.
 //!
-//! One array lists them. Each draws itself from a seed and a number of requests: the same of both gives the
-//! same figure. Fault model: a drive that a figure cannot be drawn of is refused with what it would need.
+//! One array lists them. Each is computed from a seed and a number of requests: equal ones give the same figure. Fault
+//! model: a drive that does not suit a figure is refused, with what the figure needs.
 
 mod appendix;
 mod birthday;
@@ -19,29 +19,29 @@ use shown::{Cell, Grid, Picture, Shown, Statement};
 use crate::error::LabError;
 use crate::setup::Progress;
 
-/// What is known of a figure without drawing it.
+/// Description of a figure.
 pub struct Entry {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// Title.
     pub title: &'static str,
     /// The paper, its section and its figure.
     pub source: &'static str,
-    /// What the paper says of it in numbers.
+    /// The paper's statements in numbers.
     pub says: &'static str,
-    /// The drives that it is of.
+    /// Names of its drives.
     pub drives: &'static [&'static str],
-    /// What is counted behind each of its numbers.
+    /// What its number of requests counts.
     pub counted: &'static str,
-    /// How many of them, if nobody says.
+    /// Default number of those.
     pub usual: u64,
-    /// What its rows are called in JSON.
+    /// Key of its rows in JSON.
     pub rows: &'static str,
-    draw: fn(&Asked) -> Result<Shown, LabError>,
+    draw: fn(&Job) -> Result<Shown, LabError>,
 }
 
 impl Entry {
-    /// A figure of 10,000 of what is `counted`, if nobody says.
+    /// A figure of 10,000 of what is `counted`, by default.
     const fn new(
         counted: &'static str,
         name: &'static str,
@@ -49,7 +49,7 @@ impl Entry {
         source: &'static str,
         says: &'static str,
         drives: &'static [&'static str],
-        draw: fn(&Asked) -> Result<Shown, LabError>,
+        draw: fn(&Job) -> Result<Shown, LabError>,
     ) -> Entry {
         Entry { name, title, source, says, drives, counted, usual: 10_000, rows: "rows", draw }
     }
@@ -73,14 +73,14 @@ pub const FIGURES: [&Entry; 14] = [
     &proximal::TABLE_1,
 ];
 
-/// How a figure is to be drawn.
+/// Options of a figure.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Instead of the paper's drives.
+    /// Drive to use instead of the paper's.
     pub drive: Option<Spec>,
-    /// Instead of the usual number.
+    /// Number of requests instead of the default.
     pub requests: Option<u64>,
-    /// All randomness follows from it.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -89,7 +89,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     FIGURES.into_iter().find(|entry| entry.name == name)
 }
 
-/// Draws a figure.
+/// Computes a figure.
 pub fn draw(
     entry: &'static Entry,
     options: &Options,
@@ -101,38 +101,38 @@ pub fn draw(
     };
     let requests = options.requests.unwrap_or(entry.usual);
     let others = options.drive.is_some();
-    (entry.draw)(&Asked { entry, drives, others, requests, seed: options.seed, progress })
+    (entry.draw)(&Job { entry, drives, others, requests, seed: options.seed, progress })
 }
 
-/// A figure under way.
-struct Asked<'a> {
+/// A figure in progress.
+struct Job<'a> {
     entry: &'static Entry,
     /// At least one.
     drives: Vec<Spec>,
-    /// Whether these are not the paper's, of which it says nothing.
+    /// Whether these are other drives than the paper's, which does not state anything about them.
     others: bool,
     requests: u64,
     seed: u64,
     progress: &'a dyn Fn(Progress),
 }
 
-impl Asked<'_> {
-    /// The first drive: the one that most figures are of.
+impl Job<'_> {
+    /// The first drive: the only one of most figures.
     fn drive(&self) -> &Spec {
         &self.drives[0]
     }
 
-    /// So many of its points are simulated.
+    /// Reports that `done` of `of` points are simulated.
     fn progress(&self, done: usize, of: usize) {
         (self.progress)(Progress { what: self.entry.name, done: done as u64, of: of as u64 });
     }
 
-    /// What the paper says of its own drives.
+    /// The paper's value, for its own drives.
     fn theirs(&self, value: Option<f64>) -> Cell {
         value.filter(|_| !self.others).into()
     }
 
-    /// The figure, done.
+    /// The complete figure.
     fn shown(
         &self,
         main: Grid,

@@ -1,7 +1,7 @@
-//! Figures 1 to 4 and Table 1 of the proximal paper (Schindler et al., FAST 2011, section 2), and its Appendix
-//! A: what strands of small requests take on a drive that schedules them by SPTF.
+//! Figures 1 to 4 and Table 1 of the proximal paper (Schindler et al., FAST 2011, section 2), and its Appendix A:
+//! response times of strands of small requests on a drive with SPTF.
 //!
-//! Times of strands are simulated; the appendix is computed. Table 1 and what the text states stand beside
+//! Times of strands are simulated; the appendix is computed. Table 1 and the statements of the text are compared with
 //! ours; the figures themselves have no numbers.
 
 use seekless_core::{Nanos, Op};
@@ -11,49 +11,49 @@ use super::appendix;
 use super::freeblock::short;
 use super::shown::{Cell, Column, Grid, Picture, Shown, Statement, Within, numbers, words};
 use super::strand::{Arrival, Kind, Order, Strand, mean, response_ms, track_read_ms};
-use super::{Asked, Entry};
+use super::{Entry, Job};
 use crate::error::LabError;
 use crate::report::along::{Along, align};
 use crate::report::plot::{Form, Plot, Series};
 
-/// The drive that the paper explains itself with.
+/// The drive of the paper's explanations.
 const CHEETAH: [&str; 1] = ["seagate-cheetah-15k5"];
-/// That, and a nearline drive: the one of its prototype.
+/// That drive, and a nearline drive: the one of its prototype.
 const BOTH: [&str; 2] = ["seagate-cheetah-15k5", "wd-re3-1tb"];
 /// The longest strand of the paper.
 const LONGEST: usize = 8;
 
-/// By length.
+/// Figure 1: by length.
 pub const FIGURE_1: Entry = Entry::new(
     "strands a number",
     "proximal-1",
-    "what a request costs, by strand length",
+    "cost of a request, by strand length",
     "proximal paper (FAST 2011), section 2.3, Figure 1",
     "8 requests: 0.39 OP each, semi-sequential 0.23 OP",
     &CHEETAH,
     figure_1,
 );
-/// By queue depth.
+/// Figure 2: by queue depth.
 pub const FIGURE_2: Entry = Entry::new(
     "strands a number",
     "proximal-2",
-    "what a request costs, by queue depth",
+    "cost of a request, by queue depth",
     "proximal paper (FAST 2011), section 2.4, Figure 2",
     "8 at a time cost 32 % less than one at a time",
     &CHEETAH,
     figure_2,
 );
-/// How times are spread, and the model.
+/// Figure 3: distribution of times, and the model.
 pub const FIGURE_3: Entry = Entry::new(
     "strands a number",
     "proximal-3",
-    "how long strands of 8 take, and the model",
+    "response times of strands of 8, and the model",
     "proximal paper (FAST 2011), section 2.4, Figure 3, and Appendix A",
     "17.14 ms measured, 17.26 ms by the model, 3.4 revolutions",
     &CHEETAH,
     appendix::figure_3,
 );
-/// By the order of submission.
+/// Figure 4: by the order of submission.
 pub const FIGURE_4: Entry = Entry::new(
     "strands a number",
     "proximal-4",
@@ -63,11 +63,11 @@ pub const FIGURE_4: Entry = Entry::new(
     &BOTH,
     figure_4,
 );
-/// All times of strands.
+/// Table 1: times of all kinds of strands.
 pub const TABLE_1: Entry = Entry::new(
     "strands a number",
     "proximal-table-1",
-    "how long strands take",
+    "response times of strands",
     "proximal paper (FAST 2011), section 2.3, Table 1",
     "strands of 2, 4, 6 and 8 requests, in ms",
     &CHEETAH,
@@ -82,9 +82,9 @@ struct Row {
     /// In milliseconds, by strands of 2, 4, 6 and 8; of a single request where the caption says so.
     paper_ms: [f64; 4],
     single_ms: Option<f64>,
-    /// How near ours is to be, in per cent.
+    /// Tolerance in per cent.
     within: f64,
-    /// What a statement about its farthest number is called.
+    /// Text of a statement about its largest deviation.
     says: &'static str,
 }
 
@@ -128,7 +128,7 @@ const ROWS: [Row; 4] = [
 ];
 
 impl Row {
-    /// What the paper says of strands of so many.
+    /// The paper's time for strands of `requests` requests.
     fn theirs(&self, requests: usize) -> Option<f64> {
         match requests {
             1 => self.single_ms,
@@ -139,15 +139,16 @@ impl Row {
 }
 
 const HOW: &str = "Requests are of 4 KiB, sent sorted and all at once while the drive is at work on another \
-                   one anywhere; a strand's time counts from the end of that one. The drive schedules by SPTF; its write \
+                   one anywhere; a strand's time counts from the end of that one. The drive schedules by SPTF; its \
+                   write \
                    cache is off.";
 
-/// The mean of a strand's times, in milliseconds.
-pub fn mean_ms(asked: &Asked, drive: &Spec, strand: Strand) -> Result<f64, LabError> {
-    Ok(mean(&response_ms(drive, strand, asked.requests, asked.seed)?))
+/// Mean time of a strand, in milliseconds.
+pub fn mean_ms(job: &Job, drive: &Spec, strand: Strand) -> Result<f64, LabError> {
+    Ok(mean(&response_ms(drive, strand, job.requests, job.seed)?))
 }
 
-fn table_1(asked: &Asked) -> Result<Shown, LabError> {
+fn table_1(job: &Job) -> Result<Shown, LabError> {
     const REQUESTS: [usize; 5] = [1, 2, 4, 6, 8];
     let columns = [
         words("kind", "strand"),
@@ -161,9 +162,9 @@ fn table_1(asked: &Asked) -> Result<Shown, LabError> {
     for (number, row) in ROWS.iter().enumerate() {
         let mut farthest: Option<Statement> = None;
         for (done, requests) in REQUESTS.into_iter().enumerate() {
-            asked.progress(number * REQUESTS.len() + done, ROWS.len() * REQUESTS.len());
-            let ours = mean_ms(asked, asked.drive(), Strand::new(row.kind, requests, row.op))?;
-            let theirs = row.theirs(requests).filter(|_| !asked.others);
+            job.progress(number * REQUESTS.len() + done, ROWS.len() * REQUESTS.len());
+            let ours = mean_ms(job, job.drive(), Strand::new(row.kind, requests, row.op))?;
+            let theirs = row.theirs(requests).filter(|_| !job.others);
             let off = theirs.map(|theirs| 100.0 * (ours / theirs - 1.0));
             let cells = [(requests as u64).into(), ours.into(), theirs.into(), off.into()];
             grid.row(std::iter::once(Cell::from(row.name)).chain(cells));
@@ -178,11 +179,11 @@ fn table_1(asked: &Asked) -> Result<Shown, LabError> {
     }
     let plots = |key| grid.column(key).chunks(REQUESTS.len()).map(<[_]>::to_vec).collect::<Vec<_>>();
     let (ours, theirs) = (plots("strand_ms"), plots("paper_strand_ms"));
-    let pictures = beside(asked, &REQUESTS, "requests", "ms a strand", [ours, theirs]);
+    let pictures = side_by_side(job, &REQUESTS, "requests", "ms a strand", [ours, theirs]);
     let single = "The paper's caption gives single requests; a single write is there 0.2 ms slower than a \
                   read, in strands the same drive writes as if that were 0.4 ms.";
     let notes = [HOW, single];
-    Ok(asked.shown(grid, paper, &notes[..if asked.others { 1 } else { 2 }], pictures))
+    Ok(job.shown(grid, paper, &notes[..if job.others { 1 } else { 2 }], pictures))
 }
 
 /// A picture of lines over whole numbers.
@@ -191,9 +192,9 @@ fn lines(along: &[usize], along_label: &'static str, value_label: &'static str, 
     Plot { along, along_label, value_label, series, ..Plot::default() }
 }
 
-/// Two pictures of the rows with the same axes: ours and, of the paper's drive, the paper's.
-fn beside(
-    asked: &Asked,
+/// Two pictures of the rows with the same axes: ours and, for the paper's drive, the paper's.
+fn side_by_side(
+    job: &Job,
     along: &[usize],
     along_label: &'static str,
     value_label: &'static str,
@@ -207,7 +208,7 @@ fn beside(
     let [ours, theirs] = &mut plots;
     align(&mut [ours, theirs]);
     let named = ["ours", "the paper's, of Table 1"].into_iter().zip(plots);
-    let shown = if asked.others { 1 } else { 2 };
+    let shown = if job.others { 1 } else { 2 };
     named.take(shown).map(|(name, plot)| (name.to_owned(), Picture::Lines(plot))).collect()
 }
 
@@ -225,22 +226,22 @@ const FIGURE_1_COLUMNS: [Column; 11] = [
     numbers("paper_proximal_write_ms", "write", 2),
 ];
 
-fn figure_1(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_1(job: &Job) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &FIGURE_1_COLUMNS);
     let (mut op, mut series) = (1.0, vec![Vec::new(); ROWS.len()]);
     for requests in 1..=LONGEST {
         let mut each = [0.0; ROWS.len()];
         for (at, row) in ROWS.iter().enumerate() {
-            asked.progress((requests - 1) * ROWS.len() + at, LONGEST * ROWS.len());
+            job.progress((requests - 1) * ROWS.len() + at, LONGEST * ROWS.len());
             let strand = Strand::new(row.kind, requests, row.op);
-            each[at] = mean_ms(asked, asked.drive(), strand)? / requests as f64;
+            each[at] = mean_ms(job, job.drive(), strand)? / requests as f64;
             series[at].push(Some(each[at]));
         }
         if requests == 1 {
             op = each[2];
         }
         let theirs =
-            ROWS.iter().map(|row| asked.theirs(row.theirs(requests).map(|strand| strand / requests as f64)));
+            ROWS.iter().map(|row| job.theirs(row.theirs(requests).map(|strand| strand / requests as f64)));
         let ours = each.into_iter().chain([each[0] / op, each[2] / op]).map(Cell::from);
         grid.row(std::iter::once(Cell::from(requests as u64)).chain(ours).chain(theirs));
     }
@@ -259,14 +260,14 @@ fn figure_1(asked: &Asked) -> Result<Shown, LabError> {
     let along: Vec<usize> = (1..=LONGEST).collect();
     let theirs = |row: &Row| along.iter().map(|&n| row.theirs(n).map(|strand| strand / n as f64)).collect();
     let theirs: Vec<Vec<Option<f64>>> = ROWS.iter().map(theirs).collect();
-    let pictures = beside(asked, &along, "requests in a strand", "ms a request", [series, theirs]);
+    let pictures = side_by_side(job, &along, "requests in a strand", "ms a request", [series, theirs]);
     let op = "1 OP is a single random read (section 2.2). The paper's milliseconds are those of its Table 1, \
               by request, which are 0.38 OP for 8 proximal ones where the text says 0.39; between them it has \
               only the picture.";
-    Ok(asked.shown(grid, paper, &[HOW, op], pictures))
+    Ok(job.shown(grid, paper, &[HOW, op], pictures))
 }
 
-fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_2(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         numbers("depth", "at a time", 0),
         numbers("request_ms", "ms a request", 3),
@@ -276,14 +277,14 @@ fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
     let mut grid = Grid::new("", &columns);
     let mut fifo = 0.0;
     for depth in 1..=LONGEST {
-        asked.progress(depth - 1, LONGEST);
+        job.progress(depth - 1, LONGEST);
         let strand = Strand { depth, ..Strand::new(Kind::Proximal, LONGEST, Op::Read) };
-        let each = mean_ms(asked, asked.drive(), strand)? / LONGEST as f64;
+        let each = mean_ms(job, job.drive(), strand)? / LONGEST as f64;
         if depth == 1 {
             fifo = each;
         }
         let less = 100.0 * (1.0 - each / fifo);
-        let theirs = asked.theirs((depth == LONGEST).then_some(32.0));
+        let theirs = job.theirs((depth == LONGEST).then_some(32.0));
         grid.row([(depth as u64).into(), each.into(), less.into(), theirs]);
     }
     let less = grid.column("improvement_pct").last().copied().flatten().unwrap_or_default();
@@ -294,13 +295,13 @@ fn figure_2(asked: &Asked) -> Result<Shown, LabError> {
     let plot = lines(&along, "requests at a time", "ms a request", series);
     let picture = (String::new(), Picture::Lines(plot));
     let notes = ["Requests are sent sorted; the next one when one is answered. One at a time is FIFO."];
-    Ok(asked.shown(grid, paper, &notes, vec![picture]))
+    Ok(job.shown(grid, paper, &notes, vec![picture]))
 }
 
-/// Between two requests that come one by one: about what a host and a bus of the time need for each.
+/// Interval between two requests sent one by one: about the time that a host and a bus of that era need for each.
 const APART: Nanos = Nanos::from_micros(50);
 
-fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
+fn figure_4(job: &Job) -> Result<Shown, LabError> {
     let columns = [
         words("drive", "drive"),
         words("arrival", "requests come"),
@@ -318,14 +319,14 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
     ];
     let mut grid = Grid::new("", &columns);
     let mut bars: Vec<(String, [f64; 4])> = Vec::new();
-    for (number, drive) in asked.drives.iter().enumerate() {
-        let track = track_read_ms(drive, asked.requests, asked.seed)?;
+    for (number, drive) in job.drives.iter().enumerate() {
+        let track = track_read_ms(drive, job.requests, job.seed)?;
         for (at, (name, arrival)) in arrivals.into_iter().enumerate() {
-            asked.progress(number * arrivals.len() + at, asked.drives.len() * arrivals.len());
+            job.progress(number * arrivals.len() + at, job.drives.len() * arrivals.len());
             let strand = Strand { arrival, ..Strand::new(Kind::Proximal, LONGEST, Op::Read) };
-            let sorted = mean_ms(asked, drive, strand)?;
-            let unsorted = mean_ms(asked, drive, Strand { order: Order::Unsorted, ..strand })?;
-            let fifo = mean_ms(asked, drive, Strand { depth: 1, ..strand })?;
+            let sorted = mean_ms(job, drive, strand)?;
+            let unsorted = mean_ms(job, drive, Strand { order: Order::Unsorted, ..strand })?;
+            let fifo = mean_ms(job, drive, Strand { depth: 1, ..strand })?;
             let more = 100.0 * (unsorted / sorted - 1.0);
             let values = [sorted, unsorted, more, fifo, track];
             let words = [drive.name.as_str(), name].map(Cell::from);
@@ -349,12 +350,12 @@ fn figure_4(asked: &Asked) -> Result<Shown, LabError> {
         ..Plot::default()
     };
     let notes = [
-        "Our scheduler sees all that waits whenever it decides, so the order of submission is no matter. The \
+        "Our scheduler sees the whole queue at each decision, so the order of submission does not matter. The \
          paper's drives wanted requests in ascending order; it names too little computing power in the firmware \
          and a mistake in it (section 2.5), which its makers acknowledged and one of them mended. The figure has \
          no numbers, so nothing stands for theirs.",
-        "That a strand should meet a drive at work can be seen: an idle drive begins with the first request \
-         that comes, whichever that is, and looks at the others only after it.",
+        "The figure shows why a strand should arrive at a busy drive: an idle drive begins with the first request \
+         that arrives, whichever that is, and considers the others only after it.",
     ];
-    Ok(asked.shown(grid, Vec::new(), &notes, vec![(String::new(), Picture::Lines(plot))]))
+    Ok(job.shown(grid, Vec::new(), &notes, vec![(String::new(), Picture::Lines(plot))]))
 }

@@ -1,7 +1,6 @@
-//! What a figure shows: rows of numbers, what the paper says and how ours compares, and a picture of both.
+//! Content of a figure: rows of numbers, the paper's statements compared with ours, and pictures.
 //!
-//! Invariant: text, JSON and picture come from the same numbers. Where a paper has only a picture without
-//! numbers, nothing stands for theirs.
+//! Invariant: text, JSON and picture come from the same numbers. A paper's picture without numbers has no counterpart.
 
 use serde_json::{Map, Value, json};
 
@@ -15,11 +14,11 @@ use crate::report::standalone;
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its key in JSON, with the unit.
+    /// Key in JSON, with the unit.
     pub key: &'static str,
-    /// Above it, with the unit.
+    /// Title, with the unit.
     pub title: &'static str,
-    /// Of its numbers; `None` for words.
+    /// Decimals of its numbers; `None` for words.
     pub decimals: Option<usize>,
 }
 
@@ -38,11 +37,11 @@ pub const fn numbers(key: &'static str, title: &'static str, decimals: usize) ->
 pub enum Cell {
     /// Words.
     Word(String),
-    /// A number of things.
+    /// A count.
     Count(u64),
     /// Any other number.
     Number(f64),
-    /// There is none: the paper does not say, or it makes no sense.
+    /// No value: the paper does not state it, or it is undefined.
     Nothing,
 }
 
@@ -73,27 +72,27 @@ impl From<Option<f64>> for Cell {
 /// A table.
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
-    /// What it is of; empty for a figure's main table.
+    /// Title; empty for a figure's main table.
     pub title: &'static str,
-    /// In order.
+    /// Columns in order.
     pub columns: Vec<Column>,
-    /// Each as long as the columns.
+    /// Rows, each as long as the columns.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Grid {
-    /// An empty one.
+    /// An empty table.
     pub fn new(title: &'static str, columns: &[Column]) -> Grid {
         Grid { title, columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// One more row.
+    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
         debug_assert_eq!(self.rows.last().map(Vec::len), Some(self.columns.len()));
     }
 
-    /// The numbers of a column; none where a row has none.
+    /// The numbers of a column; `None` where a row has none.
     pub fn column(&self, key: &str) -> Vec<Option<f64>> {
         let Some(at) = self.columns.iter().position(|column| column.key == key) else { return Vec::new() };
         let number = |row: &Vec<Cell>| match row[at] {
@@ -122,36 +121,36 @@ impl Grid {
     }
 }
 
-/// How far ours may be off what the paper says.
+/// Tolerance of a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Within {
-    /// So many of the statement's own unit.
+    /// In the statement's own unit.
     Points(f64),
-    /// So many per cent of the paper's number.
+    /// In per cent of the paper's number.
     Percent(f64),
 }
 
-/// Something that the paper says in words or in a table, and ours.
+/// A statement of the paper, in words or in a table, and our value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// Where.
+    /// Place in the paper.
     pub place: &'static str,
-    /// What of.
+    /// Subject.
     pub says: &'static str,
-    /// The unit of its numbers.
+    /// Unit of its numbers.
     pub unit: &'static str,
-    /// The least that it says, if it says that.
+    /// Lower bound, if stated.
     pub from: Option<f64>,
-    /// The most that it says, if it says that.
+    /// Upper bound, if stated.
     pub to: Option<f64>,
-    /// Ours.
+    /// Our value.
     pub ours: f64,
-    /// How far ours may be off.
+    /// Tolerance.
     pub within: Within,
 }
 
 impl Statement {
-    /// The paper gives one number.
+    /// A statement of one number.
     pub fn about(
         place: &'static str,
         says: &'static str,
@@ -163,7 +162,7 @@ impl Statement {
         Statement { place, says, unit, from: Some(theirs), to: Some(theirs), ours, within }
     }
 
-    /// How far ours is off, below zero if it is less; in points or in per cent, as [`Statement::within`] is.
+    /// Deviation of ours, negative if it is less; in points or in per cent, as [`Statement::within`] is.
     pub fn off(&self) -> f64 {
         let (off, theirs) = match (self.from, self.to) {
             (Some(from), _) if self.ours < from => (self.ours - from, from),
@@ -173,7 +172,7 @@ impl Statement {
         if matches!(self.within, Within::Percent(_)) { 100.0 * off / theirs } else { off }
     }
 
-    /// Whether ours is near enough.
+    /// Whether ours is within the tolerance.
     pub fn holds(&self) -> bool {
         let (Within::Points(most) | Within::Percent(most)) = self.within;
         self.off().abs() <= most
@@ -199,33 +198,33 @@ impl Statement {
     }
 }
 
-/// One of a figure's pictures.
+/// A picture of a figure.
 pub enum Picture {
-    /// Bars made of parts.
+    /// Stacked bars.
     Bars(Stack),
     /// Lines.
     Lines(Plot),
 }
 
-/// A figure, drawn.
+/// A figure, computed.
 pub struct Shown {
-    /// Which.
+    /// Its description.
     pub entry: &'static Entry,
-    /// Of which drives.
+    /// Names of its drives.
     pub drives: Vec<String>,
     /// Requests or strands behind each number; zero if nothing was simulated.
     pub requests: u64,
-    /// What all randomness followed from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The numbers.
+    /// Main table.
     pub main: Grid,
-    /// More numbers.
+    /// Further tables.
     pub more: Vec<Grid>,
-    /// What the paper says, and ours.
+    /// The paper's statements, and ours.
     pub paper: Vec<Statement>,
-    /// What has to be known.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// Each with its name.
+    /// Pictures with their names.
     pub pictures: Vec<(String, Picture)>,
 }
 

@@ -1,11 +1,10 @@
-//! Strands: small requests near each other that are sent to a drive together (proximal paper, section 2.3),
-//! as a client of a block device in virtual time.
+//! Strands: small requests near each other that are sent to a drive together (proximal paper, section 2.3), as a client
+//! of a block device in virtual time.
 //!
-//! Before each strand the drive is given one request anywhere; the strand arrives while that one is carried
-//! out, as the paper demands of a strand ("issued to a non-empty disk queue", section 2.5), and its time
-//! counts from the end of that request. The write cache is off: a write is answered when it is on the media.
-//! Invariant: requests of one strand do not overlap. Fault model: a drive that is too small for the strands is
-//! refused; what the device refuses ends the run.
+//! Before each strand the drive gets one request at a random place; the strand arrives while that one is in service, as
+//! the paper demands ("issued to a non-empty disk queue", section 2.5), and its time counts from the end of that
+//! request. The write cache is off: a write is answered when it is on the media. Invariant: requests of one strand do
+//! not overlap. Fault model: a drive that is too small for the strands is refused; an error of the device ends the run.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -20,13 +19,13 @@ use seekless_drive::{Policy, QueueOptions, Spec, simulated};
 
 use crate::error::LabError;
 
-/// Each request is of 4 KiB, the paper's block (section 3).
+/// Sectors of a request: 4 KiB, the paper's block (section 3).
 const SECTORS: u64 = 8;
 
-/// How the requests of a strand lie (section 2.3).
+/// Placement of a strand's requests (section 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// On one track after the other, each where the head can just be when it gets there.
+    /// On consecutive tracks, each where the head can just reach it in time.
     SemiSequential,
     /// At random within 1,024 sectors, about a track.
     TrackApproximate,
@@ -35,7 +34,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How many sectors they are spread over, where that is said.
+    /// The range of sectors for random placement.
     fn span(self) -> u64 {
         match self {
             Kind::TrackApproximate => 1_024,
@@ -44,50 +43,50 @@ impl Kind {
     }
 }
 
-/// In which order requests are sent.
+/// Order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// By ascending address.
     Sorted,
-    /// As they were drawn.
+    /// As drawn.
     Unsorted,
 }
 
-/// How a strand comes to the drive.
+/// Arrival of a strand at the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Whether the drive is at work when it comes.
+    /// Whether the drive is busy when it arrives.
     pub busy: bool,
-    /// Between two of its requests.
+    /// Interval between two of its requests.
     pub apart: Nanos,
 }
 
 /// A kind of strand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strand {
-    /// How its requests lie.
+    /// Placement of its requests.
     pub kind: Kind,
-    /// How many.
+    /// Number of requests.
     pub requests: usize,
     /// Reads or writes.
     pub op: Op,
-    /// In which order they are sent.
+    /// Order of submission.
     pub order: Order,
-    /// How many of them the drive is given at a time.
+    /// Queue depth of the drive.
     pub depth: usize,
-    /// How they come.
+    /// Arrival.
     pub arrival: Arrival,
 }
 
 impl Strand {
-    /// As the paper sends them: all at once, sorted, to a busy drive.
+    /// A strand as the paper sends it: all at once, sorted, to a busy drive.
     pub fn new(kind: Kind, requests: usize, op: Op) -> Strand {
         let arrival = Arrival { busy: true, apart: Nanos::ZERO };
         Strand { kind, requests, op, order: Order::Sorted, depth: requests, arrival }
     }
 }
 
-/// The response times of `strands` strands on a drive that schedules by SPTF, in milliseconds.
+/// Response times of `strands` strands on a drive with SPTF, in milliseconds.
 pub fn response_ms(spec: &Spec, strand: Strand, strands: u64, seed: u64) -> Result<Vec<f64>, LabError> {
     check(spec, strand)?;
     let mut spec = spec.clone();
@@ -117,7 +116,7 @@ pub fn response_ms(spec: &Spec, strand: Strand, strands: u64, seed: u64) -> Resu
     Ok(times?)
 }
 
-/// The mean time to read `sectors` in one request at a random track's start, in milliseconds.
+/// Mean time to read `sectors` in one request at a random track's start, in milliseconds.
 pub fn track_read_ms(spec: &Spec, requests: u64, seed: u64) -> Result<f64, LabError> {
     check(spec, Strand::new(Kind::Proximal, 1, Op::Read))?;
     let runtime = Runtime::new(seed);
@@ -146,17 +145,17 @@ fn check(spec: &Spec, strand: Strand) -> Result<(), LabError> {
     Err(LabError::Setting { setting: "drive", found, expected: format!("more than {needs} sectors") })
 }
 
-/// Who sends strands.
+/// A client that sends strands.
 struct Client {
     device: Rc<dyn BlockDevice>,
-    /// What is known of the drive, as if it had been extracted.
+    /// The drive's parameters, as if extracted.
     known: Drive,
     turn_round: u64,
     strand: Strand,
 }
 
 impl Client {
-    /// One strand, and how long it took.
+    /// Sends one strand; returns its response time.
     async fn one(&self, rng: &mut Rng) -> Result<Nanos, IoError> {
         let sectors = self.known.layout().sectors();
         let elsewhere = Extent::new(rng.below(sectors - SECTORS), SECTORS);
@@ -169,7 +168,7 @@ impl Client {
         }
         let before = runtime::spawn(ask(self.device.clone(), Op::Read, elsewhere));
         let begin = if self.strand.arrival.busy {
-            // So that it is on its way when they come.
+            // So that it is in service when the strand arrives.
             runtime::sleep(Nanos(1)).await;
             let answered = runtime::spawn(async move { before.await.map(|()| runtime::now()) });
             let sent = self.send(requests);
@@ -185,7 +184,7 @@ impl Client {
         Ok(runtime::now() - begin)
     }
 
-    /// Sends them, no more at a time than the drive is given; done when all are answered.
+    /// Sends requests within the queue depth; done when all are answered.
     fn send(&self, requests: Vec<Extent>) -> impl Future<Output = Result<(), IoError>> + use<> {
         let Strand { op, depth, arrival, .. } = self.strand;
         let left = Rc::new(RefCell::new(VecDeque::from(requests)));
@@ -211,7 +210,7 @@ impl Client {
         }
     }
 
-    /// Requests at random within the span, at a random place; none twice.
+    /// Random requests within the span, at a random place, without overlap.
     fn random(&self, rng: &mut Rng) -> Vec<Extent> {
         let span = self.strand.kind.span();
         let start = rng.below(self.known.layout().sectors() - span);
@@ -225,7 +224,7 @@ impl Client {
         requests
     }
 
-    /// From a random place on, one request a track, each where the head can just be (reference 30 of the
+    /// One request a track from a random place on, each where the head can just reach it in time (reference 30 of the
     /// paper).
     fn semi_sequential(&self, rng: &mut Rng) -> Vec<Extent> {
         let (layout, mechanics) = (self.known.layout(), self.known.mechanics());
@@ -241,7 +240,7 @@ impl Client {
             let write = self.strand.op == Op::Write;
             let reach = mechanics.reach_after(self.turn_round, head, &to, write);
             let there = from.angle + self.known.passing_to_answer(SECTORS, from.per_track).0 + reach;
-            // The first sector that begins to pass after that, or the track's first.
+            // The first sector that passes after that, or the track's first.
             let passed = mechanics.revolution().0 - mechanics.wait(to.angle, there);
             let sector = (passed * to.per_track).div_ceil(mechanics.revolution().0);
             let sector = if sector + SECTORS > track.sectors { 0 } else { sector };

@@ -1,10 +1,10 @@
-//! What a drive's head does under a workload: the bars of the freeblock paper (section 3).
+//! Use of the drive's head under a workload: the bars of the freeblock paper (section 3).
 //!
-//! A bar is the time of the head alone: seek, rotation and transfer are 100 %, what commands cost is left out.
-//! The drive's cache is off, so that the head goes for every request.
-//! *Rotation* is the wait for a request's first sector, which is what freeblock scheduling could use; what
-//! passes between two tracks of one transfer (the switch, and the wait that skews leave) is a part of its own.
-//! It follows from the layout alone, so it is found without asking the drive. Fault model: none of its own.
+//! A bar is the time of the head alone: seek, rotation and transfer are 100 %, command overhead is left out. The
+//! drive's cache is off, so that the head goes for every request. *Rotation* is the wait for a request's first sector,
+//! which freeblock scheduling could use; the time between two tracks of one transfer (the switch, and the wait due to
+//! skews) is a part of its own. It follows from the layout alone, so it is computed without running the drive. Fault
+//! model: none of its own.
 
 use seekless_core::{Extent, Nanos, Op, PAGE_SECTORS};
 use seekless_drive::disk::Drive;
@@ -18,20 +18,20 @@ use crate::workload::client::Limit;
 use seekless_volume::Component;
 use seekless_volume::description::Description;
 
-/// A bar. The four parts are 100 %.
+/// A bar. The four parts add up to 100 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// To the first sector's track, in per cent.
+    /// Seek to the first sector's track, in per cent.
     pub seek_pct: f64,
-    /// Until the first sector comes by, in per cent: the potential free bandwidth.
+    /// Wait for the first sector, in per cent: the potential free bandwidth.
     pub rotation_pct: f64,
-    /// Sectors under the head, in per cent.
+    /// Transfer, in per cent.
     pub transfer_pct: f64,
-    /// Between two tracks of a transfer, in per cent.
+    /// Switches between tracks of a transfer, in per cent.
     pub track_switch_pct: f64,
     /// Head time of a request, in milliseconds.
     pub access_ms: f64,
-    /// What its command costs besides, in milliseconds.
+    /// Command overhead, in milliseconds.
     pub overhead_ms: f64,
 }
 
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// What is found without the drive is what the drive does.
+    /// The computed time agrees with the drive's.
     #[test]
     fn between_tracks_is_what_a_transfer_takes_beyond_its_sectors() {
         for name in ["quantum-atlas-10k", "seagate-cheetah-15k5", "ibm-ultrastar-9es"] {

@@ -1,4 +1,4 @@
-//! What is along the bottom of a chart, and how several charts get the same axes.
+//! Horizontal axes of charts, and shared axes of several charts.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::plot::{Form, Plot};
 use super::scale::Scale;
 use super::text::number;
 
-/// What is along the bottom.
+/// Content of the horizontal axis.
 pub enum Along {
-    /// Values above 0, rising, by powers of ten.
+    /// Values above 0, ascending, on a logarithmic scale.
     Log(Vec<f64>),
-    /// Values from 0 on, rising.
+    /// Values from 0 on, ascending.
     Linear(Vec<f64>),
-    /// Names, evenly spaced, each with a number that rises and tells it from the others.
+    /// Names, evenly spaced, each with an ascending number that identifies it.
     Names(Vec<(f64, String)>),
 }
 
@@ -28,7 +28,7 @@ impl Along {
         Along::Names(names.collect())
     }
 
-    /// How many places there are.
+    /// Number of places.
     pub fn places(&self) -> usize {
         match self {
             Along::Log(values) | Along::Linear(values) => values.len(),
@@ -36,7 +36,7 @@ impl Along {
         }
     }
 
-    /// What a place is called.
+    /// Name of a place.
     pub fn name(&self, at: usize) -> String {
         match self {
             Along::Log(values) | Along::Linear(values) => number(values[at]),
@@ -44,7 +44,7 @@ impl Along {
         }
     }
 
-    /// The axis, if it has one, that holds `reach` besides the values.
+    /// The scale, if it has one, that covers `reach` besides the values.
     pub fn scale(&self, reach: &[f64]) -> Option<Scale> {
         match self {
             Along::Log(values) => Some(Scale::log(values.iter().chain(reach).copied())),
@@ -54,16 +54,16 @@ impl Along {
     }
 }
 
-/// What the axes of a chart hold besides its own values; empty: nothing else.
+/// What the axes of a chart cover besides its own values; empty: nothing else.
 #[derive(Clone, Default)]
 pub struct Reach {
-    /// Along the bottom.
+    /// Of the horizontal axis.
     pub along: Vec<f64>,
     /// Of the values.
     pub values: Vec<f64>,
 }
 
-/// Gives charts of the same kind the same axes, so that they can be compared.
+/// Gives charts of the same kind the same axes, for comparison.
 pub fn align(plots: &mut [&mut Plot]) {
     let mut reach = Reach::default();
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
@@ -85,7 +85,7 @@ pub fn align(plots: &mut [&mut Plot]) {
     }
 }
 
-/// The least and the greatest value, if there is one.
+/// The smallest and the largest value, if there are any.
 fn ends<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
     let ends: Option<[f64; 2]> = values.fold(None, |ends, &value| match ends {
         None => Some([value, value]),

@@ -1,4 +1,4 @@
-//! Which charts the report has, and from which figures each is made. A chart without figures is left out.
+//! Charts of the report, and their figures. A chart without figures is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::table::Table;
 use super::text::{mark, number, whole};
 use crate::outcome::{Comparison, HeadTime, Variant};
 
-/// Where the head's time goes, in the order in which a request goes through it.
+/// Parts of head time, in the order of a request.
 const PARTS: [&str; 4] = ["seek", "rotation", "transfer", "overhead"];
 
 fn parts(head: &HeadTime) -> Vec<f64> {
@@ -53,7 +53,7 @@ pub fn rank_frequency(stats: &Stats) -> Option<Plot> {
     })
 }
 
-/// How much of each interval's working set was there before.
+/// How much of each interval's working set was in earlier ones.
 pub fn working_sets(stats: &Stats) -> Option<Plot> {
     let sets = &stats.working_sets;
     if sets.is_empty() {
@@ -65,10 +65,10 @@ pub fn working_sets(stats: &Stats) -> Option<Plot> {
     };
     Some(Plot {
         id: "working-sets",
-        title: "How the working set stays",
+        title: "Persistence of the working set",
         caption: "The trace cut into intervals: the share of an interval's pages that an earlier \
                   interval accessed too. \u{201c}Top\u{201d} is the fifth of the pages that is accessed most. High \
-                  lines mean that what was learnt from one interval serves the next."
+                  lines mean that a layout learnt from one interval suits the next."
             .to_owned(),
         along: Along::names((1..=sets.len()).map(|interval| (interval as f64, interval.to_string()))),
         along_label: "interval",
@@ -84,7 +84,7 @@ pub fn working_sets(stats: &Stats) -> Option<Plot> {
     })
 }
 
-/// The rest of what is known about the intervals.
+/// Further figures of the intervals.
 pub fn interval_table(stats: &Stats) -> Table {
     let mut table =
         Table::new("The intervals", &["interval", "first request", "requests", "pages", "pages in the top"]);
@@ -95,7 +95,7 @@ pub fn interval_table(stats: &Stats) -> Table {
     table
 }
 
-/// How large the requests are.
+/// Sizes of requests.
 pub fn request_sizes(stats: &Stats) -> Option<Plot> {
     let sizes = &stats.request_sizes;
     if sizes.is_empty() {
@@ -107,7 +107,7 @@ pub fn request_sizes(stats: &Stats) -> Option<Plot> {
     };
     Some(Plot {
         id: "request-sizes",
-        title: "How large the requests are",
+        title: "Request sizes",
         caption: "Each bar counts the requests of up to its size, and larger than the one before.".to_owned(),
         along: Along::names(sizes.iter().map(|size| (size.up_to_kib as f64, whole(size.up_to_kib)))),
         along_label: "up to this many KiB",
@@ -133,8 +133,8 @@ pub fn busy_by_phase(variant: &Variant, base: &str) -> Option<Plot> {
     Some(Plot {
         id: "busy-by-phase",
         title: "Busy time by phase",
-        caption: "How long the drive was busy with the same requests. Shaded phases (R) hold a reconfiguration, whose \
-                  copies are part of them; the last phase writes back what is dirty."
+        caption: "Busy time of the drive for the same requests. Shaded phases (R) contain a reconfiguration, whose \
+                  copies are included; the last phase writes back dirty pages."
             .to_owned(),
         along: Along::names(phases.iter().enumerate().map(|(at, phase)| (at as f64, phase.name.clone()))),
         along_label: "phase",
@@ -149,7 +149,7 @@ pub fn busy_by_phase(variant: &Variant, base: &str) -> Option<Plot> {
     })
 }
 
-/// How far the arm goes.
+/// Distances of seeks.
 pub fn seek_distances(comparison: &Comparison) -> Option<Plot> {
     let variants = &comparison.variants;
     let bins: BTreeSet<u64> =
@@ -164,9 +164,9 @@ pub fn seek_distances(comparison: &Comparison) -> Option<Plot> {
     });
     Some(Plot {
         id: "seek-distances",
-        title: "How far the arm goes",
+        title: "Seek distances",
         caption: "Seeks by their distance: each bar counts those up to its number of cylinders, and farther than the \
-                  one before. Fewer and shorter seeks are what a better layout buys."
+                  one before. A better layout has fewer and shorter seeks."
             .to_owned(),
         along: Along::names(bins.iter().map(|&bin| (bin as f64, mark(bin as f64)))),
         along_label: "up to this many cylinders",
@@ -177,7 +177,7 @@ pub fn seek_distances(comparison: &Comparison) -> Option<Plot> {
     })
 }
 
-/// Where the time of a whole run goes.
+/// Head time of a whole run, by part.
 pub fn head_time(comparison: &Comparison) -> Stack {
     let bars = comparison.variants.iter();
     Stack {
@@ -191,14 +191,14 @@ pub fn head_time(comparison: &Comparison) -> Stack {
     }
 }
 
-/// Where the time of each phase goes.
+/// Head time of each phase, by part.
 pub fn head_time_by_phase(variant: &Variant) -> Option<Stack> {
     if variant.phases.is_empty() {
         return None;
     }
     Some(Stack {
         id: "head-time-by-phase",
-        title: "Where it goes, phase by phase",
+        title: "Where it goes, by phase",
         caption: format!("With {}.", display_name(&variant.name)),
         bar_label: "phase",
         value_label: "seconds",
@@ -207,7 +207,7 @@ pub fn head_time_by_phase(variant: &Variant) -> Option<Stack> {
     })
 }
 
-/// What each reconfiguration spends its time on.
+/// Time of each reconfiguration, by stage.
 pub fn stages(variant: &Variant) -> Option<Stack> {
     let mut names: Vec<String> = Vec::new();
     for stage in variant.reconfigurations.iter().flat_map(|each| &each.stages) {
@@ -226,9 +226,9 @@ pub fn stages(variant: &Variant) -> Option<Stack> {
     });
     Some(Stack {
         id: "stages",
-        title: "Reconfigurations, stage by stage",
-        caption: "From start to end in the run\u{2019}s own time, the clients\u{2019} requests in between included: \
-                  background work waits for them."
+        title: "Reconfigurations by stage",
+        caption: "From start to end in virtual time, including the clients\u{2019} requests in between: background \
+                  work waits for them."
             .to_owned(),
         bar_label: "reconfiguration",
         value_label: "seconds",
@@ -237,7 +237,7 @@ pub fn stages(variant: &Variant) -> Option<Stack> {
     })
 }
 
-/// What the reconfigurations moved and planned.
+/// Pages moved and planned by the reconfigurations.
 pub fn reconfiguration_table(variant: &Variant) -> Table {
     let mut table = Table::new(
         "The reconfigurations",

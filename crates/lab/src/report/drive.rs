@@ -1,6 +1,6 @@
-//! A drive as pictures: how long its arm takes, and how much passes under its heads where.
+//! A drive as pictures: seek times, and throughput by position.
 //!
-//! The curves are those that the simulated drive obeys, not those of its description.
+//! The curves are those of the simulated drive, not those of its description.
 
 use seekless_drive::Spec;
 use seekless_drive::disk::Drive;
@@ -20,7 +20,7 @@ pub fn drive(spec: &Spec) -> String {
     let [rates, tracks] = zones(spec);
     let plots = [
         ("The arm: time by distance", plot(linear(spec, &seek), "cylinders", "ms", "seek")),
-        ("The same by powers of ten: short seeks", plot(powers(spec, &seek), "cylinders", "ms", "seek")),
+        ("On a logarithmic scale: short seeks", plot(powers(spec, &seek), "cylinders", "ms", "seek")),
         ("Zones: rate by place, first sector on the left", rates),
         ("Zones: sectors a track, outer edge on the left", tracks),
     ];
@@ -28,7 +28,7 @@ pub fn drive(spec: &Spec) -> String {
     let figure = Figure {
         id: "drive",
         title: spec.title.clone(),
-        caption: "How long the arm takes by distance; how much passes under the heads by place.".to_owned(),
+        caption: "Seek time by distance; throughput by position.".to_owned(),
         panels: panels.into(),
         ..Figure::default()
     };
@@ -44,7 +44,7 @@ fn series(name: &str, values: Vec<f64>) -> Series {
     Series { name: name.to_owned(), values: values.into_iter().map(Some).collect() }
 }
 
-/// The curve at distances that are evenly apart.
+/// The curve at evenly spaced distances.
 fn linear(spec: &Spec, seek: &dyn Fn(u64) -> f64) -> (Along, Vec<f64>) {
     let farthest = spec.cylinders().saturating_sub(1);
     let mut distances: Vec<u64> = (0..=POINTS).map(|step| farthest * step / POINTS).collect();
@@ -56,7 +56,7 @@ fn linear(spec: &Spec, seek: &dyn Fn(u64) -> f64) -> (Along, Vec<f64>) {
     (Along::Linear(distances.iter().map(|&distance| distance as f64).collect()), times)
 }
 
-/// The curve at distances of which each is a little more than the last.
+/// The curve at logarithmically spaced distances.
 fn powers(spec: &Spec, seek: &dyn Fn(u64) -> f64) -> (Along, Vec<f64>) {
     let farthest = spec.cylinders().saturating_sub(1).max(1);
     let mut distances = vec![1];
@@ -67,7 +67,7 @@ fn powers(spec: &Spec, seek: &dyn Fn(u64) -> f64) -> (Along, Vec<f64>) {
     (Along::Log(distances.iter().map(|&distance| distance as f64).collect()), times)
 }
 
-/// Rates by capacity, and sectors by cylinder: a step for each zone.
+/// Throughput by capacity, and sectors by cylinder: a step for each zone.
 fn zones(spec: &Spec) -> [Plot; 2] {
     let (mut places, mut stream, mut media) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cylinders, mut sectors) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ fn zones(spec: &Spec) -> [Plot; 2] {
     for (zone, first) in spec.zone.iter().zip(spec.first_cylinders()) {
         let tracks = f64::from(zone.cylinders) * f64::from(spec.heads);
         let end = start + tracks * f64::from(zone.sectors_per_track) * 512.0 / 1e9;
-        // The last tracks may hold spares and what is beyond the capacity.
+        // The last tracks may hold spares and sectors beyond the capacity.
         places.extend([start, end].map(|place: f64| place.min(whole)));
         stream.extend([spec.stream_mb_s(zone); 2]);
         media.extend([spec.media_mb_s(zone); 2]);

@@ -1,5 +1,5 @@
-//! A chart as it stands in the page: title, legend, pictures, and their numbers in tables. The same as a
-//! picture in a file of its own is in [`super::standalone`].
+//! A chart in the page: title, legend, pictures, and their numbers in tables. As a file of its own it is written by
+//! [`super::standalone`].
 
 use serde_json::Value;
 
@@ -9,40 +9,40 @@ use super::stack::Stack;
 use super::table::Table;
 use super::text::escape;
 
-/// A chart with all that belongs to it. All text is plain, and escaped when it is written.
+/// A chart with everything that belongs to it. All text is plain, and escaped when it is written.
 #[derive(Default)]
 pub struct Figure {
-    /// Its name in the page.
+    /// Identifier in the page.
     pub id: &'static str,
-    /// Above it.
+    /// Title.
     pub title: String,
-    /// What to see in it.
+    /// Caption: what to see in it.
     pub caption: String,
-    /// What its marks mean.
+    /// Meaning of its marks.
     pub legend: Legend,
-    /// At least one picture; several have the same axes.
+    /// At least one picture; several share their axes.
     pub panels: Vec<Panel>,
     /// Its numbers; at least one table.
     pub tables: Vec<Table>,
     /// Whether it takes the page's whole width.
     pub wide: bool,
-    /// What the script needs to draw the pictures again; for charts of lines and bars.
+    /// Data for the script to draw the pictures again; for charts of lines and bars.
     pub data: Vec<Value>,
 }
 
 /// One picture of a figure.
 #[derive(Default)]
 pub struct Panel {
-    /// What it is of, where a figure has several.
+    /// Name, where a figure has several.
     pub name: String,
     /// The picture.
     pub svg: String,
-    /// What has to be known of this picture alone.
+    /// A note about this picture alone.
     pub note: String,
 }
 
 impl Figure {
-    /// The chart, with its tables folded away.
+    /// The chart, with its tables collapsed.
     pub fn html(&self) -> String {
         let (id, title, caption) = (self.id, escape(&self.title), escape(&self.caption));
         let class = if self.wide || self.panels.len() > 1 { " class=\"whole\"" } else { "" };
@@ -75,8 +75,7 @@ impl Figure {
         out
     }
 
-    /// One chart of lines or bars, or several of the same with the same axes, each with its name; `None`
-    /// draws nothing, since there is nothing to draw.
+    /// A chart of lines or bars, or several with the same axes, each with its name; `None` if there is nothing to draw.
     pub fn of_plots(plots: Vec<(String, Option<Plot>)>) -> Option<Figure> {
         let legend = plots.iter().filter_map(|(_, plot)| Some(plot.as_ref()?.legend()));
         let legend = legend.max_by_key(Legend::len)?;
@@ -86,7 +85,7 @@ impl Figure {
         let several = plots.len() > 1;
         for (place, (name, plot)) in plots.into_iter().enumerate() {
             let Some(plot) = plot else {
-                let note = "Nothing to draw: the trace does not tell.".to_owned();
+                let note = "Nothing to draw: the trace lacks this information.".to_owned();
                 figure.panels.push(Panel { name, note, ..Panel::default() });
                 continue;
             };
@@ -114,7 +113,7 @@ impl Figure {
         }
     }
 
-    /// With one more table, if there is one.
+    /// Adds a table, if there is one.
     pub fn with(mut self, table: Option<Table>) -> Figure {
         self.tables.extend(table);
         self

@@ -10,10 +10,10 @@ use super::legend::Legend;
 use super::table::Table;
 use super::text::{bytes, escape, whole};
 
-/// What a level means, for the legend.
+/// Names of the levels, for the legend.
 const LEVELS: [&str; 6] = ["untouched", "1: cold", "2", "3", "4", "5: hot"];
 
-/// Which part of the disk the regions of a map cover. A drawing of it and a table.
+/// A heat map of the disk, as a drawing and a table.
 pub struct Heat<'a>(pub &'a HeatMap);
 
 impl Heat<'_> {
@@ -23,14 +23,14 @@ impl Heat<'_> {
         regions > 0 && self.0.levels.len() == regions && self.0.accesses.len() == regions
     }
 
-    /// Where a region starts on the device.
+    /// Start of a region on the device.
     fn starts_at(&self, region: usize) -> u64 {
         let regions = u128::from(self.0.columns) * u128::from(self.0.rows);
         let page = u128::from(self.0.device_pages) * region as u128 / regions;
         page as u64 * PAGE_BYTES
     }
 
-    /// The picture: a group a level, a square a region, with its place and its accesses as the tooltip.
+    /// The picture: a group per level, a square per region, with its place and its accesses as the tooltip.
     pub fn svg(&self, title: &str) -> String {
         let (columns, rows) = (self.0.columns as usize, self.0.rows as usize);
         let mut out = format!(
@@ -55,7 +55,7 @@ impl Heat<'_> {
         out
     }
 
-    /// The accesses of every region, a row of the map a row; empty cells are untouched.
+    /// The accesses of every region, row by row of the map; empty cells are untouched.
     pub fn table(&self, title: &str) -> Table {
         let columns = self.0.columns as usize;
         let mut table = Table::new(title, &["from"]);
@@ -67,7 +67,7 @@ impl Heat<'_> {
         table
     }
 
-    /// The six levels.
+    /// Legend of the six levels.
     fn legend() -> Legend {
         let mut legend = Legend::default();
         for (level, name) in LEVELS.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Heat<'_> {
     }
 }
 
-/// The figure of one map, or of several, each with its name; none of maps without regions.
+/// The figure of one map, or of several, each with its name; `None` for maps without regions.
 pub fn figure(maps: &[(String, Heat)]) -> Option<Figure> {
     let title = "Where on the disk the accesses go";
     let mut figure = Figure {

@@ -1,12 +1,12 @@
-//! What the marks of a picture mean: as a list beside it on the page, as text in it in a file of its own.
+//! Legends of pictures: as a list next to it on the page, as text within it in a file of its own.
 
 use std::fmt::Write;
 
 use super::text::escape;
 
-/// A mark's size in a picture's units.
+/// Size of a mark, in a picture's units.
 const MARK: (f64, f64) = (32.0, 14.0);
-/// About what a letter of a picture's text is wide, and the height of a row of marks.
+/// Approximate width of a letter in a picture, and height of a row of marks.
 const LETTER: f64 = 7.8;
 const ROW: f64 = 22.0;
 
@@ -15,17 +15,17 @@ const ROW: f64 = 22.0;
 pub struct Legend(Vec<(String, String)>);
 
 impl Legend {
-    /// One more: `mark` is SVG in a box of 32 by 14, `name` is plain text.
+    /// Adds a mark: `mark` is SVG in a box of 32 by 14, `name` is plain text.
     pub fn add(&mut self, mark: String, name: &str) {
         self.0.push((mark, name.to_owned()));
     }
 
-    /// How many marks there are.
+    /// Number of marks.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// For the page.
+    /// HTML for the page.
     pub fn html(&self) -> String {
         let mut out = String::from("<ul class=\"legend\">");
         for (mark, name) in &self.0 {
@@ -40,7 +40,7 @@ impl Legend {
         out
     }
 
-    /// For a picture of this width, in rows from `top` down; also where they end.
+    /// SVG for a picture of this width, in rows from `top` down; and where they end.
     pub fn svg(&self, width: f64, top: f64) -> (String, f64) {
         let (mut out, mut x, mut y) = (String::new(), 0.0, top);
         for (mark, name) in &self.0 {

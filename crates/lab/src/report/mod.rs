@@ -1,5 +1,5 @@
-//! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]); and
-//! a drive as a picture ([`drive()`]), and how near its model is ([`validation()`]).
+//! Reports, each one HTML file that works offline: of a comparison ([`html`]) and of traces ([`trace`]); and pictures
+//! of a drive ([`drive()`]) and of its model's errors ([`validation()`]).
 
 pub(crate) mod along;
 mod charts;
@@ -31,7 +31,7 @@ use heat::Heat;
 use page::Page;
 use plot::Plot;
 
-/// The page for `comparison`, whose workload `stats` characterises; `command` is what made it.
+/// The page for `comparison`, whose workload `stats` characterises; `command` is the command line that made it.
 pub fn html(stats: &Stats, comparison: &Comparison, command: &str) -> String {
     let mut page = Page::default();
     let base = comparison.variants.first().map_or("", |base| base.name.as_str());
@@ -84,7 +84,7 @@ fn workload(page: &mut Page, stats: &Stats) {
     page.charts(figures.into_iter().flatten());
 }
 
-/// The variants that reconfigure something or, where none does, the first beside the base; each with its name where
+/// The variants that reconfigure something or, where none does, the first after the base; each with its name where
 /// there are several.
 fn by_phase(comparison: &Comparison) -> Vec<(String, &Variant)> {
     let others = comparison.variants.get(1..).unwrap_or_default();

@@ -1,9 +1,8 @@
-//! A report as one HTML file: what all reports have. Readable offline, on a phone, on paper, in light
-//! and dark.
+//! The common parts of reports as one HTML file. Readable offline, on a phone, on paper, in light and dark.
 //!
-//! The page holds all that it needs. A content security policy in it forbids every load, and scripts
-//! are an addition: each chart is there as SVG, and each chart's numbers as a table. Names from
-//! traces are escaped wherever they appear. The same figures give the same bytes.
+//! The page is self-contained. Its content security policy forbids every load, and scripts are optional: each chart is
+//! there as SVG, and each chart's numbers as a table. Names from traces are escaped wherever they appear. The same
+//! figures give the same bytes.
 
 use std::fmt::Write;
 
@@ -15,45 +14,45 @@ use super::text::{escape, script_json};
 
 /// The library of the interactive charts, unchanged (docs/decisions/0004-uplot-in-the-report.md).
 pub const UPLOT_SCRIPT: &str = include_str!("../../../../third_party/uplot/uPlot.iife.min.js");
-/// Its style.
+/// Style of that library.
 pub const UPLOT_STYLE: &str = include_str!("../../../../third_party/uplot/uPlot.min.css");
-/// The colours.
+/// Colours.
 pub const PALETTE: &str = include_str!("assets/palette.css");
-/// What is in a picture.
+/// Style of pictures.
 pub const PICTURE: &str = include_str!("assets/picture.css");
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
-/// The patterns that tell areas apart without colour.
+/// Patterns that distinguish areas without colour.
 pub const PATTERNS: &str = include_str!("assets/patterns.svg");
 
-/// What one kind of report has besides.
+/// Additional parts of one kind of report.
 pub struct Extra {
-    /// Its style.
+    /// Style.
     pub style: &'static str,
-    /// Its script.
+    /// Script.
     pub script: &'static str,
-    /// What the script finds its data by.
+    /// Name by which the script finds its data.
     pub name: &'static str,
-    /// For the script.
+    /// Data of the script.
     pub data: Value,
 }
 
-/// What is written so far.
+/// A page in progress.
 #[derive(Default)]
 pub struct Page {
     out: String,
-    /// For the script.
+    /// Data of the script.
     plots: Vec<Value>,
     in_section: bool,
 }
 
 impl Page {
-    /// HTML, as it is.
+    /// Appends HTML unescaped.
     pub fn html(&mut self, html: &str) {
         self.out.push_str(html);
     }
 
-    /// Ends the section before, if any.
+    /// Starts a section, ending the one before.
     pub fn section(&mut self, title: &str) {
         self.end_section();
         self.in_section = true;
@@ -66,7 +65,7 @@ impl Page {
         }
     }
 
-    /// The exact command that made it.
+    /// Adds the exact command line that made the page.
     pub fn command(&mut self, command: &str) {
         let command = escape(command);
         let _ = write!(
@@ -75,19 +74,19 @@ impl Page {
         );
     }
 
-    /// A table.
+    /// Adds a table.
     pub fn table(&mut self, table: &Table) {
         self.out.push_str(&table.html());
     }
 
-    /// Tables beside each other, where there is room.
+    /// Adds tables side by side, where there is room.
     pub fn tables(&mut self, tables: &[Table]) {
         self.out.push_str("<div class=\"tables\">");
         self.out.extend(tables.iter().map(Table::html));
         self.out.push_str("</div>");
     }
 
-    /// Charts beside each other, where there is room.
+    /// Adds charts side by side, where there is room.
     pub fn charts(&mut self, figures: impl IntoIterator<Item = Figure>) {
         self.out.push_str("<div class=\"charts\">");
         for figure in figures {

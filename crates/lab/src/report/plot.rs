@@ -1,6 +1,5 @@
-//! Charts with two axes, lines or bars. One value, [`Plot`], gives all three forms of a chart: the
-//! SVG that is printed, the data for the interactive chart, and the table. So none can be missing,
-//! and none can say something else than the others.
+//! Charts with two axes, lines or bars. One value, [`Plot`], gives all three forms of a chart: the SVG that is printed,
+//! the data for the interactive chart, and the table. So none can be missing or differ from the others.
 
 use std::fmt::Write;
 
@@ -12,63 +11,63 @@ use super::scale::Scale;
 use super::table::Table;
 use super::text::{escape, mark, number};
 
-/// The picture's size, and where the axes are in it; in SVG units, of which a phone shows about 350.
+/// Size of the picture, and position of the axes in it; in SVG units, of which a phone shows about 350.
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 498.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 248.0;
-/// Lines with no more points than this get a mark at each.
+/// Lines with at most this many points get a mark at each.
 const MARKED_POINTS: usize = 40;
 
-/// How the values are drawn.
+/// Form of the values.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub enum Form {
-    /// Points, joined.
+    /// Points, connected.
     #[default]
     Lines,
-    /// Bars beside each other.
+    /// Bars side by side.
     Bars,
 }
 
-/// As many colours, dashes and patterns as the style has; then they come again.
+/// Number of colours, dashes and patterns in the style; they repeat after that.
 pub const STYLES: usize = 5;
 
 /// One line, or the bars of one colour.
 pub struct Series {
-    /// For the legend.
+    /// Name in the legend.
     pub name: String,
-    /// One for each place along the bottom; none where nothing was measured.
+    /// One for each place; `None` where nothing was measured.
     pub values: Vec<Option<f64>>,
 }
 
 /// A chart.
 #[derive(Default)]
 pub struct Plot {
-    /// Its name in the page.
+    /// Identifier in the page.
     pub id: &'static str,
-    /// Above it.
+    /// Title.
     pub title: &'static str,
-    /// What to see in it.
+    /// Caption: what to see in it.
     pub caption: String,
-    /// Along the bottom.
+    /// Horizontal axis.
     pub along: Along,
-    /// What is along the bottom, and its unit.
+    /// Label of the horizontal axis, with its unit.
     pub along_label: &'static str,
-    /// What the values are, and their unit.
+    /// Label of the values, with their unit.
     pub value_label: &'static str,
-    /// Whether the values go by powers of ten.
+    /// Whether the values are on a logarithmic scale.
     pub value_log: bool,
     /// Lines or bars.
     pub form: Form,
     /// At least one.
     pub series: Vec<Series>,
-    /// Places along the bottom that are shaded; empty for none.
+    /// Which places are shaded; empty for none.
     pub shaded: Vec<bool>,
-    /// What its axes hold besides its own values.
+    /// What its axes cover besides its own values.
     pub reach: Reach,
-    /// What has to be known of these values alone; empty for nothing.
+    /// A note about these values alone; empty for none.
     pub note: String,
 }
 
@@ -90,7 +89,7 @@ impl Plot {
         LEFT + part * (RIGHT - LEFT)
     }
 
-    /// The marks of an axis along the bottom: where they are, from 0 to 1, and their values.
+    /// Ticks of the horizontal axis: positions from 0 to 1, and values.
     fn along_ticks(&self) -> Vec<(f64, f64)> {
         let Some(scale) = self.along.scale(&self.reach.along) else { return Vec::new() };
         let ticks = scale.ticks();
@@ -205,7 +204,7 @@ impl Plot {
         format!("<title>{}</title>", escape(&text))
     }
 
-    /// The same numbers.
+    /// The same numbers as a table.
     pub fn table(&self) -> Table {
         let mut table = Table::new(self.title, &[self.along_label]);
         table.head.extend(self.series.iter().map(|series| format!("{} ({})", series.name, self.value_label)));
@@ -216,8 +215,8 @@ impl Plot {
         table
     }
 
-    /// What the script needs to draw it again in the figure's panel number `panel`. It puts at most two bars
-    /// beside each other; more stay as they are.
+    /// Data for the script to draw it again in the figure's panel `panel`. It puts at most two bars side by side;
+    /// charts with more stay static.
     pub fn data(&self, panel: usize) -> Option<Value> {
         if self.form == Form::Bars && self.series.len() > 2 {
             return None;
@@ -244,7 +243,7 @@ impl Plot {
             "yLabel": self.value_label,
             "xLog": matches!(self.along, Along::Log(_)),
             "yLog": self.value_log,
-            // Axes that other charts have too.
+            // Axes shared with other charts.
             "xEnds": self.along.scale(&self.reach.along).filter(|_| !self.reach.along.is_empty()).map(ends),
             "yEnds": (!self.reach.values.is_empty()).then(|| ends(self.scale())),
             "bars": self.form == Form::Bars,
@@ -261,7 +260,7 @@ impl Plot {
     }
 }
 
-/// As JSON, whole numbers without a decimal point: most are, and the page is shorter.
+/// JSON with whole numbers without a decimal point: most are, and the page is shorter.
 fn plain(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }
@@ -271,7 +270,7 @@ fn tick_text(out: &mut String, x: f64, text: &str) {
     let _ = write!(out, "<text class=\"mid\" x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(text));
 }
 
-/// A legend whose marks differ in more than their colour: dashes for lines, patterns for areas.
+/// A legend whose marks differ by more than their colour: dashes for lines, patterns for areas.
 pub fn legend(names: &[&str], form: Form) -> Legend {
     let mut legend = Legend::default();
     for (index, name) in names.iter().enumerate() {

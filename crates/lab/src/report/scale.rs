@@ -1,14 +1,14 @@
-//! From values to places on an axis, and the round values at which an axis is marked.
+//! Scales of axes, and round values for their ticks.
 
-/// An axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug)]
 pub enum Scale {
-    /// From 0.
+    /// Linear from 0.
     Linear {
         /// The largest value; above 0.
         to: f64,
     },
-    /// By powers of ten.
+    /// Logarithmic.
     Log {
         /// The smallest value, a power of ten.
         from: f64,
@@ -18,16 +18,16 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// From 0 to a round value that holds all of `values`.
+    /// A linear scale up to a round value that covers `values`.
     pub fn linear(values: impl Iterator<Item = f64>) -> Scale {
         let largest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let largest = if largest > 0.0 { largest } else { 1.0 };
         let step = round_step(largest);
-        // What adds up to a round value may be a hair above it.
+        // A sum to a round value may be slightly above it.
         Scale::Linear { to: (largest / step - 1e-9).ceil() * step }
     }
 
-    /// Between the powers of ten that hold all of `values` that are above 0.
+    /// A logarithmic scale between the powers of ten that cover those of `values` that are above 0.
     pub fn log(values: impl Iterator<Item = f64>) -> Scale {
         let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
         for value in values.filter(|value| value.is_finite() && *value > 0.0) {
@@ -50,7 +50,7 @@ impl Scale {
         }
     }
 
-    /// Where `value` is, from 0 to 1.
+    /// Position of `value`, from 0 to 1.
     pub fn at(self, value: f64) -> f64 {
         let place = match self {
             Scale::Linear { to } => value / to,

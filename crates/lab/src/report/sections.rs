@@ -1,4 +1,4 @@
-//! The report in words and tables: what was saved, by which command, with which settings, on which workload.
+//! The report in words and tables: savings, command, settings, workload.
 
 use std::fmt::Write;
 
@@ -10,18 +10,18 @@ use super::text::{bytes, escape, number, percent, seconds, whole};
 use crate::outcome::{Comparison, Phase, Settings, Side, Sides, Variant};
 use crate::workload::answers::Response;
 
-/// A figure's name, and how it is read from what it is of.
+/// A figure: its name, and its value of a variant or side.
 type Figure<T> = (&'static str, fn(&T) -> String);
 
-/// How a figure of a phase is read.
+/// A figure of a phase.
 type PhaseFigure = fn(&Phase) -> String;
 
-/// A variant's name as a reader knows it.
+/// A variant's name for readers.
 pub fn display_name(name: &str) -> String {
     if name == USUAL { name.to_uppercase() } else { name.to_owned() }
 }
 
-/// The first sentence: what the paper counts, and what it comes to with all of the layer's own work.
+/// The first sentence: the paper's figure, and the one with all of the layer's own work.
 fn verdict(layer: &str, reduction_pct: f64, net_pct: f64) -> String {
     if reduction_pct < 0.0 {
         return format!("{layer} costs {} more disk time", percent(-reduction_pct));
@@ -34,7 +34,7 @@ fn verdict(layer: &str, reduction_pct: f64, net_pct: f64) -> String {
     }
 }
 
-/// The title: what was found, in a sentence.
+/// The title: the result in a sentence.
 fn title(comparison: &Comparison) -> String {
     match comparison.variants.as_slice() {
         [] => "Nothing was compared".to_owned(),
@@ -49,7 +49,7 @@ fn title(comparison: &Comparison) -> String {
     }
 }
 
-/// A kind of saving: its name, its value, and what it means.
+/// A kind of saving: its name, its value, and its meaning.
 type Saving = (&'static str, fn(&Variant) -> f64, &'static str);
 
 const SAVINGS: [Saving; 3] = [
@@ -62,18 +62,18 @@ const SAVINGS: [Saving; 3] = [
     (
         "net",
         |each| each.net_reduction_pct,
-        "The same from the start of the first reconfiguration to the end, with every copy and the final \
-         write-back counted as a cost. This is what an owner of the disk gets.",
+        "As above, from the start of the first reconfiguration to the end, with every copy and the final write-back \
+         counted as a cost. This is the actual benefit.",
     ),
     (
         "foreground",
         |each| each.foreground_reduction_pct,
-        "The same stretch, but only the head\u{2019}s time for the clients\u{2019} own requests: what they \
-         feel while background work stays out of their way.",
+        "As above, but only the head\u{2019}s time for the clients\u{2019} own requests: what they notice while \
+         background work gives way to them.",
     ),
 ];
 
-/// What each variant saves, where there are several.
+/// The savings of each variant, where there are several.
 pub fn savings(comparison: &Comparison) -> Option<Table> {
     let (base, others) = comparison.variants.split_first().filter(|(_, others)| others.len() > 1)?;
     let title = format!("Disk busy time saved against {}; below zero is a loss", display_name(&base.name));
@@ -86,7 +86,7 @@ pub fn savings(comparison: &Comparison) -> Option<Table> {
     Some(table)
 }
 
-/// The headline: what was found, what the figures mean, and what to know before believing them.
+/// The headline: the result, the meaning of its figures, and caveats.
 pub fn headline(comparison: &Comparison) -> String {
     let mut out = String::from("<header><p class=\"brand\">seekless: a comparison in virtual time</p>");
     let _ = write!(out, "<h1>{}</h1>", escape(&title(comparison)));
@@ -102,7 +102,8 @@ pub fn headline(comparison: &Comparison) -> String {
         }
         let _ = write!(
             out,
-            "</dl><p>Per cent of disk busy time saved; below zero is a loss. {} of all requests arrived while a reconfiguration ran.</p>",
+            "</dl><p>Per cent of disk busy time saved; below zero is a loss. {} of all requests arrived while a \
+             reconfiguration ran.</p>",
             escape(&percent(one.reconfiguring_requests_pct))
         );
     }
@@ -152,7 +153,7 @@ pub fn settings(comparison: &Comparison) -> Table {
     table
 }
 
-/// The settings of the drive that all variants are on.
+/// Settings of the drive that all variants are on.
 fn of_the_drive(settings: &Settings, table: &mut Table) {
     table.pair("drive", &settings.drive);
     table.pair("scheduler", &settings.scheduler);
@@ -170,7 +171,7 @@ fn of_the_drive(settings: &Settings, table: &mut Table) {
     table.pair("background\u{2019}s guaranteed share", percent(settings.background_share_pct));
 }
 
-/// What the workload is like.
+/// Statistics of the workload.
 pub fn workload(stats: &Stats) -> Table {
     let mut table = Table::new("The workload", &["figure", "value"]);
     table.pair("requests", whole(stats.requests));
@@ -199,7 +200,7 @@ pub fn workload(stats: &Stats) -> Table {
     table
 }
 
-/// Who makes the requests.
+/// Processes, by requests.
 pub fn processes(stats: &Stats) -> Table {
     let head = ["process", "requests", "share", "reads", "writes", "read, GiB", "written, GiB"];
     let mut table = Table::new("The busiest processes", &head);
@@ -238,7 +239,7 @@ pub fn variants(comparison: &Comparison) -> Table {
         ("elapsed", |each| seconds(each.elapsed_s)),
         ("requests that failed", |each| whole(each.failed)),
         ("memory of the map", |each| bytes(each.map_bytes)),
-        ("longest wait for pages on the move", |each| format!("{} ms", number(each.longest_mover_wait_ms))),
+        ("longest wait for pages being moved", |each| format!("{} ms", number(each.longest_mover_wait_ms))),
         ("hash of the event log", |each| each.event_hash.clone()),
     ];
     let mut table = Table::new("All figures, variant by variant", &["figure"]);
@@ -249,7 +250,7 @@ pub fn variants(comparison: &Comparison) -> Table {
     table
 }
 
-/// How long requests took, by variant and operation.
+/// Response times, by variant and operation.
 pub fn responses(comparison: &Comparison) -> Table {
     let head =
         ["variant", "operation", "requests", "mean, ms", "50 %", "90 %", "99 %", "99.9 %", "longest, ms"];
@@ -266,11 +267,12 @@ pub fn responses(comparison: &Comparison) -> Table {
     table
 }
 
-/// What the figures of both sides are of.
-pub const BOTH_SIDES: &str = "<p>Above: as clients ask. Below: as home and BOPT are asked for them. Background: copies \
+/// Explanation of the figures of both sides.
+pub const BOTH_SIDES: &str = "<p>Above: requests of clients. Below: requests to home and BOPT for them. \
+                              Background: copies \
      and draining. A seek is a request that does not start where the last one of its side ended.</p>";
 
-/// What a layer was asked above it, and what it asked of the devices below.
+/// Traffic above and below a layer.
 pub fn sides(sides: &Sides) -> [Table; 2] {
     let figures: [Figure<Side>; 7] = [
         ("requests", |each| whole(each.requests)),
@@ -285,7 +287,7 @@ pub fn sides(sides: &Sides) -> [Table; 2] {
     let head = ["figure", "above", "below", "background"];
     let mut table = Table::new(
         &format!(
-            "Above {layer}, as clients ask; below it, as home and BOPT are asked; and in the background"
+            "Above {layer}: requests of clients; below it: requests to home and BOPT for them; and in the background"
         ),
         &head,
     );
@@ -323,7 +325,7 @@ pub fn phases(variant: &Variant, base: &str) -> Table {
         ("blocks written", |each| whole(each.work.blocks_written)),
     ];
     let mut table =
-        Table::new(&format!("All figures of {}, phase by phase", display_name(&variant.name)), &["phase"]);
+        Table::new(&format!("All figures of {}, by phase", display_name(&variant.name)), &["phase"]);
     table.head.extend(figures.iter().map(|(name, _)| (*name).to_owned()));
     for phase in &variant.phases {
         table.row(std::iter::once(phase.name.clone()).chain(figures.iter().map(|(_, value)| value(phase))));

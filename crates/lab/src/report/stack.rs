@@ -1,4 +1,4 @@
-//! Horizontal bars made of parts: where the time goes.
+//! Stacked horizontal bars: where the time goes.
 
 use std::fmt::Write;
 
@@ -16,19 +16,19 @@ const STEP: f64 = 28.0;
 
 /// A chart of stacked bars. All values are of one unit.
 pub struct Stack {
-    /// Its name in the page.
+    /// Identifier in the page.
     pub id: &'static str,
-    /// Above it.
+    /// Title.
     pub title: &'static str,
-    /// What to see in it.
+    /// Caption: what to see in it.
     pub caption: String,
-    /// What a bar is.
+    /// What a bar stands for.
     pub bar_label: &'static str,
-    /// What the values are, and their unit.
+    /// Label of the values, with their unit.
     pub value_label: &'static str,
-    /// What the parts are, left to right.
+    /// Names of the parts, left to right.
     pub parts: Vec<String>,
-    /// Each with one value a part, none below 0.
+    /// Bars, each with one value per part, none below 0.
     pub bars: Vec<(String, Vec<f64>)>,
 }
 
@@ -79,7 +79,7 @@ impl Stack {
         out
     }
 
-    /// The same numbers, and each bar's sum.
+    /// The same numbers as a table, and each bar's sum.
     pub fn table(&self) -> Table {
         let mut table = Table::new(&format!("{} ({})", self.title, self.value_label), &[self.bar_label]);
         table.head.extend(self.parts.iter().cloned());
@@ -99,7 +99,7 @@ impl Stack {
     }
 }
 
-/// At most as many letters as fit left of a bar.
+/// A name shortened to the room left of a bar.
 fn shortened(name: &str) -> String {
     const LETTERS: usize = 13;
     if name.chars().count() <= LETTERS {

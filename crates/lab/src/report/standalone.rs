@@ -1,5 +1,5 @@
-//! A figure as an SVG file of its own: title, legend and all its pictures, text as text, light or dark
-//! as its reader likes. It needs nothing else, and viewers that know no CSS variables can show it too.
+//! A figure as an SVG file of its own: title, legend and all its pictures, text as text, in light or dark mode as the
+//! reader prefers. It is self-contained, and viewers without CSS variables can show it too.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use super::figure::Figure;
 use super::page::{PALETTE, PATTERNS, PICTURE};
 use super::text::escape;
 
-/// A picture's width, and the margin around it, in its own units.
+/// Width of a picture, and the margin around it, in its own units.
 const WIDTH: f64 = 520.0;
 const MARGIN: f64 = 12.0;
-/// Between two pictures.
+/// Space between two pictures.
 const GAP: f64 = 28.0;
 
 /// The figure as the text of an SVG file.
@@ -72,7 +72,7 @@ fn view_box(svg: &str) -> Option<(f64, f64)> {
     Some((width.parse().ok()?, height.parse().ok()?))
 }
 
-/// The style of pictures with the colours filled in: light, then the same again for dark.
+/// The style of pictures with the colours filled in: light, then dark.
 fn style() -> String {
     const OWN: &str = ".paper { fill: var(--paper); } svg .title { font-size: 17px; font-weight: 600; fill: var(--ink); } \
                        svg .name { font-weight: 600; fill: var(--ink); }\n";

@@ -2,19 +2,19 @@
 
 use super::text::escape;
 
-/// More columns than this are printed small.
+/// Tables with more columns than this are printed small.
 const WIDE: usize = 10;
 
 /// A table, in plain text; it is escaped when it is written.
 #[derive(Default)]
 pub struct Table {
-    /// What a screen reader announces.
+    /// Caption for screen readers.
     pub caption: String,
-    /// One a column.
+    /// Titles of the columns.
     pub head: Vec<String>,
     /// Each as long as the head.
     pub rows: Vec<Vec<String>>,
-    /// Values that are words, not numbers: aligned to the left.
+    /// Whether values are words, not numbers: aligned to the left.
     pub wordy: bool,
 }
 
@@ -25,17 +25,17 @@ impl Table {
         Table { caption: caption.to_owned(), head, ..Table::default() }
     }
 
-    /// One more row.
+    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// A row of a name and one value.
+    /// Adds a row of a name and one value.
     pub fn pair(&mut self, name: &str, value: impl Into<String>) {
         self.row([name.to_owned(), value.into()]);
     }
 
-    /// The table in a box that scrolls sideways by itself on a narrow screen.
+    /// The table in a box that scrolls sideways on a narrow screen.
     pub fn html(&self) -> String {
         let caption = escape(&self.caption);
         let mut out =

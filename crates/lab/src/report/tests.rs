@@ -1,5 +1,4 @@
-//! What holds for every report, tried on figures such as a day of a mail server gives, with names
-//! that somebody chose to break the page.
+//! Properties of every report, tried on figures as of a day of a mail server, with names chosen to break the page.
 
 use seekless_trace::Stats;
 use seekless_trace::stats::{HeatMap, ProcessUse, RankPoint, SizeBucket, WorkingSet};
@@ -255,15 +254,15 @@ fn example() -> String {
     html(&stats(), &comparison(), "seekless lab compare --drive wd-re3-1tb data/mail.blkparse.gz '<x>'")
 }
 
-/// The page without uPlot, whose licence line names its home.
+/// The page without uPlot, whose licence line has a URL.
 pub(super) fn ours(page: &str) -> String {
     page.replace(super::page::UPLOT_SCRIPT, "").replace(super::page::UPLOT_STYLE, "")
 }
 
-/// Reads a page as tags. An error says what is not balanced; what is inside script and style is skipped.
+/// Parses a page as tags. The error says what is not balanced; the content of script and style is skipped.
 pub(super) fn balanced(page: &str) -> Result<Vec<String>, String> {
     const VOID: [&str; 2] = ["meta", "!doctype"];
-    // In SVG an element may close itself.
+    // In SVG an element may be self-closing.
     let (mut open, mut seen, mut rest): (Vec<String>, Vec<String>, &str) = (Vec::new(), Vec::new(), page);
     while let Some(at) = rest.find('<') {
         let stray = &rest[..at];
@@ -486,7 +485,7 @@ fn the_same_figures_give_the_same_bytes() {
 
 #[test]
 fn the_page_is_small() {
-    // No region untouched, and as many different points in both curves as there can be.
+    // No region untouched, and the maximum of different points in both curves.
     let mut stats = stats();
     for (region, accesses) in stats.heat_map.accesses.iter_mut().enumerate() {
         *accesses = 10_000 + region as u64;

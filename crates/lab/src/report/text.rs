@@ -1,6 +1,5 @@
-//! Text for a page: escaping, and numbers as people read them. Names of processes, files and drives
-//! come from traces and are not to be trusted: whatever reaches the page goes through [`escape`] or
-//! [`script_json`].
+//! Text for a page: escaping, and numbers as people read them. Names of processes, files and drives come from traces
+//! and are not to be trusted: everything on the page goes through [`escape`] or [`script_json`].
 
 pub use seekless_core::units::thousands as whole;
 use serde_json::Value;
@@ -28,7 +27,7 @@ pub fn script_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
-/// Three or four digits that count: `0.0123`, `1.23`, `12.3`, `1,235`. A dash for what is not a number.
+/// Three or four significant digits: `0.0123`, `1.23`, `12.3`, `1,235`. A dash for what is not a number.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "\u{2013}".to_owned();
@@ -50,7 +49,7 @@ pub fn number(value: f64) -> String {
     if short == "0" { "0".to_owned() } else { format!("{minus}{short}") }
 }
 
-/// Short enough to stand at a tick: `250`, `50k`, `1.5M`.
+/// Short enough for a tick: `250`, `50k`, `1.5M`.
 pub fn mark(value: f64) -> String {
     match value.abs() {
         size if size >= 1e9 => format!("{}G", number(value / 1e9)),
@@ -60,7 +59,7 @@ pub fn mark(value: f64) -> String {
     }
 }
 
-/// `12.3 %`, with a space that does not break.
+/// `12.3 %`, with a non-breaking space.
 pub fn percent(value: f64) -> String {
     if value.is_finite() { format!("{}\u{a0}%", one_decimal(value)) } else { number(value) }
 }
@@ -72,7 +71,7 @@ fn one_decimal(value: f64) -> String {
     format!("{minus}{plain}")
 }
 
-/// `12.3 s`, and in brackets hours and minutes where seconds say little.
+/// `12.3 s`, with hours and minutes in brackets where that helps.
 pub fn seconds(value: f64) -> String {
     let plain = format!("{}\u{a0}s", number(value));
     if !(120.0..1e12).contains(&value) {

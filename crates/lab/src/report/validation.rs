@@ -1,5 +1,5 @@
-//! How near a drive's model is to the real drive, as pictures: both distributions, the error from request to
-//! request, and the error by what kind of request it was and what it came after.
+//! Errors of a drive's model as pictures: both distributions, the error from request to request, and the error by kind
+//! of request and the one before it.
 
 use seekless_core::{Nanos, Op};
 use seekless_drive::disk::mechanics::Access;
@@ -14,17 +14,16 @@ use super::standalone;
 const POINTS: usize = 160;
 const STRETCHES: usize = 60;
 
-/// What kind of request it was, and whether it came after a read or a write. Whether it was found in the cache is
-/// the model's word.
+/// Kinds of requests, and whether each came after a read or a write. Cache hits are those of the model.
 const KINDS: [&str; 6] = ["hit r", "hit w", "miss r", "miss w", "write r", "write w"];
 
-/// A request: what the model takes, less what the drive took, in milliseconds, and its kind.
+/// Error of a request: the model's time less the drive's, in milliseconds, and its kind.
 struct Error {
     off: f64,
     kind: usize,
 }
 
-/// The model's times for `measured` against the measured ones, as the text of an SVG file of its own.
+/// The model's times for `measured` compared with the measured ones, as the text of an SVG file of its own.
 pub fn validation(title: &str, accesses: &[Access], measured: &[Measured]) -> String {
     let simulated: Vec<Nanos> = accesses.iter().map(Access::total).collect();
     let errors = errors(accesses, measured);
@@ -77,7 +76,7 @@ fn distributions(simulated: &[Nanos], measured: &[Measured]) -> Plot {
     };
     let model = sorted(&mut simulated.iter().copied());
     let drive = sorted(&mut measured.iter().map(|request| request.service));
-    // The longest few would press the others together.
+    // The few longest would squeeze the others together.
     let end = [&model, &drive].map(|times| quantile(times, 0.999)).into_iter().fold(0.0, f64::max);
     let along: Vec<f64> = (0..=POINTS).map(|point| end * point as f64 / POINTS as f64).collect();
     let below = |times: &[f64]| {
@@ -149,7 +148,7 @@ fn median(sorted: &[f64]) -> f64 {
     quantile(sorted, 0.5)
 }
 
-/// So large a part of the sorted values is no larger.
+/// The value that this part of the sorted values does not exceed.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let at = (part * sorted.len() as f64) as usize;
     sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)

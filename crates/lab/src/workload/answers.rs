@@ -1,14 +1,14 @@
-//! What came back: how many requests of which kind, and how long they took.
+//! Counts of answered requests by kind, and their response times.
 //!
-//! Response times are kept to three digits, so that a long run takes no more memory than a short one;
-//! their sum and the longest are exact.
+//! Response times are kept to three digits, so that a long run takes no more memory than a short one; their sum and the
+//! longest are exact.
 
 use hdrhistogram::Histogram;
 use seekless_core::{Extent, Nanos, Op};
 use seekless_layers::replay::Tally;
 use serde::Serialize;
 
-/// Requests that were answered.
+/// Answered requests.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// Reads.
@@ -29,30 +29,30 @@ pub struct Answers {
     pub all: Times,
     /// Response times of reads.
     pub of_reads: Times,
-    /// Response times of writes, of zeroes too.
+    /// Response times of writes, including zeroes.
     pub of_writes: Times,
 }
 
-/// Response times of some requests.
+/// A distribution of response times.
 #[derive(Debug)]
 pub struct Times {
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Added up.
+    /// Their sum.
     pub sum: Nanos,
     /// The longest.
     pub longest: Nanos,
     spread: Histogram<u64>,
 }
 
-/// Response times of some requests, in milliseconds; zero if there were none.
+/// Response times in milliseconds; zero if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Response {
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
-    /// On average.
+    /// Mean.
     pub mean: f64,
-    /// How they are spread.
+    /// Distribution.
     #[serde(flatten)]
     pub spread: ResponseMs,
     /// The longest.
@@ -70,16 +70,16 @@ pub struct Responses {
     pub writes: Response,
 }
 
-/// Response times that so many of the requests did not exceed, in milliseconds, to three digits.
+/// Percentiles of response times, in milliseconds, to three digits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ResponseMs {
-    /// Half of them.
+    /// Median.
     pub p50: f64,
-    /// 90 per cent.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 per cent.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 per cent.
+    /// 99.9th percentile.
     pub p999: f64,
 }
 
@@ -91,27 +91,27 @@ impl Default for Times {
 }
 
 impl Times {
-    /// One more.
+    /// Adds a response time.
     pub fn add(&mut self, took: Nanos) {
         self.requests += 1;
         self.sum += took;
         self.longest = self.longest.max(took);
-        // It grows as it needs to, so nothing is refused.
+        // The histogram grows as needed, so this cannot fail.
         let _ = self.spread.record(took.0);
     }
 
-    /// On average, in milliseconds.
+    /// Mean, in milliseconds.
     pub fn mean_ms(&self) -> f64 {
         self.sum.seconds() * 1e3 / self.requests.max(1) as f64
     }
 
-    /// How they are spread.
+    /// Percentiles.
     pub fn spread_ms(&self) -> ResponseMs {
         let ms = |part: f64| self.spread.value_at_quantile(part).min(self.longest.0) as f64 / 1e6;
         ResponseMs { p50: ms(0.5), p90: ms(0.9), p99: ms(0.99), p999: ms(0.999) }
     }
 
-    /// All of it.
+    /// All figures.
     pub fn response(&self) -> Response {
         let (mean, longest) = (self.mean_ms(), self.longest.seconds() * 1e3);
         Response { requests: self.requests, mean, spread: self.spread_ms(), longest }
@@ -129,7 +129,7 @@ impl Tally for Answers {
 }
 
 impl Answers {
-    /// One more.
+    /// Adds a request.
     pub fn add(&mut self, op: Op, at: Extent, took: Nanos) {
         match op {
             Op::Read => {
@@ -146,7 +146,7 @@ impl Answers {
         self.all.add(took);
     }
 
-    /// All of them.
+    /// Number of all requests.
     pub fn requests(&self) -> u64 {
         self.reads + self.writes + self.flushes + self.discards
     }

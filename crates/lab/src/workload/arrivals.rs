@@ -1,8 +1,8 @@
-//! How requests of one stream arrive: a number of clients that each wait for their answers (closed),
-//! or at random times at a mean rate (open, a Poisson process).
+//! Arrivals of one stream's requests: from clients that each wait for their answers (closed), or at random times at a
+//! mean rate (open, a Poisson process).
 //!
-//! The requests come from one place in one order: the n-th is the same whatever the device does, so two
-//! devices are compared on the same requests.
+//! The requests come from one sequence: the n-th is the same whatever the device does, so two devices are compared on
+//! the same requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,32 +19,35 @@ use super::{Opt, Running};
 pub const OUTSTANDING: Opt =
     Opt { key: "outstanding", default: "1", what: "clients, each with one request at a time" };
 /// The option for open arrivals.
-pub const RATE: Opt =
-    Opt { key: "rate", default: "none", what: "open instead: arrivals a second, at random times (100/s)" };
+pub const RATE: Opt = Opt {
+    key: "rate",
+    default: "none",
+    what: "open arrivals instead: mean rate of a Poisson process, such as 100/s",
+};
 /// The option for the kind of requests.
 pub const READS: Opt = Opt { key: "reads", default: "2:1", what: "reads to writes, or reads in per cent" };
 
-/// How requests arrive.
+/// Arrivals of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// So many clients, each with one request at a time.
+    /// This many clients, each with one request at a time.
     Closed(u64),
-    /// So many a second, on average.
+    /// This many per second, on average.
     Open(f64),
 }
 
 impl Arrivals {
-    /// As the options [`OUTSTANDING`] and [`RATE`] say.
+    /// Reads the options [`OUTSTANDING`] and [`RATE`].
     pub fn of(keys: &Keys) -> Result<Arrivals, WorkloadError> {
         let clients = keys.number("outstanding", 1..=100_000)?;
         match keys.rate("rate")? {
-            Some(_) if keys.given("outstanding") => Err(keys.wrong("rate", "it without outstanding=")),
+            Some(_) if keys.given("outstanding") => Err(keys.error("rate", "rate= without outstanding=")),
             Some(rate) => Ok(Arrivals::Open(rate)),
             None => Ok(Arrivals::Closed(clients)),
         }
     }
 
-    /// Asks for what `next` draws, for ever.
+    /// Issues what `next` draws, for ever.
     pub fn drive(self, client: &Client, name: &str, next: impl FnMut() -> (Op, Extent) + 'static) -> Running {
         match self {
             Arrivals::Closed(clients) => {
@@ -75,7 +78,7 @@ impl Arrivals {
     }
 }
 
-/// A read or a write.
+/// Draws a read or a write.
 pub fn kind(rng: &mut Rng, reads: Share) -> Op {
     if rng.chance(reads.part, reads.whole) { Op::Read } else { Op::Write }
 }

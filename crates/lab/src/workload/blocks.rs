@@ -1,25 +1,25 @@
-//! Where the model of a file system puts things: block groups, and which of their blocks are free.
+//! Block groups of the model of a file system, and their free blocks.
 //!
-//! As ext2 and ext3 do it, simplified: groups of 32,768 blocks of 4 KiB, each with a block of its block
-//! bitmap, one of its inode bitmap, 512 of its inode table (32 inodes a block), and then data. A new block
-//! is the first free one from a goal on, in its group, then in the groups behind it, round about.
+//! As in ext2 and ext3, simplified: groups of 32,768 blocks of 4 KiB, each with a block of its block bitmap, one of its
+//! inode bitmap, 512 of its inode table (32 inodes a block), and then data. A new block is the first free one from a
+//! goal on, in its group, then in the groups after it, cyclically.
 //!
-//! Invariant: a block is given out once until it is given back.
+//! Invariant: a block is allocated once until it is freed.
 
 /// Blocks of a group.
 pub const GROUP: u64 = 32_768;
-/// Where a group's inode table starts.
+/// Start of a group's inode table.
 const TABLE: u64 = 2;
-/// Where its data start.
+/// Start of a group's data.
 pub const DATA: u64 = TABLE + 512;
 /// Inodes in a block of the table.
 const INODES: u64 = 32;
 
 /// The free space of a device.
 pub struct Blocks {
-    /// How many blocks.
+    /// Number of blocks.
     size: u64,
-    /// A bit a block, set where it is used; empty for a group that nothing was put in yet.
+    /// A bit per block, set where it is used; empty for a group that nothing was put in yet.
     groups: Vec<Vec<u64>>,
     inodes: Vec<Inodes>,
 }
@@ -27,13 +27,13 @@ pub struct Blocks {
 /// The inodes of a group.
 #[derive(Clone, Default)]
 struct Inodes {
-    /// Never used from here on.
+    /// Inodes from here on were never used.
     fresh: u64,
     freed: std::collections::BTreeSet<u64>,
 }
 
 impl Blocks {
-    /// Nothing in use but what groups hold about themselves; at least one group.
+    /// Only the groups' own metadata is in use; at least one group.
     pub fn new(blocks: u64) -> Blocks {
         let groups = (blocks / GROUP).max(1);
         Blocks {
@@ -43,17 +43,17 @@ impl Blocks {
         }
     }
 
-    /// How many groups.
+    /// Number of groups.
     pub fn groups(&self) -> u64 {
         self.groups.len() as u64
     }
 
-    /// A free block, as near behind `goal` as there is one; none if all are in use.
+    /// Allocates a free block, the next at or after `goal`; `None` if all are in use.
     pub fn take(&mut self, goal: u64) -> Option<u64> {
         let goal = goal % self.size;
         let first = goal / GROUP;
         let groups = self.groups();
-        // The goal's group once more at the end, for what lies before the goal.
+        // The goal's group once more at the end, for blocks before the goal.
         for step in 0..=groups {
             let group = (first + step) % groups;
             let from = if step == 0 { goal % GROUP } else { 0 };
@@ -80,14 +80,14 @@ impl Blocks {
         Some(word as u64 * 64 + bit)
     }
 
-    /// A block is free again.
+    /// Frees a block.
     pub fn give_back(&mut self, block: u64) {
         if let Some(word) = self.groups[(block / GROUP) as usize].get_mut((block % GROUP / 64) as usize) {
             *word &= !(1 << (block % 64));
         }
     }
 
-    /// An inode in this group or the next that has one.
+    /// Allocates an inode in this group or the next that has one.
     pub fn take_inode(&mut self, group: u64) -> Option<u64> {
         let most = (DATA - TABLE) * INODES;
         for step in 0..self.groups() {
@@ -104,7 +104,7 @@ impl Blocks {
         None
     }
 
-    /// An inode is free again.
+    /// Frees an inode.
     pub fn give_back_inode(&mut self, inode: u64) {
         let most = (DATA - TABLE) * INODES;
         self.inodes[(inode / most) as usize].freed.insert(inode % most);
@@ -116,12 +116,12 @@ impl Blocks {
         inode / most * GROUP + TABLE + inode % most / INODES
     }
 
-    /// The inode's group's bitmap of inodes.
+    /// The block of the inode's bitmap.
     pub fn inode_bitmap(inode: u64) -> u64 {
         Blocks::of_inode(inode) / GROUP * GROUP + 1
     }
 
-    /// The bitmap that a block's use is in.
+    /// The bitmap block that tracks a block.
     pub fn bitmap(block: u64) -> u64 {
         block / GROUP * GROUP
     }

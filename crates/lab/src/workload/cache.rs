@@ -1,7 +1,6 @@
-//! The page cache of the model of a file system: which blocks need not be read, and which have to be
-//! written.
+//! The page cache of the model of a file system: which blocks need not be read, and which have to be written.
 //!
-//! The block that was not used for longest leaves first. Dirty blocks stay until they are written.
+//! The least recently used block is evicted first. Dirty blocks stay until they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +9,10 @@ use rustc_hash::FxHashMap;
 /// Blocks in memory.
 pub struct Cache {
     capacity: u64,
-    /// So many dirty ones at most.
+    /// Limit of dirty blocks.
     dirty: u64,
     clock: u64,
-    /// When each clean block was last used.
+    /// Time of each clean block's last use.
     used: FxHashMap<u64, u64>,
     by_use: BTreeMap<u64, u64>,
     /// File data to be written.
@@ -23,7 +22,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// For so many blocks, of which so many may be dirty.
+    /// A cache of `capacity` blocks, of which `dirty` may be dirty.
     pub fn new(capacity: u64, dirty: u64) -> Cache {
         Cache {
             capacity,
@@ -36,7 +35,7 @@ impl Cache {
         }
     }
 
-    /// Whether a block is there; it counts as used.
+    /// Whether a block is cached; it counts as used.
     pub fn has(&mut self, block: u64) -> bool {
         if self.data.contains(&block) || self.meta.contains(&block) {
             return true;
@@ -61,7 +60,7 @@ impl Cache {
         }
     }
 
-    /// A block is no longer anything.
+    /// Drops a block.
     pub fn forget(&mut self, block: u64) {
         self.data.remove(&block);
         if let Some(before) = self.used.remove(&block) {
@@ -69,7 +68,7 @@ impl Cache {
         }
     }
 
-    /// How many blocks have to be written.
+    /// Number of dirty blocks.
     pub fn dirty(&self) -> u64 {
         (self.data.len() + self.meta.len()) as u64
     }

@@ -1,5 +1,5 @@
-//! *churn*: every kind of request, of any length, anywhere and often at the same places: what finds out
-//! whether a layer keeps its promises, and no load that anybody has.
+//! *churn*: every kind of request, of any length, anywhere and often at the same places: to test the guarantees of a
+//! layer, not a realistic load.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use super::client::{Client, together};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "churn",
     does: "every kind of request, of any length, often at the same places",
     source: "for `lab explore`",
     options: &[
-        Opt { key: "size", default: "16KiB", what: "the largest request; lengths are by chance" },
+        Opt { key: "size", default: "16KiB", what: "the largest request; lengths are random" },
         Opt { key: "reads", default: "20%", what: "reads" },
         Opt { key: "flushes", default: "8%", what: "flushes" },
         Opt { key: "fua", default: "6%", what: "writes with FUA" },
@@ -27,7 +27,7 @@ pub const ENTRY: Entry = Entry {
         Opt {
             key: "meets",
             default: "0%",
-            what: "requests at an end of the one before: over a sector of it, or behind",
+            what: "requests at an end of the one before: overlapping it by a sector, or after it",
         },
         Opt { key: "outstanding", default: "4", what: "clients, each with one request at a time" },
     ],
@@ -39,7 +39,7 @@ struct Churn {
     sectors: u64,
     hot: Share,
     meets: Share,
-    /// Where the request before lay.
+    /// Extent of the previous request.
     last: Cell<Extent>,
     kinds: [(Share, Op, Flags); 5],
     outstanding: u64,
@@ -89,7 +89,7 @@ impl Workload for Churn {
 }
 
 impl Churn {
-    /// Each share is of all requests; what is left are writes.
+    /// Draws a kind: each share is of all requests; the remainder are writes.
     fn kind(&self, rng: &mut Rng) -> (Op, Flags) {
         let mut draw = rng.below(1_000_000);
         for (share, op, flags) in self.kinds {
@@ -102,12 +102,12 @@ impl Churn {
         (Op::Write, Flags::default())
     }
 
-    /// At an end of the request before, if there is room, or anywhere.
+    /// Next to the previous request, if there is room, or anywhere.
     fn meeting(&self, rng: &mut Rng, window: u64) -> Extent {
         let last = self.last.get();
-        // A share that is 0 takes nothing from the chance of others.
+        // A share of 0 does not affect the random numbers of others.
         let meets = self.meets.part > 0 && rng.chance(self.meets.part, self.meets.whole);
-        let mut at = if meets && last.sectors > 0 { self.beside(last, rng) } else { Extent::default() };
+        let mut at = if meets && last.sectors > 0 { self.near_last(last, rng) } else { Extent::default() };
         if at.sectors == 0 || at.end().0 > window {
             at = self.place(rng, window);
         }
@@ -115,8 +115,8 @@ impl Churn {
         at
     }
 
-    /// Over its last sector or its first, right behind it or before it, or within it.
-    fn beside(&self, last: Extent, rng: &mut Rng) -> Extent {
+    /// Over its last sector or its first, right after or before it, or within it.
+    fn near_last(&self, last: Extent, rng: &mut Rng) -> Extent {
         let sectors = rng.below(self.sectors) + 1;
         match rng.below(5) {
             0 => Extent::new(last.end().0 - 1, sectors),
@@ -127,7 +127,7 @@ impl Churn {
         }
     }
 
-    /// Half of them whole pages, as file systems ask.
+    /// Half of them whole pages, as from file systems.
     fn place(&self, rng: &mut Rng, window: u64) -> Extent {
         let hot = (window / 16).max(self.sectors);
         let room = if rng.chance(self.hot.part, self.hot.whole) { hot } else { window };
@@ -158,10 +158,10 @@ mod tests {
             outstanding: 1,
         };
         let mut rng = Rng::seeded(1);
-        let asked: Vec<Extent> = (0..400).map(|_| churn.meeting(&mut rng, 64)).collect();
-        assert!(asked.iter().all(|at| (1..=8).contains(&at.sectors) && at.end().0 <= 64));
+        let drawn: Vec<Extent> = (0..400).map(|_| churn.meeting(&mut rng, 64)).collect();
+        assert!(drawn.iter().all(|at| (1..=8).contains(&at.sectors) && at.end().0 <= 64));
         let count = |which: fn(Extent, Extent) -> bool| {
-            asked.windows(2).filter(|pair| which(pair[0], pair[1])).count()
+            drawn.windows(2).filter(|pair| which(pair[0], pair[1])).count()
         };
         assert!(count(|last, at| at.start.0 + 1 == last.end().0) > 40, "over its last sector");
         assert!(count(|last, at| at.start == last.end()) > 40, "behind it");

@@ -1,11 +1,11 @@
-//! What a workload asks its requests through: one window on one device, in one run.
+//! How a workload issues its requests: one window on one device, in one run.
 //!
-//! A run ends when its limit is reached or when the workload itself ends; what was asked for by then is still answered.
-//! Requests that fail are counted, and the run goes on. So a workload is a loop without an exit: a client that may
-//! ask no more waits, and is dropped when the last answer is there.
+//! A run ends when its limit is reached or when the workload itself ends; requests issued by then are still answered.
+//! Requests that fail are counted, and the run goes on. So a workload is a loop without an exit: a client past the
+//! limit waits, and is dropped when the last answer is there.
 //!
-//! Invariants: records are in the order of their arrival; a limit of n requests is n requests, unless
-//! the workload ends before.
+//! Invariants: records are in the order of their arrival; a limit of n requests is n requests, unless the workload ends
+//! before.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
@@ -21,71 +21,71 @@ use seekless_core::{
 use super::answers::Answers;
 use super::{Load, Running};
 
-/// A request that fails at once takes so long, or a client that asks again at once would stop the time.
+/// Duration of a request that fails immediately; otherwise a client that retries at once would stop the clock.
 const FAILURE: Nanos = Nanos(1_000);
 
-/// The device in records: Linux's number of its first disk, 8,0.
+/// Device number in records: Linux's first disk, 8,0.
 const DEVICE: u32 = 8 << 20;
 
 /// When a run ends, whichever comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// After so many requests.
+    /// Number of requests.
     pub requests: Option<u64>,
-    /// Nothing is asked for after so long.
+    /// Time after which no requests are issued.
     pub time: Option<Nanos>,
 }
 
-/// What a run saw.
+/// Results of a run.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct Observed {
     /// Requests and their times.
     pub answers: Answers,
-    /// Each request, if they were wanted.
+    /// Each request, if recorded.
     pub records: Vec<Record>,
-    /// The names of the processes in the records.
+    /// Names of the processes in the records.
     pub names: Names,
-    /// When the last answer came.
+    /// Time of the last answer.
     pub end: Nanos,
-    /// Why the first request failed, if one did.
+    /// Error of the first request that failed, if any.
     pub failure: Option<IoError>,
 }
 
-impl Seen {
-    /// This, if no request failed; the first failure otherwise.
-    pub fn whole(self) -> Result<Seen, IoError> {
+impl Observed {
+    /// The results, or the first failure as an error.
+    pub fn whole(self) -> Result<Observed, IoError> {
         self.failure.clone().map_or(Ok(self), Err)
     }
 }
 
-/// Called when a part of a load begins, with its name.
+/// Called with the name of each part of a load as it begins.
 pub type Mark = Box<dyn Fn(&'static str)>;
 
-/// A run: a device, a limit, and what was seen so far.
+/// A run: a device, a limit, and results so far.
 struct Session {
     device: Rc<dyn BlockDevice>,
     until: Option<Nanos>,
     requests: Option<u64>,
     keep: bool,
-    /// What the run goes on beside has ended.
-    over: Cell<bool>,
+    /// Whether the concurrent work has ended.
+    concurrent_ended: Cell<bool>,
     begin: Nanos,
     issued: Cell<u64>,
     in_flight: Cell<u64>,
     processes: Cell<u32>,
-    seen: RefCell<Seen>,
-    /// Whoever carries the run out.
+    observed: RefCell<Observed>,
+    /// Waker of the run's task.
     main: RefCell<Option<Waker>>,
-    /// Clients before a gate.
+    /// Clients waiting at a gate.
     waiting: RefCell<Vec<Waker>>,
     mark: Mark,
 }
 
-/// Says whose turn it is among the members of a mixture.
+/// Decides which members of a mixture may issue requests.
 pub trait Gate {
-    /// Whether this member may ask now.
+    /// Whether this member may issue a request now.
     fn may(&self, member: usize) -> bool;
-    /// It does.
+    /// It issues one.
     fn passed(&self, member: usize);
 }
 
@@ -106,30 +106,30 @@ pub struct Client {
 }
 
 /// Runs a load on a device. With `keep`, every request is recorded.
-pub async fn carry_out(load: &Load, device: Rc<dyn BlockDevice>, limit: Limit, keep: bool) -> Seen {
-    carry_out_beside(load, device, limit, keep, pending()).await
+pub async fn carry_out(load: &Load, device: Rc<dyn BlockDevice>, limit: Limit, keep: bool) -> Observed {
+    carry_out_with(load, device, limit, keep, pending()).await
 }
 
-/// The same beside something else: when that ends, the run's limit is reached.
-pub async fn carry_out_beside(
+/// As [`carry_out`], concurrently with other work: when that ends, the run's limit is reached.
+pub async fn carry_out_with(
     load: &Load,
     device: Rc<dyn BlockDevice>,
     limit: Limit,
     keep: bool,
-    beside: impl Future<Output = ()>,
-) -> Seen {
-    carry_out_marked(load, device, limit, keep, beside, Box::new(|_| ())).await
+    concurrent: impl Future<Output = ()>,
+) -> Observed {
+    carry_out_marked(load, device, limit, keep, concurrent, Box::new(|_| ())).await
 }
 
-/// The same, and `mark` is called with the name of each part of the load that begins.
+/// As [`carry_out`]; `mark` is called with the name of each part of the load as it begins.
 pub async fn carry_out_marked(
     load: &Load,
     device: Rc<dyn BlockDevice>,
     limit: Limit,
     keep: bool,
-    beside: impl Future<Output = ()>,
+    concurrent: impl Future<Output = ()>,
     mark: Mark,
-) -> Seen {
+) -> Observed {
     let begin = runtime::now();
     let window = Extent::new(0, device.geometry().sectors);
     let session = Rc::new(Session {
@@ -137,12 +137,12 @@ pub async fn carry_out_marked(
         until: limit.time.map(|time| Nanos(begin.0.saturating_add(time.0))),
         requests: limit.requests,
         keep,
-        over: Cell::new(false),
+        concurrent_ended: Cell::new(false),
         begin,
         issued: Cell::new(0),
         in_flight: Cell::new(0),
         processes: Cell::new(0),
-        seen: RefCell::default(),
+        observed: RefCell::default(),
         main: RefCell::default(),
         waiting: RefCell::default(),
         mark,
@@ -157,26 +157,26 @@ pub async fn carry_out_marked(
     });
     let mut work = load.start(&client);
     let mut ended = false;
-    let mut beside = std::pin::pin!(beside);
+    let mut concurrent = std::pin::pin!(concurrent);
     poll_fn(|context| {
         session.main.replace(Some(context.waker().clone()));
-        if !session.over.get() && beside.as_mut().poll(context).is_ready() {
-            session.over.set(true);
+        if !session.concurrent_ended.get() && concurrent.as_mut().poll(context).is_ready() {
+            session.concurrent_ended.set(true);
         }
         if !ended {
             ended = work.as_mut().poll(context).is_ready();
         }
         let answered = session.in_flight.get() == 0;
-        if answered && (ended || session.spent()) { Poll::Ready(()) } else { Poll::Pending }
+        if answered && (ended || session.is_over()) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     drop((work, client));
-    Seen { end: runtime::now() - begin, ..session.seen.take() }
+    Observed { end: runtime::now() - begin, ..session.observed.take() }
 }
 
 impl Session {
-    fn spent(&self) -> bool {
-        self.over.get()
+    fn is_over(&self) -> bool {
+        self.concurrent_ended.get()
             || self.requests.is_some_and(|most| self.issued.get() >= most)
             || self.until.is_some_and(|until| runtime::now() >= until)
     }
@@ -187,31 +187,31 @@ impl Session {
         }
     }
 
-    /// A request arrives; where it stands in the records.
+    /// A request arrives; its index in the records.
     fn arrive(&self, op: Op, at: Extent, flags: Flags, origin: Origin) -> Option<usize> {
         self.issued.set(self.issued.get() + 1);
         self.in_flight.set(self.in_flight.get() + 1);
         let time = runtime::now() - self.begin;
         let latency = Latency::UNKNOWN;
         let record = Record { time, device: DEVICE, op, extent: at, flags, origin, latency };
-        let mut seen = self.seen.borrow_mut();
+        let mut observed = self.observed.borrow_mut();
         self.keep.then(|| {
-            seen.records.push(record);
-            seen.records.len() - 1
+            observed.records.push(record);
+            observed.records.len() - 1
         })
     }
 
     fn answered(&self, op: Op, at: Extent, took: Nanos, index: Option<usize>) {
-        let mut seen = self.seen.borrow_mut();
-        seen.answers.add(op, at, took);
-        if let Some(record) = index.and_then(|index| seen.records.get_mut(index)) {
+        let mut observed = self.observed.borrow_mut();
+        observed.answers.add(op, at, took);
+        if let Some(record) = index.and_then(|index| observed.records.get_mut(index)) {
             record.latency = Latency::of(took);
         }
-        drop(seen);
+        drop(observed);
         self.ended();
     }
 
-    /// A request is over, however that was.
+    /// A request has ended, in whatever way.
     fn ended(&self) {
         self.in_flight.set(self.in_flight.get() - 1);
         if self.in_flight.get() == 0 {
@@ -221,39 +221,39 @@ impl Session {
 }
 
 impl Client {
-    /// The size of the window, at least what the workload said that it needs.
+    /// Size of the window, at least what the workload needs.
     pub fn sectors(&self) -> u64 {
         self.window.sectors
     }
 
-    /// A part of this window as a window of its own; as much of it as there is.
+    /// A part of this window as a window of its own, as far as it reaches.
     pub fn within(&self, from: u64, sectors: Option<u64>) -> Client {
         let room = self.window.sectors.saturating_sub(from);
         let sectors = sectors.map_or(room, |sectors| sectors.min(room));
         Client { window: Extent { start: self.window.start + from, sectors }, ..self.clone() }
     }
 
-    /// The same as another process, of this name.
+    /// A client of another process, of this name.
     pub fn process(&self, name: &str) -> Client {
         let number = self.session.processes.get() + 1;
         self.session.processes.set(number);
-        let name = self.session.seen.borrow_mut().names.intern(name);
+        let name = self.session.observed.borrow_mut().names.intern(name);
         let origin = Origin { process: ProcessId(number), name, ..Origin::default() };
         Client { origin, ..self.clone() }
     }
 
-    /// The same as a member of a mixture.
+    /// A client that is a member of a mixture.
     pub fn behind(&self, gate: Rc<dyn Gate>, member: usize) -> Client {
         let behind = Behind { gate, member, outer: self.behind.clone() };
         Client { behind: Some(Rc::new(behind)), ..self.clone() }
     }
 
-    /// A gate may have opened.
+    /// Wakes clients at gates: one may have opened.
     pub fn gates_changed(&self) {
         self.session.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until something holds that is looked at whenever a gate changes.
+    /// Waits until `holds`, checked whenever a gate changes.
     pub async fn at_gates(&self, holds: impl Fn() -> bool) {
         poll_fn(|context| {
             if holds() {
@@ -265,7 +265,7 @@ impl Client {
         .await;
     }
 
-    /// A part of the load of this name begins.
+    /// Marks the start of the load's part of this name.
     pub fn mark(&self, name: &'static str) {
         (self.session.mark)(name);
         self.session.wake();
@@ -286,30 +286,30 @@ impl Client {
         self.ask(Op::Flush, Extent::default(), Flags::default()).await;
     }
 
-    /// Asks for sectors of the window, and waits for the answer.
+    /// Issues a request for sectors of the window, and waits for the answer.
     pub async fn ask(&self, op: Op, at: Extent, flags: Flags) {
         self.turn().await;
         self.issue(op, at, flags).await;
     }
 
-    /// Asks for sectors of the window, and does not wait.
+    /// Issues a request for sectors of the window, without waiting for the answer.
     pub async fn post(&self, op: Op, at: Extent) {
         self.turn().await;
         let issued = self.issue(op, at, Flags::default());
         runtime::spawn(issued).detach();
     }
 
-    /// A uniformly random place of this length, on a page's border if it is of whole pages, as file
-    /// systems do. The window must be as large.
+    /// A uniformly random extent of this length, page-aligned if it is whole pages, as from file systems. The window
+    /// must be at least as large.
     pub fn somewhere(&self, rng: &mut Rng, sectors: u64) -> Extent {
         let step = if sectors % PAGE_SECTORS == 0 { PAGE_SECTORS } else { 1 };
         Extent::new(rng.below((self.window.sectors - sectors) / step + 1) * step, sectors)
     }
 
-    /// Waits until this client may ask: its gates are open and the limit is not reached.
+    /// Waits until this client may issue a request: its gates are open and the limit is not reached.
     async fn turn(&self) {
         self.at_gates(|| self.gates_open()).await;
-        if self.session.spent() {
+        if self.session.is_over() {
             self.session.wake();
             pending::<()>().await;
         }
@@ -357,10 +357,10 @@ impl Client {
                     if runtime::now() == begin {
                         runtime::sleep(FAILURE).await;
                     }
-                    let mut seen = session.seen.borrow_mut();
-                    seen.answers.failed += 1;
-                    seen.failure.get_or_insert(error);
-                    drop(seen);
+                    let mut observed = session.observed.borrow_mut();
+                    observed.answers.failed += 1;
+                    observed.failure.get_or_insert(error);
+                    drop(observed);
                     session.ended();
                 }
             }
@@ -368,7 +368,7 @@ impl Client {
     }
 }
 
-/// Several tasks at once, until all have ended.
+/// Runs several tasks concurrently, until all have ended.
 pub fn together(tasks: impl IntoIterator<Item = Running>) -> Running {
     let tasks: Vec<_> = tasks.into_iter().map(runtime::spawn).collect();
     Box::pin(async move {

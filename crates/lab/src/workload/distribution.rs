@@ -1,10 +1,10 @@
-//! Random numbers that are not uniform. Transcendental functions come from `libm`, so that a seed gives
-//! the same numbers on every machine; what is left is addition and multiplication, which are exact rules.
+//! Random numbers that are not uniform. Transcendental functions come from `libm`, so that a seed gives the same
+//! numbers on every machine; the remainder is addition and multiplication, which are exact.
 
 use seekless_core::Nanos;
 use seekless_core::runtime::Rng;
 
-/// In (0, 1], 53 bits: never zero, so that it has a logarithm.
+/// Uniform in (0, 1], 53 bits: never zero, so that it has a logarithm.
 pub fn unit(rng: &mut Rng) -> f64 {
     ((rng.bits() >> 11) + 1) as f64 / 9_007_199_254_740_992.0
 }

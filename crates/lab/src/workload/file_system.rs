@@ -2,7 +2,7 @@
 //! ext3 does in its ordered mode, simplified.
 //!
 //! - Directories are spread over the block groups; a file's inode and first block are in its directory's
-//!   group, its next block is sought right behind its last one (`blocks`).
+//!   group, its next block is allocated right after its last one (`blocks`).
 //! - Reads come from the page cache, else from the device, neighbouring blocks in one request.
 //! - Writes stay in the page cache. A commit, every few seconds or when too much of the cache is dirty, writes
 //!   file data in the order of addresses, then the changed metadata blocks one after the other into the
@@ -24,13 +24,13 @@ use super::blocks::{Blocks, DATA, GROUP};
 use super::cache::Cache;
 use super::client::{Client, together};
 
-/// The least device: two groups.
+/// Size of the smallest device, in sectors: two groups.
 pub const LEAST_SECTORS: u64 = 2 * GROUP * PAGE_SECTORS;
 /// The journal: 32 MiB in the middle of the device.
 const JOURNAL: u64 = 8_192;
 /// The largest request of write-back and of the journal, in blocks: 512 KiB.
 const LARGEST: u64 = 128;
-/// Requests of a commit that are outstanding at a time.
+/// Outstanding requests of a commit.
 const OUTSTANDING: usize = 32;
 /// Directory entries in a block, at 24 bytes.
 const ENTRIES: u64 = 170;
@@ -41,7 +41,7 @@ pub type FileId = usize;
 
 struct File {
     dir: u64,
-    /// Which of the directory's blocks has its entry.
+    /// Index of the directory's block with its entry.
     entry: usize,
     inode: u64,
     bytes: u64,
@@ -67,15 +67,15 @@ struct State {
     journal_used: u64,
 }
 
-/// What it does besides the least.
+/// Options of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
     /// Blocks in the page cache, and how many of them may be dirty.
     pub cache: u64,
     pub dirty: u64,
-    /// Metadata go through a journal.
+    /// Whether metadata go through a journal.
     pub journal: bool,
-    /// Blocks of deleted files are discarded.
+    /// Whether blocks of deleted files are discarded.
     pub discard: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// An empty one, with so many directories.
+    /// An empty one, with `dirs` directories.
     pub fn new(client: &Client, habits: Habits, dirs: u64) -> Rc<FileSystem> {
         let mut blocks = Blocks::new(client.sectors() / PAGE_SECTORS);
         let groups = blocks.groups();
@@ -125,7 +125,7 @@ impl FileSystem {
         self.state.borrow().files.get(file).map_or(0, |file| file.bytes)
     }
 
-    /// An empty file in this directory; none if there is no room.
+    /// Creates an empty file in this directory; `None` if there is no room.
     pub async fn create(&self, dir: u64) -> Option<FileId> {
         let looked_at: Vec<u64> = {
             let state = self.state.borrow();
@@ -139,28 +139,28 @@ impl FileSystem {
         self.state.borrow_mut().create(dir)
     }
 
-    /// Reads a file whole.
+    /// Reads a whole file.
     pub async fn read(&self, file: FileId) {
-        let wanted = self.state.borrow().path(file, true);
-        self.bring(&wanted).await;
+        let needed = self.state.borrow().path(file, true);
+        self.bring(&needed).await;
     }
 
-    /// Adds to a file's end, as far as there is room; part of its last block is read first.
+    /// Appends to a file, as far as there is room; a partial last block is read first.
     pub async fn append(&self, file: FileId, bytes: u64) {
-        let mut wanted = self.state.borrow().path(file, false);
+        let mut needed = self.state.borrow().path(file, false);
         let partial = self.bytes(file) % BLOCK_BYTES > 0;
-        wanted.extend(
+        needed.extend(
             self.state.borrow().files.get(file).and_then(|file| file.blocks.last().filter(|_| partial)),
         );
-        self.bring(&wanted).await;
+        self.bring(&needed).await;
         self.room().await;
         self.state.borrow_mut().append(file, bytes);
     }
 
-    /// Deletes a file; what of it was not yet written never is.
+    /// Deletes a file; its unwritten blocks are never written.
     pub async fn delete(&self, file: FileId) {
-        let wanted = self.state.borrow().path(file, false);
-        self.bring(&wanted).await;
+        let needed = self.state.borrow().path(file, false);
+        self.bring(&needed).await;
         self.room().await;
         let freed = self.state.borrow_mut().delete(file);
         if self.habits.discard {
@@ -170,7 +170,7 @@ impl FileSystem {
         }
     }
 
-    /// Brings blocks into the cache, neighbours in one request.
+    /// Reads blocks into the cache, neighbours in one request.
     async fn bring(&self, blocks: &[u64]) {
         let missing: Vec<u64> = {
             let mut state = self.state.borrow_mut();
@@ -189,7 +189,7 @@ impl FileSystem {
         }
     }
 
-    /// Commits every so often, for ever.
+    /// Commits periodically, for ever.
     pub fn committer(self: Rc<Self>, every: Nanos) -> Running {
         Box::pin(async move {
             loop {
@@ -199,7 +199,7 @@ impl FileSystem {
         })
     }
 
-    /// Writes what is dirty: data, then metadata through the journal. One at a time.
+    /// Writes dirty blocks: data, then metadata through the journal. One commit at a time.
     pub async fn commit(&self) {
         self.journal.at_gates(|| !self.committing.get()).await;
         let (data, meta) = {
@@ -249,9 +249,9 @@ impl FileSystem {
         }
     }
 
-    /// A descriptor, so many metadata blocks, a flush, and the commit block.
+    /// Writes a descriptor and `meta` metadata blocks, flushes, and writes the commit block.
     async fn write_journal(&self, meta: u64) {
-        // What does not fit into the rest of the journal goes round to its start.
+        // The journal is a ring.
         let mut left = meta + 1;
         while left > 0 {
             let at = self.journal_head();
@@ -272,7 +272,7 @@ impl FileSystem {
 }
 
 impl State {
-    /// What has to be in memory to work on a file: its directory up to its entry, its inode, its data.
+    /// The blocks needed in memory to work on a file: its directory up to its entry, its inode, its data.
     fn path(&self, file: FileId, data: bool) -> Vec<u64> {
         let Some(file) = self.files.get(file) else { return Vec::new() };
         let dir = &self.dirs[file.dir as usize];
@@ -311,12 +311,12 @@ impl State {
 
     fn append(&mut self, file: FileId, bytes: u64) {
         let Some(file) = self.files.get_mut(file) else { return };
-        let wanted = (file.bytes + bytes).div_ceil(BLOCK_BYTES);
+        let needed = (file.bytes + bytes).div_ceil(BLOCK_BYTES);
         if file.bytes % BLOCK_BYTES > 0 {
             self.cache.data.extend(file.blocks.last());
         }
         let group = Blocks::of_inode(file.inode) / GROUP;
-        while (file.blocks.len() as u64) < wanted {
+        while (file.blocks.len() as u64) < needed {
             let goal = file.blocks.last().map_or(group * GROUP, |last| last + 1);
             let Some(block) = self.blocks.take(goal) else { break };
             file.blocks.push(block);

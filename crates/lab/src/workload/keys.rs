@@ -1,8 +1,8 @@
-//! The options of one workload as a person typed them, read with their units.
+//! The options of one workload as typed by the user, parsed with their units.
 //!
-//! A default is the text of the table that `--workloads` prints, read as if it had been typed: so the
-//! help cannot differ from what happens. Faults: any text; what cannot be used is told with the
-//! workload, the key, what was found and what was expected.
+//! A default is the text of the table that `--workloads` prints, parsed as if it had been typed: so the help cannot
+//! differ from the behaviour. Faults: any text; an error names the workload, the key, what was found and what was
+//! expected.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -13,42 +13,42 @@ use seekless_volume::duration;
 
 use super::Entry;
 
-/// What a workload cannot be made from.
+/// An invalid description of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: found {found}, expected {expected}")]
 pub struct WorkloadError {
     /// The workload, and the key.
     pub place: String,
-    /// What was given.
+    /// What was found.
     pub found: String,
-    /// What would do.
+    /// What was expected.
     pub expected: String,
 }
 
 impl WorkloadError {
-    /// At `place`.
+    /// An error at `place`.
     pub fn new(place: impl Into<String>, found: impl fmt::Display, expected: impl Into<String>) -> Self {
         WorkloadError { place: place.into(), found: found.to_string(), expected: expected.into() }
     }
 }
 
-/// So many in so many.
+/// A fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// So many.
+    /// Numerator.
     pub part: u64,
-    /// In so many, at least 1.
+    /// Denominator, at least 1.
     pub whole: u64,
 }
 
-/// The options that were given, and the table that says what they are.
+/// The given options, and the table that describes them.
 pub struct Keys {
     entry: &'static Entry,
     given: Vec<(String, String)>,
 }
 
 impl Keys {
-    /// Reads `key=value,...`.
+    /// Parses `key=value,...`.
     pub fn parse(entry: &'static Entry, text: &str) -> Result<Keys, WorkloadError> {
         let mut keys = Keys { entry, given: Vec::new() };
         let known = || {
@@ -76,7 +76,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Whether a key was typed.
+    /// Whether a key was given.
     pub fn given(&self, key: &str) -> bool {
         self.given.iter().any(|(given, _)| given == key)
     }
@@ -85,18 +85,18 @@ impl Keys {
     pub fn sectors(&self, key: &str, range: RangeInclusive<u64>) -> Result<u64, WorkloadError> {
         let expected =
             || format!("{} to {}, in whole sectors of 512 bytes", Size(*range.start()), Size(*range.end()));
-        let bytes = self.bytes(key, range.clone()).map_err(|_| self.wrong(key, expected()))?;
-        if bytes % SECTOR_BYTES == 0 { Ok(bytes / SECTOR_BYTES) } else { Err(self.wrong(key, expected())) }
+        let bytes = self.bytes(key, range.clone()).map_err(|_| self.error(key, expected()))?;
+        if bytes % SECTOR_BYTES == 0 { Ok(bytes / SECTOR_BYTES) } else { Err(self.error(key, expected())) }
     }
 
     /// A size in bytes.
     pub fn bytes(&self, key: &str, range: RangeInclusive<u64>) -> Result<u64, WorkloadError> {
         let size = self.text(key).parse::<Size>().ok().filter(|size| range.contains(&size.0));
         let expected = || format!("{} to {}", Size(*range.start()), Size(*range.end()));
-        size.map(|size| size.0).ok_or_else(|| self.wrong(key, expected()))
+        size.map(|size| size.0).ok_or_else(|| self.error(key, expected()))
     }
 
-    /// The size of the window, in sectors; `default` if nothing was typed. None for all that there is.
+    /// Size of the window, in sectors; `default` if not given. `None` for everything.
     pub fn area(&self, default: &str) -> Result<Option<u64>, WorkloadError> {
         let text = if self.given("area") { self.text("area") } else { default };
         if text == "all" {
@@ -104,33 +104,33 @@ impl Keys {
         }
         let size: Option<Size> = text.parse().ok().filter(|size: &Size| size.sectors() > 0);
         let found = size.map(|size| Some(size.sectors()));
-        found.ok_or_else(|| self.wrong("area", "a size such as 4GiB, or all"))
+        found.ok_or_else(|| self.error("area", "a size such as 4GiB, or all"))
     }
 
     /// A whole number.
     pub fn number(&self, key: &str, range: RangeInclusive<u64>) -> Result<u64, WorkloadError> {
         let found = self.text(key).parse::<u64>().ok().filter(|number| range.contains(number));
-        found.ok_or_else(|| self.wrong(key, format!("{} to {}", range.start(), range.end())))
+        found.ok_or_else(|| self.error(key, format!("{} to {}", range.start(), range.end())))
     }
 
-    /// A number with a fraction.
+    /// A decimal number.
     pub fn decimal(&self, key: &str, range: RangeInclusive<f64>) -> Result<f64, WorkloadError> {
         let found = self.text(key).parse::<f64>().ok().filter(|number| range.contains(number));
-        found.ok_or_else(|| self.wrong(key, format!("{} to {}", range.start(), range.end())))
+        found.ok_or_else(|| self.error(key, format!("{} to {}", range.start(), range.end())))
     }
 
     /// A time of at most a day.
     pub fn time(&self, key: &str) -> Result<Nanos, WorkloadError> {
         let found = duration(self.text(key)).ok().filter(|time| *time <= DAY);
-        found.ok_or_else(|| self.wrong(key, "a time such as 30ms, 1.5s or 2m, at most a day"))
+        found.ok_or_else(|| self.error(key, "a time such as 30ms, 1.5s or 2m, at most a day"))
     }
 
-    /// A part of all: `67%`, `67`, or `2:1` for two to one.
+    /// A fraction: `67%`, `67`, or `2:1` for two to one.
     pub fn share(&self, key: &str) -> Result<Share, WorkloadError> {
-        share(self.text(key)).ok_or_else(|| self.wrong(key, "0 to 100 per cent, such as 67% or 2:1"))
+        share(self.text(key)).ok_or_else(|| self.error(key, "0 to 100 per cent, such as 67% or 2:1"))
     }
 
-    /// Arrivals a second; none for `none`.
+    /// Arrivals per second; `None` for `none`.
     pub fn rate(&self, key: &str) -> Result<Option<f64>, WorkloadError> {
         let text = self.text(key);
         if text == "none" {
@@ -138,11 +138,11 @@ impl Keys {
         }
         let number = text.strip_suffix("/s").unwrap_or(text).parse::<f64>().ok();
         let found = number.filter(|rate| (0.001..=1e6).contains(rate)).map(Some);
-        found.ok_or_else(|| self.wrong(key, "0.001/s to 1000000/s, or none"))
+        found.ok_or_else(|| self.error(key, "0.001/s to 1000000/s, or none"))
     }
 
-    /// The error that this key's value is.
-    pub fn wrong(&self, key: &str, expected: impl Into<String>) -> WorkloadError {
+    /// The error for this key's value.
+    pub fn error(&self, key: &str, expected: impl Into<String>) -> WorkloadError {
         WorkloadError::new(self.place(key), quoted(self.text(key)), expected)
     }
 
@@ -154,7 +154,7 @@ impl Keys {
         self.entry.options.iter().chain(&super::WINDOW).find(|option| option.key == key)
     }
 
-    /// What was typed, or the default.
+    /// The given value, or the default.
     pub fn text(&self, key: &str) -> &str {
         let given = self.given.iter().find(|(given, _)| given == key).map(|(_, value)| value.as_str());
         given.or_else(|| self.table(key).map(|option| option.default)).unwrap_or_default()

@@ -1,11 +1,11 @@
-//! Workloads: loads that are made up, seeded, each an async client of a block device.
+//! Workloads: synthetic loads, seeded, each an async client of a block device.
 //!
-//! One array lists them, with their options and defaults; `spec` reads what a person types. A workload
-//! sees its [`Client`](client::Client) and the clock, and nothing of what is below: the same code loads
-//! a simulated drive and a tree of layers.
+//! One array lists them, with their options and defaults; `spec` parses their descriptions. A workload sees its
+//! [`Client`](client::Client) and the clock, and nothing of what is below: the same code loads a simulated drive and a
+//! tree of layers.
 //!
-//! The same seed gives the same requests. A closed workload waits for answers, so when it asks depends
-//! on the device; an open one arrives by itself.
+//! The same seed gives the same requests. A closed workload waits for answers, so its arrivals depend on the device; an
+//! open one has arrival times of its own.
 
 pub mod answers;
 mod arrivals;
@@ -35,18 +35,18 @@ use client::Client;
 use keys::{Keys, WorkloadError};
 pub use spec::{defaulted, parse};
 
-/// A workload under way; done when it has nothing more to ask.
+/// A running workload; ends when it has no more requests.
 pub type Running = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A load with all that it needs to know, but for the device.
+/// A load with all its parameters, except for the device.
 pub trait Workload {
-    /// Asks, until it ends or is dropped.
+    /// Issues requests, until it ends or is dropped.
     fn run(self: Rc<Self>, client: Client) -> Running;
 
-    /// The least window that it runs in, in sectors.
+    /// The smallest window that it runs in, in sectors.
     fn needs(&self) -> u64;
 
-    /// Whether it arrives without waiting for answers.
+    /// Whether its arrivals do not wait for answers.
     fn is_open(&self) -> bool {
         false
     }
@@ -60,41 +60,41 @@ pub trait Workload {
 /// An option of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt {
-    /// What is typed before the `=`.
+    /// Key, before the `=`.
     pub key: &'static str,
-    /// What holds if it is not.
+    /// Default value.
     pub default: &'static str,
-    /// What it is.
+    /// Description.
     pub what: &'static str,
 }
 
-/// What is known of a workload without making one.
+/// Description of a workload.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
     /// What it does, in a line.
     pub does: &'static str,
-    /// Where it comes from.
+    /// Its origin.
     pub source: &'static str,
     /// Its own options; every workload but a mixture also has those of [`WINDOW`].
     pub options: &'static [Opt],
-    /// The part of the volume it uses if nobody says: a size, or `all`.
+    /// Default part of the volume: a size, or `all`.
     pub area: &'static str,
-    /// Makes one; none for mixtures, which are made of others.
+    /// Constructor; `None` for mixtures, which consist of others.
     make: Option<Make>,
 }
 
-/// Makes a workload of its options.
+/// Constructor of a workload from its options.
 type Make = fn(&Keys) -> Result<Rc<dyn Workload>, WorkloadError>;
 
-/// The options that say where on the volume a workload works.
+/// The options for the part of the volume that a workload uses.
 pub const WINDOW: [Opt; 2] = [
-    Opt { key: "at", default: "0", what: "where its part of the volume starts" },
-    Opt { key: "area", default: "all", what: "how large that part is: a size, or all that is left" },
+    Opt { key: "at", default: "0", what: "start of its part of the volume" },
+    Opt { key: "area", default: "all", what: "size of that part, or all that remains" },
 ];
 
-/// All workloads, in the order in which they are told.
+/// All workloads, in the order of the list.
 pub const WORKLOADS: [&Entry; 10] = [
     &random::ENTRY,
     &oltp::ENTRY,
@@ -108,13 +108,13 @@ pub const WORKLOADS: [&Entry; 10] = [
     &phases::ENTRY,
 ];
 
-/// A workload, and where on the volume it works.
+/// A workload, and its part of the volume.
 pub struct Load {
     name: &'static str,
     workload: Rc<dyn Workload>,
     /// The first sector.
     at: u64,
-    /// How many; all that is left if `None`.
+    /// Number of sectors; `None` for all from `at` on.
     area: Option<u64>,
 }
 
@@ -124,12 +124,12 @@ impl Load {
         self.name
     }
 
-    /// The least volume that it runs on, in sectors.
+    /// The smallest volume that it runs on, in sectors.
     pub fn needs(&self) -> u64 {
         self.at.saturating_add(self.area.unwrap_or(self.workload.needs()))
     }
 
-    /// Whether it arrives without waiting for answers.
+    /// Whether its arrivals do not wait for answers.
     pub fn is_open(&self) -> bool {
         self.workload.is_open()
     }
@@ -139,17 +139,17 @@ impl Load {
         self.workload.ends()
     }
 
-    /// Whether it fits a volume of so many sectors.
+    /// Checks that it fits a volume of `sectors` sectors.
     pub fn fits(&self, sectors: u64) -> Result<(), WorkloadError> {
-        let told = |sectors: u64| seekless_core::Size(sectors.saturating_mul(512)).to_string();
+        let size = |sectors: u64| seekless_core::Size(sectors.saturating_mul(512)).to_string();
         if self.needs() <= sectors {
             return Ok(());
         }
-        let found = format!("a volume of {}", told(sectors));
+        let found = format!("a volume of {}", size(sectors));
         Err(WorkloadError::new(
             format!("workload {}", self.name),
             found,
-            format!("at least {}", told(self.needs())),
+            format!("at least {}", size(self.needs())),
         ))
     }
 
@@ -159,5 +159,5 @@ impl Load {
     }
 }
 
-/// The largest request that a workload makes, in bytes.
+/// The largest request of a workload, in bytes.
 const LARGEST: u64 = seekless_core::device::LARGEST_REQUEST_SECTORS * seekless_core::SECTOR_BYTES;

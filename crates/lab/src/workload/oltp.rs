@@ -1,8 +1,8 @@
 //! *oltp*: the freeblock paper's on-line transaction processing (Lumb et al., OSDI 2000, section 6.2).
 //!
-//! A closed system of `mpl` tasks (the multiprogramming level), each a request and then a think time of
-//! 30 ms on average, exponentially distributed. Two reads to a write, uniformly over the disk, sizes a
-//! multiple of 4 KiB from an exponential distribution of mean 8 KiB; the mean is that after rounding up.
+//! A closed system of `mpl` tasks (the multiprogramming level), each a request and then a think time of 30 ms on
+//! average, exponentially distributed. Two reads to a write, uniformly over the disk, sizes a multiple of 4 KiB from an
+//! exponential distribution of mean 8 KiB; the mean is that after rounding up.
 
 use std::rc::Rc;
 
@@ -14,16 +14,16 @@ use super::distribution::{steps, time};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "oltp",
-    does: "transactions: tasks that ask, wait for the answer, and think",
+    does: "transactions: tasks that issue a request, wait for the answer, and think",
     source: "freeblock paper (OSDI 2000), section 6.2",
     options: &[
-        Opt { key: "mpl", default: "10", what: "the multiprogramming level: how many tasks" },
+        Opt { key: "mpl", default: "10", what: "the multiprogramming level: number of tasks" },
         Opt { key: "think", default: "30ms", what: "between an answer and the next request, on average" },
         Opt { key: "size", default: "8KiB", what: "of a request, on average (exponential, in steps)" },
-        Opt { key: "step", default: "4KiB", what: "sizes and places are multiples of it" },
+        Opt { key: "step", default: "4KiB", what: "unit of sizes and addresses" },
         READS,
     ],
     area: "all",
@@ -39,7 +39,7 @@ struct Oltp {
     reads: Share,
 }
 
-/// No request is larger than so many means: the chance of one is below 10^-13.
+/// Largest request, in means: the probability of a larger one is below 10^-13.
 const LONGEST: u64 = 32;
 
 fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {

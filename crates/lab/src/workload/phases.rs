@@ -1,9 +1,9 @@
-//! *phases*: several workloads one after the other, over and over: `phases:10m*oltp+1000*seq`.
+//! *phases*: several workloads one after the other, cyclically: `phases:10m*oltp+1000*seq`.
 //!
-//! A phase lasts for a time or for a number of requests. Its clients are started once and wait while
-//! others have their phase, so that a stream goes on where it was and an application keeps its sequence;
-//! think times go on meanwhile. What was asked in a phase may be answered in the next. A member that has
-//! ended has no phase any more; when all have, the workload has ended.
+//! A phase lasts for a time or for a number of requests. Its clients are started once and wait during other phases, so
+//! that a stream goes on where it was and an application keeps its sequence; think times go on meanwhile. A request of
+//! one phase may be answered in the next. A member that has ended has no more phases; when all have, the workload has
+//! ended.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use super::keys::WorkloadError;
 use super::spec::Member;
 use super::{Entry, Load, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "phases",
     does: "one after the other, each for a time or a number of requests: phases:10m*oltp+1000*seq",
@@ -49,8 +49,8 @@ pub fn of(members: Vec<Member<'_>>) -> Result<Rc<dyn Workload>, WorkloadError> {
         });
         let place = format!("workload {}, the length of {}", ENTRY.name, member.load.name());
         let expected = "a time such as 10m, or a number of requests, then * and the workload";
-        let wrong = || WorkloadError::new(place, format!("'{}'", member.factor), expected);
-        Ok((length.ok_or_else(wrong)?, member.load))
+        let invalid = || WorkloadError::new(place, format!("'{}'", member.factor), expected);
+        Ok((length.ok_or_else(invalid)?, member.load))
     };
     let members = members.into_iter().map(timed).collect::<Result<_, _>>()?;
     Ok(Rc::new(Phases { members }))
@@ -60,7 +60,7 @@ impl Workload for Phases {
     fn run(self: Rc<Self>, client: Client) -> Running {
         let turns = Rc::new(Turns {
             now: Cell::new(0),
-            // Nobody may ask before the first turn is given.
+            // No requests before the first turn is given.
             left: Cell::new(Some(0)),
             ended: self.members.iter().map(|_| Cell::new(false)).collect(),
         });
@@ -91,7 +91,7 @@ impl Workload for Phases {
     }
 }
 
-/// Whose turn it is.
+/// Which member's turn it is.
 struct Turns {
     now: Cell<usize>,
     /// Requests left in a phase that is counted in requests.
@@ -135,11 +135,11 @@ async fn direct(phases: Rc<Phases>, turns: Rc<Turns>, client: Client) {
     }
 }
 
-/// Done after `time`, and tells those who wait.
+/// Ends after `time`, and wakes the waiting clients.
 fn alarm(time: Nanos, client: Client) -> Task<()> {
     runtime::spawn(async move {
         runtime::sleep(time).await;
-        // In a task of its own: this one has to have ended when the others look.
+        // In a task of its own: this one has to have ended when the others check.
         runtime::spawn(async move { client.gates_changed() }).detach();
     })
 }

@@ -1,11 +1,10 @@
-//! *postmark*: many small files, as on a mail server (Katcher, *`PostMark`: a new file system
-//! benchmark*, TR3022, Network Appliance, 1997; used in section 5.2 of the freeblock paper and 6.3 of BORG's).
+//! *postmark*: many small files, as on a mail server (Katcher, *`PostMark`: a new file system benchmark*, TR3022,
+//! Network Appliance, 1997; used in section 5.2 of the freeblock paper and 6.3 of BORG's).
 //!
-//! A pool of files of random size is created in subdirectories; then come transactions, each one access
-//! to a file (read it whole, or append to it) and one manipulation (create a file, or delete one), each
-//! half and half; then everything is deleted. One process, closed: it waits for what it reads, and for
-//! room in the page cache for what it writes; in between it computes for a stated time. What reaches the
-//! device is what the model of a file system in `file_system` makes of it.
+//! A pool of files of random size is created in subdirectories; then come transactions, each one access to a file (read
+//! it whole, or append to it) and one manipulation (create a file, or delete one), each half and half; then everything
+//! is deleted. One process, closed: it waits for its reads, and for room in the page cache for its writes; in between
+//! it computes for a given time. The model of a file system in `file_system` turns this into requests to the device.
 
 use std::rc::Rc;
 
@@ -17,7 +16,7 @@ use super::file_system::{FileId, FileSystem, Habits, LEAST_SECTORS};
 use super::keys::{Keys, WorkloadError};
 use super::{Entry, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "postmark",
     does: "many small files created, read, appended to and deleted, through a model of a file system",
@@ -26,12 +25,12 @@ pub const ENTRY: Entry = Entry {
         Opt { key: "files", default: "2000", what: "in the pool at first" },
         Opt { key: "dirs", default: "100", what: "subdirectories" },
         Opt { key: "transactions", default: "10000", what: "how many" },
-        Opt { key: "rounds", default: "1", what: "so many times; then all is deleted" },
+        Opt { key: "rounds", default: "1", what: "number of transactions; then all is deleted" },
         Opt { key: "min", default: "5kB", what: "the smallest size of a file" },
         Opt { key: "max", default: "10kB", what: "the largest" },
-        Opt { key: "cpu", default: "1ms", what: "computing before each transaction" },
+        Opt { key: "cpu", default: "1ms", what: "computing time before each transaction" },
         Opt { key: "cache", default: "16MiB", what: "the page cache" },
-        Opt { key: "dirty", default: "half", what: "of it so much may be dirty, or half" },
+        Opt { key: "dirty", default: "half", what: "its limit of dirty data, or half" },
         Opt { key: "commit", default: "5s", what: "between two commits" },
         Opt { key: "journal", default: "1", what: "metadata go through a journal: 0 or 1" },
         Opt { key: "discard", default: "0", what: "blocks of deleted files are discarded: 0 or 1" },
@@ -57,7 +56,7 @@ fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {
     let min = keys.bytes("min", 1..=64 << 20)?;
     let commit = keys.time("commit")?;
     if commit == Nanos::ZERO {
-        return Err(keys.wrong("commit", "more than zero"));
+        return Err(keys.error("commit", "more than zero"));
     }
     let cache = keys.bytes("cache", 1 << 20..=1 << 40)? / PAGE_BYTES;
     let dirty = if keys.text("dirty") == "half" {
@@ -90,7 +89,7 @@ impl Workload for Postmark {
         let mut rng = runtime::rng("postmark");
         let committer = disk.clone().committer(self.commit);
         Box::pin(async move {
-            // Dropped with this task: it has no end of its own.
+            // Dropped with this task: it never ends by itself.
             let _committer = runtime::spawn(committer);
             let mut pool = Vec::new();
             for _ in 0..self.files {
@@ -140,7 +139,7 @@ impl Postmark {
         }
     }
 
-    /// On a full file system nothing is created, as the benchmark goes on after an error.
+    /// On a full file system no file is created, as the benchmark goes on after an error.
     async fn create(&self, disk: &FileSystem, pool: &mut Vec<FileId>, rng: &mut Rng) {
         let (dir, bytes) = (rng.below(self.dirs), self.min + rng.below(self.max - self.min + 1));
         if let Some(file) = disk.create(dir).await {

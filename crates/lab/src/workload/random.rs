@@ -1,7 +1,7 @@
 //! *random*: the freeblock paper's synthetic workload (Lumb et al., OSDI 2000, section 3, Figures 2 to 4).
 //!
-//! 4 KiB requests, two reads to a write, uniformly over the disk, one at a time without think time. For
-//! Figure 4 a part of them is *local*: normally distributed around the last one, with a deviation of 4 MB.
+//! 4 KiB requests, two reads to a write, uniformly over the disk, one at a time without think time. For Figure 4 a part
+//! of them is *local*: normally distributed around the last one, with a deviation of 4 MB.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::distribution::normal;
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "random",
     does: "requests of one size, uniformly over the volume or near the last one",
@@ -25,7 +25,11 @@ pub const ENTRY: Entry = Entry {
         OUTSTANDING,
         RATE,
         Opt { key: "local", default: "0%", what: "requests near the last one, in per cent" },
-        Opt { key: "sigma", default: "4MB", what: "how near: the deviation of a normal distribution" },
+        Opt {
+            key: "sigma",
+            default: "4MB",
+            what: "distance of near ones: the deviation of a normal distribution",
+        },
     ],
     area: "all",
     make: Some(make),
@@ -73,7 +77,7 @@ impl Workload for Random {
 }
 
 impl Random {
-    /// A place near `last`. What falls off the volume's ends is drawn again; none if nearly all does.
+    /// A random extent near `last`. Ones beyond the volume's ends are drawn again; `None` if nearly all are.
     fn near(&self, rng: &mut Rng, last: u64, sectors: u64) -> Option<Extent> {
         const DRAWS: u32 = 16;
         let step = if self.sectors % PAGE_SECTORS == 0 { PAGE_SECTORS } else { 1 };

@@ -1,6 +1,6 @@
-//! *seq*: sequential streams, each through its own part of the volume, from its start over and over.
+//! *seq*: sequential streams, each through its own part of the volume, cyclically from its start.
 //!
-//! What backups, scans and media servers do; the other end of the scale from *random*.
+//! As backups, scans and media servers do; the opposite of *random*.
 
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ use super::client::{Client, together};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "seq",
     does: "sequential streams, each through its own part of the volume",
     source: "scans, backups and media servers; none of the papers",
     options: &[
-        Opt { key: "streams", default: "1", what: "how many; each has an equal part of the volume" },
+        Opt { key: "streams", default: "1", what: "number of streams; each has an equal part of the volume" },
         Opt { key: "size", default: "64KiB", what: "of each request" },
         Opt { key: "reads", default: "100%", what: "reads in per cent, or reads to writes" },
         Opt { key: "think", default: "0ms", what: "between an answer and the next request" },

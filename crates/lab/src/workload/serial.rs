@@ -1,9 +1,9 @@
-//! *serial*: serial reads after random writes (SRARW; Schindler et al., *Improving Throughput for Small
-//! Disk Requests with Proximal I/O*, FAST 2011, sections 1 and 5.3).
+//! *serial*: serial reads after random writes (SRARW; Schindler et al., *Improving Throughput for Small Disk Requests
+//! with Proximal I/O*, FAST 2011, sections 1 and 5.3).
 //!
-//! An area, such as a table or a disk image, is updated in small blocks in random order, each block once;
-//! then, after a flush, it is read from start to end in large requests: transactions by day, a scan at
-//! night. It ends by itself, after so many rounds.
+//! An area, such as a table or a disk image, is updated in small blocks in random order, each block once; then, after a
+//! flush, it is read from start to end in large requests: transactions by day, a scan at night. It ends after a number
+//! of rounds.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::client::{Client, together};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "serial",
     does: "serial reads after random writes: an area is updated in random order, then read in order",
@@ -22,15 +22,15 @@ pub const ENTRY: Entry = Entry {
     options: &[
         Opt { key: "write", default: "4KiB", what: "the size of an update" },
         Opt { key: "part", default: "100%", what: "blocks that a round updates, in per cent of the area" },
-        Opt { key: "outstanding", default: "8", what: "updates at a time" },
+        Opt { key: "outstanding", default: "8", what: "concurrent updates" },
         Opt { key: "read", default: "1MiB", what: "the size of a read" },
-        Opt { key: "rounds", default: "1", what: "updates and reads so many times" },
+        Opt { key: "rounds", default: "1", what: "rounds of updates and reads" },
     ],
     area: "1GiB",
     make: Some(make),
 };
 
-/// The order of a round's updates is kept in memory, four bytes a block.
+/// Limit of blocks: the order of a round's updates is kept in memory, four bytes a block.
 const MOST_BLOCKS: u64 = 1 << 24;
 
 struct Serial {
@@ -46,7 +46,7 @@ fn make(keys: &Keys) -> Result<Rc<dyn Workload>, WorkloadError> {
     let most = write.saturating_mul(MOST_BLOCKS);
     if keys.area(ENTRY.area)?.is_none_or(|area| area > most) {
         let most = seekless_core::Size(most.saturating_mul(512));
-        return Err(keys.wrong("area", format!("at most {most}, {MOST_BLOCKS} times write=")));
+        return Err(keys.error("area", format!("at most {most}, {MOST_BLOCKS} times write=")));
     }
     Ok(Rc::new(Serial {
         write,

@@ -1,32 +1,32 @@
-//! What a person types for a workload: `oltp`, `oltp:mpl=10,think=5ms`, `mix:3*oltp+1*seq:streams=2`,
+//! Parses the description of a workload: `oltp`, `oltp:mpl=10,think=5ms`, `mix:3*oltp+1*seq:streams=2`,
 //! `phases:10m*(mix:3*oltp+1*seq)+500*random`.
 //!
-//! A name, then after a colon its options with commas between, or for a mixture its members with plus
-//! signs between, each behind its weight or its length and a `*`. A member that is a mixture itself
-//! stands in parentheses. Faults: any text; nesting is bounded, so that none exhausts the stack.
+//! A name, then after a colon its options separated by commas, or for a mixture its members separated by plus signs,
+//! each after its weight or its length and a `*`. A member that is a mixture itself is in parentheses. Faults: any
+//! text; nesting is bounded, so that none exhausts the stack.
 
 use super::keys::{Keys, WorkloadError};
 use super::{Load, WORKLOADS, mix, phases};
 
-/// Mixtures within mixtures, at most.
+/// Depth of nested mixtures, at most.
 const DEEPEST: usize = 8;
 /// Members of a mixture, at most.
 const MEMBERS: usize = 64;
 
-/// A member of a mixture, and what stands before its `*`.
+/// A member of a mixture, and the text before its `*`.
 pub struct Member<'a> {
-    /// The weight or the length; empty if nothing is said.
+    /// Weight or length; empty if not given.
     pub factor: &'a str,
-    /// What it is.
+    /// The workload.
     pub load: Load,
 }
 
-/// Reads a workload.
+/// Parses a workload.
 pub fn parse(text: &str) -> Result<Load, WorkloadError> {
     nested(text, 0)
 }
 
-/// `text` with `options` behind it, where it does not have those keys itself.
+/// `text` with `options` appended, for keys that it does not have itself.
 pub fn defaulted(text: &str, options: &[(&str, String)]) -> Result<String, WorkloadError> {
     if options.is_empty() {
         return Ok(text.to_owned());
@@ -66,7 +66,7 @@ fn nested(text: &str, depth: usize) -> Result<Load, WorkloadError> {
     let needs = workload.needs();
     if area.is_some_and(|area| area < needs) {
         let least = seekless_core::Size(needs.saturating_mul(512));
-        return Err(keys.wrong("area", format!("at least {least} for these options")));
+        return Err(keys.error("area", format!("at least {least} for these options")));
     }
     Ok(Load { name: entry.name, workload, at, area })
 }
@@ -74,11 +74,7 @@ fn nested(text: &str, depth: usize) -> Result<Load, WorkloadError> {
 fn members<'a>(name: &str, text: &'a str, depth: usize) -> Result<Vec<Member<'a>>, WorkloadError> {
     let place = || format!("workload {name}");
     if depth >= DEEPEST {
-        return Err(WorkloadError::new(
-            place(),
-            "it too deep in others",
-            format!("at most {DEEPEST} levels"),
-        ));
+        return Err(WorkloadError::new(place(), "it nested too deep", format!("at most {DEEPEST} levels")));
     }
     let items = split(text, '+');
     if text.trim().is_empty() || items.len() > MEMBERS {
@@ -103,7 +99,7 @@ fn members<'a>(name: &str, text: &'a str, depth: usize) -> Result<Vec<Member<'a>
     items.into_iter().map(member).collect()
 }
 
-/// The parts of `text` between `mark`s that are in no parentheses.
+/// The parts of `text` between `mark`s outside of parentheses.
 fn split(text: &str, mark: char) -> Vec<&str> {
     let (mut parts, mut from, mut inside) = (Vec::new(), 0, 0_usize);
     for (at, each) in text.char_indices() {

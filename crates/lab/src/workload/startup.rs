@@ -1,10 +1,9 @@
-//! *startup*: applications that start again and again: what BORG is for (Bhadkamkar et al., FAST 2009,
-//! sections 2.3 and 6.4, Table 4).
+//! *startup*: applications that start again and again: the purpose of BORG (Bhadkamkar et al., FAST 2009, sections 2.3
+//! and 6.4, Table 4).
 //!
-//! Each application is a fixed sequence of reads at scattered places, as long as it takes to bring its
-//! program, libraries and settings; the same at every start but for a few per cent of noise, of which half
-//! are reads that are left out and half reads elsewhere. One application at a time starts, any of them,
-//! each start as a process of its own; then the person works for a while.
+//! Each application is a fixed sequence of reads at scattered places, of its program, libraries and settings; the same
+//! at every start but for a few per cent of noise, of which half are reads that are left out and half reads elsewhere.
+//! One random application at a time starts, each start as a process of its own; then the user works for a while.
 
 use std::rc::Rc;
 
@@ -16,24 +15,24 @@ use super::distribution::{steps, time};
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "startup",
     does: "applications that start again and again: the same scattered reads in the same order",
     source: "BORG paper (FAST 2009), sections 2.3 and 6.4",
     options: &[
-        Opt { key: "apps", default: "6", what: "how many applications there are" },
+        Opt { key: "apps", default: "6", what: "number of applications" },
         Opt { key: "reads", default: "500", what: "reads of a start" },
         Opt { key: "size", default: "16KiB", what: "of a read, on average (exponential, in pages)" },
         Opt { key: "noise", default: "5%", what: "reads that are left out or go elsewhere, in per cent" },
-        Opt { key: "cpu", default: "0.5ms", what: "computing between two reads, on average" },
+        Opt { key: "cpu", default: "0.5ms", what: "computing time between two reads, on average" },
         Opt { key: "pause", default: "5s", what: "between two starts, on average" },
     ],
     area: "all",
     make: Some(make),
 };
 
-/// No read is larger, in pages.
+/// Largest read, in pages.
 const LONGEST: u64 = 256;
 
 struct Startup {

@@ -1,10 +1,10 @@
 //! *zipf*: a working set with skewed popularity that moves through the volume.
 //!
-//! Rank k of the set is asked for in proportion to 1 / k^theta, which is what popularity in caches, web
-//! servers and key-value stores is like (Breslau et al., *Web Caching and Zipf-like Distributions*,
-//! INFOCOM 1999; the benchmark YCSB has 0.99). The set's blocks lie scattered over the volume. With each
-//! request there is a chance that one of them, of any rank, gives way to another block of the volume: so
-//! the working set moves, and half of it is gone after 0.7 * set / size / churn requests.
+//! Rank k of the set is accessed in proportion to 1 / k^theta, which models popularity in caches, web servers and
+//! key-value stores (Breslau et al., *Web Caching and Zipf-like Distributions*, INFOCOM 1999; the benchmark YCSB has
+//! 0.99). The set's blocks are scattered over the volume. With each request there is a chance that one of them, of any
+//! rank, is replaced by another block of the volume: so the working set moves, and half of it is gone after 0.7 * set /
+//! size / churn requests.
 
 use std::rc::Rc;
 
@@ -17,15 +17,19 @@ use super::distribution;
 use super::keys::{Keys, Share, WorkloadError};
 use super::{Entry, LARGEST, Opt, Running, Workload};
 
-/// How the registry knows it.
+/// Entry in the registry.
 pub const ENTRY: Entry = Entry {
     name: "zipf",
-    does: "few blocks asked for often and many seldom (Zipf), in a working set that moves",
+    does: "few blocks accessed often and many seldom (Zipf), in a working set that moves",
     source: "popularity in caches (Breslau et al., INFOCOM 1999); YCSB",
     options: &[
         Opt { key: "theta", default: "0.99", what: "the skew; 0 is uniform" },
         Opt { key: "set", default: "256MiB", what: "the size of the working set" },
-        Opt { key: "churn", default: "1%", what: "the chance that a request moves a block of the set" },
+        Opt {
+            key: "churn",
+            default: "1%",
+            what: "the probability that a request replaces a block of the set",
+        },
         Opt { key: "size", default: "4KiB", what: "of each request, and of a block of the set" },
         READS,
         OUTSTANDING,
@@ -35,7 +39,7 @@ pub const ENTRY: Entry = Entry {
     make: Some(make),
 };
 
-/// The set is kept in memory, eight bytes a block.
+/// Limit of blocks: the set is kept in memory, eight bytes a block.
 const MOST_BLOCKS: u64 = 1 << 24;
 
 struct Zipf {
@@ -87,7 +91,7 @@ impl Workload for Zipf {
 }
 
 impl Zipf {
-    /// The start of any block of the window: a multiple of the size, so that blocks do not overlap.
+    /// The start of a random block of the window: a multiple of the size, so that blocks do not overlap.
     fn block(&self, rng: &mut Rng, sectors: u64) -> u64 {
         rng.below(sectors / self.sectors) * self.sectors
     }

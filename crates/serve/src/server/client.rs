@@ -192,7 +192,7 @@ async fn transmission(session: &Rc<Session>, input: &mut Input) -> Result<(), St
     let mut deadline = None;
     loop {
         let parsed = request(input.rest(), extended)
-            .map_err(|wrong| format!("found {:#010x} where a request should begin", wrong.magic))?;
+            .map_err(|bad| format!("found {:#010x} where a request should begin", bad.magic))?;
         let Some((request, header)) = parsed else {
             // Silence between requests may last.
             deadline =

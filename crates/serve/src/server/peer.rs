@@ -26,7 +26,9 @@ impl Peer {
     /// The peer of a socket.
     pub fn of(socket: &OwnedFd, tcp: bool) -> Peer {
         if !tcp {
-            let process = sockopt::socket_peercred(socket).ok().map(|who| who.pid.as_raw_nonzero().get());
+            let process = sockopt::socket_peercred(socket)
+                .ok()
+                .map(|credentials| credentials.pid.as_raw_nonzero().get());
             return process.and_then(|pid| u32::try_from(pid).ok()).map_or(Peer::Unknown, Peer::Process);
         }
         let address = getpeername(socket).ok().flatten().and_then(|at| SocketAddr::try_from(at).ok());

@@ -83,15 +83,15 @@ mod tests {
             let algorithm = put(SEQUENCE, &put(NAME, name));
             put(SEQUENCE, &[put(INTEGER, &[0]), algorithm, put(OCTETS, key)].concat())
         };
-        let told = |bits| {
+        let refusal = |bits| {
             let plain = refused(&PrivateKeyDer::Pkcs1(key(bits).into()));
             let inside = refused(&PrivateKeyDer::Pkcs8(wrapped(&key(bits), &RSA).into()));
             assert_eq!(plain, inside);
             plain
         };
-        assert!(told(1024).is_some_and(|why| why.contains("1024 bits, which is too short")));
-        assert!(told(2432).is_some_and(|why| why.contains("of 2432 bits, expected one of 2048")));
-        assert_eq!([2048, 3072, 4096].map(told), [None, None, None]);
+        assert!(refusal(1024).is_some_and(|why| why.contains("1024 bits, which is too short")));
+        assert!(refusal(2432).is_some_and(|why| why.contains("of 2432 bits, expected one of 2048")));
+        assert_eq!([2048, 3072, 4096].map(refusal), [None, None, None]);
         assert_eq!(refused(&PrivateKeyDer::Pkcs8(wrapped(&key(1024), &[1, 2]).into())), None, "another kind");
     }
 

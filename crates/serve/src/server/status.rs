@@ -142,7 +142,7 @@ mod tests {
         for (start, value) in [(0, 1), (1, 1), (2, 0), (3, 1)] {
             few.add(Extent::new(start, 1), value);
         }
-        assert_eq!(few.runs, [(1024, 1)], "what follows something else is not told as its neighbour");
+        assert_eq!(few.runs, [(1024, 1)], "a run after a gap is not merged with its neighbour");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The components of a live volume, as a volume file describes them: files, block devices, memory, other servers'
-//! exports; each of them as slow as a drive, if that is asked for.
+//! The components of a live volume, from a volume file: files, block devices, memory, exports of other servers;
+//! optionally emulating a drive's speed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,34 +21,34 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{At, LiveError};
 
-/// A component that was found, and is not in use by another volume.
+/// A component that was opened, and is not in use by another volume.
 pub struct Live {
     store: Store,
-    /// The drive that it is as slow as.
+    /// The drive whose speed it emulates.
     emulated: Option<Component>,
     /// The drive that layers above take it for, if not for that one.
     model: Option<Component>,
-    /// The time that it has for a request.
+    /// Time limit of a request.
     timeout: Option<Nanos>,
 }
 
-/// Where its data is.
+/// Storage of its data.
 enum Store {
-    /// A file or block device, opened; taken when it is built. Its sectors, and whether it is only read.
+    /// A file or block device, opened; taken when the component is built. Its sectors, and whether it is read-only.
     File(RefCell<Option<Opened>>, u64, bool),
-    /// So many sectors of memory.
+    /// Memory: sectors.
     Memory(u64),
-    /// An export of another server, connected to; taken when it is built. And how it is found again when it is gone.
+    /// An export of another server, connected; taken when the component is built. And how to reconnect.
     Remote(RefCell<Option<Connected>>, ExportInfo, Option<Reconnect>),
 }
 
-/// What was found of a component when it was opened.
+/// Properties of a component, found when it was opened.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Facts {
     /// A file or block device.
     File(FileProbe),
-    /// So many sectors of memory.
+    /// Memory: sectors.
     Memory(u64),
     /// An export of another server.
     Remote(ExportInfo),
@@ -89,7 +89,7 @@ fn told(sectors: u64) -> Size {
     Size(sectors * SECTOR_BYTES)
 }
 
-/// Finds what the keys say that the data is on.
+/// Opens the storage that the keys describe.
 fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
     let wrong = |key: &str, found: String, expected: &str| VolumeError {
         place: format!("{file}: component.{name}{key}"),
@@ -133,13 +133,13 @@ fn store(file: &str, name: &str, keys: Keys) -> Result<Store, VolumeError> {
     }
 }
 
-/// Where another server is: the socket of a relative path is sought as a file is.
+/// URI of another server: a socket's relative path is resolved as a file's is.
 fn reached(file: &str, uri: String) -> String {
     let Some((before, path)) = uri.split_once("?socket=") else { return uri };
     format!("{before}?socket={}", beside(file, path.into()).display())
 }
 
-/// The time above zero that a key of a component says.
+/// Parses a key of a component as a time above zero.
 fn time(file: &str, name: &str, key: &str, text: &str) -> Result<Nanos, VolumeError> {
     let time = duration(text).ok().filter(|time| *time > Nanos::ZERO);
     time.ok_or_else(|| VolumeError {
@@ -149,7 +149,7 @@ fn time(file: &str, name: &str, key: &str, text: &str) -> Result<Nanos, VolumeEr
     })
 }
 
-/// Reads the files by which another server is known, and we to it.
+/// Reads the certificates for another server.
 fn trust(file: &str, keys: TrustKeys) -> Result<Trust, String> {
     let own = match (keys.certificate, keys.key) {
         (Some(certificate), Some(key)) => Some((beside(file, certificate), beside(file, key))),
@@ -161,7 +161,7 @@ fn trust(file: &str, keys: TrustKeys) -> Result<Trust, String> {
 }
 
 impl Live {
-    /// As slow as its keys say, over what `store` makes of the others.
+    /// Emulates the drive of its keys, over the storage that `store` makes of the others.
     fn over(
         file: &str,
         name: &str,
@@ -196,7 +196,7 @@ impl Live {
         }
     }
 
-    /// A component of which this was found in a run that is over.
+    /// A component with properties of a recorded run.
     pub fn recalled(file: &str, name: &str, keys: Keys, facts: Facts) -> Result<Live, VolumeError> {
         Live::over(file, name, keys, |file, name, keys| {
             let limit = keys.reconnect.map(|text| time(file, name, "reconnect", &text)).transpose()?;
@@ -220,18 +220,18 @@ impl Live {
         })
     }
 
-    /// Whether it goes past the page cache, where registered memory is of use; as long as it is not built.
+    /// Whether it uses direct I/O, where registered memory helps; until it is built.
     pub fn is_direct(&self) -> bool {
         let Store::File(opened, ..) = &self.store else { return false };
         opened.borrow().as_ref().is_some_and(|opened| opened.probe().direct)
     }
 
-    /// Whether it holds only zeroes, since it is made when it is built.
+    /// Whether it holds only zeroes, since it is created when it is built.
     pub fn is_new(&self) -> bool {
         matches!(self.store, Store::Memory(_))
     }
 
-    /// Whether it cannot be written.
+    /// Whether it is read-only.
     pub fn is_read_only(&self) -> bool {
         match &self.store {
             Store::File(_, _, read_only) => *read_only,
@@ -240,7 +240,7 @@ impl Live {
         }
     }
 
-    /// Its size in bytes: an export of another server may end within a sector.
+    /// Size in bytes: an export of another server may end within a sector.
     pub fn bytes(&self) -> u64 {
         match &self.store {
             Store::Remote(_, told, _) => told.bytes,
@@ -248,13 +248,13 @@ impl Live {
         }
     }
 
-    /// Whether what it is told is encrypted; as long as it is not built.
+    /// Whether its connection is encrypted; until it is built.
     pub fn is_encrypted(&self) -> bool {
         let Store::Remote(connected, ..) = &self.store else { return false };
         connected.borrow().as_ref().is_some_and(Connected::is_encrypted)
     }
 
-    /// What was found of it, as long as it is not built.
+    /// Its properties, until it is built.
     pub fn facts(&self) -> Result<Facts, LiveError> {
         let built = "a component is asked for what was found before it is built";
         Ok(match &self.store {
@@ -264,7 +264,7 @@ impl Live {
         })
     }
 
-    /// The device, the `number`-th of its volume; once.
+    /// Builds the device, component `number` of its volume; once.
     pub fn build(
         &self,
         reactor: &Rc<Reactor>,

@@ -1,5 +1,5 @@
-//! Names of files and devices that do not change when they are renamed: a file's inode, a device's serial, and a
-//! partition's UUID besides. A partition is a part of its disk, so both are considered.
+//! Identification of a file or device regardless of its path: a file by its inode, a device by its serial number, a
+//! partition by its UUID too. A partition is a part of its disk, so both are considered.
 
 use std::fs::{Metadata, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 /// A name of a file or device, or of a disk or partition that shares sectors with it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StableName {
-    /// The name, fit for a folder.
+    /// The name, valid as a file name.
     pub key: String,
     /// The device that a file is on; 0 for a device.
     pub device: u64,
-    /// Sectors to add to an address on the file or device for that on the one with this key: for a partition's disk, the
-    /// start of the partition; for a disk's partition, minus its start.
+    /// Sectors to add to an address on the file or device for that on the one with this key: for a partition's disk,
+    /// the start of the partition; for a disk's partition, minus its start.
     pub shift: i64,
 }
 
-/// Where the kernel and udev say what devices there are.
+/// Where the kernel and udev list devices.
 struct Places<'a> {
     sys: &'a Path,
     udev: &'a Path,
@@ -35,7 +35,7 @@ pub fn all(path: &Path) -> Vec<StableName> {
     places.all(&format!("{major}:{minor}"))
 }
 
-/// A file or device by its own name.
+/// The own name of a file or device.
 pub fn own(path: &Path) -> Option<StableName> {
     all(path).into_iter().find(|known| known.shift == 0)
 }
@@ -45,7 +45,7 @@ fn of_file(metadata: &Metadata) -> StableName {
 }
 
 impl Places<'_> {
-    /// The names of a device of this number.
+    /// The names of the device of this number.
     fn all(&self, number: &str) -> Vec<StableName> {
         let folder = self.sys.join(number).canonicalize().ok();
         let own = self.of(number, 0);
@@ -66,7 +66,7 @@ impl Places<'_> {
         folders.iter().filter_map(|folder| self.of(&number_of(folder)?, -start(folder)?)).collect()
     }
 
-    /// What udev knows a device by.
+    /// The name of a device in udev.
     fn of(&self, number: &str, shift: i64) -> Option<StableName> {
         let known = read_to_string(self.udev.join(format!("b{number}"))).ok()?;
         let value = |name: &str| known.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
@@ -79,12 +79,12 @@ impl Places<'_> {
     }
 }
 
-/// The number of the device that this folder is of.
+/// Device number of this folder in sysfs.
 fn number_of(folder: &Path) -> Option<String> {
     Some(read_to_string(folder.join("dev")).ok()?.trim().to_owned())
 }
 
-/// Where on its disk a partition starts; `None` if it is none.
+/// Start of a partition on its disk; `None` if it is not one.
 fn start(folder: &Path) -> Option<i64> {
     folder
         .join("partition")

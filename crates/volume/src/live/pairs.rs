@@ -1,10 +1,11 @@
-//! Which BOPT belongs to a file or device, and whether it has newer pages of it, as this host remembers it: it is not
-//! served without that, nor with another one.
+//! This host's records of which BOPT belongs to a file or device, and whether it has newer pages of it: the device is
+//! not served without its BOPT, nor with another one.
 //!
-//! A record is written before a layer that may hold newer pages, as BORG does, is served, and says from then on that there may be newer pages, until a stop
-//! leaves nothing in the BOPT alone. So it says that after a crash, and after a stop that keeps pages. Records lie in
-//! `$STATE_DIRECTORY`, as systemd gives it, or else in the user's state folder. Fault model: whoever moves a disk to
-//! another host, or loses the folder, is not warned; a record that cannot be written is told, and the volume is served.
+//! A record is written before a layer that may hold newer pages, such as BORG, is served, and states from then on that
+//! there may be newer pages, until a stop leaves nothing in the BOPT alone. So it does after a crash, and after a stop
+//! that keeps pages. Records are in `$STATE_DIRECTORY`, as set by systemd, or else in the user's state folder. Fault
+//! model: there is no warning if a disk is moved to another host, or the folder is lost; if a record cannot be written,
+//! that is reported, and the volume is served.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,21 +24,21 @@ use crate::description::{Description, Leaf};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The volume file whose layer that is.
+    /// Volume file of the layer.
     volume: PathBuf,
-    /// The layer.
+    /// Name of the layer.
     layer: String,
-    /// The file or device, as it was called then.
+    /// Path of the file or device at that time.
     path: PathBuf,
     /// The device that the file was on.
     device: u64,
-    /// The first sector, and how many.
+    /// First sector, and number of sectors.
     start: u64,
     sectors: u64,
-    /// Whose pages these are: the identity of the BOPT, in hexadecimal digits.
+    /// Identity of the BOPT, in hexadecimal digits.
     #[serde(default)]
     bopt: Option<String>,
-    /// Whether that has newer pages. Records of before were taken away when there were none.
+    /// Whether the BOPT has newer pages. Older versions removed the record when there were none.
     #[serde(default = "yes")]
     newer: bool,
 }
@@ -48,14 +49,14 @@ fn yes() -> bool {
 
 /// The records of a server.
 pub struct Pairs {
-    /// Layers, where their records are, and these.
+    /// Layers, the paths of their records, and the records.
     each: Vec<(String, PathBuf, Record)>,
 }
 
-/// Where records are; `None` if nothing says so.
+/// Folder of records; `None` if it is not defined.
 fn folder() -> Option<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // systemd gives several with colons between.
+    // systemd passes several, separated by colons.
     let first = |given: PathBuf| given.to_str()?.split(':').next().map(PathBuf::from);
     let given = of("STATE_DIRECTORY").and_then(first);
     let user =
@@ -76,7 +77,7 @@ fn part(description: &Description<Live>, name: &str) -> Option<(String, Extent)>
     Some((name.to_owned(), Extent::new(0, sectors)))
 }
 
-/// The file of a component, as long as it is not built.
+/// The file of a component, until it is built.
 fn path(description: &Description<Live>, component: &str) -> Option<PathBuf> {
     match description.components.get(component)?.facts().ok()? {
         Facts::File(facts) => std::path::absolute(facts.path).ok(),
@@ -97,7 +98,7 @@ fn records(folder: &Path, path: &Path) -> Vec<Record> {
             if record.device != known.device && record.path != path {
                 continue;
             }
-            // What begins before a partition is cut there.
+            // An extent that begins before a partition is cut there.
             let signed = |sectors: u64| i64::try_from(sectors).unwrap_or(i64::MAX);
             let start = signed(record.start).saturating_sub(known.shift);
             let sectors = signed(record.sectors).saturating_add(start.min(0));
@@ -109,7 +110,7 @@ fn records(folder: &Path, path: &Path) -> Vec<Record> {
     found
 }
 
-/// The pairs of a volume file, with records to be.
+/// The records that a volume file's layers need.
 pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
     let Some(folder) = folder() else { return Pairs { each: Vec::new() } };
     let layers = description.layers.iter().filter(|(_, layer)| layer.entry.holds_newer);
@@ -126,7 +127,8 @@ pub fn of(volume: &Path, description: &Description<Live>) -> Pairs {
     Pairs { each: each.collect() }
 }
 
-/// Refuses what would be served without the BOPT that has newer pages of it. To be called before components are built.
+/// Refuses a device that would be served without the BOPT that has newer pages of it. To be called before components
+/// are built.
 pub fn look(
     volume: &Path,
     description: &Description<Live>,
@@ -160,7 +162,8 @@ pub fn look(
 }
 
 impl Pairs {
-    /// Refuses layers whose BOPT is not the one that was served with what they lie over. To be called before clients come.
+    /// Refuses layers with another BOPT than the one that their device was served with. To be called before clients
+    /// connect.
     pub fn check(&self, file: &str, layers: &BTreeMap<String, Rc<dyn Layer>>) -> Result<(), LiveError> {
         for (name, place, record) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
@@ -185,7 +188,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Refuses to make a new BOPT for what has its newest pages in another one.
+    /// Refuses to create a new BOPT for a device whose newest pages are in another one.
     pub fn may_create(&self, file: &str, layer: &str) -> Result<(), LiveError> {
         for (name, place, record) in self.each.iter().filter(|(name, ..)| name == layer) {
             if let Some(before) = read(place).filter(|before| before.newer && before.device == record.device)
@@ -202,7 +205,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// From now on there may be newer pages in the BOPTs of these layers.
+    /// Records that there may be newer pages in the BOPTs of these layers from now on.
     pub fn write(&self, layers: &BTreeMap<String, Rc<dyn Layer>>, environment: Environment) {
         for (name, ..) in &self.each {
             let Some(layer) = layers.get(name) else { continue };
@@ -210,12 +213,12 @@ impl Pairs {
         }
     }
 
-    /// Records that a layer holds no newer pages.
+    /// Records that a layer has no newer pages left.
+    /// Records that the BOPT of this identity belongs to the layer's device.
     pub fn set_clean(&self, name: &str, layer: &dyn Layer, environment: Environment) {
         self.set(name, layer.identity(), false, environment);
     }
 
-    /// A BOPT of this identity belongs to what the layer lies over.
     pub fn set(&self, name: &str, bopt: Option<u128>, newer: bool, environment: Environment) {
         for (layer, file, record) in self.each.iter().filter(|(layer, ..)| layer == name) {
             if let Err(error) = write(file, &record.with(bopt, newer)) {
@@ -228,7 +231,7 @@ impl Pairs {
     }
 }
 
-/// An identity, as people see it.
+/// An identity for people.
 fn digits(identity: u128) -> String {
     format!("{identity:032x}")
 }
@@ -240,12 +243,12 @@ impl Record {
     }
 }
 
-/// The record that is there.
+/// Reads an existing record.
 fn read(file: &Path) -> Option<Record> {
     toml::from_str(&std::fs::read_to_string(file).ok()?).ok()
 }
 
-/// Writes a record, durably: the one before is there until this one is.
+/// Writes a record durably: the old one exists until the new one does.
 fn write(file: &Path, record: &Record) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;

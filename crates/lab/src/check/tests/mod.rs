@@ -1,4 +1,4 @@
-//! What the checker says, a kind of violation after the other, and histories as text.
+//! The checker's violations, kind by kind, and histories as text.
 
 mod model;
 mod properties;
@@ -7,13 +7,13 @@ mod text;
 use super::history::Reader;
 use super::{Judged, Kind, judge};
 
-/// Judges the lines of a history.
+/// Checks the lines of a history.
 fn judged(lines: &str) -> Judged {
     let text = format!("seekless history 1\n{lines}");
     judge(Reader::new(text.as_bytes()).expect("a header")).expect("a history")
 }
 
-/// What is wrong with it: kind and text.
+/// Kind and text of its violation.
 fn wrong(lines: &str) -> (Kind, String) {
     let wrong = judged(lines).violation.expect("something is wrong with it");
     (wrong.violation.kind, wrong.text)
@@ -24,7 +24,7 @@ fn right(lines: &str) {
     assert!(judged.violation.is_none(), "{judged:?}");
 }
 
-/// Two writes of sector 812, one after the other.
+/// Two consecutive writes of sector 812.
 const TWO: &str = "issue 17 write 812+1\ndone 17\nissue 31 write 812+1\ndone 31\n";
 
 #[test]
@@ -41,7 +41,7 @@ fn a_read_of_what_was_replaced_before_is_stale() {
 #[test]
 fn first_the_new_then_the_old_is_told() {
     let seen = "issue 1 write 812+1\ndone 1\nissue 2 write 812+1\nissue 3 read 812+1\nread 3 2\nissue 4 read 812+1\n";
-    let text = "sector 812: read 4 found write 1, which write 2 had replaced: a read before had found that; expected write 2";
+    let text = "sector 812: read 4 found write 1, which write 2 had replaced: an earlier read had returned that; expected write 2";
     assert_eq!(wrong(&format!("{seen}read 4 1")), (Kind::NewThenOld, text.into()));
     right(&format!("{seen}read 4 2"));
 }
@@ -80,20 +80,20 @@ fn what_was_durable_and_is_gone_is_lost() {
 
 #[test]
 fn what_a_crash_may_leave_is_judged_without_one() {
-    use super::{Found, Registers, Stamp};
+    use super::{Registers, SectorContent, Stamp};
     let mut registers = Registers::new();
     for event in Reader::new(format!("seekless history 1\n{HALF}").as_bytes()).unwrap() {
         registers.event(&event.unwrap()).unwrap();
     }
     assert_eq!((registers.narrowed(), registers.narrowed()), (vec![812], vec![]));
-    let of = |write| Found::Stamp(Stamp { sector: 812, write });
+    let of = |write| SectorContent::Stamp(Stamp { sector: 812, write });
     assert_eq!((registers.after_crash(812, of(31)), registers.after_crash(812, of(17))), (Ok(()), Ok(())));
-    let lost = registers.after_crash(812, Found::Zeroes).unwrap_err();
+    let lost = registers.after_crash(812, SectorContent::Zeroes).unwrap_err();
     let text = "sector 812: after a crash, found zeroes, though write 17 came later and was durable; expected write 17 or write 31";
     assert_eq!((lost.kind, lost.to_string()), (Kind::Lost, text.into()));
     let untouched = registers.after_crash(0, of(31)).unwrap_err();
     assert_eq!(untouched.kind, Kind::Elsewhere);
-    assert_eq!(registers.after_crash(0, Found::Zeroes), Ok(()));
+    assert_eq!(registers.after_crash(0, SectorContent::Zeroes), Ok(()));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn what_no_write_put_there_is_told() {
     assert_eq!(wrong(&format!("{read}read 40 99")), (Kind::NeverWritten, text.into()));
     let text = "sector 812: read 40 found write 17 of sector 813, which belongs there; expected write 17";
     assert_eq!(wrong(&format!("{read}read 40 17@813")), (Kind::Elsewhere, text.into()));
-    let text = "sector 812: read 40 found bytes that are no stamp; expected write 17";
+    let text = "sector 812: read 40 found bytes that are not a stamp; expected write 17";
     assert_eq!(wrong(&format!("{read}read 40 ?")), (Kind::Foreign, text.into()));
     let text = "request 40 (read of sectors 812..813): found an answer of 2 sectors, expected 1";
     assert_eq!(wrong(&format!("{read}read 40 17*2")), (Kind::Length, text.into()));
@@ -145,7 +145,7 @@ fn what_no_write_put_there_is_told() {
 
 #[test]
 fn every_request_is_answered_once() {
-    let text = "request 17: found an answer, though it was answered before or went with the power; expected one at most";
+    let text = "request 17: found an answer, though it was answered before or lost in a power cut; expected one at most";
     for twice in ["done 17\ndone 17", "crash\ndone 17", "failed 17\nread 17 0"] {
         let told = wrong(&format!("issue 17 write 812+1\n{twice}"));
         assert_eq!(told, (Kind::AnsweredTwice, text.into()));

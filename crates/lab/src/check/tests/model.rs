@@ -1,20 +1,20 @@
-//! The semantics as plainly as they can be written: a sector's requests, and a search through all orders of
-//! them. Slow, and obviously right: what the registers are held against.
+//! The semantics as plainly as possible: a sector's requests, and a search through all their orders. Slow, and
+//! obviously right: the reference for the registers.
 
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-/// A content: the number of the write that gave it, 0 for zeroes.
+/// A content: the number of its write, 0 for zeroes.
 pub type Content = u64;
 
-/// What a request does to the sector.
+/// Effect of a request on the sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
     Write,
     Zeroes,
     Discard,
-    /// What it returned, once it was answered.
+    /// The content returned, once answered.
     Read(Content),
 }
 
@@ -24,7 +24,7 @@ pub struct Request {
     pub id: u64,
     pub does: Does,
     pub start: usize,
-    /// When it was answered with success; failures have no end.
+    /// Time of its success; failures have no end.
     pub end: Option<usize>,
     pub fua: bool,
     pub durable: bool,
@@ -40,15 +40,14 @@ impl Request {
     }
 }
 
-/// A sector since power came: what it may have held then, and what was asked since.
+/// A sector since power-up: its possible contents then, and its requests since.
 #[derive(Clone, Debug)]
 pub struct Sector {
     pub first: BTreeSet<Content>,
     pub requests: Vec<Request>,
 }
 
-/// Where a search stands: which requests have had their turn, and which contents a crash may leave, the
-/// present one last.
+/// State of a search: the requests carried out, and the contents that a crash may leave, the present one last.
 type State = (u32, Vec<Content>);
 
 impl Sector {
@@ -56,8 +55,8 @@ impl Sector {
         Sector { first, requests: Vec::new() }
     }
 
-    /// What a crash may leave by some order that explains all answers, each between its request's start
-    /// and end; nothing if no order does.
+    /// The contents that a crash may leave by some order that explains all answers, each between its request's start
+    /// and end; empty if no order does.
     pub fn by_orders(&self) -> BTreeSet<Content> {
         let (mut left, mut seen) = (BTreeSet::new(), FxHashSet::default());
         let mut open: Vec<State> = self.first.iter().map(|first| (0, vec![*first])).collect();
@@ -79,13 +78,13 @@ impl Sector {
         left
     }
 
-    /// The states after a turn of that request.
+    /// The states after that request is carried out.
     fn turn(&self, (turned, contents): &State, at: usize) -> Vec<State> {
         let request = &self.requests[at];
         let turned = turned | 1 << at;
         let Some(content) = request.gives() else {
             let fits = request.does == Does::Read(*contents.last().unwrap());
-            // One that was not answered says nothing.
+            // An unanswered read constrains nothing.
             return if fits || request.end.is_none() { vec![(turned, contents.clone())] } else { Vec::new() };
         };
         let mut after = if request.durable { Vec::new() } else { contents.clone() };
@@ -97,8 +96,8 @@ impl Sector {
         states
     }
 
-    /// What a crash may leave by the rule, where no content has two sources: all but what a durable version
-    /// follows.
+    /// The contents that a crash may leave by the rule, if no content has two sources: all but those that precede a
+    /// durable version.
     pub fn by_rule(&self) -> BTreeSet<Content> {
         let reads = |content| {
             self.requests

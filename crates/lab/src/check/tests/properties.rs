@@ -1,4 +1,4 @@
-//! Random histories, judged by the registers and by the model.
+//! Random histories, checked by the registers and by the model.
 
 use std::collections::BTreeSet;
 
@@ -6,32 +6,32 @@ use proptest::prelude::*;
 use seekless_core::{Extent, Op};
 
 use super::model::{Content, Does, Request, Sector};
-use crate::check::{Found, Registers, Stamp};
+use crate::check::{Registers, SectorContent, Stamp};
 
 const SECTORS: u64 = 2;
 
-/// Both judges, and what is in flight.
+/// Both checkers, and the requests in flight.
 struct World {
     registers: Registers,
     sectors: Vec<Sector>,
-    /// Numbers, what, where.
+    /// Number, operation, sectors, FUA.
     flying: Vec<(u64, Op, Extent, bool)>,
-    /// Successful flushes count from their start.
+    /// Successful flushes, from their start.
     flushes: Vec<(u64, usize)>,
     now: usize,
     last: u64,
     zeroes: bool,
-    /// A sector of the model stands for so many in a row: parts of a page, halves, or whole ones.
+    /// Consecutive sectors that a sector of the model stands for: parts of a page, halves, or whole pages.
     width: u64,
-    /// What a crash could leave, a step ago.
+    /// The contents that a crash could leave, a step ago.
     left: Vec<BTreeSet<Content>>,
 }
 
-/// What a step did to a history: it goes on, or it is over since both judges refuse it.
+/// Whether the history goes on, or is over since both checkers refuse it.
 type Step = Result<bool, TestCaseError>;
 
-fn found(sector: u64, write: Content) -> Found {
-    if write == 0 { Found::Zeroes } else { Found::Stamp(Stamp { sector, write }) }
+fn found(sector: u64, write: Content) -> SectorContent {
+    if write == 0 { SectorContent::Zeroes } else { SectorContent::Stamp(Stamp { sector, write }) }
 }
 
 impl World {
@@ -53,12 +53,12 @@ impl World {
         number * self.width..(number + 1) * self.width
     }
 
-    /// What is found where a sector of the model is.
-    fn wide(&self, number: u64, write: Content) -> impl Iterator<Item = Found> + Clone + use<> {
+    /// The content of all sectors that a sector of the model stands for.
+    fn wide(&self, number: u64, write: Content) -> impl Iterator<Item = SectorContent> + Clone + use<> {
         self.sectors_of(number).map(move |sector| found(sector, write))
     }
 
-    /// A step by three numbers.
+    /// A step chosen by three numbers.
     fn step(&mut self, [what, which, more]: [u8; 3]) -> Step {
         self.now += 1;
         match what % 16 {
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// One that is in flight is answered; one time in eight it fails.
+    /// Answers a request in flight; one time in eight it fails.
     fn answer(&mut self, which: u8, more: u8) -> Step {
         let at = which as usize % self.flying.len();
         let (id, op, at, _) = self.flying.remove(at);
@@ -137,7 +137,7 @@ impl World {
             self.registers.done(id, true).unwrap();
             return self.compare();
         }
-        let read: Vec<Found> =
+        let read: Vec<SectorContent> =
             read.into_iter().flat_map(|(sector, content)| self.wide(sector, content)).collect();
         let verdict = self.registers.read(id, read);
         let explained = self.sectors.iter().all(|sector| !sector.by_orders().is_empty());
@@ -150,7 +150,7 @@ impl World {
         if explained { self.compare() } else { Ok(false) }
     }
 
-    /// What a read finds: mostly one of the latest that were written.
+    /// The content that a read finds: mostly one of the latest written.
     fn pick(sector: &Sector, by: u8) -> Content {
         let writes = sector.requests.iter().filter(|request| !matches!(request.does, Does::Read(_)));
         let zero = |request: &Request| if request.does == Does::Write { request.id } else { 0 };
@@ -170,7 +170,7 @@ impl World {
         self.now = 1;
     }
 
-    /// What a crash may leave now, by both.
+    /// Compares the contents that a crash may leave now.
     fn compare(&mut self) -> Step {
         let narrowed = self.registers.narrowed();
         for (number, sector) in self.sectors.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Histories as text: what is written is read back; what makes no sense gets an error that says where.
+//! Histories as text: what is written is read back; malformed ones yield an error with its place.
 
 use proptest::prelude::*;
 use seekless_core::{Extent, Op};
 
 use crate::check::history::{Event, Reader, Writer};
-use crate::check::{Found, Stamp, judge};
+use crate::check::{SectorContent, Stamp, judge};
 
 fn read(text: &str) -> Result<Vec<Event>, String> {
     let reader = Reader::new(text.as_bytes()).map_err(|error| error.to_string())?;
@@ -26,10 +26,10 @@ fn a_history_is_read_and_written_word_for_word() {
     let events = read(SAMPLE).unwrap();
     assert_eq!(written(&events), SAMPLE);
     assert_eq!(events[0], Event::Issue { id: 12, op: Op::Write, at: Extent::new(800, 8), fua: true });
-    let stamp = |sector| Found::Stamp(Stamp { sector, write: 12 });
+    let stamp = |sector| SectorContent::Stamp(Stamp { sector, write: 12 });
     assert_eq!(
         events[7],
-        Event::Read { id: 13, found: vec![stamp(800), stamp(801), stamp(807), Found::Foreign] }
+        Event::Read { id: 13, found: vec![stamp(800), stamp(801), stamp(807), SectorContent::Foreign] }
     );
     let commented = SAMPLE.replace("crash\n", "\n# the cable\r\n  crash  \r\n");
     assert_eq!(read(&commented).unwrap(), events);
@@ -43,7 +43,7 @@ fn what_makes_no_sense_is_told_with_its_line() {
         ("issue one flush", "line 2: found 'one', expected the number of a request"),
         (
             "issue 0 flush",
-            "line 2: found request 0 after request 0, expected numbers that rise, from 1, below 2^48",
+            "line 2: found request 0 after request 0, expected rising numbers, from 1, below 2^48",
         ),
         ("issue 7 flush\nissue 7 flush", "line 3: found request 7 after request 7"),
         ("issue 281474976710656 flush", "below 2^48"),

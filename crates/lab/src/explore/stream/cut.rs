@@ -1,5 +1,5 @@
-//! A stream is replayed through a volume, whose power is cut: what its components then hold is opened
-//! again, and read as a client would.
+//! Replaying a stream through a volume and cutting its power: the volume is opened again on what its components then
+//! hold, and read as by a client.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -9,39 +9,39 @@ use seekless_core::runtime::{self, Rng, Runtime, Task};
 use seekless_core::{BlockDevice, Buffer, Extent, Hints, IoError, Zeroes};
 use seekless_layers::Topmost;
 
-use super::{Asked, Stream};
+use super::{Action, Stream};
 use crate::explore::choose::Choices;
 use crate::explore::component::Component;
 use crate::explore::conditions::Conditions;
 use crate::explore::image::{Image, mixed};
 use crate::explore::log::{Log, Shared};
 use crate::explore::power::{Power, Survivor};
-use crate::explore::restart::{self, Opener, Wrong};
+use crate::explore::restart::{self, Failure, Opener};
 use seekless_volume::tree::{self, Bytes, Tree};
 
-/// One request in so many is followed by a command to the topmost layer, if it has commands of its own.
+/// One in this many requests is followed by a command to the topmost layer, if it has commands of its own.
 const COMMANDS: u64 = 40;
 
-/// A stream that was replayed.
+/// A replayed stream.
 pub struct Replayed {
     log: Log,
-    /// The marks that were passed, each with how many events had happened by then.
+    /// Marks passed, each with the number of events before it.
     marks: Vec<(usize, String)>,
 }
 
-/// A moment at which the power went.
+/// A moment of a power cut.
 pub struct Cut<'a> {
-    /// The marks that were passed before.
+    /// Marks passed before it.
     pub marks: Vec<&'a str>,
-    /// What was on the components.
+    /// Content of the components.
     pub images: Vec<Image>,
-    /// The same for the same content, and else different but for chance.
+    /// Hash of the content: equal for equal content.
     pub hash: u64,
-    /// What had happened, and how much survived, for people.
+    /// Number of events, and how much survived, for people.
     pub place: String,
 }
 
-/// Who asks: some requests at once, those between two flushes in any order, but not over each other.
+/// The client: requests between two flushes in any order, several at once, but no overlapping ones.
 struct Client<'a> {
     tree: &'a Tree,
     most: usize,
@@ -50,10 +50,10 @@ struct Client<'a> {
     rng: Rng,
 }
 
-/// Replays a stream on new components; as many requests are asked at once as these conditions have clients.
+/// Replays a stream on new components; as many requests are in flight as these conditions have clients.
 ///
 /// # Errors
-/// Why a cut cannot be judged: the volume does not open, a request fails, or is never answered.
+/// Why a cut cannot be checked: the volume does not open, a request fails, or is never answered.
 pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Result<Replayed, String> {
     let runtime = Runtime::new(conditions.seed);
     runtime.count_from(conditions.numbers);
@@ -73,9 +73,9 @@ pub fn replay(opener: &Opener, stream: &Stream, conditions: Conditions) -> Resul
             return Err(format!("found a volume of {has} sectors, expected {} or more", stream.sectors));
         }
         let mut client = Client::new(opener, &tree, conditions);
-        for asked in &stream.asked {
-            client.ask(asked).await.map_err(|error| error.to_string())?;
-            if let Asked::Mark(mark) = asked {
+        for action in &stream.actions {
+            client.ask(action).await.map_err(|error| error.to_string())?;
+            if let Action::Mark(mark) = action {
                 marks.push((log.borrow().events.len(), mark.clone()));
             }
         }
@@ -94,39 +94,39 @@ impl<'a> Client<'a> {
         Client { tree, most, flying: VecDeque::new(), commands, rng: Rng::seeded(conditions.seed) }
     }
 
-    /// Asks, when what has to be answered before is.
-    async fn ask(&mut self, asked: &Asked) -> Result<(), IoError> {
+    /// Issues a request, once those before it that have to be answered are.
+    async fn ask(&mut self, action: &Action) -> Result<(), IoError> {
         let top = self.tree.top.clone();
-        let (at, task) = match asked {
-            Asked::Mark(_) => return self.wait(|_| true).await,
-            Asked::Flush => {
+        let (at, task) = match action {
+            Action::Mark(_) => return self.wait(|_| true).await,
+            Action::Flush => {
                 self.wait(|_| true).await?;
                 return top.flush(Hints::default()).await;
             }
-            // What comes behind it counts on it, as on a flush.
-            Asked::Write(at, bytes, true) => {
+            // What follows depends on it, as on a flush.
+            Action::Write(at, bytes, true) => {
                 self.wait(|_| true).await?;
                 return top.write(*at, bytes.clone(), Hints { fua: true, ..Hints::default() }).await;
             }
-            Asked::Write(at, bytes, false) => {
+            Action::Write(at, bytes, false) => {
                 self.wait(|other| other.overlaps(*at)).await?;
                 let (at, bytes) = (*at, bytes.clone());
                 (at, runtime::spawn(async move { top.write(at, bytes, Hints::default()).await }))
             }
-            Asked::Zeroes(at) => {
+            Action::Zeroes(at) => {
                 self.wait(|other| other.overlaps(*at)).await?;
                 let at = *at;
                 let zeroes = Zeroes { may_unmap: true, ..Zeroes::default() };
                 (at, runtime::spawn(async move { top.write_zeroes(at, Hints::default(), zeroes).await }))
             }
-            Asked::Discard(at) => {
+            Action::Discard(at) => {
                 self.wait(|other| other.overlaps(*at)).await?;
                 let at = *at;
                 (at, runtime::spawn(async move { top.discard(at, Hints::default()).await }))
             }
         };
         self.flying.push_back((at, task));
-        self.tell();
+        self.maybe_command();
         if self.flying.len() > self.most
             && let Some((_, oldest)) = self.flying.pop_front()
         {
@@ -135,7 +135,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Waits for those of the requests in flight.
+    /// Waits for these of the requests in flight.
     async fn wait(&mut self, which: impl Fn(Extent) -> bool) -> Result<(), IoError> {
         for (at, task) in std::mem::take(&mut self.flying) {
             if which(at) {
@@ -147,23 +147,23 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Now and then gives the topmost layer a command, beside the requests.
-    fn tell(&mut self) {
+    /// Occasionally sends a command to the topmost layer, concurrent with the requests.
+    fn maybe_command(&mut self) {
         let Some(topmost) = self.tree.topmost.clone().filter(|_| !self.commands.is_empty()) else { return };
         if self.rng.chance(1, COMMANDS) {
             let command = self.commands[self.rng.below(self.commands.len() as u64) as usize];
-            runtime::spawn(told(topmost, command)).detach();
+            runtime::spawn(command_layer(topmost, command)).detach();
         }
     }
 }
 
-/// A layer may say that it cannot keep up with those who write; nothing is wrong with that.
-async fn told(topmost: Rc<Topmost>, command: &'static str) {
+/// A layer may fail because it cannot keep up with writers.
+async fn command_layer(topmost: Rc<Topmost>, command: &'static str) {
     let _ = topmost.command(command, Hints::default()).await;
 }
 
 impl Replayed {
-    /// Power cuts by chance, so many, behind the first mark that reads `from`; in the order of the run.
+    /// `count` random power cuts after the first mark that reads `from`; in the order of the run.
     pub fn cuts(&self, opener: &Opener, from: &str, count: usize, seed: u64) -> Vec<Cut<'_>> {
         let mut rng = Rng::seeded(seed);
         let events = self.log.events.len();
@@ -199,21 +199,21 @@ impl Replayed {
     }
 }
 
-/// What the first sectors of a volume hold that is opened after a power cut.
+/// The first sectors of a volume that is opened after a power cut.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn recovered(opener: &Opener, images: &[Image], sectors: u64) -> Result<Vec<u8>, Wrong> {
+pub fn recovered(opener: &Opener, images: &[Image], sectors: u64) -> Result<Vec<u8>, Failure> {
     let read = Runtime::new(0).run(async {
         let top = restart::open_top(opener, images).await?;
         let mut bytes = Vec::new();
         for at in Extent::new(0, sectors).split(LARGEST_REQUEST_SECTORS) {
             let read = top.read(at, Buffer::zeroed(at.bytes()), Hints::default()).await;
             let read =
-                read.map_err(|error| Wrong::Unreadable(format!("reading {at} after a restart: {error}")))?;
+                read.map_err(|error| Failure::Unreadable(format!("reading {at} after a restart: {error}")))?;
             bytes.extend(read.into_vec());
         }
         Ok(bytes)
     });
-    read.map_err(|stalled| Wrong::Stalled(stalled.to_string()))?
+    read.map_err(|stalled| Failure::Stalled(stalled.to_string()))?
 }

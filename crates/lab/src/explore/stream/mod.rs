@@ -1,10 +1,10 @@
-//! A stream: what a file system asked of its disk, with its bytes, and marks of what its files hold.
+//! A stream: the requests of a file system to its disk, with their data, and marks of what its files contain.
 //!
-//! Lines, in the order in which the disk was asked: `write FIRST+SECTORS`, behind which are the bytes and a line feed,
-//! `zeroes FIRST+SECTORS`, `discard FIRST+SECTORS`, `flush`; and any other line is a mark, which is for those to read
-//! who judge. Invariant: what a mark says holds once all that was asked before it was answered.
+//! Lines, in order: `write FIRST+SECTORS`, followed by the data and a line feed, `zeroes FIRST+SECTORS`, `discard
+//! FIRST+SECTORS`, `flush`; any other line is a mark, for the checker. Invariant: a mark holds once all requests before
+//! it were answered.
 //!
-//! Fault model: a file may hold anything; an error names the line that is wrong.
+//! Fault model: a file may hold anything; an error names the invalid line.
 
 mod cut;
 
@@ -12,40 +12,40 @@ use seekless_core::{Buffer, Extent, PAGE_SECTORS};
 
 pub use cut::{Cut, Replayed, recovered, replay};
 
-/// How the first line begins; behind it are the sectors of the disk.
+/// Beginning of the first line; the sectors of the disk follow.
 const HEAD: &str = "seekless stream 1 ";
 /// The largest disk: 4 GiB.
 const MOST_SECTORS: u64 = 1 << 23;
 
-/// One thing that the disk was asked, or a mark.
+/// A request, or a mark.
 #[derive(Clone)]
-pub enum Asked {
-    /// These bytes go there, and are durable when that is answered, or not.
+pub enum Action {
+    /// A write of this data, FUA or not.
     Write(Extent, Buffer, bool),
-    /// Zeroes go there.
+    /// A write of zeroes.
     Zeroes(Extent),
-    /// Nobody needs what is there.
+    /// A discard.
     Discard(Extent),
-    /// All that was answered becomes durable.
+    /// A flush.
     Flush,
-    /// A line that is none of these.
+    /// Any other line.
     Mark(String),
 }
 
 /// See the file's header.
 #[derive(Clone)]
 pub struct Stream {
-    /// Of the disk.
+    /// Sectors of the disk.
     pub sectors: u64,
-    /// In order.
-    pub asked: Vec<Asked>,
+    /// Requests and marks in order.
+    pub actions: Vec<Action>,
 }
 
-/// Why bytes are no stream.
+/// Why bytes are not a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, not counting bytes that are written: found '{found}', expected {expected}")]
 pub struct StreamError {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// What was found.
     pub found: String,
@@ -54,7 +54,7 @@ pub struct StreamError {
 }
 
 impl Stream {
-    /// What these bytes say.
+    /// Parses a stream.
     pub fn parse(bytes: &[u8]) -> Result<Stream, StreamError> {
         let mut rest = bytes;
         let head = next_line(&mut rest).unwrap_or_default();
@@ -64,31 +64,31 @@ impl Stream {
             let expected = format!("'{HEAD}SECTORS', whole pages, at most {MOST_SECTORS}");
             return Err(StreamError { line: 1, found: head, expected });
         };
-        let mut asked = Vec::new();
+        let mut actions = Vec::new();
         for line in 2.. {
             let Some(text) = next_line(&mut rest) else { break };
             let next = one(&text, sectors, &mut rest);
-            asked.push(next.map_err(|expected| StreamError { line, found: text, expected })?);
+            actions.push(next.map_err(|expected| StreamError { line, found: text, expected })?);
         }
-        Ok(Stream { sectors, asked })
+        Ok(Stream { sectors, actions })
     }
 
-    /// The same for a disk that has FUA: a write alone between two flushes is what a kernel makes of a write with FUA
-    /// for one that has none.
+    /// The stream for a disk with FUA: a single write between two flushes is what a kernel makes of a FUA write for a
+    /// disk without it.
     pub fn with_fua(&self) -> Stream {
-        let mut asked: Vec<Asked> = Vec::new();
-        for next in &self.asked {
-            let alone = matches!(next, Asked::Flush).then_some(&mut asked[..]);
+        let mut actions: Vec<Action> = Vec::new();
+        for next in &self.actions {
+            let alone = matches!(next, Action::Flush).then_some(&mut actions[..]);
             match alone {
-                Some([.., Asked::Flush, Asked::Write(_, _, fua)]) => *fua = true,
-                _ => asked.push(next.clone()),
+                Some([.., Action::Flush, Action::Write(_, _, fua)]) => *fua = true,
+                _ => actions.push(next.clone()),
             }
         }
-        Stream { sectors: self.sectors, asked }
+        Stream { sectors: self.sectors, actions }
     }
 }
 
-/// The text up to the next line feed, if there is one; what comes after it is left.
+/// The text up to the next line feed, if there is one; `rest` begins after it.
 fn next_line(rest: &mut &[u8]) -> Option<String> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     let line = String::from_utf8_lossy(&rest[..end]).into_owned();
@@ -96,11 +96,11 @@ fn next_line(rest: &mut &[u8]) -> Option<String> {
     Some(line)
 }
 
-/// What a line asks, with its bytes if it has some; what was expected, if it asks nothing.
-fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Asked, String> {
+/// Parses a line, with its data if it has some; the error is what was expected.
+fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Action, String> {
     let (word, place) = line.split_once(' ').unwrap_or((line, ""));
     if !["write", "zeroes", "discard"].contains(&word) {
-        return Ok(if line == "flush" { Asked::Flush } else { Asked::Mark(line.to_owned()) });
+        return Ok(if line == "flush" { Action::Flush } else { Action::Mark(line.to_owned()) });
     }
     let place = place.split_once('+').and_then(|(first, count)| {
         let (first, count) = (first.parse::<u64>().ok()?, count.parse::<u64>().ok()?);
@@ -109,15 +109,15 @@ fn one(line: &str, sectors: u64, rest: &mut &[u8]) -> Result<Asked, String> {
     });
     let at = place.ok_or_else(|| format!("{word} FIRST+SECTORS within {sectors} sectors"))?;
     match word {
-        "zeroes" => Ok(Asked::Zeroes(at)),
-        "discard" => Ok(Asked::Discard(at)),
+        "zeroes" => Ok(Action::Zeroes(at)),
+        "discard" => Ok(Action::Discard(at)),
         _ => {
             let bytes = at.bytes() as usize;
             let behind = rest.get(bytes).filter(|feed| **feed == b'\n');
-            behind.ok_or_else(|| format!("{bytes} bytes and a line feed behind it"))?;
+            behind.ok_or_else(|| format!("{bytes} bytes and a line feed after it"))?;
             let buffer = Buffer::from_vec(rest[..bytes].to_vec());
             *rest = &rest[bytes + 1..];
-            Ok(Asked::Write(at, buffer, false))
+            Ok(Action::Write(at, buffer, false))
         }
     }
 }
@@ -127,12 +127,12 @@ mod tests {
     use super::*;
 
     fn text(of: &Stream) -> Vec<String> {
-        let each = of.asked.iter().map(|asked| match asked {
-            Asked::Write(at, bytes, fua) => format!("write {at} {} {fua}", bytes.to_vec()[0]),
-            Asked::Zeroes(at) => format!("zeroes {at}"),
-            Asked::Discard(at) => format!("discard {at}"),
-            Asked::Flush => "flush".to_owned(),
-            Asked::Mark(line) => line.clone(),
+        let each = of.actions.iter().map(|action| match action {
+            Action::Write(at, bytes, fua) => format!("write {at} {} {fua}", bytes.to_vec()[0]),
+            Action::Zeroes(at) => format!("zeroes {at}"),
+            Action::Discard(at) => format!("discard {at}"),
+            Action::Flush => "flush".to_owned(),
+            Action::Mark(line) => line.clone(),
         });
         each.collect()
     }

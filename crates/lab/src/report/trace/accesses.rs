@@ -1,10 +1,10 @@
-//! What a picture of addresses over time needs, gathered in a pass over the records in bounded memory:
-//! the requests themselves while they are few, counts in a grid when they are many.
+//! Data of a picture of addresses over time, gathered in a pass over the records in bounded memory: the requests
+//! themselves while they are few, counts in a grid when they are many.
 //!
-//! A request counts where it starts; flushes, which have no place, are left out. Volumes are laid end to
-//! end in the order of their numbers, as they are in the trace's statistics.
+//! A request counts where it starts; flushes, which have no address, are left out. Volumes are laid end to end in the
+//! order of their numbers, as in the trace's statistics.
 //!
-//! Invariants: the same records give the same picture; its text is no longer than it may be.
+//! Invariants: the same records give the same picture; its text is within the limit.
 
 use seekless_core::{Names, Nanos, Op, PAGE_SECTORS, Record};
 use seekless_trace::{Survey, Volumes};
@@ -13,30 +13,30 @@ use super::cells::{Cell, Cells};
 use super::families::{Families, Family};
 use super::pack::{base64, base64_length, varint, zigzag};
 
-/// As many requests are shown one by one, if their text is short enough.
+/// Limit of requests shown individually, if their text is short enough.
 pub const POINTS: u64 = 200_000;
 /// Cells of the grid, at most: 32 bytes each while they are counted.
 const CELLS: usize = 1_100_000;
-/// The text of all pictures of a page, in bytes.
+/// Limit of the text of all pictures of a page, in bytes.
 pub const TEXT_BYTES: usize = 6_000_000;
-/// Farther out nothing is drawn: 1 EiB, beyond any device, and a number that scripts can count with.
+/// Sectors beyond this are not drawn: 1 EiB, beyond any device, and a number that scripts can count with.
 const FARTHEST: u64 = 1 << 51;
-/// Volumes whose names are kept.
+/// Limit of volumes whose names are kept.
 const NAMED: usize = 256;
 
 /// Follows the records of a surveyed trace.
 #[derive(Debug)]
 pub struct Accesses {
-    /// Each volume and its first sector in the row of all.
+    /// Each volume and its first sector in the concatenation.
     volumes: Vec<(u32, u64)>,
-    /// Of all volumes.
+    /// Sectors of all volumes.
     sectors: u64,
     families: Families,
     kept: Kept,
     requests: u64,
-    /// The time of the latest record.
+    /// Time of the latest record.
     now: Nanos,
-    /// The place of the latest record's volume.
+    /// Index of the latest record's volume.
     latest: usize,
 }
 
@@ -62,7 +62,7 @@ impl Point {
     }
 }
 
-/// The same requests in a grid.
+/// The requests in a grid.
 fn counted(points: &[Point], end: Nanos, sectors: u64) -> Cells {
     let mut cells = Cells::new(CELLS, end, sectors);
     for point in points {
@@ -71,21 +71,22 @@ fn counted(points: &[Point], end: Nanos, sectors: u64) -> Cells {
     cells
 }
 
-/// One mark of the picture: a request, or some of a cell.
+/// A mark of the picture: a request, or some of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
-    /// When, in units of the picture.
+    /// Time, in units of the picture.
     pub time: u64,
-    /// Where, in units of the picture.
+    /// Address, in units of the picture.
     pub place: u64,
-    /// The number of its family, up to [`super::families::FAMILIES`], times three, and its kind: 0 read, 1 write, 2 discard.
+    /// Index of its family, up to [`super::families::FAMILIES`], times three, plus its kind: 0 read, 1 write, 2
+    /// discard.
     pub class: u8,
-    /// Of a cell, its requests; of a request, its sectors.
+    /// Requests of a cell, or sectors of a request.
     pub count: u64,
 }
 
 impl Accesses {
-    /// Of the trace that was surveyed.
+    /// For a surveyed trace.
     pub fn new(survey: &Survey) -> Accesses {
         let (mut volumes, mut sectors) = (Vec::new(), 0_u64);
         for (device, end) in survey.volumes() {
@@ -109,7 +110,7 @@ impl Accesses {
         }
     }
 
-    /// The next record; one that was surveyed.
+    /// Adds the next record of the surveyed trace.
     pub fn follow(&mut self, record: &Record, names: &Names) {
         let kind = match record.op {
             Op::Read => 0,
@@ -140,7 +141,7 @@ impl Accesses {
         self.volumes.get(self.latest).map_or(0, |&(_, first)| first)
     }
 
-    /// All records have been told; the picture's text is at most `text_bytes` long.
+    /// The picture of all records; its text is at most `text_bytes` long.
     pub fn finish(self, volumes: &Volumes, text_bytes: usize) -> Picture {
         let (families, places) = self.families.ranked();
         let number = |family: u16| places.get(usize::from(family)).copied().unwrap_or(0);
@@ -179,30 +180,30 @@ impl Accesses {
 /// Addresses over time, gathered.
 #[derive(Debug)]
 pub struct Picture {
-    /// The time of the last request.
+    /// Time of the last request.
     pub seconds: f64,
-    /// Of all volumes, end to end.
+    /// Sectors of all volumes, end to end.
     pub sectors: u64,
     /// Requests shown.
     pub requests: u64,
-    /// Who makes them, by number; the last may be all others.
+    /// Families of processes, by index; the last may be all others.
     pub families: Vec<Family>,
-    /// Each volume's name and first sector; empty if they are very many.
+    /// Name and first sector of each volume; empty if they are too many.
     pub volumes: Vec<(String, u64)>,
-    /// How many volumes there are.
+    /// Number of volumes.
     pub volume_count: usize,
     /// Whether each mark is a request, rather than a cell.
     pub points: bool,
-    /// What one unit of a mark's time is, in nanoseconds.
+    /// Unit of a mark's time, in nanoseconds.
     pub unit_nanos: u64,
-    /// What one unit of a mark's place is, in sectors.
+    /// Unit of a mark's address, in sectors.
     pub unit_sectors: u64,
-    /// In the order of their times.
+    /// Marks in order of time.
     pub marks: Vec<Mark>,
 }
 
 impl Picture {
-    /// Makes each cell a mark, in the finest grid whose text is not too long; `number` is the place of a family.
+    /// Makes each cell a mark, in the finest grid whose text is within the limit; `number` maps families to indices.
     fn count(&mut self, mut cells: Cells, number: impl Fn(u16) -> u16, text_bytes: usize) {
         cells.settle();
         cells.rename(number);
@@ -221,8 +222,8 @@ impl Picture {
         }
     }
 
-    /// The marks as bytes: the class, its highest bit set if time goes on; by how much, then; by how much the
-    /// place changes; the count.
+    /// The marks as bytes: the class, with its highest bit set if the time advances; then by how much; the difference
+    /// of the address; the count.
     fn packed(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.marks.len() * 5);
         let (mut time, mut place) = (0, 0);
@@ -244,7 +245,7 @@ impl Picture {
         base64(&self.packed())
     }
 
-    /// Whether processes are known at all: what has no name is called `?`.
+    /// Whether processes are known at all: unnamed ones are called `?`.
     pub fn knows_processes(&self) -> bool {
         self.families.iter().any(|family| family.name != "?")
     }

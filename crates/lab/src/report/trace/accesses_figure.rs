@@ -1,5 +1,5 @@
-//! Addresses over time as a figure: the still picture with its legend and table, and what the script
-//! needs to draw the same so that it can be zoomed, panned and asked.
+//! Addresses over time as a figure: the still picture with its legend and table, and the data for the script to draw it
+//! with zoom, pan and tooltips.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use crate::report::legend::Legend;
 use crate::report::table::Table;
 use crate::report::text::{bytes, number, percent, whole};
 
-/// What marks are told apart by, without processes.
+/// What marks are coloured by, without processes.
 const KINDS: [&str; 3] = ["reads", "writes", "discards"];
-/// Borders between more volumes are not drawn.
+/// Borders are not drawn between more volumes than this.
 const BORDERS: usize = 24;
 
-/// What all pictures of a figure have: the ends of their axes, and what colours mean.
+/// Common parts of a figure's pictures: the ends of their axes, and the meaning of colours.
 struct Shared {
     axes: Axes,
     by_process: bool,
-    /// What each colour means, if processes have colours.
+    /// Meaning of each colour, if processes have colours.
     colours: Vec<Family>,
-    /// The kinds of requests that there are.
+    /// Kinds of requests that occur.
     kinds: Vec<usize>,
 }
 
@@ -43,11 +43,11 @@ pub fn figure(pictures: &[(&str, &Picture)]) -> Option<Figure> {
     };
     let mut figure = Figure {
         id: "accesses",
-        title: "Where requests go, over time".to_owned(),
+        title: "Addresses over time".to_owned(),
         caption: format!(
             "Each request at its time and its address, {whose}; where several fall together, of those with the most. \
-             Level lines are places that are used again and again, slopes are streams from one end of a file to the \
-             other, and clouds are jumps: what a disk is slow at."
+             Level lines are places that are accessed repeatedly, slopes are sequential streams, and clouds are \
+             random accesses: what a disk is slow at."
         ),
         legend: shared.legend(),
         wide: true,
@@ -66,7 +66,7 @@ pub fn figure(pictures: &[(&str, &Picture)]) -> Option<Figure> {
     Some(figure)
 }
 
-/// For the script.
+/// Data for the script.
 pub fn data(pictures: &[(&str, &Picture)]) -> Value {
     let shared = Shared::of(pictures);
     let one = |(name, picture): &(&str, &Picture)| {
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// For each class of the picture's marks its colour.
+    /// The colour of each class of the picture's marks.
     fn colours_of(&self, picture: &Picture) -> Vec<usize> {
         let of_family = |family: &Family| {
             self.colours
@@ -138,7 +138,7 @@ impl Shared {
     }
 }
 
-/// Those that occur.
+/// Kinds that occur.
 fn kinds<'a>(marks: impl Iterator<Item = &'a Mark>) -> Vec<usize> {
     let mut occurs = [false; KINDS.len()];
     for mark in marks {
@@ -173,17 +173,17 @@ fn colours<'a>(pictures: impl Iterator<Item = &'a Vec<Family>>) -> Vec<Family> {
     named
 }
 
-/// A family's name as a reader knows it.
+/// A family's name for readers.
 fn shown(family: &Family) -> String {
     if family.name == "?" { "unknown".to_owned() } else { family.name.clone() }
 }
 
-/// Where volumes begin, but the first, each with its name.
+/// Where volumes begin, except the first, each with its name.
 fn borders(picture: &Picture) -> Vec<(String, u64)> {
     if (2..=BORDERS).contains(&picture.volumes.len()) { picture.volumes.clone() } else { Vec::new() }
 }
 
-/// What a mark of this picture stands for.
+/// Meaning of a mark in this picture.
 fn note(picture: &Picture) -> String {
     if picture.points {
         return format!("Every one of its {} requests is drawn.", whole(picture.requests));
@@ -210,7 +210,7 @@ pub fn span(seconds: f64) -> String {
     format!("{}\u{a0}{unit}", number(size))
 }
 
-/// Who makes the requests.
+/// Processes, by requests.
 fn table(picture: &Picture, title: &str) -> Table {
     let mut table = Table::new(title, &["process", "requests", "share"]);
     for family in &picture.families {

@@ -1,32 +1,32 @@
-//! Where and when requests go, counted in a grid whose cells double in size whenever there are too many:
-//! memory is bounded, whatever the trace.
+//! Requests counted in a grid over time and address, whose cells double in size whenever there are too many: memory is
+//! bounded for any trace.
 //!
-//! Invariants: no more cells than asked for, but in a grid of one place and one time; a request is
-//! counted in exactly one cell; cells stand in the order of time, place, family, kind, each once.
+//! Invariants: no more cells than the limit, unless the grid is a single cell; a request is counted in exactly one
+//! cell; cells are in the order of time, place, family, kind, each once.
 
 use seekless_core::Nanos;
 
-/// The finest grid: so many cells along time, and along the addresses. Time is the finer one: a picture is
-/// zoomed along it, and in a week this is a seventh of a second.
+/// Size of the finest grid: cells along time, and along addresses. Time is finer, since a picture is zoomed along it:
+/// in a week this is a seventh of a second.
 const TIMES: u64 = 1 << 22;
 const PLACES: u64 = 16_384;
-/// Cells along time for each along the addresses, while the grid is made coarser.
+/// Cells along time per cell along addresses, while the grid is made coarser.
 const TIMES_A_PLACE: u64 = 32;
-/// Requests that wait to be counted.
+/// Requests that wait to be counted, at most.
 const PENDING: usize = 65_536;
 
-/// The requests of one family of processes and one kind in one cell of the grid.
+/// Requests of one family of processes and one kind in one cell of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The number of its time.
+    /// Index along time.
     pub time: u32,
-    /// The number of its place.
+    /// Index along addresses.
     pub place: u32,
-    /// Who asked.
+    /// Family of processes.
     pub family: u16,
-    /// What was asked: 0 read, 1 write, 2 discard.
+    /// Kind: 0 read, 1 write, 2 discard.
     pub kind: u8,
-    /// How often.
+    /// Number of requests.
     pub count: u64,
 }
 
@@ -39,24 +39,24 @@ impl Cell {
 /// The grid.
 #[derive(Debug)]
 pub struct Cells {
-    /// In order.
+    /// Cells in order.
     all: Vec<Cell>,
     most: usize,
-    /// How many nanoseconds a cell covers.
+    /// Nanoseconds per cell.
     nanos: u64,
-    /// How many sectors.
+    /// Sectors per cell.
     sectors: u64,
     times: u64,
     places: u64,
-    /// Of one time, not counted yet.
+    /// Requests of one time, not counted yet.
     pending: Vec<(u32, u16, u8)>,
     now: u32,
-    /// The place of the first cell of this time.
+    /// Index of the first cell of this time.
     first: usize,
 }
 
 impl Cells {
-    /// None yet, at most `most` of them; of a trace that ends at `end`, on `sectors` sectors.
+    /// An empty grid of at most `most` cells; for a trace that ends at `end`, on `sectors` sectors.
     pub fn new(most: usize, end: Nanos, sectors: u64) -> Cells {
         let (nanos, sectors) = (end.0 / TIMES + 1, (sectors / PLACES + 1).next_multiple_of(8));
         Cells {
@@ -72,17 +72,17 @@ impl Cells {
         }
     }
 
-    /// How many nanoseconds and sectors a cell covers.
+    /// Nanoseconds and sectors per cell.
     pub fn size(&self) -> (u64, u64) {
         (self.nanos, self.sectors)
     }
 
-    /// All cells, in order; those of [`Cells::settle`]d grids are complete.
+    /// All cells, in order; complete after [`Cells::settle`].
     pub fn iter(&self) -> impl Iterator<Item = &Cell> {
         self.all.iter()
     }
 
-    /// One more request; its time is not before that of the one before.
+    /// Adds a request; times do not decrease.
     pub fn add(&mut self, time: Nanos, sector: u64, family: u16, kind: u8) {
         let time_number = (time.0 / self.nanos).min(self.times - 1) as u32;
         if time_number != self.now || self.pending.len() >= PENDING {
@@ -95,7 +95,7 @@ impl Cells {
         self.pending.push(((sector / self.sectors).min(self.places - 1) as u32, family, kind));
     }
 
-    /// Counts what waits.
+    /// Counts pending requests.
     pub fn settle(&mut self) {
         self.pending.sort_unstable();
         for (place, family, kind) in self.pending.drain(..) {
@@ -129,7 +129,7 @@ impl Cells {
         true
     }
 
-    /// Gives families other numbers, the same number to some.
+    /// Renumbers families; several may get the same number.
     pub fn rename(&mut self, number: impl Fn(u16) -> u16) {
         self.all.iter_mut().for_each(|cell| cell.family = number(cell.family));
         unite(&mut self.all, 0);
@@ -137,21 +137,21 @@ impl Cells {
     }
 }
 
-/// Brings the cells from `first` on in order and adds up those that are the same.
+/// Sorts the cells from `first` on and merges equal ones.
 fn unite(cells: &mut Vec<Cell>, first: usize) {
-    // A stable sort: it is quick with runs that are in order already.
+    // A stable sort: it is fast with runs that are sorted already.
     cells[first..].sort_by_key(Cell::key);
-    let mut kept = first;
+    let mut end = first;
     for at in first..cells.len() {
         let cell = cells[at];
-        if kept > first && cells[kept - 1].key() == cell.key() {
-            cells[kept - 1].count += cell.count;
+        if end > first && cells[end - 1].key() == cell.key() {
+            cells[end - 1].count += cell.count;
         } else {
-            cells[kept] = cell;
-            kept += 1;
+            cells[end] = cell;
+            end += 1;
         }
     }
-    cells.truncate(kept);
+    cells.truncate(end);
 }
 
 #[cfg(test)]
@@ -180,8 +180,8 @@ mod tests {
             prop_assert!(keys.windows(2).all(|two| two[0] < two[1]));
             let (nanos, sectors) = cells.size();
             for &(time, sector, family, kind) in &requests {
-                let wanted = ((time / nanos) as u32, (sector / sectors) as u32, family, kind);
-                prop_assert!(keys.binary_search(&wanted).is_ok());
+                let key = ((time / nanos) as u32, (sector / sectors) as u32, family, kind);
+                prop_assert!(keys.binary_search(&key).is_ok());
             }
         }
     }

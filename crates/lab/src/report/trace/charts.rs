@@ -1,4 +1,4 @@
-//! The charts that only a trace's report has; those of [`crate::report::charts`] are in it too.
+//! Charts specific to a trace's report, in addition to those of [`crate::report::charts`].
 
 use seekless_core::PAGE_BYTES;
 use seekless_trace::Stats;
@@ -10,7 +10,7 @@ use crate::report::along::Along;
 use crate::report::plot::{Form, Plot, Series};
 use crate::report::text::{percent, whole};
 
-/// What a cache of each size would miss.
+/// Miss ratio of a cache of each size.
 pub fn miss_ratio(stats: &Stats) -> Option<Plot> {
     let curve = &stats.miss_ratio_curve;
     if curve.points.is_empty() {
@@ -25,9 +25,9 @@ pub fn miss_ratio(stats: &Stats) -> Option<Plot> {
     Some(Plot {
         id: "miss-ratio",
         title: "What a cache would miss",
-        caption: "An LRU cache of 4 KiB pages by its size: the share of page accesses that it would not serve. \
-                  Where the line falls, more memory helps; where it is level, it does not. The line ends at the \
-                  misses that no cache can help: each page\u{2019}s first."
+        caption: "An LRU cache of 4 KiB pages by its size: the share of page accesses that miss. Where the line \
+                  falls, more memory helps; where it is level, it does not. The line ends at the misses that no \
+                  cache can avoid: each page\u{2019}s first."
             .to_owned(),
         along: Along::Log(curve.points.iter().map(|point| mib(point.pages)).collect()),
         along_label: "size of the cache, MiB",
@@ -59,31 +59,31 @@ fn times(classes: &[Doubling], name: &str) -> Option<Plot> {
     })
 }
 
-/// How long between two requests.
+/// Times between two requests.
 pub fn inter_arrivals(stats: &Stats) -> Option<Plot> {
     Some(Plot {
         id: "inter-arrivals",
-        title: "How long between two requests",
-        caption: "Each bar counts the requests that came up to its time after the one before, and later than the bar \
-                  before says. Short times are bursts; long ones are when background work would disturb nobody."
+        title: "Time between two requests",
+        caption: "Each bar counts the requests that arrived at most its time after the one before, and later than \
+                  the bar before it. Short times are bursts; in long ones background work would not delay any request."
             .to_owned(),
         along_label: "up to this long after the request before",
         ..times(&stats.arrivals.histogram, "requests")?
     })
 }
 
-/// How long requests took.
+/// Response times.
 pub fn latencies(stats: &Stats) -> Option<Plot> {
     Some(Plot {
         id: "latencies",
-        title: "How long requests took",
-        caption: "From their arrival to their answer, on the machine that was recorded.".to_owned(),
+        title: "Response times",
+        caption: "From arrival to answer, on the recorded machine.".to_owned(),
         along_label: "up to this long",
         ..times(&stats.latencies.as_ref()?.histogram, "requests")?
     })
 }
 
-/// How many requests there are a second; `longest` is how long the longest trace of the page takes.
+/// Requests per second; `longest` is the duration of the longest trace of the page.
 pub fn over_time(stats: &Stats, longest: f64) -> Option<Plot> {
     let slices = &stats.over_time;
     let width = slices.get(1)?.from_s - slices[0].from_s;
@@ -94,7 +94,7 @@ pub fn over_time(stats: &Stats, longest: f64) -> Option<Plot> {
     };
     Some(Plot {
         id: "over-time",
-        title: "How many requests, over time",
+        title: "Requests over time",
         caption: "Requests a second, on average over each of its points.".to_owned(),
         along: Along::Linear(slices.iter().map(|slice| slice.from_s / unit).collect()),
         along_label: match name {

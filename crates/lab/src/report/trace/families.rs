@@ -1,4 +1,4 @@
-//! Which families of processes make the requests, told apart by few colours.
+//! Families of processes that make the requests, distinguished by few colours.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use seekless_core::{NameId, Names};
 use seekless_trace::stats::family;
 
-/// As many families as there are colours; the others share one more.
+/// Number of families with colours of their own; the others share one more.
 pub const FAMILIES: usize = 8;
-/// More are not told apart while they are counted: a bound for hostile names.
+/// Limit of families while counting: a bound for hostile names.
 const MOST: usize = 4_096;
 
 /// Families and their requests.
 #[derive(Debug, Default)]
 pub struct Families {
-    /// For each name the number of its family.
+    /// Index of the family of each name.
     of_name: Vec<Option<u16>>,
     by_name: BTreeMap<String, u16>,
     requests: Vec<u64>,
 }
 
 impl Families {
-    /// One more request of this name: the number of its family.
+    /// Adds a request of this name; returns the index of its family.
     pub fn number(&mut self, name: NameId, names: &Names) -> u16 {
         let place = name.0 as usize;
         if self.of_name.len() <= place {
@@ -45,8 +45,8 @@ impl Families {
         number
     }
 
-    /// The families with the most requests, the most first, then all others together; and the place
-    /// there of each family's number.
+    /// The families with the most requests, descending, then all others together; and the position there of each
+    /// family.
     pub fn ranked(&self) -> (Vec<Family>, Vec<u16>) {
         let mut named: Vec<(&String, u16)> =
             self.by_name.iter().map(|(name, &number)| (name, number)).collect();
@@ -69,9 +69,9 @@ impl Families {
 /// Processes of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
-    /// What they are called.
+    /// Name.
     pub name: String,
-    /// Their requests.
+    /// Number of requests.
     pub requests: u64,
 }
 

@@ -1,8 +1,7 @@
 //! The report of one trace, or of two side by side: its figures as one page, and each as a file.
 //!
-//! Invariants: the page shows the statistics that it is given, and no others; the same input gives the
-//! same bytes; a page is smaller than [`PAGE_BYTES`], however long the traces are, and the names in
-//! them are text wherever they appear.
+//! Invariants: the page shows the given statistics, and no others; the same input gives the same bytes; a page is
+//! smaller than [`PAGE_BYTES`] for traces of any length, and the names in them are text wherever they appear.
 
 mod accesses;
 mod accesses_figure;
@@ -27,9 +26,9 @@ use super::page::{Extra, Page};
 use super::plot::Plot;
 use super::standalone;
 
-/// A page is smaller.
+/// Limit of a page, in bytes.
 pub const PAGE_BYTES: usize = 8_000_000;
-/// The figures that there may be: each one's name in the page, and its file's.
+/// All possible figures: each one's identifier in the page, and its file's name.
 pub const FIGURES: [&str; 9] = [
     "accesses",
     "heat-map",
@@ -42,31 +41,31 @@ pub const FIGURES: [&str; 9] = [
     "latencies",
 ];
 
-/// A trace, as far as its report needs to know it.
+/// A trace as its report sees it.
 pub struct Subject<'a> {
-    /// What people call it.
+    /// Name for readers.
     pub name: String,
-    /// The files it is read from.
+    /// Its files.
     pub sources: Vec<String>,
-    /// What they are written in.
+    /// Their format.
     pub format: &'a str,
-    /// What a person should know about it.
+    /// Warnings about it.
     pub warnings: &'a [String],
-    /// What it is like.
+    /// Its statistics.
     pub stats: &'a Stats,
-    /// Where its requests go.
+    /// Its addresses over time.
     pub accesses: &'a Picture,
 }
 
-/// What is written.
+/// A written report.
 pub struct Report {
     /// The page.
     pub html: String,
-    /// Each figure's name and what is in its SVG file.
+    /// Each figure's name and the content of its SVG file.
     pub pictures: Vec<(&'static str, String)>,
 }
 
-/// The report of one trace or more; `command` is what made it.
+/// The report of one trace or more; `command` is the command line that made it.
 pub fn report(subjects: &[Subject], command: &str) -> Report {
     let figures = figures(subjects);
     let pictures = figures.iter().map(|figure| (figure.id, standalone::svg(figure))).collect();
@@ -94,7 +93,7 @@ fn pictures_of<'a>(subjects: &'a [Subject]) -> Vec<(&'a str, &'a Picture)> {
     subjects.iter().map(|subject| (subject.name.as_str(), subject.accesses)).collect()
 }
 
-/// All that have something to show, in the order of [`FIGURES`].
+/// All figures with content, in the order of [`FIGURES`].
 fn figures(subjects: &[Subject]) -> Vec<Figure> {
     let maps: Vec<_> = subjects
         .iter()
@@ -133,7 +132,7 @@ fn side_by_side(subjects: &[Subject], chart: impl Fn(&Stats) -> Option<Plot>) ->
     Figure::of_plots(panel_names(subjects).zip(plots).collect())
 }
 
-/// What a figure calls the picture of each trace: nothing, of a single one.
+/// Names of the pictures of each trace in a figure: empty for a single one.
 fn panel_names<'a>(subjects: &'a [Subject]) -> impl Iterator<Item = String> + 'a {
     subjects.iter().map(|subject| if subjects.len() > 1 { subject.name.clone() } else { String::new() })
 }

@@ -1,6 +1,6 @@
 //! Many small numbers as text that a page can carry: variable-length bytes, then base64.
 
-/// Appends `value`, seven bits a byte, the lowest first; the highest bit says that more follow.
+/// Appends `value`, seven bits a byte, the lowest first; the highest bit marks that more follow.
 pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -9,17 +9,17 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A difference as a number that is small whatever its sign: 0, -1, 1, -2 are 0, 1, 2, 3. It is below 2^63.
+/// A difference as a number that is small for either sign: 0, -1, 1, -2 become 0, 1, 2, 3. It is below 2^63.
 pub fn zigzag(from: u64, to: u64) -> u64 {
     if to >= from { (to - from) << 1 } else { ((from - to) << 1) - 1 }
 }
 
-/// So much text do so many bytes come to.
+/// Length of the text of `bytes` bytes.
 pub fn base64_length(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
 
-/// The usual alphabet, with padding.
+/// Base64 with the usual alphabet and padding.
 pub fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(base64_length(bytes.len()));

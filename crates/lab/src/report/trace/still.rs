@@ -8,30 +8,30 @@ use super::accesses::{Mark, Picture};
 use super::families::FAMILIES;
 use crate::report::text::{bytes, escape, number};
 
-/// The picture's size and where its axes are, in SVG units.
+/// Size of the picture and position of its axes, in SVG units.
 const WIDTH: f64 = 1040.0;
 const HEIGHT: f64 = 430.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 1028.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 378.0;
-/// The side of a square, and how many there are.
+/// Side of a square, and number of squares.
 const SQUARE: f64 = 3.0;
 const COLUMNS: usize = 316;
 const ROWS: usize = 116;
-/// Every family has one, and all others together.
+/// One for each family, and one for all others.
 const COLOURS: usize = FAMILIES + 1;
-/// Letters of a volume's name.
+/// Letters of a volume's name, at most.
 const LETTERS: usize = 24;
-/// Between the names of two volumes.
+/// Least distance between the names of two volumes.
 const LINE: f64 = 15.0;
 
 /// The ends of the axes; both start at zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axes {
-    /// Along the bottom.
+    /// Of the horizontal axis.
     pub seconds: f64,
-    /// Upwards.
+    /// Of the vertical axis.
     pub sectors: u64,
 }
 
@@ -42,7 +42,7 @@ impl Axes {
         let (long, high) = if picture.points { (0.0, mark.count as f64) } else { (1.0, 1.0) };
         let of = |from: f64, length: f64, end: f64, squares: usize| {
             let part = |value: f64| ((value / end.max(1e-9) * squares as f64) as usize).min(squares - 1);
-            // What ends where a square begins is not in it.
+            // A range that ends where a square begins does not cover it.
             (part(from), part((from + length * (1.0 - 1e-6)).max(from)))
         };
         [
@@ -188,7 +188,7 @@ const TIMES: [(f64, f64, &str); 4] = [
     (0.0, 1.0, "s"),
 ];
 
-/// A unit that suits so many seconds, and its name.
+/// A suitable unit for this many seconds, and its name.
 pub fn time_unit(seconds: f64) -> (f64, &'static str) {
     let suits = TIMES.into_iter().find(|(from, _, _)| seconds >= *from).unwrap_or(TIMES[3]);
     (suits.1, suits.2)

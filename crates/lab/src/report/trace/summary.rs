@@ -1,4 +1,4 @@
-//! A trace's report in words and tables. Traces stand beside each other, a column each.
+//! A trace's report in words and tables. Traces are shown side by side, a column each.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::report::sections;
 use crate::report::table::Table;
 use crate::report::text::{escape, number, percent, whole};
 
-/// A figure of the headline: its name, how it is read from the statistics, and what it means.
+/// A figure of the headline: its name, its value, and its meaning.
 type Tile = (&'static str, fn(&Stats) -> String, &'static str);
 
 const TILES: [Tile; 6] = [
@@ -39,7 +39,7 @@ fn part(part: u64, whole: u64) -> String {
     if whole == 0 { number(f64::NAN) } else { percent(100.0 * part as f64 / whole as f64) }
 }
 
-/// What the page is of, its most important figures, and what to know before believing them.
+/// What the page is about, its most important figures, and caveats.
 pub fn headline(subjects: &[Subject]) -> String {
     let mut out = String::from("<header><p class=\"brand\">seekless: what a workload is like</p>");
     let names: Vec<String> = subjects.iter().map(|subject| escape(&subject.name)).collect();
@@ -66,13 +66,13 @@ pub fn headline(subjects: &[Subject]) -> String {
     out
 }
 
-/// Warnings, and how exact the figures are.
+/// Warnings, and the accuracy of the figures.
 fn notes(subject: &Subject, named: bool) -> Vec<String> {
     let mut notes: Vec<String> = subject.warnings.to_vec();
     let sampled = |what: &str, sampling: &Sampling| {
         (sampling.kept < 1.0).then(|| {
             format!(
-                "What concerns {what} is from a sample of {}: numbers of {what} are within {} of the true ones, in 95 \
+                "Figures of {what} are from a sample of {}: numbers of {what} are within {} of the true ones, in 95 \
                  of 100 cases. More --memory keeps more.",
                 percent(100.0 * sampling.kept),
                 percent(sampling.error_pct)
@@ -88,7 +88,7 @@ fn notes(subject: &Subject, named: bool) -> Vec<String> {
 }
 
 /// Tables with the same rows as one, a column for each trace.
-fn beside(subjects: &[Subject], table: impl Fn(&Stats) -> Table) -> Table {
+fn side_by_side(subjects: &[Subject], table: impl Fn(&Stats) -> Table) -> Table {
     let mut tables = subjects.iter().map(|subject| table(subject.stats));
     let mut first = tables.next().unwrap_or_default();
     if subjects.len() > 1 {
@@ -103,11 +103,11 @@ fn beside(subjects: &[Subject], table: impl Fn(&Stats) -> Table) -> Table {
     first
 }
 
-/// What the workloads are like.
+/// Statistics of the workloads.
 pub fn tables(subjects: &[Subject]) -> Vec<Table> {
-    let mut tables = vec![beside(subjects, sections::workload), beside(subjects, arrivals)];
+    let mut tables = vec![side_by_side(subjects, sections::workload), side_by_side(subjects, arrivals)];
     if subjects.iter().any(|subject| subject.stats.latencies.is_some()) {
-        tables.push(beside(subjects, answers));
+        tables.push(side_by_side(subjects, answers));
     }
     for subject in subjects {
         let whose = |table: Table| {
@@ -124,12 +124,12 @@ pub fn tables(subjects: &[Subject]) -> Vec<Table> {
     tables
 }
 
-/// A time that was measured in microseconds.
+/// A time given in microseconds.
 fn time(us: f64) -> String {
     span(us / 1e6)
 }
 
-/// When requests come.
+/// Arrivals of requests.
 fn arrivals(stats: &Stats) -> Table {
     let arrivals = &stats.arrivals;
     let mut table = Table::new("Arrivals", &["figure", "value"]);
@@ -148,7 +148,7 @@ fn arrivals(stats: &Stats) -> Table {
     table
 }
 
-/// How long requests took, and how many were under way; a dash where the trace does not tell.
+/// Response times, and numbers of requests in flight; a dash where the trace lacks them.
 fn answers(stats: &Stats) -> Table {
     let took = |value: fn(&seekless_trace::stats::Latencies) -> String| {
         stats.latencies.as_ref().map_or_else(|| number(f64::NAN), value)
@@ -169,7 +169,7 @@ fn answers(stats: &Stats) -> Table {
     table
 }
 
-/// What each volume saw.
+/// Requests of each volume.
 fn volumes(stats: &Stats) -> Table {
     let head =
         ["volume", "requests", "share", "reads", "writes", "read, GiB", "written, GiB", "touched, GiB"];
@@ -183,7 +183,7 @@ fn volumes(stats: &Stats) -> Table {
     table
 }
 
-/// Where the traces came from.
+/// Files of the traces.
 pub fn sources(subjects: &[Subject]) -> Table {
     let mut table = Table::new("Read from", &["trace"]);
     table.wordy = true;

@@ -1,4 +1,4 @@
-//! What holds for the report of traces: small, the same twice, and text stays text.
+//! Properties of traces' reports: small, reproducible, and text stays text.
 
 use seekless_core::{Extent, Flags, Latency, Names, Nanos, Op, Origin, ProcessId, Record};
 use seekless_trace::{StatsOptions, Survey, Volumes, characterise};
@@ -6,7 +6,7 @@ use seekless_trace::{StatsOptions, Survey, Volumes, characterise};
 use super::super::tests::{HOSTILE, balanced, ours};
 use super::*;
 
-/// Requests all over a disk: `record` says of each number when, where and whose it is.
+/// Requests all over a disk: `record` gives the time, place and process of each number.
 fn trace(requests: u64, record: impl Fn(u64) -> (u64, u64, u64)) -> (Vec<Record>, Names) {
     let mut names = Names::default();
     let all = (0..12).map(|at| names.intern(&if at == 3 { HOSTILE.to_owned() } else { format!("p{at}") }));
@@ -103,7 +103,7 @@ fn the_figures_are_those_that_are_announced() {
     }
 }
 
-/// No pattern, so that nothing packs well, and more requests than there may be marks.
+/// No pattern, so that nothing compresses well, and more requests than the limit of marks.
 fn scattered() -> (Vec<Record>, Names) {
     let mixed =
         |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -17,7 +17,7 @@ use seekless_lab::explore::script::{self, Step};
 use seekless_lab::workload;
 use seekless_volume::tree::Tree;
 
-use super::shim::{Disk, Met};
+use super::shim::{Disk, FaultCounts};
 use super::*;
 
 /// Sectors of the file: few, so that requests overlap.
@@ -94,7 +94,7 @@ impl BlockDevice for Ordered {
 }
 
 /// One run with conditions drawn from a seed: its log, and how often each fault occurred.
-fn run(seed: u64) -> (Log, Met) {
+fn run(seed: u64) -> (Log, FaultCounts) {
     let mut rng = Rng::seeded(seed);
     // Half of the runs have faults, each kind in half of those.
     let some = rng.chance(1, 2);
@@ -124,8 +124,8 @@ fn run(seed: u64) -> (Log, Met) {
     let all = script::carry_out(steps, 1, drawn.clients, &tree, log.clone());
     Runtime::new(seed).run_live(all, &*reactor).unwrap();
     drop(tree);
-    let met = disk.borrow().met;
-    (log.take(), met)
+    let faults = disk.borrow().faults;
+    (log.take(), faults)
 }
 
 /// Replays a run and cuts power at every change; the number of states checked.
@@ -135,7 +135,7 @@ fn judged(log: &Log, seed: u64) -> Result<u64, String> {
     let (whole, mut states) = (Extent::new(0, SECTORS), 0);
     for event in &log.events {
         if let Event::Client(event) = event {
-            registers.event(event).map_err(|wrong| wrong.to_string())?;
+            registers.event(event).map_err(|violation| violation.to_string())?;
         }
         let less = !registers.narrowed().is_empty();
         if !power.follow(log, event) && !less {
@@ -148,14 +148,14 @@ fn judged(log: &Log, seed: u64) -> Result<u64, String> {
         {
             let buffer = Buffer::zeroed(whole.bytes());
             power.cut(log, &survivors)[0].read(whole, &buffer);
-            let mut wrong = None;
-            check::found(&buffer, |sector, found| {
-                if let Err(violation) = registers.after_crash(sector, found) {
-                    wrong.get_or_insert(violation);
+            let mut violation = None;
+            check::classify(&buffer, |sector, found| {
+                if let Err(error) = registers.after_crash(sector, found) {
+                    violation.get_or_insert(error);
                 }
             });
-            if let Some(wrong) = wrong {
-                return Err(wrong.to_string());
+            if let Some(violation) = violation {
+                return Err(violation.to_string());
             }
             states += 1;
         }
@@ -176,16 +176,16 @@ fn let_loose() {
 fn what_a_file_was_told_is_durable_is_in_it_after_power_cuts() {
     let_loose();
     let runs = std::env::var("SEEKLESS_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(RUNS);
-    let (mut states, mut all) = (0, Met::default());
+    let (mut states, mut all) = (0, FaultCounts::default());
     for seed in 1..=runs {
-        let (log, met) = run(seed);
-        states += judged(&log, seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-        all = Met {
-            shorter: all.shorter + met.shorter,
-            failed: all.failed + met.failed,
-            flushes_failed: all.flushes_failed + met.flushes_failed,
-            write_through: all.write_through + met.write_through,
-            refused: all.refused + met.refused,
+        let (log, faults) = run(seed);
+        states += judged(&log, seed).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        all = FaultCounts {
+            shorter: all.shorter + faults.shorter,
+            failed: all.failed + faults.failed,
+            flushes_failed: all.flushes_failed + faults.flushes_failed,
+            write_through: all.write_through + faults.write_through,
+            refused: all.refused + faults.refused,
         };
     }
     println!("{runs} runs, {states} states, {all:?}");
@@ -205,18 +205,18 @@ fn every_flusher_is_told_that_a_flush_failed_and_so_is_who_flushes_later() {
             let component = component.clone();
             spawn(async move { component.flush(Hints::default()).await.is_err() })
         };
-        let told = async {
+        let flushed = async {
             let at = Extent::new(0, 8);
             component.write(at, Buffer::zeroed(at.bytes()), Hints::default()).await.unwrap();
             let first: Vec<_> = (0..3).map(|_| flush(&component)).collect();
-            let mut told = Vec::new();
+            let mut flushed = Vec::new();
             for flush in first {
-                told.push(flush.await);
+                flushed.push(flush.await);
             }
             disk.borrow_mut().conditions.faults = Faults::default();
-            told.push(flush(&component).await);
-            told
+            flushed.push(flush(&component).await);
+            flushed
         };
-        assert_eq!(Runtime::new(1).run_live(told, &*reactor), Ok(vec![true; 4]));
+        assert_eq!(Runtime::new(1).run_live(flushed, &*reactor), Ok(vec![true; 4]));
     }
 }

@@ -24,16 +24,16 @@ const LATE: u64 = 1_000_000;
 const PIECE: usize = 64;
 
 /// A system call under way.
-struct Flying {
+struct PendingCall {
     key: usize,
     ends: Nanos,
     result: io::Result<usize>,
-    op: Doing,
+    op: Effect,
 }
 
-enum Doing {
+enum Effect {
     /// Only its completion is left.
-    Telling,
+    Completing,
     /// Write `number` of the log is carried out; or it failed, and the page cache drops all before `drops`.
     Writing { number: usize, drops: Option<usize> },
     /// A flush that began after `began` events.
@@ -53,15 +53,15 @@ pub struct Disk {
     pub allocates: FallocateFlags,
     image: Image,
     now: Nanos,
-    flying: Vec<Flying>,
+    in_flight: Vec<PendingCall>,
     rng: Rng,
     /// Counts of faults that occurred.
-    pub met: Met,
+    pub faults: FaultCounts,
 }
 
-/// See [`Disk::met`].
+/// See [`Disk::faults`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Met {
+pub struct FaultCounts {
     pub shorter: u64,
     pub failed: u64,
     pub flushes_failed: u64,
@@ -84,9 +84,9 @@ impl Disk {
             allocates: FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE,
             image: Image::new(sectors),
             now: Nanos::ZERO,
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             rng: Rng::seeded(conditions.seed),
-            met: Met::default(),
+            faults: FaultCounts::default(),
         }
     }
 
@@ -99,15 +99,15 @@ impl Disk {
         if len <= PIECE || !self.one_in(self.short) {
             return len;
         }
-        self.met.shorter += 1;
+        self.faults.shorter += 1;
         let piece = if self.cached { PIECE } else { SECTOR_BYTES as usize };
         ((1 + self.rng.below((len / piece) as u64) as usize) * piece).min(len)
     }
 
-    fn fly(&mut self, key: usize, result: io::Result<usize>, op: Doing) {
+    fn schedule(&mut self, key: usize, result: io::Result<usize>, op: Effect) {
         let time = self.conditions.pace.time(0, &mut self.rng);
         let ends = self.now + time;
-        self.flying.push(Flying { key, ends, result, op });
+        self.in_flight.push(PendingCall { key, ends, result, op });
     }
 
     /// Begins a write; its number in the log. Of the last sector the remainder stays as it is.
@@ -120,7 +120,7 @@ impl Disk {
         let mut log = self.log.borrow_mut();
         let number = log.writes.len();
         log.writes.push(Write { component: 0, at, contents: Content::of_buffer(&buffer), fua });
-        log.events.push(Event::Began(number));
+        log.events.push(Event::WriteBegan(number));
         number
     }
 
@@ -130,56 +130,56 @@ impl Disk {
         self.image.read(whole, &buffer);
         memory.copy_from_slice(&buffer.to_vec());
         if self.one_in(self.conditions.faults.reads) {
-            self.met.failed += 1;
-            return self.fly(key, failed(), Doing::Telling);
+            self.faults.failed += 1;
+            return self.schedule(key, failed(), Effect::Completing);
         }
         let moved = self.moved(memory.len());
         memory[moved..].fill(0xee);
-        self.fly(key, Ok(moved), Doing::Telling);
+        self.schedule(key, Ok(moved), Effect::Completing);
     }
 
     fn write(&mut self, key: usize, at: u64, bytes: &[u8], write_through: bool) {
-        self.met.write_through += u64::from(write_through);
+        self.faults.write_through += u64::from(write_through);
         let before = self.log.borrow().events.len();
         if !self.one_in(self.conditions.faults.writes) {
             let moved = self.moved(bytes.len());
             let number = self.began(at, &bytes[..moved], write_through);
-            return self.fly(key, Ok(moved), Doing::Writing { number, drops: None });
+            return self.schedule(key, Ok(moved), Effect::Writing { number, drops: None });
         }
-        self.met.failed += 1;
+        self.faults.failed += 1;
         let carried = match self.rng.below(3) {
-            0 => return self.fly(key, failed(), Doing::Telling),
+            0 => return self.schedule(key, failed(), Effect::Completing),
             1 => bytes.len(),
             _ => (1 + self.rng.below(bytes.len() as u64 / SECTOR_BYTES) as usize) * SECTOR_BYTES as usize,
         };
         let number = self.began(at, &bytes[..carried], false);
         let drops = (write_through && self.cached).then_some(before);
-        self.fly(key, failed(), Doing::Writing { number, drops });
+        self.schedule(key, failed(), Effect::Writing { number, drops });
     }
 
     /// Carries out what is due; returns the call's result if that is due too.
-    fn carry_out(&mut self, call: Flying) -> Option<(usize, io::Result<usize>)> {
-        let Flying { key, result, op, .. } = call;
+    fn carry_out(&mut self, call: PendingCall) -> Option<(usize, io::Result<usize>)> {
+        let PendingCall { key, result, op, .. } = call;
         let happened = |event| self.log.borrow_mut().events.push(event);
         let dropped = match op {
-            Doing::Telling => None,
-            Doing::Writing { number, drops } => {
+            Effect::Completing => None,
+            Effect::Writing { number, drops } => {
                 let write = self.log.borrow().writes[number].clone();
                 self.image.put(write.at.start.0, &write.contents, |_| true);
-                happened(Event::Ended(number));
+                happened(Event::WriteEnded(number));
                 drops
             }
-            Doing::Syncing { began, fails: false } => {
+            Effect::Syncing { began, fails: false } => {
                 happened(Event::FlushEnded(0, began));
                 None
             }
-            Doing::Syncing { began, fails: true } => Some(began),
+            Effect::Syncing { began, fails: true } => Some(began),
         };
         let Some(began) = dropped else { return Some((key, result)) };
         happened(Event::FlushFailed(0, began));
-        self.met.flushes_failed += 1;
+        self.faults.flushes_failed += 1;
         let ends = self.now + Nanos(self.rng.below(LATE));
-        self.flying.push(Flying { key, ends, result, op: Doing::Telling });
+        self.in_flight.push(PendingCall { key, ends, result, op: Effect::Completing });
         None
     }
 }
@@ -194,29 +194,29 @@ impl Kernel for Disk {
                 self.log.borrow_mut().events.push(Event::FlushBegan(0));
                 let fails = self.one_in(self.conditions.faults.flushes);
                 let result = if fails { failed() } else { Ok(0) };
-                self.fly(key, result, Doing::Syncing { began, fails });
+                self.schedule(key, result, Effect::Syncing { began, fails });
             }
             Call::Allocate(how, at, len) => {
                 assert!(how.contains(FallocateFlags::KEEP_SIZE), "the file keeps its size");
                 if !self.allocates.contains(how.difference(FallocateFlags::KEEP_SIZE)) {
-                    self.met.refused += 1;
-                    return self.fly(key, Err(Errno::OPNOTSUPP.into()), Doing::Telling);
+                    self.faults.refused += 1;
+                    return self.schedule(key, Err(Errno::OPNOTSUPP.into()), Effect::Completing);
                 }
                 let number = self.began(at, &vec![0; len as usize], false);
-                self.fly(key, Ok(0), Doing::Writing { number, drops: None });
+                self.schedule(key, Ok(0), Effect::Writing { number, drops: None });
             }
         }
     }
 
     fn turn(&mut self, until: Option<Nanos>) -> (Nanos, Vec<(usize, io::Result<usize>)>) {
-        let next =
-            (0..self.flying.len()).min_by_key(|index| (self.flying[*index].ends, self.flying[*index].key));
-        let next = next.filter(|index| until.is_none_or(|until| self.flying[*index].ends <= until));
+        let next = (0..self.in_flight.len())
+            .min_by_key(|index| (self.in_flight[*index].ends, self.in_flight[*index].key));
+        let next = next.filter(|index| until.is_none_or(|until| self.in_flight[*index].ends <= until));
         let Some(next) = next else {
             self.now = self.now.max(until.expect("a task waits for a completion that never comes"));
             return (self.now, Vec::new());
         };
-        let call = self.flying.swap_remove(next);
+        let call = self.in_flight.swap_remove(next);
         self.now = self.now.max(call.ends);
         let answer = self.carry_out(call);
         (self.now, answer.into_iter().collect())

@@ -1,19 +1,19 @@
-//! A device that answers at once: for workloads whose arrivals do not depend on any.
+//! A device that answers immediately: for workloads whose arrivals do not depend on answers.
 //!
-//! It has a size and holds nothing; reads give back their buffer as it came.
+//! It has a size and no content; reads return their buffer unchanged.
 
 use std::future::ready;
 
 use seekless_core::device::io;
 use seekless_core::{BlockDevice, Buffer, Extent, Geometry, Hints, IoFuture};
 
-/// Answers at once.
-pub struct Instant {
-    /// Its size.
+/// A device that answers immediately.
+pub struct NullDevice {
+    /// Size in sectors.
     pub sectors: u64,
 }
 
-impl BlockDevice for Instant {
+impl BlockDevice for NullDevice {
     fn geometry(&self) -> Geometry {
         Geometry::of_memory(self.sectors)
     }
