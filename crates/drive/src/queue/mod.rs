@@ -5,13 +5,12 @@
 //! request that has waited longer than the limit goes first. Adjacent requests of one kind and class are merged into
 //! one command, as in a kernel. The device and the options limit the commands in the device; a flush that the device
 //! cannot queue is issued alone.
-//! flush that the device does not queue goes alone.
+//!
 //! Where the freeblock scheduler ([`crate::freeblock`]) serves free requests, reads and writes of that class are not
 //! queued here, until a ticket promotes them.
-//! are never in line: they are left to it, until a ticket promotes them.
+//!
 //! Invariants: a request is answered exactly once; a waiting one is queued in exactly one class. If its client goes
 //! away, a request is still completed.
-//! client that goes away leaves its request to finish.
 
 mod answer;
 mod command;

@@ -1,8 +1,8 @@
 //! The I/O logs of `fio`, version 3, which `fio --read_iolog` replays from version 3.31 on.
 //!
-//! Units: times in whole microseconds, as `fio` itself writes them; offsets and lengths in bytes. A volume
-//! is a file, added and opened before its first request and closed at the end. A flush is a `sync`, which
-//! has an offset and a length too, else `fio` takes the line for something that happens to the file.
+//! Units: times in whole microseconds, as `fio` itself writes them; offsets and lengths in bytes. A volume is a file,
+//! added and opened before its first request and closed at the end. A flush is a `sync`, which has an offset and a
+//! length too; without them `fio` parses the line as a file action.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use seekless_core::{Flags, Nanos, Op, Record, SECTOR_BYTES};
 use super::names::Words;
 use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
 
-/// How the table of targets knows this one.
+/// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "fio",
     summary: "fio iolog, version 3 (microseconds)",

@@ -29,7 +29,7 @@ pub(crate) use record::first_bytes;
 pub use record::{ByteOrder, Flaw, HEADER_BYTES, HEADER_BYTES_8, MAGIC_BYTES, RawRecord, check_magic, exact};
 use record::{byte_order, category};
 
-/// How the table of formats knows this one.
+/// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "blktrace",
     summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7; version 8 from its description)",
@@ -154,7 +154,7 @@ impl<R: Read> Blktrace<R> {
             let expected = "the byte order of the file's first record".into();
             return Err(Flaw::Malformed { found, expected });
         }
-        let meaning = if self.completions || !record.tells_completion() { record.meaning()? } else { None };
+        let meaning = if self.completions || !record.is_completion() { record.meaning()? } else { None };
         let mut time = Nanos(record.time_ns);
         if record.time_ns == 0 && record.is(category::NOTE) {
             time = self.newest;
