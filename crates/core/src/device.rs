@@ -83,7 +83,7 @@ pub enum Content {
 pub struct ExtentState {
     /// The extent.
     pub extent: Extent,
-    /// Its content.
+    /// Content.
     pub content: Content,
 }
 
@@ -121,7 +121,7 @@ pub struct Mark {
 pub struct View {
     /// Name.
     pub name: String,
-    /// Its content.
+    /// Content.
     pub device: Rc<dyn BlockDevice>,
 }
 

@@ -97,14 +97,14 @@ impl Table {
     }
 
     fn leave(&mut self, key: (u64, u64)) {
-        let Some(gone) = self.entries.remove(&key) else { return };
-        self.waiting -= usize::from(gone.waits_for > 0);
+        let Some(removed) = self.entries.remove(&key) else { return };
+        self.waiting -= usize::from(removed.waits_for > 0);
         if self.waiting == 0 {
             return;
         }
         let mut granted = 0;
-        for (other, entry) in self.overlapping(key.0, gone.end) {
-            if other.1 > key.1 && conflict(gone.mode, entry.mode) {
+        for (other, entry) in self.overlapping(key.0, removed.end) {
+            if other.1 > key.1 && conflict(removed.mode, entry.mode) {
                 entry.waits_for -= 1;
                 if entry.waits_for == 0 {
                     granted += 1;

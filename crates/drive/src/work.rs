@@ -71,7 +71,7 @@ pub struct Sharer {
     pub account: Account,
     /// Class at submission.
     pub class: Class,
-    /// Its sectors.
+    /// Sectors.
     pub sectors: u64,
 }
 

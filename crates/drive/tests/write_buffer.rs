@@ -114,8 +114,8 @@ fn the_order_in_which_it_is_written_out_matters() {
 }
 
 proptest! {
-    /// Time goes forward, a flush leaves nothing, and what was written and flushed takes a turn of the disk at
-    /// least a write that is not in sequence with another.
+    /// Time goes forward, a flush leaves nothing, and writing and flushing takes at least a revolution per write that
+    /// does not continue another.
     #[test]
     fn nothing_is_forgotten(
         requests in proptest::collection::vec((0..4_u8, 0..64_u64, 1..40_u64, 0..30_u64), 1..80),
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// Clients that never pause keep it busy all the time and no longer, however early it acknowledges.
+/// Clients that never pause keep it busy exactly all the time, however early it acknowledges.
 #[test]
 fn the_time_of_a_drive_is_told_once() {
     let imported = find("quantum-atlas-10k-disksim").unwrap();
@@ -176,7 +176,7 @@ fn the_time_of_a_drive_is_told_once() {
                 (runtime::now(), drive.all())
             })
             .unwrap();
-        // What was written out to the end of a stroke after the last answer counts, too.
+        // Destaging after the last answer counts, too.
         let over = work.busy().seconds() - end.seconds();
         assert!((-1e-6..0.05).contains(&over), "{}: busy {} of {end}", spec.name, work.busy());
         assert!(work.foreground.seconds() / end.seconds() > 0.99, "all of it is waited for");

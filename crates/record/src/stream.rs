@@ -39,7 +39,7 @@ pub struct Stream {
     skipped: u64,
 }
 
-/// What is at some place.
+/// Content at some place.
 enum Here {
     Record(usize),
     Line(usize),

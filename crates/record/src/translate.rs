@@ -18,7 +18,7 @@ pub struct TracedEvent {
     pub system: &'static str,
     /// The event.
     pub event: &'static str,
-    /// Its action in a blktrace record.
+    /// Action in a blktrace record.
     pub action: u32,
     /// Whether it is about a request structure, which belongs to the whole disk, and not to a bio.
     pub of_disk: bool,

@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 8;
 /// A trace in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Its requests, by time from zero.
+    /// Requests, by time from zero.
     pub records: Vec<Record>,
     /// The names of their processes.
     pub names: Names,
@@ -37,7 +37,7 @@ pub struct Trace {
 pub struct DeviceUse {
     /// The device, as in [`Record::device`].
     pub device: u32,
-    /// Its records, flushes included.
+    /// Records, flushes included.
     pub records: u64,
     /// The sector after the last accessed one.
     pub end_sector: u64,

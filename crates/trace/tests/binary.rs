@@ -1,4 +1,4 @@
-//! The simpler binary formats from records made by hand, and from damaged ones.
+//! The simpler binary formats, from handmade records and damaged ones.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn error(name: &str, bytes: &[u8]) -> String {
 
 #[test]
 fn what_no_format_allows_is_an_error_that_tells_byte_find_and_expectation() {
-    // Beyond what decides the format.
+    // Beyond the bytes used for detection.
     let many = vec![COMMANDS[0]; 200];
     let bytes = [vscsi_1(&many), vscsi_2(&[COMMANDS[0]])].concat();
     let mixed = error("mixed-vscsi", &bytes);

@@ -1,5 +1,4 @@
-//! The blktrace reader against traces built by hand: what each kind of record means, and what each
-//! kind of damage says.
+//! The blktrace reader on handmade traces: the meaning of each kind of record, and the error of each kind of damage.
 
 mod common;
 
@@ -78,7 +77,7 @@ fn a_name_noted_on_another_cpu_counts_from_its_instant() {
     let other = Builder::default().name(200, 7, "sh").name(250, 7, "git").name(500, 9, "late");
     let paths = [one.save("names.blktrace.0"), other.save("names.blktrace.1")];
     let trace = load(&paths, &ReadOptions::default()).unwrap();
-    // A name learnt later may be another program's: it does not count backwards.
+    // A later name may be another program's: it does not apply backwards.
     assert_eq!(names(&trace), ["?", "sh", "git", "?"]);
     let alone = load(&paths[..1], &ReadOptions::default()).unwrap();
     assert_eq!(names(&alone), ["?"; 4]);

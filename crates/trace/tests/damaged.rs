@@ -1,6 +1,5 @@
-//! Every format against files that are damaged in each way that files are: an error names the line or the
-//! byte, what was found and what was expected; with `skip_bad` what makes no sense is counted and the rest
-//! is read.
+//! Every format with files damaged in each way that occurs: an error names the line or the byte, the value found and
+//! the value expected; with `skip_bad` malformed records are counted and the rest is read.
 
 mod common;
 
@@ -34,7 +33,7 @@ impl<'a> Damaged<'a> {
         Damaged { sample, file, line: lines.lines().count() + 1 }
     }
 
-    /// The line after the sample ends the trace, and is passed over if that was asked for.
+    /// The line after the sample ends the trace, or is skipped on request.
     fn is_refused(&self, found: &str) {
         let format = self.sample.format;
         let error = load(&[&self.file], &self.sample.options()).unwrap_err().to_string();
@@ -153,7 +152,7 @@ fn binary_records_cut_anywhere_give_those_before_the_cut() {
     for sample in binary::samples() {
         for cut in sample.text_bytes + 1..sample.bytes.len() {
             let file = save("cut-anywhere", &sample.bytes[..cut]);
-            // So short that nothing tells what it is.
+            // Too short to be recognized.
             let Ok(trace) = load(&[file], &sample.options()) else {
                 assert!(cut < sample.text_bytes + sample.record_bytes, "{} cut at {cut}", sample.format);
                 continue;
@@ -180,7 +179,7 @@ fn bytes_in_the_wrong_order_are_told() {
     }
 }
 
-/// A field of eight bytes that is too large: the format, where it is in a record, what it is, how that is told.
+/// A field of eight bytes that is too large: the format, its place in a record, its name, and the error.
 const HUGE: [(&str, usize, u64, &str); 5] = [
     ("blktrace", 16, u64::MAX, "a request at sector 18446744073709551615"),
     ("vscsi-1", 16, u64::MAX, "sectors at sector 18446744073709551615"),

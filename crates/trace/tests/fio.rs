@@ -1,4 +1,4 @@
-//! What fio itself writes, read: the requests that it says it made. Skips where there is no fio.
+//! Logs written by fio itself: the requests are those that it reports. Skipped without fio.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,12 +7,12 @@ use seekless_core::Op;
 use seekless_trace::{ReadOptions, load};
 use serde_json::Value;
 
-/// The log of a load that fio makes, and what fio says of it.
+/// The log of a load that fio makes, and fio's report of it.
 fn fio(name: &str, load: &[&str]) -> Option<(PathBuf, Value)> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let log = folder.join("log");
-    // It would write on behind what is there.
+    // It would append to an existing one.
     let _ = std::fs::remove_file(&log);
     let told = Command::new("fio")
         .current_dir(&folder)
@@ -26,7 +26,7 @@ fn fio(name: &str, load: &[&str]) -> Option<(PathBuf, Value)> {
     };
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     let text = String::from_utf8_lossy(&told.stdout);
-    // It may say more before the object.
+    // There may be other output before the object.
     let json = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
     Some((log, json))
 }

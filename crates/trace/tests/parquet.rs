@@ -1,4 +1,4 @@
-//! Parquet: row groups, what the file says of itself, files that other programs wrote, and damage.
+//! Parquet: row groups, metadata, files of other programs, and damage.
 
 #![cfg(feature = "parquet")]
 
@@ -105,7 +105,7 @@ fn column<T: DataType>(group: Group, values: &[T::T], levels: Option<&[i16]>) {
     column.close().unwrap();
 }
 
-/// A file with these columns, as another program writes it.
+/// A file with these columns, as written by another program.
 fn foreign(name: &str, message: &str, columns: impl Fn(Group)) -> PathBuf {
     let path = path(name);
     let message = Arc::new(parse_message_type(message).unwrap());
@@ -232,7 +232,7 @@ proptest! {
 
 #[test]
 fn a_dictionary_that_claims_more_than_it_holds_is_refused_before_room_is_made_for_it() {
-    // Found by the fuzzer: the library made room for 671 million numbers.
+    // Found by the fuzzer: the library allocated 671 million numbers.
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hostile-dictionary.parquet");
     let error = read(&file).unwrap_err().to_string();
     assert!(error.contains("a dictionary of ") && error.contains(" values in "), "{error}");

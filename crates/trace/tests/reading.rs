@@ -1,4 +1,4 @@
-//! What a reader makes of the records: latencies, volumes, units, names, standard streams.
+//! A reader's latencies, volumes, units, names, and standard streams.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{Builder, COMPLETED, DISK, READ, VOLUME, WRITE, load_text, save};
 use seekless_core::{Op, Record};
 use seekless_trace::{ReadOptions, Reader, TimeUnit, Trace, load};
 
-/// In nanoseconds, where it is known.
+/// In nanoseconds, where known.
 fn latency(record: &Record) -> Option<u64> {
     record.latency.known().map(|latency| latency.0)
 }
@@ -56,7 +56,7 @@ fn an_answer_is_of_all_that_were_merged_and_of_the_earlier_of_two() {
     trace = done(trace, 1_000, (0, 8192), READ);
     trace = done(trace, 2_000, (100, 512), WRITE);
     trace = done(trace, 5_000, (100, 512), WRITE);
-    // Never asked for.
+    // Never requested.
     trace = done(trace, 6_000, (9_999, 512), WRITE);
     let read = load(&[trace.save("merged")], &answered()).unwrap();
     assert_eq!(latencies(&read), [Some(1_000), Some(990), Some(1_980), Some(4_970), None]);
@@ -67,7 +67,7 @@ fn an_answer_is_of_all_that_were_merged_and_of_the_earlier_of_two() {
 fn a_trace_without_answers_is_the_same_with_and_without_waiting_for_them() {
     let requests =
         (0..200_000_u64).fold(Builder::default(), |trace, n| trace.read(n * 1_000, n * 8, 4096, 7));
-    // One more, and its answer, after waiting was given up.
+    // One more, and its completion, after waiting was given up.
     let requests = done(requests.read(200_000_000, 0, 4096, 7), 200_000_500, (0, 4096), READ);
     let again = done(requests.read(200_001_000, 0, 4096, 7), 200_001_700, (0, 4096), READ);
     let file = again.save("no-answers");

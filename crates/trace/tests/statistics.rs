@@ -1,4 +1,4 @@
-//! The statistics against slow ones that are evidently right, and samples against all there is.
+//! The statistics against slow reference implementations, and samples against the exact figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ fn stats(records: &[Record], memory: u64) -> Stats {
 const PLENTY: u64 = 1 << 30;
 const SECOND: u64 = 1_000_000_000;
 
-/// Requests at times that ascend, on few pages; some of known latency.
+/// Requests at ascending times, on few pages; some of known latency.
 fn requests() -> impl Strategy<Value = Vec<Record>> {
     let gap = prop_oneof![Just(0), 0..2_000_000_u64, 0..4 * SECOND];
     let latency = prop_oneof![Just(None), (0..20_000_000_u64).prop_map(Some)];
@@ -53,7 +53,7 @@ fn accesses(records: &[Record]) -> Vec<(u64, bool, u64)> {
     records.iter().flat_map(of).collect()
 }
 
-/// How many accesses an LRU cache of `size` pages misses, by keeping one.
+/// Misses of an LRU cache of `size` pages, by simulating one.
 fn lru_misses(pages: impl Iterator<Item = u64>, size: usize) -> u64 {
     let mut cache: Vec<u64> = Vec::new();
     let mut misses = 0;
@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-/// Numbers that look random and are always the same.
+/// Reproducible pseudo-random numbers.
 fn numbers() -> impl FnMut(u64) -> u64 {
     let mut state = 7_u64;
     move |below| {
@@ -226,7 +226,7 @@ fn a_sample_is_as_exact_as_it_says() {
         "{:?}",
         sampled.page_sampling
     );
-    // Three times the deviation that is told as 1.96 of them.
+    // Three times the deviation, which is given as 1.96 of them.
     let within = |told: f64, right: f64, error_pct: f64| {
         assert!(
             (told - right).abs() <= right * error_pct / 100.0 * 3.0 / 1.96,
@@ -241,7 +241,7 @@ fn a_sample_is_as_exact_as_it_says() {
     let (curve, sample) = (&whole.miss_ratio_curve, &sampled.miss_ratio_curve);
     assert!(!sample.exact && sample.error > 0.0 && sample.error < 0.02, "{}", sample.error);
     for point in &sample.points {
-        // What the exact curve says at the next smaller and the next larger size.
+        // The exact curve at the next smaller and the next larger size.
         let at = curve.points.partition_point(|exact| exact.pages < point.pages);
         let above = curve.points[at.saturating_sub(1)].miss_ratio;
         let below = curve.points.get(at).map_or(0.0, |exact| exact.miss_ratio);
@@ -251,7 +251,7 @@ fn a_sample_is_as_exact_as_it_says() {
             "{point:?}: {above} to {below}"
         );
     }
-    // What does not concern single pages or pairs is exact.
+    // Statistics that do not concern single pages or pairs are exact.
     assert_eq!((sampled.reads, &sampled.arrivals), (whole.reads, &whole.arrivals));
     assert_eq!(sampled.heat_map, whole.heat_map);
 }

@@ -1,5 +1,4 @@
-//! Every text format from a few lines made by hand: units, directions, devices, and what is wrong with
-//! damaged ones.
+//! Every text format from a few handmade lines: units, directions, devices, and the errors of damaged ones.
 
 mod common;
 
@@ -12,7 +11,7 @@ use seekless_trace::{ReadOptions, Reader, Trace, load};
 #[test]
 fn each_format_is_known_by_its_content_and_says_what_it_says() {
     for (number, sample) in SAMPLES.iter().enumerate() {
-        // No content tells what the columns of blkparse -f are.
+        // The columns of blkparse -f cannot be detected.
         let told = sample.options();
         let options = if told.columns.is_some() { told } else { ReadOptions::default() };
         let file = save(&format!("sample-{number}"), sample.content.as_bytes());
@@ -98,7 +97,7 @@ fn whole_seconds_are_spread_evenly_in_the_order_of_the_file() {
     let starts = many.records[..70_000].iter().map(|record| record.extent.start.0);
     assert!(starts.eq(0..70_000));
     assert_eq!(many.records[65_535].time.0, 65_535 * 1_000_000_000 / 65_536);
-    // More than are spread at once: the rest of them at the second's end.
+    // More than are spread at once: the rest gets the second's end.
     assert_eq!(many.records[65_536].time.0, 999_999_999);
     assert_eq!((many.records[70_000].time.0, many.records[70_000].op), (1_000_000_000, Op::Write));
     assert!(many.warnings[0].contains("spread over it"), "{:?}", many.warnings);

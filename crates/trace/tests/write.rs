@@ -1,5 +1,5 @@
-//! What is written is read back as exactly what the writer says it holds: for arbitrary records, for a
-//! real trace, and compressed.
+//! Written traces are read back exactly as far as the target represents them: arbitrary records, a real trace, and
+//! compressed ones.
 
 mod common;
 
@@ -15,7 +15,7 @@ use seekless_trace::{Naming, ReadOptions, Trace, Volumes, load};
 
 const PROCESSES: [&str; 5] = ["git", "kworker/1:2", "a [b] c", "", "?"];
 
-/// Records with what no format holds among them: for what each holds, see its target.
+/// Records with values that no format represents; for each format's limits, see its target.
 fn records() -> impl Strategy<Value = Vec<Record>> {
     let op = prop_oneof![
         4 => Just(Op::Read),
@@ -25,7 +25,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         1 => Just(Op::WriteZeroes)
     ];
     let gap = prop_oneof![Just(0_u64), 1..5_000_u64, 1..2_000_000_000_u64, Just(70_000_000_000)];
-    // Few places, so that requests overlap while they are under way, and the far end of what can be addressed.
+    // Few places, so that requests overlap in flight, and the far end of the address range.
     let start = prop_oneof![0_u64..40, any::<u64>().prop_map(|start| start % (u64::MAX / 512 - 40))];
     let latency = prop_oneof![
         Just(Latency::UNKNOWN),
@@ -86,7 +86,7 @@ fn read(path: &Path) -> Trace {
     load(&[path], &ReadOptions { latencies: true, ..ReadOptions::default() }).unwrap()
 }
 
-/// What the target holds of `records`, times counted from the first one.
+/// The part of `records` that the target represents, with times from the first one.
 fn kept(target: &Target, records: &[Record]) -> Vec<Record> {
     let mut kept: Vec<Record> = records.iter().filter_map(|record| target.holds.keep(record)).collect();
     let start = kept.first().map_or(Nanos::ZERO, |first| first.time);
@@ -96,7 +96,7 @@ fn kept(target: &Target, records: &[Record]) -> Vec<Record> {
     kept
 }
 
-/// Asserts that `back` is what `target` holds of `records`.
+/// Asserts that `back` is what `target` represents of `records`.
 fn same(target: &Target, records: &[Record], tables: Tables, back: &Trace, written: &Written) {
     let kept = kept(target, records);
     assert_eq!(back.records.len(), kept.len());
@@ -238,7 +238,7 @@ fn a_file_appears_whole_or_not_at_all() {
     Writer::new(target, output, &Provenance::default()).unwrap().finish().unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "fio version 3 iolog\n");
     assert_eq!(listed(), 1);
-    // What is no file is written to, never replaced.
+    // A destination that is not a file is written to, never replaced.
     Output::file(Path::new("/dev/null"), true).unwrap().finish().unwrap();
     assert!(!Path::new("/dev/null").is_file());
 }

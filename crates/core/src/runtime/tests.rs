@@ -225,10 +225,10 @@ fn a_live_run_takes_the_time_of_the_world_outside_and_waits_for_it() {
             assert_eq!(now(), Nanos::from_millis(6), "a turn is as late as it is");
             quiet().await;
             assert_eq!((now(), driver.turns.get()), (Nanos::from_millis(6), 1), "quiet needs no turn");
-            let mut asked = false;
+            let mut polled = false;
             poll_fn(|context| {
                 driver.waiter.replace(Some(context.waker().clone()));
-                if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending }
+                if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             driver.turns.get()

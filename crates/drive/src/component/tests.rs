@@ -59,12 +59,12 @@ fn bytes_come_back_as_written_and_zero_elsewhere() {
 
 #[test]
 fn schedulers_order_what_waits() {
-    let asked = [(900_000, Class::Foreground), (100_000, Class::Foreground), (500_000, Class::Foreground)];
+    let requests = [(900_000, Class::Foreground), (100_000, Class::Foreground), (500_000, Class::Foreground)];
     for (policy, order) in
         [(Policy::Fcfs, [900_000, 100_000, 500_000]), (Policy::CLook, [100_000, 500_000, 900_000])]
     {
         let options = QueueOptions { policy, ..QueueOptions::default() };
-        assert_eq!(on_a_disk(options, async |disk| order_of(&disk, &asked).await), order);
+        assert_eq!(on_a_disk(options, async |disk| order_of(&disk, &requests).await), order);
     }
 }
 
@@ -81,14 +81,14 @@ const ALL: [Policy; 7] = [
 #[test]
 fn classes_stay_above_every_scheduler() {
     // The head is at sector 0: nearest last.
-    let asked: Vec<(u64, Class)> = [Class::Background, Class::Foreground, Class::Urgent]
+    let requests: Vec<(u64, Class)> = [Class::Background, Class::Foreground, Class::Urgent]
         .into_iter()
         .zip([0, 100_000_000, 400_000_000])
         .flat_map(|(class, from)| (0..5).map(move |i| (from + i * 7_654_321, class)))
         .collect();
     for policy in ALL {
         let options = QueueOptions { policy, ..QueueOptions::default() };
-        let run = || on_a_disk(options, async |disk| (order_of(&disk, &asked).await, disk.all()));
+        let run = || on_a_disk(options, async |disk| (order_of(&disk, &requests).await, disk.all()));
         let (order, work) = run();
         let ranks: Vec<u64> = order.iter().map(|start| start / 100_000_000).collect();
         assert_eq!(ranks, [[4; 5], [1; 5], [0; 5]].concat(), "{policy}");
@@ -147,13 +147,13 @@ fn adjacent_requests_go_together_unless_told_not_to() {
 
 #[test]
 fn urgent_comes_first_and_free_last() {
-    let asked = [
+    let requests = [
         (1_000_000, Class::Free),
         (2_000_000, Class::Background),
         (3_000_000, Class::Foreground),
         (4_000_000, Class::Urgent),
     ];
-    let order = on_a_disk(QueueOptions::default(), async |disk| order_of(&disk, &asked).await);
+    let order = on_a_disk(QueueOptions::default(), async |disk| order_of(&disk, &requests).await);
     assert_eq!(order, [4_000_000, 3_000_000, 2_000_000, 1_000_000]);
 }
 
@@ -230,9 +230,9 @@ fn strewn(options: QueueOptions, own: QueueSpec) -> (Vec<u64>, Nanos) {
     Runtime::new(1)
         .run(async {
             let disk = Rc::new(Disk::new(0, &spec, options));
-            let asked: Vec<_> =
+            let requests: Vec<_> =
                 (0..200_u64).map(|i| (i * 7_654_321 * 31 % 400_000_000, Class::Foreground)).collect();
-            (order_of(&disk, &asked).await, now())
+            (order_of(&disk, &requests).await, now())
         })
         .unwrap()
 }
@@ -307,7 +307,7 @@ fn a_flush_that_is_not_queued_goes_alone() {
     assert_eq!(finished(true)[..2], ["before", "flush"], "the next after the one at work");
 }
 
-/// Bytes are right whatever the drive does with its commands.
+/// Bytes are right, whatever the drive's order.
 #[test]
 fn bytes_come_back_with_a_queue_and_a_write_cache() {
     let own = QueueSpec { depth: 32, ..QueueSpec::default() };

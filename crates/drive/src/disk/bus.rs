@@ -80,16 +80,16 @@ impl Transfer {
 
 impl Pauses {
     fn end(&self, ready: u64, sectors: u64, sector: u64) -> u64 {
-        let (mut now, mut gone) = (ready, 0);
-        while gone < sectors {
+        let (mut now, mut sent) = (ready, 0);
+        while sent < sectors {
             let there = self.arrived(now).min(sectors);
-            if there > gone {
-                now += (there - gone) * sector;
-                gone = there;
+            if there > sent {
+                now += (there - sent) * sector;
+                sent = there;
             } else {
-                let target = (gone + self.mark.max(1)).min(sectors);
+                let target = (sent + self.mark.max(1)).min(sectors);
                 now = (now + self.disconnect).max(self.arrival(target)) + self.reselect;
-                if self.arrived(now) <= gone {
+                if self.arrived(now) <= sent {
                     // No more arrivals are known.
                     return now;
                 }

@@ -57,7 +57,7 @@ struct Reading {
 pub enum Lookup {
     /// All of it is in this segment.
     Hit(usize),
-    /// Its start is in this segment, or is about to pass under the head.
+    /// Start is in this segment, or is about to pass under the head.
     PartialHit(usize),
     /// None of it is cached; this segment is to hold it, if there is one.
     Miss(Option<usize>),

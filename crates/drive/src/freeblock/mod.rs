@@ -139,7 +139,7 @@ pub struct FillResult {
     pub late: Nanos,
 }
 
-/// Regions are weighed anew once in so many gaps.
+/// Gaps between two recomputations of the regions' weights.
 const WEIGHED_EVERY: u64 = 1_024;
 
 /// The freeblock scheduler of one arm.

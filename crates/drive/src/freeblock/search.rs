@@ -37,7 +37,7 @@ pub struct Stop {
     pub write: bool,
     /// When the head is over it.
     pub window: Window,
-    /// Its value.
+    /// Value.
     pub value: u64,
     /// Continuation on the next track.
     pub onward: Option<Onward>,

@@ -1,4 +1,4 @@
-//! The search against one that looks at every track, sector by sector; and plans against the mechanics.
+//! The search against an exhaustive one, sector by sector; and plans against the mechanics.
 
 use std::collections::BTreeMap;
 
@@ -94,8 +94,8 @@ impl World {
         Search { inputs: self.inputs(guard, 0, candidates), directions: &self.directions }
     }
 
-    /// The most blocks that any track gives in a gap, found sector by sector; the head is at each track `slack`
-    /// nanoseconds late and leaves as many early.
+    /// The most blocks of any track in a gap, searched sector by sector; the head is at each track `slack` nanoseconds
+    /// late and leaves as many early.
     fn exhaustive(&self, gap: &Gap, guard: u64, slack: u64) -> u64 {
         let (layout, mechanics) = (self.drive.layout(), self.drive.mechanics());
         let mut best = 0;
@@ -107,7 +107,7 @@ impl World {
                 let Some(leave) = gap.due.checked_sub(back + slack).filter(|&leave| leave > come) else {
                     continue;
                 };
-                // No stop is longer than a turn.
+                // No stop is longer than a revolution.
                 let leave = leave.min(come + mechanics.revolution().0);
                 let mut found = 0;
                 for (_, set) in &direction.sets {
@@ -140,7 +140,7 @@ fn somewhere(world: &World, random: &mut Lcg) -> Head {
     Head { cylinder: at.cylinder, head: at.head }
 }
 
-/// Section 4: what the pruned search finds, its bound lifted, is the maximum over all tracks.
+/// Section 4: the result of the pruned search, without its limit, is the maximum over all tracks.
 #[test]
 fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
     let mut random = Lcg(1);
@@ -296,7 +296,7 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
 }
 
 #[test]
-fn legs_are_the_way_of_the_head() {
+fn steps_follow_the_trajectory_of_the_head() {
     let mut random = Lcg(3);
     for name in ["quantum-atlas-10k", "wd2500aaks", "hp-c2247a-disksim", "quantum-atlas-10k-disksim"] {
         let mut drive = Drive::new(&find(name).unwrap());

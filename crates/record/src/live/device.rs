@@ -23,7 +23,7 @@ pub struct Device {
     pub name: String,
     /// `major << 20 | minor`, as in traces.
     pub number: u32,
-    /// Its folder in sysfs.
+    /// Folder in sysfs.
     pub folder: PathBuf,
     /// If it is a partition, its disk and sectors.
     pub part: Option<Part>,

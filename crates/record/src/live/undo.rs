@@ -230,7 +230,7 @@ fn open_journal(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Whether a journal can be followed: nobody else can have written it.
+/// Whether a journal can be trusted: no other user can have written it.
 fn trusted(path: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();
     let mine = |path: &Path| {

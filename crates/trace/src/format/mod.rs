@@ -92,13 +92,13 @@ pub struct Queued {
 pub struct Remapped {
     /// The traced device at which the remap was recorded.
     pub device: u32,
-    /// Its new device; differs from `device` if it is a partition of it.
+    /// New device; differs from `device` if it is a partition of it.
     pub to_device: u32,
-    /// Its extent there; empty for a flush.
+    /// Extent there; empty for a flush.
     pub extent: Extent,
-    /// Its old device.
+    /// Old device.
     pub from_device: u32,
-    /// Its first sector there.
+    /// First sector there.
     pub from_start: u64,
 }
 

@@ -46,7 +46,7 @@ impl Sample {
 /// A format that can be read.
 #[derive(Debug)]
 pub struct Format {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
     /// A one-line summary.
     pub summary: &'static str,
@@ -107,11 +107,11 @@ pub(crate) struct Content {
     pub sector_bytes: u64,
     /// The volumes of the trace, shared by all files.
     pub volumes: Volumes,
-    /// Its first bytes.
+    /// First bytes.
     pub head: Vec<u8>,
-    /// Its whole content, uncompressed.
+    /// Whole content, uncompressed.
     pub input: Box<dyn BufRead>,
-    /// Its name, for messages.
+    /// Name, for messages.
     pub file: PathBuf,
     /// Whether `file` is a regular file, which may be read in any order, rather than a stream.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code))]

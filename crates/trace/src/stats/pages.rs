@@ -34,7 +34,7 @@ pub(super) struct Page {
     writes: u32,
     /// Accesses in this interval.
     pub here: u32,
-    /// Its position in the stack.
+    /// Position in the stack.
     position: u32,
     /// Time of the last write, if any.
     written: Nanos,

@@ -36,7 +36,7 @@ const MAX_NOTES: usize = 16;
 /// A format that can be written.
 #[derive(Debug)]
 pub struct Target {
-    /// Its name; the same as that of the format that reads it.
+    /// Name; the same as that of the format that reads it.
     pub name: &'static str,
     /// A one-line summary.
     pub summary: &'static str,
@@ -82,7 +82,7 @@ pub struct Provenance {
     pub format: String,
     /// The writing program, with its version.
     pub program: String,
-    /// Its options.
+    /// Options.
     pub options: String,
 }
 
@@ -106,7 +106,7 @@ pub trait Encoder {
 
 /// The result of an encoder.
 pub struct Encoded {
-    /// Its output.
+    /// Output.
     pub output: Output,
     /// Notes about the output, besides the losses.
     pub notes: Vec<String>,
