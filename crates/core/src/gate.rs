@@ -149,7 +149,7 @@ mod tests {
                 }
                 assert!(!gate.has_waiters() && gate.inside.get() == 0 && !gate.closed.get());
             })
-            .expect("nobody waits for ever");
+            .expect("no task waits for ever");
         entered.take()
     }
 
@@ -186,7 +186,7 @@ mod tests {
                 let inside = gate.pass().await;
                 let (closing, passing, other) = (enter(true), enter(false), enter(true));
                 sleep(Nanos(1)).await;
-                assert!(!passing.is_finished(), "nobody overtakes who closes the gate");
+                assert!(!passing.is_finished(), "a waiting close is not overtaken");
                 drop(closing);
                 passing.await;
                 assert!(!other.is_finished());

@@ -341,7 +341,7 @@ mod tests {
         let reader = take(0, Mode::Shared).unwrap();
         assert!(take(4, Mode::Exclusive).is_none() && take(4, Mode::Shared).is_some());
         let waits = locks.lock(Extent::new(4, 8), Mode::Exclusive, Class::Foreground, None);
-        assert!(take(8, Mode::Shared).is_none(), "somebody waits for it");
+        assert!(take(8, Mode::Shared).is_none(), "another request waits for it");
         drop((reader, waits));
         assert!(take(8, Mode::Exclusive).is_some() && locks.is_empty());
     }

@@ -115,7 +115,7 @@ impl Source {
         if self.clamped > 0 {
             let (file, clamped) = (self.file.display(), self.clamped);
             warnings.push(format!(
-                "{file}: {clamped} records stand more than {WINDOW_EVENTS} records too late; they count at the time of the one before them"
+                "{file}: {clamped} records are more than {WINDOW_EVENTS} records late; they count at the time of the one before them"
             ));
         }
         warnings

@@ -249,7 +249,7 @@ impl Reader {
         let (warnings, skipped) = self.merge.warnings();
         self.warnings.extend(warnings);
         if skipped > 0 {
-            self.warnings.push(format!("{skipped} records made no sense and were passed over"));
+            self.warnings.push(format!("{skipped} malformed records were skipped"));
         }
         let repeated = self.layering.repeated();
         if repeated > 0 {

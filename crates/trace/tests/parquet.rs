@@ -168,7 +168,7 @@ fn a_row_that_makes_no_sense_is_named_or_passed_over() {
     let options = ReadOptions { skip_bad: true, ..ReadOptions::default() };
     let trace = load(&[&path], &options).unwrap();
     assert_eq!(trace.records.iter().map(|record| record.time.0).collect::<Vec<_>>(), [0, 4]);
-    assert!(trace.warnings.iter().any(|warning| warning.contains("3 records made no sense")));
+    assert!(trace.warnings.iter().any(|warning| warning.contains("3 malformed records")));
 }
 
 #[test]

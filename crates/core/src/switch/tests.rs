@@ -99,7 +99,7 @@ fn device(child: &Rc<Child>) -> Rc<dyn BlockDevice> {
 
 fn run(test: impl AsyncFnOnce(Requests)) -> BTreeSet<&'static str> {
     let runtime = Runtime::new(1);
-    runtime.run(test(Requests::default())).expect("nobody waits for ever");
+    runtime.run(test(Requests::default())).expect("no task waits for ever");
     runtime.edges().into_iter().map(|(edge, _)| edge).collect()
 }
 

@@ -89,7 +89,7 @@ impl<F: Records + 'static> Binary<F> {
         };
         let (file, offset) = (self.file.display(), self.offset);
         self.warnings.push(format!(
-            "{file}, byte {offset}: {why}: found {found} bytes of a record, expected {length} or more; what comes before was read"
+            "{file}, byte {offset}: {why}: found {found} bytes of a record, expected {length} or more; earlier records were read"
         ));
         Ok(false)
     }

@@ -15,7 +15,7 @@ use crate::volumes::Volumes;
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
     name: "fio",
-    summary: "fio iolog, version 3 (microseconds, unless told); version 2 from its description",
+    summary: "fio iolog, version 3 (microseconds by default); version 2 from its description",
     sample: Sample::Real,
     volumes: Naming::Named,
     leaves_open: LeavesOpen { time: Some(TimeUnit::Micro), sector: None },
@@ -91,7 +91,7 @@ impl Lines for Fio {
 
     fn warnings(&self) -> Vec<String> {
         let timeless = self.version == 2 && self.now == Nanos::ZERO && self.requests > 1;
-        let warning = "the log has no waits, hence no times: all requests come at once".to_owned();
+        let warning = "the log has no waits, hence no times: all requests arrive at once".to_owned();
         if timeless { vec![warning] } else { Vec::new() }
     }
 }

@@ -116,7 +116,7 @@ impl Records for HpSrt {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let warning = format!("{} records are no plain requests; they were left out", self.others);
+        let warning = format!("{} records are not plain requests; they were left out", self.others);
         if self.others > 0 { vec![warning] } else { Vec::new() }
     }
 }

@@ -143,7 +143,7 @@ pub(crate) fn opened(file: PathBuf, mut rest: Box<dyn BufRead>) -> Result<Option
             return Err(TraceError::Io { file, source });
         }
         Some(_) if head.is_empty() => {
-            let (found, expected) = ("a compressed stream that stops before it tells anything", "a trace");
+            let (found, expected) = ("a compressed stream that stops before its first bytes", "a trace");
             return Err(TraceError::Malformed {
                 file,
                 offset: 0,
@@ -198,7 +198,7 @@ impl Format {
     pub(crate) fn check(&self, options: &ReadOptions) -> Result<(), TraceError> {
         let refuse =
             |setting, found: String, expected: String| Err(TraceError::Setting { setting, found, expected });
-        let own = || format!("none: the format {} says it itself", self.name);
+        let own = || format!("none: the format {} defines it", self.name);
         if let (Some(unit), None) = (options.time_unit, self.leaves_open.time) {
             return refuse("the unit of times", unit.to_string(), own());
         }
@@ -217,7 +217,7 @@ impl Format {
             _ if options.columns.is_none() && self.name == columns::FORMAT.name => refuse(
                 "columns",
                 "none".into(),
-                "what blkparse -f was told, such as \"%D %T.%t %p %d %S %n %C\\n\"".into(),
+                "the format given to blkparse -f, such as \"%D %T.%t %p %d %S %n %C\\n\"".into(),
             ),
             _ => Ok(()),
         }

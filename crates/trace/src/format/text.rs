@@ -188,7 +188,7 @@ impl<F: Lines + 'static> Text<F> {
     fn cut(&mut self, why: &str) {
         let (file, line) = (self.file.display(), self.events.line);
         self.warnings.push(format!(
-            "{file}, line {line}: {why}: found a part of a line, expected all of it; what comes before was read"
+            "{file}, line {line}: {why}: found a part of a line, expected all of it; earlier records were read"
         ));
     }
 

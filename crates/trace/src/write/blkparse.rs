@@ -98,8 +98,9 @@ impl Encoder for Blkparse {
         }
         let dropped = self.in_flight.dropped;
         if dropped > 0 {
-            notes
-                .push(format!("{dropped} completions were left out: a reader could not tell whose they are"));
+            notes.push(format!(
+                "{dropped} completions were left out: a reader could not assign them to their requests"
+            ));
         }
         Ok(Encoded { output: self.output, notes, latencies_dropped: dropped })
     }

@@ -127,7 +127,7 @@ impl Losses {
             (self.flags_dropped, "requests lost flags"),
             (self.processes_dropped, "requests lost their process"),
             (self.streams_dropped, "requests lost their stream"),
-            (self.latencies_dropped, "requests lost the time they took"),
+            (self.latencies_dropped, "requests lost their latency"),
         ];
         let losses = losses.iter().filter(|(number, _)| *number > 0);
         losses.map(|(number, what)| format!("{target}: {number} {what}")).collect()

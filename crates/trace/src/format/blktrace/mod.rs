@@ -121,7 +121,7 @@ impl<R: Read> Blktrace<R> {
         let why = if cut { "the compressed stream stops early" } else { "the file is cut short" };
         let (file, offset) = (self.file.display(), self.offset);
         self.warnings.push(format!(
-            "{file}, byte {offset}: {why}: found {have} bytes of a record, expected {need}; what comes before was read"
+            "{file}, byte {offset}: {why}: found {have} bytes of a record, expected {need}; earlier records were read"
         ));
         Ok(None)
     }
