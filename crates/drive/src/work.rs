@@ -127,9 +127,9 @@ impl Ledger {
             left.rotation = left.rotation - share.rotation;
             left.transfer = left.transfer - share.transfer;
             left.overhead = left.overhead - share.overhead;
-            self.pay(op, &share, sharer);
+            self.charge_share(op, &share, sharer);
         }
-        self.pay(op, &left, first);
+        self.charge_share(op, &left, first);
         let work = self.entry(first.account);
         work.commands += 1;
         work.queued += u128::from(took.total().0) * (waiting + served(sharers)) as u128;
@@ -167,7 +167,7 @@ impl Ledger {
 
     /// Counts a request that was served for free.
     pub fn charge_free(&mut self, op: Op, sharer: &Sharer) {
-        self.pay(op, &Access::default(), sharer);
+        self.charge_share(op, &Access::default(), sharer);
     }
 
     /// Adds the time for which a command occupied the drive alone.
@@ -177,7 +177,7 @@ impl Ledger {
         }
     }
 
-    fn pay(&mut self, op: Op, share: &Access, sharer: &Sharer) {
+    fn charge_share(&mut self, op: Op, share: &Access, sharer: &Sharer) {
         let work = self.entry(sharer.account);
         work.seek += share.seek;
         work.rotation += share.rotation;

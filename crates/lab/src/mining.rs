@@ -187,7 +187,7 @@ pub fn mine(mining: &Mining, requests: Option<u64>) -> Result<Mined, LabError> {
         told.elapsed = elapsed;
         count_scrubbed(&volume, mining.block, &mut told);
         told.work = volume.all();
-        told.freed = arms.iter().fold(FreeStats::default(), |freed, arm| freed.and(&arm.stats()));
+        told.freed = arms.iter().fold(FreeStats::default(), |freed, arm| freed.plus(&arm.stats()));
         Ok(told)
     })?;
     let mut told = result?;

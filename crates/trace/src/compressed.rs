@@ -41,7 +41,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
 }
 
 /// The uncompressed content of a file, from its start.
-pub fn again(file: &File) -> io::Result<Box<dyn BufRead>> {
+pub fn reopen(file: &File) -> io::Result<Box<dyn BufRead>> {
     let mut file = file.try_clone()?;
     file.rewind()?;
     decompress(file)

@@ -26,7 +26,7 @@ pub mod write;
 pub use error::TraceError;
 pub use format::{BLKPARSE_F, Columns, FORMATS, Format, Sample};
 pub use loaded::{DeviceUse, Trace, load};
-pub use options::{LeavesOpen, ReadOptions, TimeUnit};
+pub use options::{OpenUnits, ReadOptions, TimeUnit};
 pub use paths::expand;
 pub use reader::Reader;
 pub use stats::{Analysis, Intervals, MissRatio, Stats, StatsOptions, Survey, characterise};

@@ -75,14 +75,14 @@ impl FromStr for TimeUnit {
 
 /// The units that a format does not define, with their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeavesOpen {
+pub struct OpenUnits {
     /// The unit of times.
     pub time: Option<TimeUnit>,
     /// Bytes per sector.
     pub sector: Option<u64>,
 }
 
-impl LeavesOpen {
+impl OpenUnits {
     /// All units are defined by the format.
-    pub const NOTHING: LeavesOpen = LeavesOpen { time: None, sector: None };
+    pub const NONE: OpenUnits = OpenUnits { time: None, sector: None };
 }

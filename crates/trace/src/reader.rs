@@ -69,7 +69,7 @@ impl Reader {
         let sources = expand(paths)?;
         let open = |file: &PathBuf| match kept {
             Some(kept) if file == Path::new(compressed::STDIN) => {
-                let stream = compressed::again(kept);
+                let stream = compressed::reopen(kept);
                 let stream = stream.map_err(|source| TraceError::Io { file: file.clone(), source })?;
                 format::opened(file.clone(), stream)
             }
@@ -86,7 +86,7 @@ impl Reader {
     }
 
     /// Reads a stream, compressed or not; messages call it `name`.
-    pub fn over(
+    pub fn from_stream(
         name: &str,
         stream: impl Read + 'static,
         options: &ReadOptions,

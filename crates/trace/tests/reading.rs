@@ -133,10 +133,10 @@ fn a_stream_is_read_as_a_file_is() {
     let text = Sample::of("msr").content;
     let from_file = load_text("stream", text).records;
     for bytes in [text.as_bytes().to_vec(), common::xz(text.as_bytes())] {
-        let stream = Reader::over("stream", Cursor::new(bytes), &ReadOptions::default()).unwrap();
+        let stream = Reader::from_stream("stream", Cursor::new(bytes), &ReadOptions::default()).unwrap();
         assert_eq!(stream.map(Result::unwrap).collect::<Vec<_>>(), from_file);
     }
-    let empty = Reader::over("nothing", Cursor::new(Vec::new()), &ReadOptions::default());
+    let empty = Reader::from_stream("nothing", Cursor::new(Vec::new()), &ReadOptions::default());
     let error = empty.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("nothing, byte 0: found an empty file, expected a trace"), "{error}");
 }

@@ -10,7 +10,7 @@ use common::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use seekless_core::{Extent, Flags, Latency, NameId, Names, Nanos, Op, Origin, ProcessId, Record, StreamId};
-use seekless_trace::write::{Output, Provenance, TARGETS, Tables, Target, VolumesHeld, Writer, Written};
+use seekless_trace::write::{Output, Provenance, TARGETS, Tables, Target, VolumeIds, Writer, Written};
 use seekless_trace::{Naming, ReadOptions, Trace, Volumes, load};
 
 const PROCESSES: [&str; 5] = ["git", "kworker/1:2", "a [b] c", "", "?"];
@@ -114,16 +114,16 @@ fn same(target: &Target, records: &[Record], tables: Tables, back: &Trace, writt
             unknown += 1;
         }
         match target.holds.volumes {
-            VolumesHeld::Names => {
+            VolumeIds::Names => {
                 assert_eq!(back.volumes.name(is.device), tables.volumes.name(was.device), "{what}");
             }
-            VolumesHeld::Numbers if target.name == "blkparse" => assert_eq!(is.device, was.device, "{what}"),
-            VolumesHeld::Numbers => {}
-            VolumesHeld::Nothing => assert_eq!(is.device, 0, "{what}"),
+            VolumeIds::Numbers if target.name == "blkparse" => assert_eq!(is.device, was.device, "{what}"),
+            VolumeIds::Numbers => {}
+            VolumeIds::Nothing => assert_eq!(is.device, 0, "{what}"),
         }
     }
     // Other devices are other devices, whatever their numbers.
-    if target.holds.volumes != VolumesHeld::Nothing {
+    if target.holds.volumes != VolumeIds::Nothing {
         let mut pairs: Vec<(u32, u32)> =
             back.records.iter().zip(&kept).map(|(is, was)| (is.device, was.device)).collect();
         pairs.sort_unstable();

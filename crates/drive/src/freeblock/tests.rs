@@ -102,8 +102,9 @@ impl World {
         for track in 0..self.tracks.len() {
             let at = self.tracks.head(track);
             for (direction, write) in self.directions.iter().zip([false, true]) {
-                let come = gap.begin + mechanics.go(0, gap.from, at, write) + slack;
-                let back = if at == gap.to { 0 } else { guard + mechanics.go(0, at, gap.to, gap.write) };
+                let come = gap.begin + mechanics.move_time(0, gap.from, at, write) + slack;
+                let back =
+                    if at == gap.to { 0 } else { guard + mechanics.move_time(0, at, gap.to, gap.write) };
                 let Some(leave) = gap.due.checked_sub(back + slack).filter(|&leave| leave > come) else {
                     continue;
                 };
@@ -157,7 +158,7 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
         for _ in 0..100 {
             let (from, to) = (somewhere(&world, &mut random), somewhere(&world, &mut random));
             let (begin, write) = (random.below(1 << 40), random.below(3) == 0);
-            let direct = world.drive.mechanics().go(0, from, to, write);
+            let direct = world.drive.mechanics().move_time(0, from, to, write);
             let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
             let gap = Gap { from, begin, to, due, write };
             let (stop, _) = world.search(guard, None).best(gap, false);
@@ -195,7 +196,7 @@ fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other
                 from = to;
             }
             let begin = random.below(1 << 40);
-            let direct = world.drive.mechanics().go(0, from, to, false);
+            let direct = world.drive.mechanics().move_time(0, from, to, false);
             let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
             let gap = Gap { from, begin, to, due, write: false };
             let stop = world.search(0, None).best(gap, false).0;
@@ -237,7 +238,7 @@ fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
     let (layout, mechanics) = (world.drive.layout(), world.drive.mechanics());
     let (mut at, mut now, mut taken) = (gap.from, gap.begin, 0);
     for &(stop, write, over) in &plan.stops {
-        let there = now + mechanics.go(0, at, stop, write);
+        let there = now + mechanics.move_time(0, at, stop, write);
         assert!(there <= over.from, "the head comes {} ns late", there - over.from);
         assert!(over.from < over.to);
         for piece in plan.pieces.iter().filter(|piece| piece.from >= over.from && piece.to <= over.to) {
@@ -253,7 +254,7 @@ fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
     }
     let early = if at == gap.to || plan.stops.is_empty() { 0 } else { guard };
     assert!(
-        now + mechanics.go(0, at, gap.to, gap.write) + early <= gap.due,
+        now + mechanics.move_time(0, at, gap.to, gap.write) + early <= gap.due,
         "the foreground would be late: {gap:?} {plan:?} {guard}"
     );
     taken
@@ -278,7 +279,7 @@ fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
             for _ in 0..each {
                 let (from, to) = (somewhere(&world, &mut random), somewhere(&world, &mut random));
                 let (begin, write) = (random.below(1 << 40), random.below(3) == 0);
-                let direct = world.drive.mechanics().go(0, from, to, write);
+                let direct = world.drive.mechanics().move_time(0, from, to, write);
                 let due = begin + direct + random.below(world.drive.mechanics().revolution().0);
                 let gap = Gap { from, begin, to, due, write };
                 let mut plan = Plan::default();
@@ -316,7 +317,7 @@ fn steps_follow_the_trajectory_of_the_head() {
                     "{step:?}"
                 );
                 assert!(
-                    step.landed.0 - step.begin.0 >= mechanics.go(0, step.from, step.to, step.write),
+                    step.landed.0 - step.begin.0 >= mechanics.move_time(0, step.from, step.to, step.write),
                     "{step:?}"
                 );
                 let piece = drive.layout().piece(step.at);

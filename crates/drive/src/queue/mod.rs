@@ -243,7 +243,7 @@ impl Queue {
         match (&self.free, &entry.state) {
             (Some(free), State::Free) => {
                 entry.state = State::Waiting;
-                free.withdraw(slot, waiter.write);
+                free.cancel(slot, waiter.write);
                 wait_queue.waiting[class as usize].add(at.start, waiter);
                 self.to_be_issued(wait_queue);
             }
@@ -261,7 +261,7 @@ impl Queue {
         let Some(entry) = wait_queue.entries.get(slot) else { return };
         let (at, class, waiter) = (entry.at, entry.class, entry.waiter);
         match (&self.free, &entry.state) {
-            (Some(free), State::Free) => free.withdraw(slot, waiter.write),
+            (Some(free), State::Free) => free.cancel(slot, waiter.write),
             (_, State::Waiting) => {
                 wait_queue.waiting[class as usize].remove(at.start, &waiter);
                 wait_queue.flushes.retain(|&flush| flush != slot);

@@ -4,8 +4,8 @@
 //! text.
 
 use super::fields::{self, Flaw, MICROSECOND, bytes, columns, direction, number, split};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -13,14 +13,14 @@ pub const FORMAT: Format = Format {
     summary: "Alibaba cloud disks: device, R/W, byte offset, bytes, microseconds",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Alibaba),
     open: |content| Ok(Text::open(content, Alibaba)),
 };
 
 struct Alibaba;
 
-impl Lines for Alibaba {
+impl LineFormat for Alibaba {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if events.line == 1 && line.starts_with("device_id,") {
             return Ok(());

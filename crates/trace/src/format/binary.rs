@@ -17,7 +17,7 @@ use crate::error::TraceError;
 pub(super) const START_BYTES: usize = 4;
 
 /// A format of records back to back.
-pub(super) trait Records {
+pub(super) trait RecordFormat {
     /// Length of the record with this start: at least [`START_BYTES`].
     fn length(&self, start: &[u8]) -> Result<usize, Flaw>;
 
@@ -45,7 +45,7 @@ pub(super) struct Binary<F> {
     warnings: Vec<String>,
 }
 
-impl<F: Records + 'static> Binary<F> {
+impl<F: RecordFormat + 'static> Binary<F> {
     /// Reads `content`, of which `offset` bytes have been read.
     pub fn open(content: Content, offset: u64, format: F) -> Box<dyn Decoder> {
         let Content { input, file, options, .. } = content;
@@ -100,7 +100,7 @@ impl<F: Records + 'static> Binary<F> {
     }
 }
 
-impl<F: Records + 'static> Decoder for Binary<F> {
+impl<F: RecordFormat + 'static> Decoder for Binary<F> {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             if let Some((time, kind)) = self.events.next() {

@@ -11,8 +11,8 @@ use seekless_core::{Latency, Nanos, Op, ProcessId};
 
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, MILLISECOND, SECOND, blocks, number, volume};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 use crate::volumes::Volumes;
 
 /// The entry in the table of formats.
@@ -21,7 +21,7 @@ pub const FORMAT: Format = Format {
     summary: "bcc biosnoop: seconds, command, pid, disk, R/W, sector, bytes, latency",
     sample: Sample::Description,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Biosnoop::new(Volumes::default())),
     open: |content| {
         let biosnoop = Biosnoop::new(content.volumes.clone());
@@ -98,7 +98,7 @@ impl Biosnoop {
     }
 }
 
-impl Lines for Biosnoop {
+impl LineFormat for Biosnoop {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if self.columns.is_empty() {
             // Some versions first print that they are tracing.

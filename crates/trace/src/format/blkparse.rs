@@ -10,8 +10,8 @@
 use seekless_core::{Extent, Nanos, Op, ProcessId, record::Flags};
 
 use super::fields::{self, Flaw, SECOND, device_of, number, sectors};
-use super::text::{EventQueue, Lines, Text, plain, whole_lines};
-use super::{Completed, EventKind, Format, LeavesOpen, Naming, Queued, Remapped, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, whole_lines};
+use super::{Completed, EventKind, Format, Naming, OpenUnits, Queued, Remapped, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -19,7 +19,7 @@ pub const FORMAT: Format = Format {
     summary: "what blkparse prints by default (text)",
     sample: Sample::Real,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect,
     open: |content| Ok(Text::open(content, Blkparse::default())),
 };
@@ -193,7 +193,7 @@ impl Blkparse {
     }
 }
 
-impl Lines for Blkparse {
+impl LineFormat for Blkparse {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let summary = ["CPU", "Total (", "Throughput", "Events ("];
         if self.started && summary.iter().any(|start| line.starts_with(start)) {

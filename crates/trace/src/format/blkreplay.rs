@@ -8,8 +8,8 @@ use seekless_core::{Latency, Nanos, Op};
 
 use super::blkparse::{flags, operation};
 use super::fields::{self, Flaw, SECOND, at_least, number, sectors, split};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -17,7 +17,7 @@ pub const FORMAT: Format = Format {
     summary: "blkreplay load: seconds ; sector ; sectors ; R or W",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Blkreplay::default()),
     open: |content| Ok(Text::open(content, Blkreplay::default())),
 };
@@ -27,7 +27,7 @@ struct Blkreplay {
     started: bool,
 }
 
-impl Lines for Blkreplay {
+impl LineFormat for Blkreplay {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         match record(line) {
             Ok((time, request)) => {

@@ -7,8 +7,8 @@
 use seekless_core::ProcessId;
 
 use super::fields::{self, Flaw, columns, direction, number, sectors};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -16,14 +16,14 @@ pub const FORMAT: Format = Format {
     summary: "the BORG paper's profiler: nanoseconds, pid, executable, sector, sectors, R/W",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Borg),
     open: |content| Ok(Text::open(content, Borg)),
 };
 
 struct Borg;
 
-impl Lines for Borg {
+impl LineFormat for Borg {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, pid, name, start, size, mode] =
             columns(line, line.split_ascii_whitespace(), "timestamp pid executable start size mode")?;

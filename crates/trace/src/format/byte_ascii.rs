@@ -7,8 +7,8 @@
 use seekless_core::SECTOR_BYTES;
 
 use super::fields::{self, Flaw, MILLISECOND, bytes, columns, direction, number};
-use super::text::{EventQueue, Lines, Text, plain, recognizes, whole_lines};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes, whole_lines};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -16,7 +16,7 @@ pub const FORMAT: Format = Format {
     summary: "replayer text cut from MSR: milliseconds, disk, byte offset, bytes, 0 (write) or 1 (read)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect,
     open: |content| Ok(Text::open(content, ByteAscii)),
 };
@@ -32,7 +32,7 @@ fn detect(head: &[u8]) -> bool {
 
 struct ByteAscii;
 
-impl Lines for ByteAscii {
+impl LineFormat for ByteAscii {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, disk, offset, size, op] =
             columns(line, line.split_ascii_whitespace(), "ms disk offset bytes op")?;

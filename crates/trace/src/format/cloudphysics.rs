@@ -7,8 +7,8 @@ use seekless_core::{Extent, Op, SECTOR_BYTES};
 
 use super::fields::{self, Flaw, SECOND, columns, number, sectors, split};
 use super::spread::Spread;
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Sample, scsi};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample, scsi};
 
 const HEADER: &str = "version,time,op,size,lbn";
 
@@ -18,7 +18,7 @@ pub const FORMAT: Format = Format {
     summary: "CloudPhysics CSV: version, whole seconds, SCSI operation, bytes, sector",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, CloudPhysics::default()),
     open: |content| Ok(Spread::over(Text::open(content, CloudPhysics::default()))),
 };
@@ -28,7 +28,7 @@ struct CloudPhysics {
     others: u64,
 }
 
-impl Lines for CloudPhysics {
+impl LineFormat for CloudPhysics {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if events.line == 1 {
             let header = line == HEADER;

@@ -14,8 +14,8 @@ use seekless_core::{Extent, Nanos, ProcessId, SECTOR_BYTES};
 
 use super::blkparse::{RequestLine, device_pair};
 use super::fields::{Flaw, SECOND, blocks, device_of, number};
-use super::text::{EventQueue, Lines, Text};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -23,7 +23,7 @@ pub const FORMAT: Format = Format {
     summary: "what blkparse -f prints; needs that format",
     sample: Sample::Real,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     // It cannot be detected: an option has to name it.
     detect: |_| false,
     open: |content| {
@@ -168,7 +168,7 @@ impl Columns {
     }
 }
 
-impl Lines for Columns {
+impl LineFormat for Columns {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         // Process notes, messages and the summary do not match the columns.
         let values = self.values(line)?;

@@ -6,8 +6,8 @@
 use seekless_core::Op;
 
 use super::fields::{self, Flaw, MILLISECOND, columns, number, sectors};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// The flag of a read.
 const READ: u32 = 1;
@@ -18,14 +18,14 @@ pub const FORMAT: Format = Format {
     summary: "DiskSim ascii: milliseconds, device, sector, sectors, flags (bit 0: read)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, DiskSim),
     open: |content| Ok(Text::open(content, DiskSim)),
 };
 
 struct DiskSim;
 
-impl Lines for DiskSim {
+impl LineFormat for DiskSim {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, device, start, count, flags] =
             columns(line, line.split_ascii_whitespace(), "time device blkno bcount flags")?;

@@ -8,8 +8,8 @@
 use seekless_core::Nanos;
 
 use super::fields::{self, Flaw, MICROSECOND, columns, direction, number, sectors};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -17,7 +17,7 @@ pub const FORMAT: Format = Format {
     summary: "DiskSim validate: R/W, Hit/Miss, sector, sectors, service and next arrival in microseconds",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Validate::default()),
     open: |content| Ok(Text::open(content, Validate::default())),
 };
@@ -28,7 +28,7 @@ struct Validate {
     now: Nanos,
 }
 
-impl Lines for Validate {
+impl LineFormat for Validate {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [op, cache, start, count, service, next] = columns(
             line,

@@ -8,8 +8,8 @@
 use seekless_core::{Extent, Nanos, Op};
 
 use super::fields::{self, Flaw, MICROSECOND, at_least, bytes, columns, number, volume};
-use super::text::{EventQueue, Lines, Text, plain};
-use super::{Format, LeavesOpen, Naming, Sample, TimeUnit};
+use super::text::{EventQueue, LineFormat, Text, plain};
+use super::{Format, Naming, OpenUnits, Sample, TimeUnit};
 use crate::volumes::Volumes;
 
 /// The entry in the table of formats.
@@ -18,7 +18,7 @@ pub const FORMAT: Format = Format {
     summary: "fio iolog, version 3 (microseconds by default); version 2 from its description",
     sample: Sample::Real,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen { time: Some(TimeUnit::Micro), sector: None },
+    open_units: OpenUnits { time: Some(TimeUnit::Micro), sector: None },
     detect: |head| head.starts_with(b"fio version "),
     open: |content| {
         let (volumes, unit_ns) = (content.volumes.clone(), content.time_unit.nanos());
@@ -47,7 +47,7 @@ impl Fio {
     }
 }
 
-impl Lines for Fio {
+impl LineFormat for Fio {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if self.version == 0 {
             return self.first_line(line);

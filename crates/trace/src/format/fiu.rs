@@ -6,8 +6,8 @@
 use seekless_core::{ProcessId, SECTOR_BYTES};
 
 use super::fields::{self, Flaw, blocks, columns, device_of, direction, number};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -15,7 +15,7 @@ pub const FORMAT: Format = Format {
     summary: "SNIA/FIU .blkparse: ns, pid, process, sector, sectors, W/R, major, minor, md5",
     sample: Sample::Description,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen { time: None, sector: Some(512) },
+    open_units: OpenUnits { time: None, sector: Some(512) },
     detect: |head| recognizes(head, Fiu { sector_bytes: SECTOR_BYTES }),
     open: |content| {
         let sector_bytes = content.sector_bytes;
@@ -27,7 +27,7 @@ struct Fiu {
     sector_bytes: u64,
 }
 
-impl Lines for Fiu {
+impl LineFormat for Fiu {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, pid, name, lba, size, op, major, minor, _md5] =
             columns(line, line.split_ascii_whitespace(), "ts pid process lba size op major minor md5")?;

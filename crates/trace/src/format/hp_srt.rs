@@ -11,10 +11,10 @@ use std::io::{BufRead, Read};
 
 use seekless_core::{Latency, Nanos, Op, record::Flags};
 
-use super::binary::{Binary, Records, array};
+use super::binary::{Binary, RecordFormat, array};
 use super::fields::{Flaw, MICROSECOND, SECOND, bytes, number, quoted};
 use super::text::{EventQueue, plain};
-use super::{Content, Decoder, Format, LeavesOpen, Naming, Queued, Sample};
+use super::{Content, Decoder, Format, Naming, OpenUnits, Queued, Sample};
 use crate::error::TraceError;
 
 /// The entry in the table of formats.
@@ -23,7 +23,7 @@ pub const FORMAT: Format = Format {
     summary: "HP Laboratories' SRT, version 1.3 (text and binary)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| head.starts_with(MARK),
     open,
 };
@@ -88,7 +88,7 @@ struct HpSrt {
     others: u64,
 }
 
-impl Records for HpSrt {
+impl RecordFormat for HpSrt {
     fn length(&self, start: &[u8]) -> Result<usize, Flaw> {
         let length = be32(start, 0) as usize;
         if (LEAST_BYTES..=MOST_BYTES).contains(&length) {

@@ -38,7 +38,7 @@ use seekless_core::{Extent, Latency, Nanos, Op, ProcessId, StreamId, record::Fla
 
 use crate::error::TraceError;
 
-pub use crate::options::{LeavesOpen, TimeUnit};
+pub use crate::options::{OpenUnits, TimeUnit};
 pub use crate::volumes::Naming;
 pub use columns::Columns;
 pub use table::{BLKPARSE_F, FORMATS, Format, Sample};

@@ -4,8 +4,8 @@
 //! sectors of 512 bytes; op 0 is a write, 1 a read. Faults: any text.
 
 use super::fields::{self, Flaw, columns, direction, number, sectors};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Sample, TimeUnit};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample, TimeUnit};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -13,7 +13,7 @@ pub const FORMAT: Format = Format {
     summary: "MQSim ascii: nanoseconds, device, sector, sectors, 0 (write) or 1 (read)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen { time: Some(TimeUnit::Nano), sector: None },
+    open_units: OpenUnits { time: Some(TimeUnit::Nano), sector: None },
     detect: |head| recognizes(head, MqSim { unit_ns: 1 }),
     open: |content| {
         let unit_ns = content.time_unit.nanos();
@@ -25,7 +25,7 @@ struct MqSim {
     unit_ns: u64,
 }
 
-impl Lines for MqSim {
+impl LineFormat for MqSim {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [time, device, start, count, op] =
             columns(line, line.split_ascii_whitespace(), "time device lba n op")?;

@@ -5,8 +5,8 @@
 //! any text.
 
 use super::fields::{self, Flaw, bytes, columns, direction, number, split, volume};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 use crate::volumes::Volumes;
 
 /// Nanoseconds per unit of Windows filetime.
@@ -18,7 +18,7 @@ pub const FORMAT: Format = Format {
     summary: "MSR Cambridge CSV: filetime, host, disk, Read/Write, byte offset and size",
     sample: Sample::Description,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Msr::new(Volumes::default())),
     open: |content| {
         let msr = Msr::new(content.volumes.clone());
@@ -49,7 +49,7 @@ impl Msr {
     }
 }
 
-impl Lines for Msr {
+impl LineFormat for Msr {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if events.line == 1 && line.starts_with("Timestamp,Hostname") {
             return Ok(());

@@ -10,11 +10,11 @@
 
 use seekless_core::{Nanos, Op, SECTOR_BYTES};
 
-use super::binary::{Binary, Records, array, le32, le64};
+use super::binary::{Binary, RecordFormat, array, le32, le64};
 use super::fields::{Flaw, SECOND, sectors};
 use super::spread::Spread;
 use super::text::{EventQueue, plain};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -22,7 +22,7 @@ pub const FORMAT: Format = Format {
     summary: "oracleGeneral of a block trace: whole seconds, sector, bytes, next access (binary)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect,
     open: |content| Ok(Spread::over(Binary::open(content, 0, OracleGeneral))),
 };
@@ -46,7 +46,7 @@ fn detect(head: &[u8]) -> bool {
 
 struct OracleGeneral;
 
-impl Records for OracleGeneral {
+impl RecordFormat for OracleGeneral {
     fn length(&self, _: &[u8]) -> Result<usize, Flaw> {
         Ok(RECORD_BYTES)
     }

@@ -8,8 +8,8 @@
 use seekless_core::SECTOR_BYTES;
 
 use super::fields::{self, Flaw, SECOND, at_least, blocks, direction, number, split};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -17,7 +17,7 @@ pub const FORMAT: Format = Format {
     summary: "SPC (UMass): ASU, sector, bytes, r/w, seconds",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen { time: None, sector: Some(512) },
+    open_units: OpenUnits { time: None, sector: Some(512) },
     detect: |head| recognizes(head, Spc { sector_bytes: SECTOR_BYTES }),
     open: |content| {
         let sector_bytes = content.sector_bytes;
@@ -29,7 +29,7 @@ struct Spc {
     sector_bytes: u64,
 }
 
-impl Lines for Spc {
+impl LineFormat for Spc {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         let [asu, lba, size, opcode, time] =
             at_least(line, &mut split(line, b','), "ASU,LBA,Size,Opcode,Timestamp")?;

@@ -6,8 +6,8 @@
 use seekless_core::Latency;
 
 use super::fields::{self, Flaw, SECOND, bytes, columns, direction, number, split};
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Queued, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Queued, Sample};
 
 /// The entry in the table of formats.
 pub const FORMAT: Format = Format {
@@ -15,14 +15,14 @@ pub const FORMAT: Format = Format {
     summary: "SYSTOR 2017 (VDI): seconds, response, R/W, LUN, byte offset, bytes",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Systor),
     open: |content| Ok(Text::open(content, Systor)),
 };
 
 struct Systor;
 
-impl Lines for Systor {
+impl LineFormat for Systor {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if events.line == 1 && line.starts_with("Timestamp,") {
             return Ok(());

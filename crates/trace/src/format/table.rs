@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use seekless_core::SECTOR_BYTES;
 
 use super::{
-    Decoder, LeavesOpen, Naming, TimeUnit, alibaba, biosnoop, blkparse, blkreplay, blktrace, borg,
-    byte_ascii, cloudphysics, columns, disksim, disksim_validate, fio, fiu, hp_srt, mqsim, msr,
-    oracle_general, spc, systor, tencent, vscsi,
+    Decoder, Naming, OpenUnits, TimeUnit, alibaba, biosnoop, blkparse, blkreplay, blktrace, borg, byte_ascii,
+    cloudphysics, columns, disksim, disksim_validate, fio, fiu, hp_srt, mqsim, msr, oracle_general, spc,
+    systor, tencent, vscsi,
 };
 use crate::compressed::{self, fill};
 use crate::error::TraceError;
@@ -55,7 +55,7 @@ pub struct Format {
     /// How it identifies volumes.
     pub volumes: Naming,
     /// Units that it does not define.
-    pub leaves_open: LeavesOpen,
+    pub open_units: OpenUnits,
     pub(super) detect: fn(&[u8]) -> bool,
     pub(super) open: fn(Content) -> Result<Box<dyn Decoder>, TraceError>,
 }
@@ -179,7 +179,7 @@ impl Opened {
         volumes: &Volumes,
     ) -> Result<Box<dyn Decoder>, TraceError> {
         let Opened { head, input, file, on_disk } = self;
-        let LeavesOpen { time, sector } = format.leaves_open;
+        let OpenUnits { time, sector } = format.open_units;
         (format.open)(Content {
             time_unit: options.time_unit.or(time).unwrap_or(TimeUnit::Nano),
             sector_bytes: options.sector_bytes.or(sector).unwrap_or(SECTOR_BYTES),
@@ -199,10 +199,10 @@ impl Format {
         let refuse =
             |setting, found: String, expected: String| Err(TraceError::Setting { setting, found, expected });
         let own = || format!("none: the format {} defines it", self.name);
-        if let (Some(unit), None) = (options.time_unit, self.leaves_open.time) {
+        if let (Some(unit), None) = (options.time_unit, self.open_units.time) {
             return refuse("the unit of times", unit.to_string(), own());
         }
-        if let (Some(bytes), None) = (options.sector_bytes, self.leaves_open.sector) {
+        if let (Some(bytes), None) = (options.sector_bytes, self.open_units.sector) {
             return refuse("the size of sectors", bytes.to_string(), own());
         }
         match options.sector_bytes {

@@ -5,8 +5,8 @@
 
 use super::fields::{self, Flaw, SECOND, columns, direction, number, sectors, split};
 use super::spread::Spread;
-use super::text::{EventQueue, Lines, Text, plain, recognizes};
-use super::{Format, LeavesOpen, Naming, Sample};
+use super::text::{EventQueue, LineFormat, Text, plain, recognizes};
+use super::{Format, Naming, OpenUnits, Sample};
 
 /// In 2001: earlier numbers are not times of such a trace; five numbers per line alone do not identify it.
 const EARLIEST: u64 = 1_000_000_000;
@@ -17,14 +17,14 @@ pub const FORMAT: Format = Format {
     summary: "Tencent cloud disks: whole seconds, sector, sectors, 0 (read) or 1 (write), volume",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| recognizes(head, Tencent),
     open: |content| Ok(Spread::over(Text::open(content, Tencent))),
 };
 
 struct Tencent;
 
-impl Lines for Tencent {
+impl LineFormat for Tencent {
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw> {
         if events.line == 1 && line.starts_with("Timestamp,") {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::error::TraceError;
 pub const MAX_LINE_BYTES: usize = 16 << 10;
 
 /// A format of one record per line.
-pub(super) trait Lines {
+pub(super) trait LineFormat {
     /// Decodes a line, without its end and never blank, into `events`.
     fn line(&mut self, line: &str, events: &mut EventQueue) -> Result<(), Flaw>;
 
@@ -95,7 +95,7 @@ impl EventQueue {
 }
 
 /// Whether `format` can read a file that starts with `head`: no line up to the first with an event is malformed.
-pub(super) fn recognizes(head: &[u8], mut format: impl Lines) -> bool {
+pub(super) fn recognizes(head: &[u8], mut format: impl LineFormat) -> bool {
     let mut events = EventQueue::default();
     for line in whole_lines(head) {
         let Ok(text) = std::str::from_utf8(line) else { return false };
@@ -135,7 +135,7 @@ pub(super) struct Text<F> {
     warnings: Vec<String>,
 }
 
-impl<F: Lines + 'static> Text<F> {
+impl<F: LineFormat + 'static> Text<F> {
     /// Reads `content` as `format`.
     pub fn open(content: Content, format: F) -> Box<dyn Decoder> {
         let Content { input, file, options, .. } = content;
@@ -226,7 +226,7 @@ impl<F: Lines + 'static> Text<F> {
     }
 }
 
-impl<F: Lines + 'static> Decoder for Text<F> {
+impl<F: LineFormat + 'static> Decoder for Text<F> {
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             if let Some((time, kind)) = self.events.next() {

@@ -9,10 +9,10 @@
 
 use seekless_core::{Extent, Latency, Nanos, Op, SECTOR_BYTES};
 
-use super::binary::{Binary, Records, le16, le32, le64};
+use super::binary::{Binary, RecordFormat, le16, le32, le64};
 use super::fields::{Flaw, MICROSECOND, sectors};
 use super::text::{EventQueue, plain};
-use super::{Content, Decoder, Format, LeavesOpen, Naming, Queued, Sample, scsi};
+use super::{Content, Decoder, Format, Naming, OpenUnits, Queued, Sample, scsi};
 
 /// The entry of version 1 in the table of formats.
 pub const FORMAT_1: Format = Format {
@@ -20,7 +20,7 @@ pub const FORMAT_1: Format = Format {
     summary: "CloudPhysics vSCSI, version 1 (binary, 32 bytes a record)",
     sample: Sample::Real,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| V1.starts(head),
     open: |content| Ok(V1.open(content)),
 };
@@ -31,7 +31,7 @@ pub const FORMAT_2: Format = Format {
     summary: "CloudPhysics vSCSI, version 2 (binary, 40 bytes a record)",
     sample: Sample::Description,
     volumes: Naming::Numbered,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| V2.starts(head),
     open: |content| Ok(V2.open(content)),
 };
@@ -87,7 +87,7 @@ struct Vscsi {
     others: u64,
 }
 
-impl Records for Vscsi {
+impl RecordFormat for Vscsi {
     fn length(&self, _: &[u8]) -> Result<usize, Flaw> {
         Ok(self.layout.record_bytes)
     }

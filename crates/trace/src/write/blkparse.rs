@@ -15,14 +15,14 @@ use seekless_core::{Flags, Nanos, Op, Record};
 use super::holds::ALL_FLAGS;
 use super::in_flight::InFlight;
 use super::names::printable;
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
 /// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "blkparse",
     summary: "what blkparse prints by default (text)",
     endings: &[".blkparse", ".txt"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write, Op::Flush, Op::Discard],
         flags: ALL_FLAGS,
@@ -31,7 +31,7 @@ pub const TARGET: Target = Target {
         processes: true,
         streams: false,
         latencies: true,
-        volumes: VolumesHeld::Numbers,
+        volumes: VolumeIds::Numbers,
     },
     packs: true,
     open: |output, _| {

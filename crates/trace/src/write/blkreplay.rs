@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use seekless_core::{Flags, Op, Record};
 
 use super::blkparse::letters;
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
 /// The flags with a letter after that of the operation.
 const FLAGS: Flags = Flags(Flags::SYNC.0 | Flags::META.0 | Flags::AHEAD.0 | Flags::FUA.0);
@@ -20,7 +20,7 @@ pub const TARGET: Target = Target {
     name: "blkreplay",
     summary: "blkreplay load: seconds ; sector ; sectors ; R or W",
     endings: &[".load", ".blkreplay"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write, Op::Flush],
         flags: FLAGS,
@@ -28,7 +28,7 @@ pub const TARGET: Target = Target {
         processes: false,
         streams: false,
         latencies: true,
-        volumes: VolumesHeld::Nothing,
+        volumes: VolumeIds::Nothing,
     },
     packs: true,
     open: |mut output, provenance| {

@@ -13,14 +13,14 @@ use std::io::{self, Write};
 
 use seekless_core::{Flags, Op, Record};
 
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
 /// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "disksim",
     summary: "DiskSim ascii: milliseconds, device, sector, sectors, flags (bit 0: read)",
     endings: &[".disksim", ".dsim"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write],
         flags: Flags(0),
@@ -28,7 +28,7 @@ pub const TARGET: Target = Target {
         processes: false,
         streams: false,
         latencies: false,
-        volumes: VolumesHeld::Numbers,
+        volumes: VolumeIds::Numbers,
     },
     packs: true,
     open: |output, _| Ok(Box::new(DiskSim { output, numbers: Numbers::default(), far: 0 })),

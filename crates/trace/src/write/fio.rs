@@ -9,14 +9,14 @@ use std::io::{self, Write};
 use seekless_core::{Flags, Nanos, Op, Record, SECTOR_BYTES};
 
 use super::names::Words;
-use super::{Encoded, Encoder, Holds, Output, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Tables, Target, VolumeIds};
 
 /// The entry in the table of targets.
 pub const TARGET: Target = Target {
     name: "fio",
     summary: "fio iolog, version 3 (microseconds)",
     endings: &[".fio", ".iolog"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: MICROSECOND,
         ops: &[Op::Read, Op::Write, Op::Flush, Op::Discard],
         flags: Flags(0),
@@ -24,7 +24,7 @@ pub const TARGET: Target = Target {
         processes: false,
         streams: false,
         latencies: false,
-        volumes: VolumesHeld::Names,
+        volumes: VolumeIds::Names,
     },
     packs: true,
     open: |mut output, _| {

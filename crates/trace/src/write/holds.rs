@@ -1,14 +1,14 @@
 //! What a target can represent of a record, and its losses: one function decides it for the writers, for their reports,
 //! and for the tests that read the output back.
 //!
-//! Invariant: [`Holds::keep`] is idempotent. No faults: it is arithmetic.
+//! Invariant: [`Capabilities::keep`] is idempotent. No faults: it is arithmetic.
 
 use seekless_core::{Extent, Flags, Latency, NameId, Nanos, Op, Origin, ProcessId, Record, StreamId};
 use serde::Serialize;
 
 /// How a target identifies volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VolumesHeld {
+pub enum VolumeIds {
     /// By their names.
     Names,
     /// By their numbers.
@@ -19,7 +19,7 @@ pub enum VolumesHeld {
 
 /// What a target can represent of a record. All represent place and size.
 #[derive(Clone, Copy, Debug)]
-pub struct Holds {
+pub struct Capabilities {
     /// The unit of its times, in nanoseconds; finer parts are dropped.
     pub time_ns: u64,
     /// Operations; other requests are left out, except that a write of zeroes becomes a write.
@@ -35,14 +35,14 @@ pub struct Holds {
     /// The latency, where known.
     pub latencies: bool,
     /// The volume.
-    pub volumes: VolumesHeld,
+    pub volumes: VolumeIds,
 }
 
 /// All flags of records.
 pub const ALL_FLAGS: Flags =
     Flags(Flags::SYNC.0 | Flags::META.0 | Flags::AHEAD.0 | Flags::FUA.0 | Flags::PREFLUSH.0);
 
-impl Holds {
+impl Capabilities {
     /// The part of `record` that is kept; `None` if it is left out. Requests of no bytes always are.
     pub fn keep(&self, record: &Record) -> Option<Record> {
         let flush = record.op == Op::Flush;
@@ -58,7 +58,7 @@ impl Holds {
         let Origin { process, name, stream } = record.origin;
         Some(Record {
             time: Nanos(record.time.0 - record.time.0 % self.time_ns),
-            device: if self.volumes == VolumesHeld::Nothing { 0 } else { record.device },
+            device: if self.volumes == VolumeIds::Nothing { 0 } else { record.device },
             op,
             extent: if flush { Extent::default() } else { record.extent },
             flags: Flags(record.flags.0 & flags.0),

@@ -1,6 +1,6 @@
 //! Writing traces: the records of a [`Reader`](crate::Reader), one at a time, in formats of other programs.
 //!
-//! A target declares what it can represent of a record ([`Holds`]); the rest is dropped and counted ([`Losses`]), never
+//! A target declares what it can represent of a record ([`Capabilities`]); the rest is dropped and counted ([`Losses`]), never
 //! silently. To add a target: a file here with a type that implements [`Encoder`] and a constant that describes it, and
 //! a line in [`TARGETS`].
 //!
@@ -25,7 +25,7 @@ use seekless_core::{Names, Record};
 
 use crate::volumes::Volumes;
 
-pub use holds::{Holds, Losses, VolumesHeld};
+pub use holds::{Capabilities, Losses, VolumeIds};
 pub use output::{Output, Packing};
 
 /// Most volumes named in a warning.
@@ -43,7 +43,7 @@ pub struct Target {
     /// Endings of its files' names, before that of a compression.
     pub endings: &'static [&'static str],
     /// What it can represent of a record.
-    pub holds: Holds,
+    pub holds: Capabilities,
     /// Whether a compression ending applies; else it compresses by itself.
     pub packs: bool,
     open: fn(Output, &Provenance) -> io::Result<Box<dyn Encoder>>,
@@ -176,10 +176,10 @@ impl Writer {
         losses.latencies_dropped += latencies_dropped;
         let volumes = self.devices.len();
         match holds.volumes {
-            VolumesHeld::Nothing if volumes > 1 => {
+            VolumeIds::Nothing if volumes > 1 => {
                 warnings.push(format!("{name}: requests of {volumes} volumes were written as of one"));
             }
-            VolumesHeld::Numbers if !self.named.is_empty() => {
+            VolumeIds::Numbers if !self.named.is_empty() => {
                 let more = if self.named.len() > MAX_LISTED_VOLUMES { ", ..." } else { "" };
                 let listed =
                     self.named.iter().take(MAX_LISTED_VOLUMES).cloned().collect::<Vec<_>>().join(", ");

@@ -23,7 +23,7 @@ use seekless_core::{NameId, Op, Record};
 use serde_json::json;
 
 use super::holds::ALL_FLAGS;
-use super::{Encoded, Encoder, Holds, Output, Provenance, Tables, Target, VolumesHeld};
+use super::{Capabilities, Encoded, Encoder, Output, Provenance, Tables, Target, VolumeIds};
 use crate::format::parquet::schema;
 
 /// The entry in the table of targets.
@@ -31,7 +31,7 @@ pub const TARGET: Target = Target {
     name: "parquet",
     summary: "Parquet, for polars, pandas and DuckDB (nanoseconds, sectors)",
     endings: &[".parquet"],
-    holds: Holds {
+    holds: Capabilities {
         time_ns: 1,
         ops: &[Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes],
         flags: ALL_FLAGS,
@@ -39,7 +39,7 @@ pub const TARGET: Target = Target {
         processes: true,
         streams: true,
         latencies: true,
-        volumes: VolumesHeld::Names,
+        volumes: VolumeIds::Names,
     },
     packs: false,
     open,

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use seekless_core::Nanos;
 
-use super::{Content, Decoder, Event, Format, LeavesOpen, Naming, Sample};
+use super::{Content, Decoder, Event, Format, Naming, OpenUnits, Sample};
 use crate::compressed::fill;
 use crate::error::TraceError;
 use crate::options::ReadOptions;
@@ -35,7 +35,7 @@ pub const FORMAT: Format = Format {
     summary: "what blktrace, blkparse -d and the kernel's blk tracer write (binary, version 7; version 8 from its description)",
     sample: Sample::Real,
     volumes: Naming::Linux,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     // Any version: an unsupported one is reported by its number.
     detect: |head| byte_order(head).is_some(),
     open,

@@ -25,7 +25,7 @@ use ::parquet::file::reader::{FileReader, Length, SerializedFileReader};
 
 use super::fields::{Flaw, quoted};
 use super::text::EventQueue;
-use super::{Content, Decoder, Event, Format, LeavesOpen, Naming, Sample};
+use super::{Content, Decoder, Event, Format, Naming, OpenUnits, Sample};
 use crate::error::TraceError;
 use crate::volumes::Volumes;
 use batch::Batch;
@@ -39,7 +39,7 @@ pub const FORMAT: Format = Format {
     summary: "Parquet with columns time_ns, op, sector, sectors, and others as trace convert writes them",
     sample: Sample::Real,
     volumes: Naming::Named,
-    leaves_open: LeavesOpen::NOTHING,
+    open_units: OpenUnits::NONE,
     detect: |head| head.starts_with(MAGIC),
     open,
 };
