@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_top_refuses_what_makes_no_sense() {
+    fn the_top_refuses_invalid_requests() {
         let geometry = Geometry::of_memory(1 << 20);
         let kind =
             |start, sectors| check(&geometry, Extent::new(start, sectors), "top").map_err(|e| e.kind());

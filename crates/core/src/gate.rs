@@ -158,7 +158,7 @@ mod tests {
 
         /// Exclusion, order and no idle waits, on random loads.
         #[test]
-        fn all_come_in_as_they_came_and_as_soon_as_they_may(
+        fn tasks_enter_in_order_of_arrival_and_as_soon_as_possible(
             mut comes in prop::collection::vec((0..60_u64, prop::bool::weighted(0.3), 0..30_u64), 1..60)
         ) {
             comes.sort_by_key(|one| one.0);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_dropped_leaves_the_line_or_lets_others_in() {
+    fn a_dropped_waiter_leaves_the_queue_or_admits_others() {
         Runtime::new(1)
             .run(async {
                 let gate: Rc<Gate> = Rc::default();

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tries_does_not_wait() {
+    fn try_lock_does_not_wait() {
         let locks = RangeLocks::new();
         let take = |start, mode| locks.try_lock(Extent::new(start, 8), mode, Class::Background, None);
         let reader = take(0, Mode::Shared).unwrap();

@@ -114,7 +114,7 @@ mod tests {
     use crate::spec::PowerState;
 
     #[test]
-    fn a_drive_draws_by_what_it_does_and_rests_deeper_the_longer_it_has_nothing_to_do() {
+    fn power_follows_activity_and_idle_states_deepen_with_time() {
         let state = |name: &str, watts, after_s, recover_ms, recover_w| PowerState {
             name: name.to_owned(),
             watts,

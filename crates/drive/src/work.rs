@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sharers_pay_adds_up_to_the_nanosecond() {
+    fn shares_add_up_to_the_nanosecond() {
         let took = Access {
             seek: Nanos(1_000_001),
             rotation: Nanos(7),

@@ -130,7 +130,7 @@ fn a_stream_goes_into_its_bands_past_the_media_cache() {
 }
 
 #[test]
-fn a_rest_cleans_what_was_written_in_as_many_bands() {
+fn idle_time_cleans_the_bands_written() {
     let spec = shingled();
     let band = spec.shingled.unwrap().band_sectors;
     on(&spec, None, async |drive| {

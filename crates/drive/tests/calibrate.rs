@@ -287,7 +287,7 @@ impl BlockDevice for NoDisk {
 }
 
 #[test]
-fn what_is_no_disk_is_said_to_be_none() {
+fn a_device_that_is_no_disk_is_reported() {
     for some in [1, 50_000, 20_000_000] {
         let device = NoDisk(RefCell::new(Rng::seeded(9)), some);
         let found = Runtime::new(1).run(calibrate(&device, Options::default(), &mut |_, _| {})).unwrap();

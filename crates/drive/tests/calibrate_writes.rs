@@ -130,7 +130,7 @@ fn late_answers_do_not_mislead_much() {
 /// A drive that caches whole tracks has nothing to read at the head's position: handling cannot be separated from
 /// seeks.
 #[test]
-fn what_cannot_be_told_is_not() {
+fn indistinguishable_values_are_left_out() {
     let (found, writes) = found(&find("quantum-atlas-10k-disksim").unwrap(), Nanos::ZERO, true);
     assert_eq!((writes, found.destructive, found.write_settle_us), (0, true, None));
     let written = found.spec("found", "as it was found");

@@ -109,7 +109,7 @@ fn a_flush_waits_for_the_cells_unless_the_buffer_outlives_a_loss_of_power() {
 }
 
 #[test]
-fn a_read_of_what_was_just_written_comes_from_the_buffer() {
+fn a_read_after_a_write_is_served_from_the_buffer() {
     let mut drive = Flash::new(&flash("samsung-870-evo-1tb"));
     let mut now = drive.serve(Op::Write, Extent::new(800, 32), Nanos(0), false).total();
     let hit = drive.serve(Op::Read, Extent::new(800, 8), now, false).total();

@@ -150,7 +150,7 @@ fn on<T>(
 }
 
 #[test]
-fn every_block_comes_once_with_its_bytes() {
+fn every_block_is_delivered_once_with_its_bytes() {
     for policy in [FreePolicy::Paper, FreePolicy::Weighted] {
         on(FreeOptions { policy, ..FreeOptions::default() }, true, async |drive, arm| {
             let bytes: Vec<u8> = (0..4096_u32).map(|byte| (byte % 251) as u8).collect();
@@ -177,7 +177,7 @@ fn every_block_comes_once_with_its_bytes() {
 }
 
 #[test]
-fn what_is_written_for_free_is_there() {
+fn free_writes_are_stored() {
     on(FreeOptions::default(), true, async |drive, arm| {
         let (task, at) = (arm.writer(16).unwrap(), Extent::new(160_000, 320));
         let bytes: Vec<u8> = (0..320 * 512_u32).map(|byte| (byte / 512) as u8).collect();
@@ -309,7 +309,7 @@ fn a_scan_ends_however_small_its_buffers_are() {
 
 /// Longer than any track: a block waits for its remainder over several revolutions.
 #[test]
-fn blocks_of_many_tracks_come_once_however_few_there_is_room_for() {
+fn blocks_of_many_tracks_are_delivered_once_with_small_buffers() {
     on(FreeOptions { buffers: 4 << 20, ..FreeOptions::default() }, true, async |_, arm| {
         let task = arm.reader(2_048).unwrap();
         task.read(Extent::new(0, 2_048 * 40)).unwrap();
@@ -325,7 +325,7 @@ fn blocks_of_many_tracks_come_once_however_few_there_is_room_for() {
 /// Blocks are aborted and registered again while parts of them pass: each is delivered once all the same, and all
 /// buffers are free in the end.
 #[test]
-fn what_is_aborted_at_any_time_can_be_wanted_again() {
+fn aborted_blocks_can_be_registered_again() {
     on(FreeOptions { buffers: 16 * 24 * 512, ..FreeOptions::default() }, true, async |_, arm| {
         let (task, mut random) = (arm.reader(24).unwrap(), Lcg(5));
         for round in 0..3 {
@@ -351,7 +351,7 @@ fn what_is_aborted_at_any_time_can_be_wanted_again() {
 
 /// A promoted block is done after its task has ended: the next task reuses its number, but gets none of its blocks.
 #[test]
-fn what_was_promoted_for_a_task_that_is_gone_is_nobodys() {
+fn promoted_blocks_of_an_ended_task_are_dropped() {
     on(FreeOptions::default(), false, async |_, arm| {
         let task = arm.reader(8).unwrap();
         task.read(Extent::new(0, 80)).unwrap();
@@ -369,7 +369,7 @@ fn what_was_promoted_for_a_task_that_is_gone_is_nobodys() {
 
 /// Section 2.1: adjacent blocks are merged, and blocks that are done or not registered are left alone.
 #[test]
-fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
+fn promoted_blocks_are_submitted_and_delivered_like_others() {
     on(FreeOptions::default(), false, async |drive, arm| {
         let (task, from) = (arm.writer(8).unwrap(), Buffer::from_vec(vec![7; 40 * 512]));
         task.write(Extent::new(808, 40), &from).unwrap();
@@ -399,7 +399,7 @@ fn promoted_blocks_are_asked_for_and_come_as_the_others_do() {
 /// A model error makes the foreground wait for another revolution now and then, and costs blocks; a guard time as long
 /// as the error preserves the foreground's schedule. Nothing is lost or delivered twice.
 #[test]
-fn a_guard_absorbs_what_a_model_is_wrong_by() {
+fn a_guard_time_absorbs_the_model_error() {
     let model: Model = atlas().into();
     let error = Nanos::from_micros(200);
     let busy = |free| Busy { policy: Policy::CLook, free, clients: 4, requests: 300, sequential: false };

@@ -41,7 +41,7 @@ fn near(tracks: &[u64], slips: &[u64], within: u64) -> usize {
 }
 
 #[test]
-fn slipped_tracks_are_found_behind_a_break_of_the_clock() {
+fn slipped_tracks_are_found_after_a_break_of_the_clock() {
     let told = find("hp-c3323a-disksim").unwrap();
     let mut real = told.clone();
     real.rpm += 0.5;
@@ -75,7 +75,7 @@ fn drive(name: &str) -> Option<(Spec, Vec<Measured>)> {
 }
 
 #[test]
-fn what_a_file_lists_is_found_without_it() {
+fn listed_slips_are_found_without_the_list() {
     let Some((listed, measured)) = drive("hp_c2247a") else { return };
     let mut told = listed.clone();
     for zone in &mut told.zone {

@@ -50,7 +50,7 @@ fn a_write_is_acknowledged_at_once_while_there_is_room_and_a_flush_waits_for_all
 }
 
 #[test]
-fn what_must_be_on_the_media_waits_for_it_and_for_nothing_else() {
+fn fua_waits_for_the_media_and_nothing_else() {
     let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
     let (mut rng, mut now) = (Lcg(2), Nanos(0));
     for _ in 0..50 {
@@ -63,7 +63,7 @@ fn what_must_be_on_the_media_waits_for_it_and_for_nothing_else() {
 }
 
 #[test]
-fn a_read_finds_what_is_in_the_buffer_and_what_it_finds_in_part_goes_to_the_media_first() {
+fn a_read_hits_the_buffer_and_a_partial_hit_is_destaged_first() {
     let mut drive = Drive::new(&buffered(8 * 100, Policy::Sptf));
     let mut now = drive.serve(Op::Write, Extent::new(1_000_000, 8), Nanos(0), false).total();
     let hit = drive.serve(Op::Read, Extent::new(1_000_002, 4), now, false).total();
@@ -144,7 +144,7 @@ proptest! {
 
 /// Clients that never pause keep it busy exactly all the time, however early it acknowledges.
 #[test]
-fn the_time_of_a_drive_is_told_once() {
+fn the_time_of_a_drive_is_counted_once() {
     let imported = find("quantum-atlas-10k-disksim").unwrap();
     for spec in
         [buffered(0, Policy::Sptf), buffered(64, Policy::Sptf), buffered(20_000, Policy::CLook), imported]

@@ -260,7 +260,7 @@ format:
     }
 
     #[test]
-    fn letters_mean_what_the_blk_tracer_would_have_said() {
+    fn letters_match_the_blk_tracer() {
         use category::*;
         for (letters, bytes, expected) in [
             ("R", true, READ),

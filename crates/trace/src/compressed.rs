@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_stops_early_says_so_after_giving_what_it_holds() {
+    fn a_truncated_stream_gives_its_content_then_an_error() {
         let content: Vec<u8> =
             (0..40_000_u32).flat_map(|n| (n.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
         for compress in [gzip, xz, |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap()] {

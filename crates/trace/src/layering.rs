@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_enters_below_the_top_counts_there() {
+    fn requests_entering_below_the_top_count_there() {
         let mut layering = Layering::default();
         assert!(!layering.repeats(Nanos(1), &queued(VOLUME, 100, 8)));
         layering.remapped(Nanos(2), &remap((PARTITION, 2500), (DISK, 9500), DISK));

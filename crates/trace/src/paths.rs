@@ -110,20 +110,20 @@ mod tests {
     }
 
     #[test]
-    fn files_of_single_cpus_tell_whose_they_are() {
+    fn files_of_single_cpus_belong_to_a_recording() {
         let files =
             ["a/x.blktrace.0", "a/x.blktrace.1.xz", "b/x.blktrace.0", "whole.trace", "-", "y.blktrace.bin"];
         assert_eq!(recordings(&files.map(PathBuf::from)), ["a/x", "b/x"]);
     }
 
     #[test]
-    fn a_folder_is_told_to_be_one() {
+    fn a_folder_is_reported_as_one() {
         let error = expand(&["/"]).unwrap_err().to_string();
         assert_eq!(error, "/: found a folder, expected a file, or the name of a recording");
     }
 
     #[test]
-    fn a_name_that_is_nothing_says_what_would_be() {
+    fn an_unknown_name_is_an_error_with_the_names_expected() {
         let error = expand(&["/nonexistent/mail"]).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/mail") && error.contains("mail.blktrace.0"), "{error}");
     }

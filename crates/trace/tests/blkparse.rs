@@ -97,7 +97,7 @@ fn agree(recording: &Path, binary: &Trace, text: &Trace) {
 }
 
 #[test]
-fn blkparse_says_the_same_event_for_event() {
+fn blkparse_gives_the_same_records() {
     let options = ReadOptions { latencies: true, ..ReadOptions::default() };
     for recording in recordings() {
         let recording = unpacked(&recording, "blkparse");
@@ -111,7 +111,7 @@ fn blkparse_says_the_same_event_for_event() {
 }
 
 #[test]
-fn its_own_format_is_read_when_it_is_told() {
+fn its_custom_format_is_read_with_the_option() {
     let spec = "%D %2c %8s %5T.%9t %5p %2a %3d %S + %n [%C]\\n";
     let options = ReadOptions { columns: Some(spec.parse().unwrap()), ..ReadOptions::default() };
     let Some(recording) = recordings().into_iter().next() else { return };

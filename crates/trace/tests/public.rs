@@ -50,7 +50,7 @@ fn load_files_hold_an_hour_each() {
 }
 
 #[test]
-fn ascii_traces_are_told_apart_by_their_numbers() {
+fn ascii_traces_are_distinguished_by_their_numbers() {
     for (name, format, records, reads) in [
         ("disksim-ascii.trace.xz", "disksim", 100_000, 79_634),
         ("tpcc-small.trace.xz", "mqsim", 6_999, 4_381),
@@ -63,7 +63,7 @@ fn ascii_traces_are_told_apart_by_their_numbers() {
 }
 
 #[test]
-fn the_first_record_of_each_is_where_it_says() {
+fn the_first_record_of_each_has_its_place() {
     let Some(disksim) = read("disksim-ascii.trace.xz", "disksim", 100_000) else { return };
     let second = &disksim.records[1];
     assert_eq!((second.time, second.device), (Nanos(17_829_285 - 13_191_135), 20));

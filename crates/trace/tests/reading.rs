@@ -38,7 +38,7 @@ fn latencies_that_stand_with_the_request_are_known_at_once() {
 }
 
 #[test]
-fn latencies_that_stand_with_the_answer_are_known_if_asked_for() {
+fn latencies_from_completions_are_known_on_request() {
     let text = Sample::of("blkparse").content;
     let file = save("answers", text.as_bytes());
     assert_eq!(latencies(&load(&[&file], &ReadOptions::default()).unwrap()), [None; 3]);
@@ -80,7 +80,7 @@ fn a_trace_without_answers_is_the_same_with_and_without_waiting_for_them() {
 }
 
 #[test]
-fn a_fleet_s_volumes_are_told_apart_across_its_files() {
+fn a_fleets_volumes_are_distinguished_across_its_files() {
     let files = [
         save("fleet-a", b"1000,web,0,Read,0,512,1\n3000,web,1,Read,512,512,1\n"),
         save("fleet-b", b"2000,db,0,Write,1024,512,1\n4000,web,1,Read,0,512,1\n"),
@@ -107,7 +107,7 @@ fn devices_of_linux_are_called_by_their_numbers() {
 }
 
 #[test]
-fn units_that_a_format_leaves_open_are_those_that_are_told() {
+fn undefined_units_are_given_by_options() {
     let fio =
         "fio version 3 iolog\n0 /dev/x add\n5 /dev/x open\n7 /dev/x read 0 512\n9 /dev/x read 512 512\n";
     let gap = |time_unit| {
@@ -123,8 +123,8 @@ fn units_that_a_format_leaves_open_are_those_that_are_told() {
     assert_eq!((start(None).unwrap(), start(Some(4096)).unwrap()), (10, 80));
     let refused = start(Some(1000)).unwrap_err().to_string();
     assert!(refused.contains("found 1000, expected 512, 1024, 2048 or 4096"), "{refused}");
-    let told = ReadOptions { time_unit: Some(TimeUnit::Milli), ..ReadOptions::default() };
-    let refused = load(&[save("told", b"1,W,0,4096,1\n")], &told).unwrap_err().to_string();
+    let reported = ReadOptions { time_unit: Some(TimeUnit::Milli), ..ReadOptions::default() };
+    let refused = load(&[save("told", b"1,W,0,4096,1\n")], &reported).unwrap_err().to_string();
     assert!(refused.contains("the unit of times: found ms, expected none"), "{refused}");
 }
 

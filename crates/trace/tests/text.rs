@@ -9,11 +9,11 @@ use seekless_core::{Flags, Op, Record};
 use seekless_trace::{ReadOptions, Reader, Trace, load};
 
 #[test]
-fn each_format_is_known_by_its_content_and_says_what_it_says() {
+fn each_format_is_detected_and_decoded() {
     for (number, sample) in SAMPLES.iter().enumerate() {
         // The columns of blkparse -f cannot be detected.
-        let told = sample.options();
-        let options = if told.columns.is_some() { told } else { ReadOptions::default() };
+        let reported = sample.options();
+        let options = if reported.columns.is_some() { reported } else { ReadOptions::default() };
         let file = save(&format!("sample-{number}"), sample.content.as_bytes());
         let trace = load(&[file], &options).unwrap();
         assert_eq!(trace.format, sample.format, "{}", sample.content);
@@ -50,7 +50,7 @@ fn a_stack_in_blkparse_text_counts_once() {
 }
 
 #[test]
-fn what_no_format_allows_is_an_error_that_tells_line_find_and_expectation() {
+fn malformed_lines_are_errors_with_line_found_and_expected() {
     for (content, words) in [
         ("fio version 1 iolog\n", "line 1: found \"fio version 1 iolog\", expected fio version 2 iolog"),
         ("1,W,0,4096,1\n1,X,0,4096,1\n", "line 2: found \"X\", expected R (a read) or W (a write)"),
@@ -130,7 +130,7 @@ fn a_compressed_text_cut_short_is_read_with_a_warning() {
 }
 
 #[test]
-fn requests_of_no_bytes_are_told_and_left_out() {
+fn requests_of_no_bytes_are_reported_and_left_out() {
     let trace = load_text("no-bytes", "1 0 8 0 1\n1 0 8 8 1\n");
     assert_eq!(trace.records.len(), 1);
     assert!(trace.warnings[0].contains("1 requests of no bytes"), "{:?}", trace.warnings);

@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read_back(records in records()) {
+    fn written_traces_are_read_back(records in records()) {
         let (names, volumes) = (names(), Volumes::default());
         let tables = Tables { names: &names, volumes: &volumes };
         for target in TARGETS {
@@ -181,7 +181,7 @@ fn a_real_trace_is_read_back() {
 }
 
 #[test]
-fn what_cannot_be_held_is_counted_and_told() {
+fn losses_are_counted_and_reported() {
     let record = |op, sectors, flags, latency| Record {
         time: Nanos(1_234),
         device: DISK,
@@ -201,18 +201,18 @@ fn what_cannot_be_held_is_counted_and_told() {
     ];
     let (names, volumes) = (names(), Volumes::new(Naming::Linux));
     let tables = Tables { names: &names, volumes: &volumes };
-    let told = |name| {
+    let reported = |name| {
         let path = folder().join(format!("losses-{name}"));
         write(&path, Target::named(name).unwrap(), &records, tables)
     };
-    let disksim = told("disksim");
+    let disksim = reported("disksim");
     let losses = disksim.losses;
     assert_eq!((losses.flushes_left_out, losses.discards_left_out, losses.empty_left_out), (1, 1, 1));
     assert_eq!((losses.write_zeroes_as_writes, losses.flags_dropped, losses.latencies_dropped), (1, 1, 1));
     assert_eq!((losses.processes_dropped, losses.times_rounded, disksim.records), (2, 0, 2));
     let warned = |words: &str| disksim.warnings.iter().any(|warning| warning.contains(words));
     assert!(warned("1 flushes were left out") && warned("device 8,0 is device 0"), "{:?}", disksim.warnings);
-    assert_eq!(told("fio").losses.times_rounded, 4);
+    assert_eq!(reported("fio").losses.times_rounded, 4);
     let text = fs::read_to_string(folder().join("losses-fio")).unwrap();
     let expected = "fio version 3 iolog\n1 8,0 add\n1 8,0 open\n1 8,0 read 4096 4096\n1 8,0 trim 4096 4096\n1 8,0 sync 0 0\n1 8,0 write 4096 4096\n1 8,0 close\n";
     assert_eq!(text, expected);

@@ -79,7 +79,7 @@ fn a_world_nests_in_another_with_its_own_clock() {
 }
 
 #[test]
-fn a_stall_is_told_not_waited_for() {
+fn a_stall_is_reported_without_waiting() {
     let runtime = Runtime::new(1);
     let stalled = runtime.run(async {
         sleep(Nanos(7)).await;
@@ -151,7 +151,7 @@ fn a_dropped_sleep_does_not_come_before_quiet() {
 }
 
 #[test]
-fn offloaded_work_arrives_when_its_cost_says() {
+fn offloaded_work_arrives_after_its_cost() {
     let runtime = Runtime::new(1);
     let sum = runtime.run(async { offload(|| (1..=100_u64).sum::<u64>(), |sum| Nanos(*sum)).await }).unwrap();
     assert_eq!((sum, runtime.now()), (5050, Nanos(5050)));

@@ -104,7 +104,7 @@ fn run(test: impl AsyncFnOnce(Requests)) -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn what_comes_during_a_change_goes_to_the_new_child_in_its_order() {
+fn requests_during_a_swap_go_to_the_new_child_in_order() {
     let edges = run(async |requests| {
         let (old, new) = (Child::new("old", 60, &requests), Child::new("new", 60, &requests));
         let switch = Rc::new(Switch::new(device(&old)));

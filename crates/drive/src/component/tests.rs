@@ -58,7 +58,7 @@ fn bytes_come_back_as_written_and_zero_elsewhere() {
 }
 
 #[test]
-fn schedulers_order_what_waits() {
+fn schedulers_order_waiting_requests() {
     let requests = [(900_000, Class::Foreground), (100_000, Class::Foreground), (500_000, Class::Foreground)];
     for (policy, order) in
         [(Policy::Fcfs, [900_000, 100_000, 500_000]), (Policy::CLook, [100_000, 500_000, 900_000])]
@@ -98,7 +98,7 @@ fn classes_stay_above_every_scheduler() {
 
 /// Clients that always read the next sectors starve others, where a scheduler goes by place.
 #[test]
-fn nobody_starves_beyond_the_limit() {
+fn no_request_starves_beyond_the_limit() {
     let limit = Nanos::from_millis(300);
     for policy in ALL {
         let waited = |starvation_limit| {
@@ -131,7 +131,7 @@ fn nobody_starves_beyond_the_limit() {
 }
 
 #[test]
-fn adjacent_requests_go_together_unless_told_not_to() {
+fn adjacent_requests_are_merged_unless_disabled() {
     for (merge, commands) in [(true, 2), (false, 5)] {
         let options = QueueOptions { merge, policy: Policy::Fcfs, ..QueueOptions::default() };
         on_a_disk(options, async |disk| {
@@ -146,7 +146,7 @@ fn adjacent_requests_go_together_unless_told_not_to() {
 }
 
 #[test]
-fn urgent_comes_first_and_free_last() {
+fn urgent_is_first_and_free_last() {
     let requests = [
         (1_000_000, Class::Free),
         (2_000_000, Class::Background),
@@ -190,7 +190,7 @@ fn the_background_has_a_guaranteed_share() {
 }
 
 #[test]
-fn a_ticket_promotes_and_aborts_what_waits() {
+fn a_ticket_promotes_and_aborts_waiting_requests() {
     on_a_disk(QueueOptions::default(), async |disk| {
         let (promoted, aborted) = (Ticket::new(), Ticket::new());
         let background = |start: u64, ticket: &Ticket| {
@@ -261,7 +261,7 @@ fn a_drive_orders_the_commands_that_it_holds_by_itself() {
 }
 
 #[test]
-fn a_command_that_waited_long_in_the_drive_goes_next() {
+fn a_starved_command_in_the_drive_is_next() {
     let own = |starvation_ms| QueueSpec { depth: 32, starvation_ms, ..QueueSpec::default() };
     let (never, fast) = strewn(fcfs(32), own(0.0));
     let (soon, slow) = strewn(fcfs(32), own(50.0));
@@ -269,7 +269,7 @@ fn a_command_that_waited_long_in_the_drive_goes_next() {
 }
 
 #[test]
-fn a_flush_that_is_not_queued_goes_alone() {
+fn an_unqueued_flush_is_issued_alone() {
     let finished = |queued_flush| {
         let own = QueueSpec { depth: 32, queued_flush, ..QueueSpec::default() };
         let mut spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };
@@ -340,7 +340,7 @@ fn bytes_come_back_with_a_queue_and_a_write_cache() {
 
 /// Clients that flush continuously do not starve others, whatever the order.
 #[test]
-fn flushes_without_end_keep_nobody_out() {
+fn continuous_flushes_starve_no_request() {
     for (depth, queued_flush) in [(None, false), (Some(1), false), (Some(32), false), (Some(32), true)] {
         let own = QueueSpec { depth: 32, queued_flush, ..QueueSpec::default() };
         let spec = Spec { queue: own, ..spec::find("wd2500aaks").unwrap() };

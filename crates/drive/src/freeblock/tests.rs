@@ -178,7 +178,7 @@ fn the_papers_search_finds_as_many_blocks_as_one_that_looks_everywhere() {
 /// Blocks across the ends of tracks, on a disk that has more of them than buffers: all of them are read, the search
 /// finds no less than an exhaustive one on one track, and takes both parts of some in one go.
 #[test]
-fn with_small_buffers_blocks_across_tracks_come_in_one_go_or_one_after_the_other() {
+fn with_small_buffers_blocks_across_tracks_are_read_whole_or_in_parts() {
     let mut random = Lcg(11);
     let mut onward = 0;
     for room in [3 * 8, 16 * 8, 100 * 8] {
@@ -261,7 +261,7 @@ fn follow(world: &World, gap: &Gap, plan: &Plan, guard: u64) -> u64 {
 }
 
 #[test]
-fn the_head_can_do_what_is_planned_and_is_back_in_time_on_every_drive() {
+fn the_head_can_follow_the_plan_and_is_back_in_time_on_every_drive() {
     let mut random = Lcg(7);
     let names = ["quantum-atlas-10k", "wd2500aaks", "hp-c3323a-disksim", "seagate-cheetah-15k5"];
     for (spec, each) in names.map(|name| (find(name).unwrap(), 60)).into_iter().chain([(small(), 600)]) {

@@ -122,7 +122,7 @@ fn figures_of_three_values_are_known() {
 }
 
 #[test]
-fn slips_and_remaps_lie_where_the_file_says() {
+fn slips_and_remaps_are_placed_as_in_the_file() {
     let spec = import("layout", &[]).unwrap().spec;
     let layout = Layout::new(&spec, Mechanics::new(&spec).revolution().0);
     let at = |lba| {
@@ -137,7 +137,7 @@ fn slips_and_remaps_lie_where_the_file_says() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_and_line() {
+fn errors_give_file_and_line() {
     let reports = |name: &str, file: &str, text: &str| import(name, &[(file, text)]).unwrap_err().to_string();
     for (number, (file, text, from, to, words)) in [
         (

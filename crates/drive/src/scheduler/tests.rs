@@ -79,7 +79,7 @@ fn at_once(starts: &[u64]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn fcfs_goes_by_arrival() {
+fn fcfs_is_in_order_of_arrival() {
     assert_eq!(order(Policy::Fcfs, 40, &at_once(&[50, 10, 90, 30]), 0, nothing), [50, 10, 90, 30]);
 }
 
@@ -95,7 +95,7 @@ fn look_goes_up_and_then_down() {
 }
 
 #[test]
-fn sstf_goes_to_the_nearest_cylinder_and_there_by_arrival() {
+fn sstf_picks_the_nearest_cylinder_then_the_oldest_request() {
     let requests = at_once(&[500, 100, 459, 300, 451]);
     assert_eq!(order(Policy::Sstf, 420, &requests, 0, nothing), [459, 451, 500, 300, 100]);
     // Rotation does not count.
@@ -137,7 +137,7 @@ fn aged_sptf_lets_waiting_count() {
 }
 
 #[test]
-fn without_a_drive_the_first_comes_first() {
+fn without_a_drive_the_oldest_is_first() {
     for policy in [Policy::Sstf, Policy::Sptf, Policy::SptfSw(40), Policy::Asptf(6)] {
         let mut scheduler = policy.scheduler();
         let mut waiting = Waiting::new(&*scheduler);
@@ -201,7 +201,7 @@ const POLICIES: [Policy; 8] = [
 proptest! {
     /// The pruned search finds the best request.
     #[test]
-    fn what_is_not_looked_at_is_not_better(
+    fn pruned_requests_are_not_better(
         which in 0..4_usize,
         before in prop::collection::vec((any::<bool>(), 0..1_u64 << 40), 0..4),
         rest in 0..20_000_000_u64,
@@ -237,7 +237,7 @@ proptest! {
 
     /// The estimate for a request that is not cached is the time that serving it takes.
     #[test]
-    fn a_drive_keeps_what_it_promised(
+    fn serving_takes_the_estimated_time(
         which in 0..4_usize,
         requests in prop::collection::vec((any::<bool>(), 0..1_u64 << 40, 0..20_000_000_u64), 1..30),
     ) {

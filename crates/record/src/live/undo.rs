@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_says_what_to_undo_and_nothing_else_is_followed() {
+    fn a_journal_lists_steps_to_undo_and_other_lines_are_ignored() {
         let set = Step::Set { path: "/sys/a".into(), ours: "blk".into(), before: "nop".into() };
         let instance = Step::Instance("/sys/kernel/tracing/instances/seekless-1-2".into());
         for step in [set, instance] {

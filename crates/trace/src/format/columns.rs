@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_specification_says_what_is_wrong_with_it() {
+    fn a_wrong_specification_is_an_error_that_says_why() {
         let error_at = |spec: &str| spec.parse::<Columns>().unwrap_err();
         assert!(error_at("%T.%t %d %S").contains("%n or %N"));
         assert!(error_at("%T %x").contains("column 4"));

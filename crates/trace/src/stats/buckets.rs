@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_and_doublings_are_of_what_was_added() {
+    fn quantiles_and_doublings_match_the_values_added() {
         let mut buckets = Buckets::new(6);
         (1..=100).for_each(|value| buckets.add(value, 1));
         assert_eq!([buckets.quantile(0.0), buckets.quantile(0.5), buckets.quantile(1.0)], [1, 50, 100]);

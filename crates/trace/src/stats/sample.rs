@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_stands_for_all() {
+    fn a_sample_stands_for_all() {
         let mut sample: Sample<u64> = Sample::new(64 << 10);
         let mut dropped = 0;
         for key in 0..200_000 {
